@@ -1,0 +1,181 @@
+"""Caches: keys and values of positions already seen, so that each is projected once.
+
+In: the keys and values of new positions. Out: those of every position that is still held, the new
+ones last, so that the last query stands at the last key. A cache knows no attention; it holds two
+tensors and counts.
+
+Where gradients flow through new keys they are joined into fresh tensors; otherwise they are written
+in place.
+"""
+
+from typing import Protocol
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headwise.errors import CacheError
+
+
+class Cache(Protocol):
+    """What the layer asks of a cache."""
+
+    seen: int
+    """Positions appended so far, also those no longer held."""
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of every position held, after the new ones have been added."""
+
+
+class Store:
+    """Two tensors with room to grow and a count of what they hold; what all caches are made of."""
+
+    def __init__(self) -> None:
+        """Nothing held; the first `append` decides batch, heads, sizes, dtype and device."""
+        self.seen = 0
+        self.held = 0
+        self.keys: Float[Tensor, "batch kv_heads room d_key"] | None = None
+        self.values: Float[Tensor, "batch kv_heads room d_value"] | None = None
+
+    def __len__(self) -> int:
+        """Positions held now."""
+        return self.held
+
+    def room_for(self, needed: int) -> int:
+        """Positions to make room for when `needed` must fit."""
+        raise NotImplementedError
+
+    def append(
+        self,
+        keys: Float[Tensor, "batch kv_heads new d_key"],
+        values: Float[Tensor, "batch kv_heads new d_value"],
+    ) -> tuple[
+        Float[Tensor, "batch kv_heads key d_key"], Float[Tensor, "batch kv_heads key d_value"]
+    ]:
+        """Keys and values of every position held, the new ones last."""
+        new = keys.shape[2]
+        self._check(keys, values)
+        total = self.held + new
+        if self.keys is None or self.values is None:
+            self.keys, self.values = self._make_room(keys, total), self._make_room(values, total)
+        with_grad = torch.is_grad_enabled() and any(
+            tensor.requires_grad for tensor in (keys, values, self.keys, self.values)
+        )
+        if with_grad:
+            self.keys = torch.cat([self.keys[:, :, : self.held], keys], 2)
+            self.values = torch.cat([self.values[:, :, : self.held], values], 2)
+        else:
+            if total > self.keys.shape[2]:
+                self.keys = self._moved(self.keys, self._make_room(keys, total))
+                self.values = self._moved(self.values, self._make_room(values, total))
+            self.keys[:, :, self.held : total] = keys
+            self.values[:, :, self.held : total] = values
+        self.held, self.seen = total, self.seen + new
+        return self.keys[:, :, :total], self.values[:, :, :total]
+
+    def crop(self, length: int) -> None:
+        """Forget every position from `length` on, as after a rejected guess."""
+        if not self.seen - self.held <= length <= self.seen:
+            raise CacheError(
+                f"cannot crop to {length}: positions {self.seen - self.held}..{self.seen} are held"
+            )
+        self.held -= self.seen - length
+        self.seen = length
+
+    def reorder(self, rows: Int[Tensor, " batch"]) -> None:
+        """Put sequence `rows[i]` in the place of sequence `i`, as beam search does."""
+        if self.keys is not None and self.values is not None:
+            self.keys, self.values = self.keys[rows], self.values[rows]
+
+    def reset(self) -> None:
+        """Forget everything, keep the memory."""
+        self.seen = self.held = 0
+
+    def _check(self, keys: Tensor, values: Tensor) -> None:
+        if self.keys is None or self.values is None:
+            return
+        for name, old, new in (("keys", self.keys, keys), ("values", self.values, values)):
+            fits = old.shape[:2] == new.shape[:2] and old.shape[3] == new.shape[3]
+            if not (fits and old.dtype == new.dtype):
+                raise CacheError(
+                    f"this cache holds {name} {list(old.shape)} {old.dtype}; "
+                    f"got {list(new.shape)} {new.dtype}"
+                )
+
+    def _make_room(self, like: Tensor, needed: int) -> Tensor:
+        batch, heads, _, width = like.shape
+        return like.new_empty(batch, heads, self.room_for(needed), width)
+
+    def _moved(self, old: Tensor, roomy: Tensor) -> Tensor:
+        roomy[:, :, : self.held] = old[:, :, : self.held]
+        return roomy
+
+
+class GrowingCache(Store):
+    """Holds every position; room doubles as it fills, so that a step costs the same on average."""
+
+    def room_for(self, needed: int) -> int:
+        """Twice what is needed."""
+        return max(2 * needed, 64)
+
+
+class FixedCache(Store):
+    """Holds up to `capacity` positions in memory taken once."""
+
+    def __init__(self, capacity: int) -> None:
+        """Room for `capacity` positions, taken at the first `append`."""
+        super().__init__()
+        if capacity < 1:
+            raise CacheError(f"capacity is {capacity}: it must be at least 1")
+        self.capacity = capacity
+
+    def room_for(self, needed: int) -> int:
+        """The capacity, or an error if it is too small."""
+        return self.capacity
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of every position held; raises when the capacity is exceeded."""
+        needed = self.held + keys.shape[2]
+        if needed > self.capacity:
+            raise CacheError(
+                f"this cache has room for {self.capacity} positions and holds {self.held}; "
+                f"{keys.shape[2]} more do not fit"
+            )
+        return super().append(keys, values)
+
+
+class RollingCache(Store):
+    """Holds the last `window` positions only: all that a causal layer with that window can see."""
+
+    def __init__(self, window: int) -> None:
+        """Remembers `window - 1` positions beside each new one."""
+        super().__init__()
+        if window < 1:
+            raise CacheError(f"window is {window}: it must be at least 1")
+        self.window = window
+
+    def room_for(self, needed: int) -> int:
+        """Twice the window, so that old positions are moved away only once per window."""
+        return max(2 * self.window, needed)
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of the last positions before the new ones, and the new ones."""
+        kept, new = min(self.held, self.window - 1), keys.shape[2]
+        if self.keys is not None and self.values is not None:
+            is_full = self.held + new > self.keys.shape[2]
+            if is_full and kept < self.held:
+                last = slice(self.held - kept, self.held)
+                self.keys, self.values = self.keys[:, :, last], self.values[:, :, last]
+                self.held = kept
+        all_keys, all_values = super().append(keys, values)
+        first = self.held - kept - new
+        return all_keys[:, :, first:], all_values[:, :, first:]
+
+    def crop(self, length: int) -> None:
+        """Forget every position from `length` on; raises if too few are left to fill the window."""
+        forgotten = self.seen - self.held
+        if forgotten and length - forgotten < self.window - 1:
+            raise CacheError(
+                f"cannot crop to {length}: a window of {self.window} needs positions already let go"
+            )
+        super().crop(length)

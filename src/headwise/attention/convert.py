@@ -1,0 +1,126 @@
+"""Convert: weights in from, and out to, the textbook's class and `torch.nn.MultiheadAttention`.
+
+In: a module of one kind. Out: a new module of the other with the same weights and the same output.
+Whatever the other kind cannot express is refused by name.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from headwise.attention.layer import PROJECTIONS, MultiHeadAttention
+from headwise.errors import OptionError
+
+
+def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHeadAttention:
+    """A layer with the weights of a class that has four linear layers named Wq, Wk, Wv and Wo.
+
+    Capitals and underscores in the names do not matter (`W_q`, `wq`); `num_heads` is the module's
+    own unless given.
+    """
+    found = {
+        name.replace("_", "").lower(): child
+        for name, child in module.named_children()
+        if isinstance(child, nn.Linear)
+    }
+    missing = [name for name in PROJECTIONS if name.lower() not in found]
+    if missing:
+        raise OptionError(
+            f"{type(module).__name__} has no linear layer {', '.join(missing)}; "
+            f"it has {', '.join(name for name, _ in module.named_children()) or 'none'}"
+        )
+    heads = getattr(module, "num_heads", None) if num_heads is None else num_heads
+    if not isinstance(heads, int):
+        raise OptionError(f"{type(module).__name__} has no num_heads; give num_heads=...")
+    projections = {name: found[name.lower()] for name in PROJECTIONS}
+    d_model, stacked = projections["Wq"].in_features, projections["Wq"].out_features
+    layer = MultiHeadAttention(
+        d_model,
+        heads,
+        d_key=stacked // heads,
+        d_value=projections["Wv"].out_features // heads,
+        bias=[name for name, linear in projections.items() if linear.bias is not None],
+        device=projections["Wq"].weight.device,
+        dtype=projections["Wq"].weight.dtype,
+    )
+    for name, linear in projections.items():
+        getattr(layer, name).load_state_dict(linear.state_dict())
+    return layer.train(module.training)
+
+
+def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
+    """A layer with the weights of a `torch.nn.MultiheadAttention`; its input is batch first."""
+    if module.bias_k is not None or module.add_zero_attn:
+        raise OptionError("add_bias_kv and add_zero_attn have no counterpart in MultiHeadAttention")
+    if module.kdim != module.vdim:
+        raise OptionError(
+            f"kdim {module.kdim} and vdim {module.vdim} differ: "
+            "MultiHeadAttention takes one context"
+        )
+    layer = MultiHeadAttention(
+        module.embed_dim,
+        module.num_heads,
+        d_context=module.kdim,
+        bias=module.in_proj_bias is not None,
+        dropout=module.dropout,
+        device=module.out_proj.weight.device,
+        dtype=module.out_proj.weight.dtype,
+    )
+    with torch.no_grad():
+        for name, weight in zip(PROJECTIONS, in_weights(module), strict=False):
+            getattr(layer, name).weight.copy_(weight)
+        if module.in_proj_bias is not None:
+            for name, bias in zip(PROJECTIONS, module.in_proj_bias.chunk(3), strict=False):
+                getattr(layer, name).bias.copy_(bias)
+    layer.Wo.load_state_dict(module.out_proj.state_dict())
+    return layer.train(module.training)
+
+
+def in_weights(module: nn.MultiheadAttention) -> tuple[Tensor, ...]:
+    """The query, key and value weights, packed in one parameter or apart."""
+    if module._qkv_same_embed_dim:
+        return module.in_proj_weight.chunk(3)
+    return module.q_proj_weight, module.k_proj_weight, module.v_proj_weight
+
+
+def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
+    """A batch-first `torch.nn.MultiheadAttention` with the layer's weights.
+
+    Causality is its caller's to ask for, call by call.
+    """
+    obstacles = [name for name, found in unlike_torch(layer).items() if found]
+    if obstacles:
+        raise OptionError(f"torch.nn.MultiheadAttention has no {', '.join(obstacles)}")
+    module = nn.MultiheadAttention(
+        layer.d_model,
+        layer.num_heads,
+        dropout=layer.dropout,
+        bias=layer.Wq.bias is not None,
+        kdim=layer.d_context,
+        vdim=layer.d_context,
+        batch_first=True,
+        device=layer.Wo.weight.device,
+        dtype=layer.Wo.weight.dtype,
+    )
+    with torch.no_grad():
+        for weight, name in zip(in_weights(module), PROJECTIONS, strict=False):
+            weight.copy_(getattr(layer, name).weight)
+        if module.in_proj_bias is not None:
+            biases: list[Tensor] = [layer.Wq.bias, layer.Wk.bias, layer.Wv.bias]
+            module.in_proj_bias.copy_(torch.cat(biases))
+    module.out_proj.load_state_dict(layer.Wo.state_dict())
+    return module.train(layer.training)
+
+
+def unlike_torch(layer: MultiHeadAttention) -> dict[str, bool]:
+    """What the layer has that `torch.nn.MultiheadAttention` cannot express."""
+    has_bias = [getattr(layer, name).bias is not None for name in PROJECTIONS]
+    return {
+        "grouped KV heads": layer.num_kv_heads != layer.num_heads,
+        "free head sizes": {layer.d_key, layer.d_value} != {layer.d_model / layer.num_heads},
+        "biases per projection": len(set(has_bias)) > 1,
+        "window": layer.window is not None,
+        "positions": layer.position is not None,
+        "softcap": layer.softcap is not None,
+        "query and key norms": layer.q_norm is not None,
+        "sinks": layer.sinks is not None,
+    }

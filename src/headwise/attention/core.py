@@ -1,0 +1,212 @@
+"""Core: attention as a function of queries, keys and values; what layer, drop-in and watcher share.
+
+In: tensors `[batch heads position size]`, heads grouped or not, and `Rules`. Out: mixed values, and
+on request the log-sum-exp of each row or the weights themselves. It knows no parameters and no
+modules.
+
+The values may be any features of the keys: `attend(queries, keys, features)` is the mean of the
+features under the weights, in memory linear in the length.
+"""
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headwise.attention.kernels import Mixed, Steps, plain_steps
+from headwise.attention.paths import PATHS, PathChoice, choose, compute
+from headwise.attention.ragged import (
+    is_ragged,
+    lengths_as_mask,
+    one_by_one,
+    sequences_of,
+    why_one_by_one,
+)
+from headwise.attention.rules import Rules
+from headwise.attention.task import Task, bias_tile, check_per_head, make_task, trimmed
+from headwise.errors import PathError
+
+
+def attend(
+    queries: Float[Tensor, "batch heads query d_key"],
+    keys: Float[Tensor, "batch kv_heads key d_key"],
+    values: Float[Tensor, "#batch #kv_heads key d_value"],
+    *,
+    mask: Tensor | None = None,
+    is_causal: bool = False,
+    rules: Rules | None = None,
+    path: str | None = None,
+) -> Float[Tensor, "batch heads query d_value"]:
+    """For each query the mean of the values under its weights; zeros where it sees no key.
+
+    `mask` and `is_causal` are shorthands for the same fields of `rules`, which holds everything
+    else. A `path` that is asked for is taken or refused with the reason, never replaced by another.
+
+    >>> values = torch.eye(3).expand(1, 1, 3, 3)
+    >>> attend(torch.zeros(1, 1, 3, 2), torch.zeros(1, 1, 3, 2), values, is_causal=True)[0, 0]
+    tensor([[1.0000, 0.0000, 0.0000],
+            [0.5000, 0.5000, 0.0000],
+            [0.3333, 0.3333, 0.3333]])
+    """
+    return run(queries, keys, values, combined(rules, mask, is_causal), path=path).output
+
+
+def attend_with_lse(
+    queries: Float[Tensor, "batch heads query d_key"],
+    keys: Float[Tensor, "batch kv_heads key d_key"],
+    values: Float[Tensor, "#batch #kv_heads key d_value"],
+    *,
+    mask: Tensor | None = None,
+    is_causal: bool = False,
+    rules: Rules | None = None,
+    path: str | None = None,
+) -> tuple[Float[Tensor, "batch heads query d_value"], Float[Tensor, "batch heads query"]]:
+    """`attend`, and the log of each row's softmax denominator: -inf where a query sees no key.
+
+    With no bias a single weight is `exp(scale * queries[q] . keys[k] - lse[q])`.
+    """
+    rules = combined(rules, mask, is_causal)
+    output, lse = run(queries, keys, values, rules, path=path, with_lse=True)
+    assert lse is not None
+    return output, lse
+
+
+def attend_in_steps(
+    queries: Float[Tensor, "batch heads query d_key"],
+    keys: Float[Tensor, "batch kv_heads key d_key"],
+    values: Float[Tensor, "#batch #kv_heads key d_value"],
+    *,
+    mask: Tensor | None = None,
+    is_causal: bool = False,
+    rules: Rules | None = None,
+) -> Steps:
+    """Every intermediate, the weights of all heads among them; memory grows with query x key."""
+    queries, keys, values = under_autocast(queries, keys, values)
+    rules = combined(rules, mask, is_causal)
+    if isinstance(rules.offset, Tensor):
+        each = [
+            attend_in_steps(*tensors, rules=alone)
+            for tensors, alone in sequences_of(queries, keys, values, rules)
+        ]
+        return Steps(*(torch.cat(parts) for parts in zip(*each, strict=True)))
+    task = make_task(queries, keys, values, lengths_as_mask(rules, queries, keys))
+    steps = plain_steps(
+        queries,
+        keys,
+        task.values,
+        scale=task.scale,
+        bias=bias_tile(task, 0, task.num_queries, 0, task.num_keys),
+        softcap=rules.softcap,
+        dropout=rules.dropout,
+    )
+    if rules.sinks is None:
+        return steps
+    weights = steps.weights * share_beside_sinks(steps.lse, task)
+    mixed, lse = with_sinks(Mixed(steps.mixed, steps.lse), task)
+    assert lse is not None
+    return steps._replace(mixed=mixed, lse=lse, weights=weights)
+
+
+def explain_path(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    mask: Tensor | None = None,
+    is_causal: bool = False,
+    rules: Rules | None = None,
+) -> PathChoice:
+    """The path that `attend` takes for these arguments, and why; nothing is computed.
+
+    >>> explain_path(*torch.zeros(3, 1, 2, 9, 4), is_causal=True)
+    PathChoice(path='fused', reason='causal from the first key')
+    """
+    rules = combined(rules, mask, is_causal)
+    if is_ragged(rules):
+        reason = why_one_by_one(queries, keys, rules)
+        if reason is not None:
+            return PathChoice("ragged", reason)
+    task = trimmed(make_task(queries, keys, values, lengths_as_mask(rules, queries, keys)))
+    return choose(task, with_lse=rules.sinks is not None)
+
+
+def combined(rules: Rules | None, mask: Tensor | None, is_causal: bool) -> Rules:
+    """The rules with the two shorthands put in."""
+    if rules is None:
+        return Rules(mask=mask, is_causal=is_causal)
+    if mask is None and not is_causal:
+        return rules
+    return replace(
+        rules,
+        mask=rules.mask if mask is None else mask,
+        is_causal=rules.is_causal or is_causal,
+    )
+
+
+def run(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    rules: Rules,
+    *,
+    path: str | None = None,
+    with_lse: bool = False,
+) -> Mixed:
+    """Mixed values by the best path, or by the one asked for."""
+    if path is not None and path not in PATHS:
+        raise PathError(f"there is no path {path!r}; the paths are {', '.join(PATHS)}")
+    queries, keys, values = under_autocast(queries, keys, values)
+    if not is_ragged(rules):
+        if path == "ragged":
+            raise PathError("path 'ragged' cannot compute this: it needs lengths")
+        return run_together(queries, keys, values, rules, path, with_lse)
+    reason = why_one_by_one(queries, keys, rules)
+    if (
+        path == "ragged"
+        or (reason is not None and path is None)
+        or isinstance(rules.offset, Tensor)
+    ):
+        inner = None if path == "ragged" else path
+
+        def alone(queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Mixed:
+            return run_together(queries, keys, values, rules, inner, with_lse)
+
+        return one_by_one(queries, keys, values, rules, alone)
+    return run_together(
+        queries, keys, values, lengths_as_mask(rules, queries, keys), path, with_lse
+    )
+
+
+def run_together(
+    queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, path: str | None, with_lse: bool
+) -> Mixed:
+    """All sequences at once, sinks included."""
+    task = trimmed(make_task(queries, keys, values, rules))
+    if rules.sinks is None:
+        return compute(task, with_lse=with_lse, path=path)
+    return with_sinks(compute(task, with_lse=True, path=path), task)
+
+
+def share_beside_sinks(lse: Tensor, task: Task) -> Float[Tensor, "batch heads query 1"]:
+    """Part of each row's softmax that the sink leaves to the keys."""
+    assert task.rules.sinks is not None
+    sinks = check_per_head(task, task.rules.sinks, "sinks")
+    return torch.sigmoid(lse - sinks[:, None])[..., None]
+
+
+def with_sinks(mixed: Mixed, task: Task) -> Mixed:
+    """The result with each head's sink taking its share of every row."""
+    assert mixed.lse is not None and task.rules.sinks is not None
+    share = share_beside_sinks(mixed.lse, task)
+    lse = torch.logaddexp(mixed.lse, task.rules.sinks[:, None].to(mixed.lse.dtype))
+    return Mixed(mixed.output * share.to(mixed.output.dtype), lse)
+
+
+def under_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """The tensors in autocast's dtype where it is on, as for torch's own attention."""
+    device = tensors[0].device.type
+    if device == "meta" or not torch.is_autocast_enabled(device):
+        return tensors
+    dtype = torch.get_autocast_dtype(device)
+    return tuple(tensor.to(dtype) for tensor in tensors)

@@ -1,0 +1,215 @@
+"""Kernels: the two ways a piece of attention is computed, fused or in plain steps.
+
+In: tensors and what is added to their scores. Out: the mixed values and, when asked for, the
+log-sum-exp of every row. Kernels refuse to know why a piece is the piece it is; `paths.py` cuts the
+work up.
+
+A row that sees no key gives zeros, a log-sum-exp of -inf and finite gradients, in either way.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+flash_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+
+FUSED_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+
+class Mixed(NamedTuple):
+    """What a kernel gives: the heads' mixed values, and if asked for the rows' log-sum-exp."""
+
+    output: Float[Tensor, "batch heads query d_value"]
+    lse: Float[Tensor, "batch heads query"] | None
+
+
+class Steps(NamedTuple):
+    """Every intermediate of attention in plain steps, scores to mixed values."""
+
+    scores: Float[Tensor, "batch heads query key"]
+    """Scaled products of queries and keys."""
+    capped: Float[Tensor, "batch heads query key"]
+    """The scores after the softcap; the scores themselves without one."""
+    biased: Float[Tensor, "batch heads query key"]
+    """After masks and biases; -inf where a key may not be seen."""
+    weights: Float[Tensor, "batch heads query key"]
+    """After the softmax, before dropout."""
+    mixed: Float[Tensor, "batch heads query d_value"]
+    lse: Float[Tensor, "batch heads query"]
+
+
+def is_transformed() -> bool:
+    """Whether a `torch.func` transform or forward derivative is on: no fused kernel has those."""
+    if torch.compiler.is_compiling():
+        return False
+    in_transform = torch._C._functorch.peek_interpreter_stack() is not None
+    return in_transform or torch.autograd.forward_ad._current_level >= 0
+
+
+def fused(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    scale: float,
+    bias: Tensor | None = None,
+    is_causal: bool = False,
+    with_lse: bool = False,
+) -> Mixed:
+    """One fused call: memory linear in the length, causal top-left, grouped heads as they are."""
+    d_value = values.shape[-1]
+    queries, keys, values = same_width(queries, keys, values)
+    if queries.device.type == "cpu" and not torch.compiler.is_compiling():
+        queries, keys, values = unit_stride(queries), unit_stride(keys), unit_stride(values)
+        if with_lse and torch.is_grad_enabled():
+            both = FusedWithLse.apply(queries, keys, values, bias, is_causal, scale)  # type: ignore[no-untyped-call]
+            output, lse = both
+        else:
+            output, lse = flash_forward(
+                queries, keys, values, 0.0, is_causal, attn_mask=bias, scale=scale
+            )
+    else:
+        assert not with_lse, "paths.py gives log-sum-exp work on other devices to steps"
+        output = F.scaled_dot_product_attention(
+            queries,
+            keys,
+            values,
+            attn_mask=None if bias is None else bias.to(queries.dtype),
+            is_causal=is_causal,
+            scale=scale,
+            enable_gqa=queries.shape[1] != keys.shape[1],
+        )
+        lse = None
+    if with_lse and bias is not None:
+        lse = lse.masked_fill((bias == -math.inf).all(-1), -math.inf)
+    return Mixed(output[..., :d_value], lse if with_lse else None)
+
+
+def same_width(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The three with equal last axes, zeros added: fused kernels know one head size only."""
+    d_key, d_value = keys.shape[-1], values.shape[-1]
+    if d_value < d_key:
+        values = F.pad(values, (0, d_key - d_value))
+    elif d_value > d_key:
+        queries = F.pad(queries, (0, d_value - d_key))
+        keys = F.pad(keys, (0, d_value - d_key))
+    return queries, keys, values
+
+
+def unit_stride(tensor: Tensor) -> Tensor:
+    """The tensor with neighbouring elements on its last axis, copied only if it has to be."""
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
+class FusedWithLse(torch.autograd.Function):
+    """The CPU's fused attention with a log-sum-exp that carries gradients too.
+
+    A gradient `g` of the log-sum-exp adds `g * weights` to the gradient of the scores. The backward
+    kernel computes `weights * (grad_output . values - grad_output . output)`; one more column, 1 in
+    the values, 0 in the output and `g` in the output's gradient, adds exactly that.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        bias: Tensor | None,
+        is_causal: bool,
+        scale: float,
+    ) -> tuple[Tensor, Tensor]:
+        """Output and log-sum-exp of each row."""
+        output, lse = flash_forward(
+            queries, keys, values, 0.0, is_causal, attn_mask=bias, scale=scale
+        )
+        ctx.save_for_backward(queries, keys, values, output, lse, bias)
+        ctx.is_causal, ctx.scale = is_causal, scale
+        return output, lse
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_output: Tensor, grad_lse: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of queries, keys and values."""
+        queries, keys, values, output, lse, bias = ctx.saved_tensors
+        d_key = keys.shape[-1]
+        grad_lse = grad_lse.to(grad_output.dtype)[..., None]
+        grads = flash_backward(
+            torch.cat([grad_output, grad_lse], -1),
+            F.pad(queries, (0, 1)),
+            F.pad(keys, (0, 1)),
+            F.pad(values, (0, 1), value=1.0),
+            F.pad(output, (0, 1)),
+            lse,
+            0.0,
+            ctx.is_causal,
+            attn_mask=bias,
+            scale=ctx.scale,
+        )
+        return (*(grad[..., :d_key] for grad in grads), None, None, None)
+
+
+def plain_steps(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    scale: float,
+    bias: Tensor | None = None,
+    softcap: float | None = None,
+    dropout: float = 0.0,
+) -> Steps:
+    """Attention with the whole weight matrix laid open; half precision is computed in float32."""
+    dtype, num_heads = queries.dtype, queries.shape[1]
+    wide = torch.promote_types(dtype, torch.float32)
+    folded = fold_groups(queries, keys.shape[1]).to(wide)
+    scores = unfold_groups(folded @ keys.to(wide).mT * scale, num_heads)
+    capped = scores if softcap is None else softcap * torch.tanh(scores / softcap)
+    biased = capped if bias is None else capped + bias
+    empty = (biased == -math.inf).all(-1, keepdim=True)
+    safe = biased.masked_fill(empty, 0.0)
+    weights = safe.softmax(-1).masked_fill(empty, 0.0)
+    lse = safe.logsumexp(-1).masked_fill(empty[..., 0], -math.inf)
+    kept = F.dropout(weights, dropout) if dropout else weights
+    mixed = unfold_groups(fold_groups(kept, keys.shape[1]) @ values.to(wide), num_heads)
+    return Steps(scores, capped, biased, weights, mixed.to(dtype), lse)
+
+
+def fold_groups(tensor: Tensor, kv_heads: int) -> Float[Tensor, "batch kv_heads rows width"]:
+    """Query heads that share a KV head, one below the other on the query axis."""
+    batch, heads, rows, width = tensor.shape
+    if heads == kv_heads:
+        return tensor
+    return tensor.reshape(batch, kv_heads, heads // kv_heads * rows, width)
+
+
+def unfold_groups(tensor: Tensor, num_heads: int) -> Float[Tensor, "batch heads query width"]:
+    """The inverse of `fold_groups`."""
+    batch, kv_heads, rows, width = tensor.shape
+    if kv_heads == num_heads:
+        return tensor
+    return tensor.reshape(batch, num_heads, rows * kv_heads // num_heads, width)
+
+
+def available_kernels() -> dict[str, str]:
+    """Whether the fused kernel runs here in each dtype, and its largest error in eps."""
+    generator = torch.Generator().manual_seed(0)
+    exact = [torch.randn(1, 2, 5, 8, generator=generator, dtype=torch.float64) for _ in range(3)]
+    truth = plain_steps(*exact, scale=1.0).mixed
+    found = {}
+    for dtype in FUSED_DTYPES:
+        name = str(dtype).removeprefix("torch.")
+        try:
+            output = fused(*(tensor.to(dtype) for tensor in exact), scale=1.0, with_lse=True).output
+        except RuntimeError as error:
+            found[name] = f"no: {str(error).splitlines()[0]}"
+        else:
+            error_in_eps = (output.double() - truth).abs().max().item() / torch.finfo(dtype).eps
+            found[name] = f"yes, error {error_in_eps:.1f} eps"
+    return found

@@ -1,0 +1,332 @@
+"""The layer: four projections around the functional core, and nothing that the core does already.
+
+In: `[batch, position, d_model]`. Out: the same shape. Parameters carry the textbook's names, Wq,
+Wk, Wv, Wo, so that a textbook class and this layer load each other's `state_dict`.
+"""
+
+import math
+from collections.abc import Collection
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from headwise.attention.cache import Cache
+from headwise.attention.core import attend_in_steps, run
+from headwise.attention.heads_view import HeadSlices
+from headwise.attention.positions import (
+    Alibi,
+    Position,
+    RelativeBias,
+    RelativeBiasTable,
+    Rotary,
+    alibi_slopes,
+    check_rotary,
+    rotary_angles,
+    rotate,
+)
+from headwise.attention.rules import Rules, Window, check_window
+from headwise.errors import OptionError, ShapeError
+
+PROJECTIONS = ("Wq", "Wk", "Wv", "Wo")
+
+
+class Sinks(nn.Module):
+    """One learned logit a head that takes a share of every softmax and gives nothing back."""
+
+    def __init__(
+        self,
+        num_heads: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Zeros: a sink counts like one key of score 0."""
+        super().__init__()
+        self.logits = nn.Parameter(torch.zeros(num_heads, device=device, dtype=dtype))
+
+    def forward(self) -> Float[Tensor, " heads"]:
+        """The logits."""
+        return self.logits
+
+
+class MultiHeadAttention(nn.Module):
+    """Multi-head attention: `output = concat(heads) Wo`, each head looking its own way.
+
+    Only `d_model` and `num_heads` are needed. Heads may share keys and values (`num_kv_heads`),
+    have sizes of their own (`d_key`, `d_value`), look at another sequence (`d_context` wide), look
+    back only (`is_causal`), or near only (`window`). `bias` is True, False, or the names of the
+    projections that have one.
+
+    >>> layer = MultiHeadAttention(512, 8)
+    >>> layer(torch.zeros(2, 5, 512)).shape
+    torch.Size([2, 5, 512])
+    """
+
+    def __init__(  # noqa: PLR0913 - the one place where all options of the layer meet
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        num_kv_heads: int | None = None,
+        d_key: int | None = None,
+        d_value: int | None = None,
+        d_context: int | None = None,
+        bias: bool | Collection[str] = True,
+        dropout: float = 0.0,
+        is_causal: bool = False,
+        window: Window | None = None,
+        position: Position | None = None,
+        softcap: float | None = None,
+        qk_norm: bool = False,
+        sinks: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Fresh weights, Xavier-uniform; biases at zero."""
+        super().__init__()
+        self.d_model, self.num_heads = d_model, num_heads
+        self.num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        check_counts(d_model, num_heads, self.num_kv_heads)
+        self.d_key = own_size(d_model, num_heads) if d_key is None else d_key
+        self.d_value = self.d_key if d_value is None else d_value
+        self.d_context = d_model if d_context is None else d_context
+        self.dropout, self.is_causal, self.window = dropout, is_causal, window
+        self.softcap, self.position = softcap, position
+        check_window(window)
+        Rules(softcap=softcap, dropout=dropout)
+        biased = biased_projections(bias)
+        sizes = {
+            "Wq": (d_model, self.num_heads * self.d_key),
+            "Wk": (self.d_context, self.num_kv_heads * self.d_key),
+            "Wv": (self.d_context, self.num_kv_heads * self.d_value),
+            "Wo": (self.num_heads * self.d_value, d_model),
+        }
+        self.Wq, self.Wk, self.Wv, self.Wo = (
+            nn.Linear(*sizes[name], bias=name in biased, device=device, dtype=dtype)
+            for name in PROJECTIONS
+        )
+        self.q_norm, self.k_norm = (
+            nn.RMSNorm(self.d_key, device=device, dtype=dtype) if qk_norm else None for _ in "qk"
+        )
+        self.sinks = Sinks(num_heads, device=device, dtype=dtype) if sinks else None
+        self.relative_bias: RelativeBiasTable | None = None
+        slopes: Tensor | None = None
+        match position:
+            case RelativeBias():
+                self.relative_bias = RelativeBiasTable(
+                    position, num_heads, is_causal=is_causal, device=device, dtype=dtype
+                )
+            case Alibi():
+                slopes = alibi_slopes(num_heads).to(device)
+            case Rotary():
+                check_rotary(position, self.d_key)
+        self.register_buffer("slopes", slopes, persistent=False)
+        self.slopes: Tensor | None
+        self._angles: tuple[int, Tensor, Tensor] | None = None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the projections anew, each head's as if it stood alone; set biases to zero."""
+        for name in PROJECTIONS:
+            projection: nn.Linear = getattr(self, name)
+            nn.init.xavier_uniform_(projection.weight)
+            if projection.bias is not None:
+                nn.init.zeros_(projection.bias)
+
+    @property
+    def heads(self) -> HeadSlices:
+        """Each head's own Wq, Wk, Wv and Wo, as views on the live parameters."""
+        return HeadSlices(self)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch query d_model"],
+        context: Float[Tensor, "batch key d_context"] | None = None,
+        *,
+        mask: Tensor | None = None,
+        lengths: Int[Tensor, " batch"] | None = None,
+        cache: Cache | None = None,
+        gates: Float[Tensor, "*batch heads"] | None = None,
+        need_weights: bool = False,
+    ) -> (
+        Float[Tensor, "batch query d_model"]
+        | tuple[Float[Tensor, "batch query d_model"], Float[Tensor, "batch heads query key"]]
+    ):
+        """Each position's mix of what its heads see; with `need_weights` also every head's weights.
+
+        `mask`: bool or 0/1 (True may attend) or floating (added), two to four axes. `lengths`: real
+        positions of each right-padded sequence (of the context, if there is one). `gates`: a factor
+        on each head's share, 0 silences it. The last query stands at the last key, cached keys
+        included.
+        """
+        self._check(x, context, lengths=lengths, cache=cache)
+        source = x if context is None else context
+        queries = split_heads(self.Wq(x), self.d_key)
+        keys = split_heads(self.Wk(source), self.d_key)
+        values = split_heads(self.Wv(source), self.d_value)
+        if self.q_norm is not None and self.k_norm is not None:
+            queries, keys = self.q_norm(queries), self.k_norm(keys)
+        if isinstance(self.position, Rotary):
+            seen = 0 if cache is None else cache.seen
+            queries, keys = self._rotated(queries, keys, self.position, seen)
+        if cache is not None:
+            keys, values = cache.append(keys, values)
+        rules = self._rules(mask, lengths, is_self=context is None)
+        if need_weights:
+            steps = attend_in_steps(queries, keys, values, rules=rules)
+            return self._output(steps.mixed, gates), steps.weights
+        return self._output(run(queries, keys, values, rules).output, gates)
+
+    def _output(self, mixed: Tensor, gates: Tensor | None) -> Tensor:
+        if gates is not None:
+            mixed = mixed * check_gates(gates, mixed).to(mixed.dtype)
+        output: Tensor = self.Wo(mixed.transpose(1, 2).flatten(2))
+        return output
+
+    def _rules(self, mask: Tensor | None, lengths: Tensor | None, *, is_self: bool) -> Rules:
+        return Rules(
+            is_causal=self.is_causal,
+            window=self.window,
+            lengths=lengths,
+            query_lengths=lengths if is_self else None,
+            mask=mask,
+            slopes=self.slopes,
+            distance_bias=None if self.relative_bias is None else self.relative_bias(),
+            softcap=self.softcap,
+            sinks=None if self.sinks is None else self.sinks(),
+            dropout=self.dropout if self.training else 0.0,
+        )
+
+    def _rotated(
+        self, queries: Tensor, keys: Tensor, rotary: Rotary, seen: int
+    ) -> tuple[Tensor, Tensor]:
+        new, total = keys.shape[2], seen + keys.shape[2]
+        cos, sin = self._angle_table(rotary, total, queries.device)
+        keys = rotate(keys, cos[seen:total], sin[seen:total], layout=rotary.layout)
+        first = total - queries.shape[2]
+        if first < 0:
+            raise ShapeError(
+                f"rotary positions need at least as many keys as queries; got {queries.shape[2]} "
+                f"queries and {new} keys"
+            )
+        queries = rotate(queries, cos[first:total], sin[first:total], layout=rotary.layout)
+        return queries, keys
+
+    def _angle_table(
+        self, rotary: Rotary, total: int, device: torch.device
+    ) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of positions `0..total`, kept between calls."""
+        kept = self._angles
+        if (
+            torch.compiler.is_compiling()
+            or kept is None
+            or kept[0] < total
+            or kept[1].device != device
+        ):
+            room = (
+                total
+                if torch.compiler.is_compiling()
+                else 2 ** math.ceil(math.log2(max(total, 64)))
+            )
+            kept = (room, *rotary_angles(rotary, self.d_key, torch.arange(room, device=device)))
+            if not torch.compiler.is_compiling():
+                self._angles = kept
+        return kept[1], kept[2]
+
+    def _check(
+        self, x: Tensor, context: Tensor | None, *, lengths: Tensor | None, cache: Cache | None
+    ) -> None:
+        if x.dim() != 3 or x.shape[2] != self.d_model:
+            raise ShapeError(
+                f"x is {list(x.shape)}; this layer takes [batch, position, d_model {self.d_model}]"
+            )
+        if context is None and self.d_context != self.d_model:
+            raise ShapeError(
+                f"this layer attends to a context {self.d_context} wide; call it with x and context"
+            )
+        if context is not None:
+            if context.dim() != 3 or context.shape[2] != self.d_context:
+                raise ShapeError(
+                    f"context is {list(context.shape)}; this layer takes [batch, position, "
+                    f"d_context {self.d_context}] (a mask is passed as mask=...)"
+                )
+            if cache is not None:
+                raise OptionError("a cache is for self-attention: it cannot take a context")
+        if cache is not None and lengths is not None:
+            raise OptionError(
+                "lengths and cache cannot meet: right padding would stand between cached keys; "
+                "pad on the left and give a mask"
+            )
+
+    def extra_repr(self) -> str:
+        """The sizes and options that are not the default."""
+        parts = [f"d_model={self.d_model}", f"num_heads={self.num_heads}"]
+        options = {
+            "num_kv_heads": (self.num_kv_heads, self.num_heads),
+            "d_key": (self.d_key, self.d_model // self.num_heads),
+            "d_value": (self.d_value, self.d_key),
+            "d_context": (self.d_context, self.d_model),
+            "dropout": (self.dropout, 0.0),
+            "is_causal": (self.is_causal, False),
+            "window": (self.window, None),
+            "position": (self.position, None),
+            "softcap": (self.softcap, None),
+        }
+        parts += [f"{name}={value}" for name, (value, usual) in options.items() if value != usual]
+        return ", ".join(parts)
+
+
+def split_heads(
+    projected: Float[Tensor, "batch position stacked"], width: int
+) -> Float[Tensor, "batch heads position {width}"]:
+    """One large projection as heads of `width`, without copying; how many there are follows."""
+    heads: Tensor = projected.unflatten(-1, (-1, width))
+    return heads.transpose(1, 2)
+
+
+def check_counts(d_model: int, num_heads: int, num_kv_heads: int) -> None:
+    """Raise unless the counts are positive and heads share KV heads evenly."""
+    if d_model < 1 or num_heads < 1 or num_kv_heads < 1:
+        raise OptionError(
+            f"d_model {d_model}, num_heads {num_heads}, num_kv_heads {num_kv_heads}: "
+            "all must be at least 1"
+        )
+    if num_heads % num_kv_heads:
+        raise OptionError(
+            f"num_heads {num_heads} is not a multiple of num_kv_heads {num_kv_heads}: "
+            "each KV head must serve as many heads as the next"
+        )
+
+
+def own_size(d_model: int, num_heads: int) -> int:
+    """d_model / num_heads, the usual size of a head."""
+    if d_model % num_heads:
+        raise OptionError(
+            f"d_model {d_model} is not a multiple of num_heads {num_heads}: "
+            f"choose another number of heads, or give d_key (for instance {d_model // num_heads})"
+        )
+    return d_model // num_heads
+
+
+def biased_projections(bias: bool | Collection[str]) -> Collection[str]:
+    """Names of the projections that have a bias."""
+    if isinstance(bias, bool):
+        return PROJECTIONS if bias else ()
+    names = (bias,) if isinstance(bias, str) else bias
+    unknown = [name for name in names if name not in PROJECTIONS]
+    if unknown:
+        raise OptionError(
+            f"bias names {', '.join(unknown)}: the projections are {', '.join(PROJECTIONS)}"
+        )
+    return names
+
+
+def check_gates(gates: Tensor, mixed: Tensor) -> Float[Tensor, "#batch heads 1 1"]:
+    """The gates, one a head or one a sequence and head, ready to multiply."""
+    batch, heads = mixed.shape[:2]
+    if gates.shape not in ((heads,), (batch, heads), (1, heads)):
+        raise ShapeError(
+            f"gates are {list(gates.shape)}; give [heads {heads}] or [batch {batch}, heads {heads}]"
+        )
+    return gates.view(-1, heads, 1, 1)

@@ -1,0 +1,230 @@
+"""Positions: how a head learns where its keys are: rotary angles, ALiBi slopes, learned relative
+bias.
+
+In: sizes and position numbers. Out: the angles to rotate queries and keys by, or what is added to
+scores by distance. Nothing here knows a layer; the layer asks.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from headwise.errors import OptionError, ShapeError
+
+Layout = Literal["half", "interleaved"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RotaryScaling:
+    """How rotary frequencies are stretched to reach past the length a model was trained on.
+
+    `linear` divides every frequency by `factor`; `ntk` raises the base so that only the slow ones
+    are stretched; `llama3` and `yarn` blend by wavelength against `original_length`
+    (https://arxiv.org/abs/2309.00071).
+    """
+
+    kind: Literal["linear", "ntk", "llama3", "yarn"]
+    factor: float
+    original_length: int = 8192
+    low_frequency: float = 1.0
+    """llama3: turns within the original length below which a frequency is stretched fully."""
+    high_frequency: float = 4.0
+    """llama3: turns above which it is left alone."""
+    beta_fast: float = 32.0
+    """yarn: turns within the original length above which a frequency is left alone."""
+    beta_slow: float = 1.0
+    """yarn: turns below which it is stretched fully."""
+    attention_factor: float | None = None
+    """yarn: factor on the rotated queries and keys; None = 0.1 ln(factor) + 1."""
+
+    def __post_init__(self) -> None:
+        """Refuse factors that would turn positions around."""
+        if self.factor <= 0:
+            raise OptionError(f"the rotary scaling factor is {self.factor}: it must be positive")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rotary:
+    """Queries and keys turned by their position (https://arxiv.org/abs/2104.09864)."""
+
+    base: float = 10_000.0
+    d_rotary: int | None = None
+    """Channels of a head that are rotated, the first ones; None = all."""
+    layout: Layout = "half"
+    """Channels that form a pair: `half` (i, i + d/2) as in Llama, `interleaved` (2i, 2i + 1)."""
+    scaling: RotaryScaling | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alibi:
+    """A penalty per position of distance, one slope a head (https://arxiv.org/abs/2108.12409)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelativeBias:
+    """A learned bias per head and bucket of distances, as in T5 (https://arxiv.org/abs/1910.10683)."""
+
+    num_buckets: int = 32
+    max_distance: int = 128
+    """Distances from here on share the last bucket."""
+
+    def __post_init__(self) -> None:
+        """Refuse bucket counts that leave no room for the exact distances."""
+        if (
+            self.num_buckets < 4
+            or self.num_buckets % 2
+            or self.max_distance <= self.num_buckets // 2
+        ):
+            raise OptionError(
+                f"num_buckets is {self.num_buckets} and max_distance {self.max_distance}: "
+                "num_buckets must be even and at least 4, max_distance more than half of it"
+            )
+
+
+Position = Rotary | Alibi | RelativeBias
+
+
+def check_rotary(rotary: Rotary, d_key: int) -> int:
+    """Number of channels that are rotated in a head of `d_key`."""
+    d_rotary = d_key if rotary.d_rotary is None else rotary.d_rotary
+    if d_rotary % 2 or not 0 < d_rotary <= d_key:
+        raise OptionError(
+            f"{d_rotary} channels cannot be rotated in pairs in a head of {d_key}: "
+            "d_rotary must be even and at most d_key"
+        )
+    return d_rotary
+
+
+def rotary_frequencies(rotary: Rotary, d_rotary: int) -> tuple[Float[Tensor, " pairs"], float]:
+    """Radians per position of every channel pair, and the factor on the rotated channels."""
+    exponents = torch.arange(0, d_rotary, 2, dtype=torch.float64) / d_rotary
+    frequencies = rotary.base**-exponents
+    match rotary.scaling:
+        case None:
+            return frequencies, 1.0
+        case RotaryScaling(kind="linear", factor=factor):
+            return frequencies / factor, 1.0
+        case RotaryScaling(kind="ntk", factor=factor):
+            base = rotary.base * factor ** (d_rotary / (d_rotary - 2))
+            return base**-exponents, 1.0
+        case RotaryScaling(kind="llama3") as scaling:
+            return llama3_frequencies(frequencies, scaling), 1.0
+        case RotaryScaling() as scaling:
+            return yarn_frequencies(frequencies, scaling, rotary.base, d_rotary)
+
+
+def llama3_frequencies(
+    frequencies: Float[Tensor, " pairs"], scaling: RotaryScaling
+) -> Float[Tensor, " pairs"]:
+    """Slow frequencies stretched, fast ones kept, a linear blend between."""
+    turns = scaling.original_length * frequencies / (2 * math.pi)
+    kept = (turns - scaling.low_frequency) / (scaling.high_frequency - scaling.low_frequency)
+    return torch.lerp(frequencies / scaling.factor, frequencies, kept.clamp(0, 1))
+
+
+def yarn_frequencies(
+    frequencies: Float[Tensor, " pairs"], scaling: RotaryScaling, base: float, d_rotary: int
+) -> tuple[Float[Tensor, " pairs"], float]:
+    """Frequencies blended by a ramp over the channel pairs, and YaRN's factor on the result."""
+
+    def pair_with(turns: float) -> float:
+        ratio = scaling.original_length / (turns * 2 * math.pi)
+        return d_rotary * math.log(ratio) / (2 * math.log(base))
+
+    low = max(math.floor(pair_with(scaling.beta_fast)), 0)
+    high = min(math.ceil(pair_with(scaling.beta_slow)), d_rotary - 1)
+    ramp = (torch.arange(len(frequencies), dtype=torch.float64) - low) / max(high - low, 1e-3)
+    blended = torch.lerp(frequencies, frequencies / scaling.factor, ramp.clamp(0, 1))
+    if scaling.attention_factor is not None:
+        return blended, scaling.attention_factor
+    return blended, 0.1 * math.log(scaling.factor) + 1.0 if scaling.factor > 1 else 1.0
+
+
+def rotary_angles(
+    rotary: Rotary, d_key: int, positions: Int[Tensor, "*axes position"]
+) -> tuple[Float[Tensor, "*axes position pairs"], Float[Tensor, "*axes position pairs"]]:
+    """Cosine and sine of every position and channel pair, in float32 on the positions' device."""
+    frequencies, factor = rotary_frequencies(rotary, check_rotary(rotary, d_key))
+    angles = positions[..., None].double() * frequencies.to(positions.device)
+    return (angles.cos() * factor).float(), (angles.sin() * factor).float()
+
+
+def rotate(
+    x: Float[Tensor, "batch heads position width"],
+    cos: Float[Tensor, "*batch position pairs"],
+    sin: Float[Tensor, "*batch position pairs"],
+    *,
+    layout: Layout = "half",
+) -> Float[Tensor, "batch heads position width"]:
+    """`x` with its first channels turned by the angles, pair by pair; the rest as it was."""
+    pairs = cos.shape[-1]
+    if 2 * pairs > x.shape[-1]:
+        raise ShapeError(f"{pairs} rotary pairs need {2 * pairs} channels; x has {x.shape[-1]}")
+    if cos.dim() == 3:
+        cos, sin = cos[:, None], sin[:, None]
+    turned, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
+    if layout == "half":
+        first, second = turned[..., :pairs], turned[..., pairs:]
+    else:
+        first, second = turned[..., 0::2], turned[..., 1::2]
+    both = (first * cos - second * sin, second * cos + first * sin)
+    turned = torch.cat(both, -1) if layout == "half" else torch.stack(both, -1).flatten(-2)
+    turned = turned.to(x.dtype)
+    return turned if rest.shape[-1] == 0 else torch.cat([turned, rest], -1)
+
+
+def alibi_slopes(num_heads: int) -> Float[Tensor, " heads"]:
+    """Penalty per position of each head, a geometric series; the paper's interleaving beyond powers
+    of 2.
+
+    >>> alibi_slopes(4)
+    tensor([0.2500, 0.0625, 0.0156, 0.0039])
+    """
+    power = 2 ** math.floor(math.log2(num_heads))
+    slopes = [2 ** (-8 * (head + 1) / power) for head in range(power)]
+    between = [2 ** (-4 * (head + 1) / power) for head in range(0, 2 * power, 2)]
+    return torch.tensor((slopes + between)[:num_heads])
+
+
+def relative_buckets(
+    ahead: Int[Tensor, " distances"], bias: RelativeBias, *, is_causal: bool
+) -> Int[Tensor, " distances"]:
+    """T5's bucket of each distance `key - query`: exact ones nearby, logarithmic further off."""
+    num_buckets = bias.num_buckets if is_causal else bias.num_buckets // 2
+    side = torch.zeros_like(ahead) if is_causal else (ahead > 0) * num_buckets
+    distance = (-ahead).clamp(min=0) if is_causal else ahead.abs()
+    exact = num_buckets // 2
+    span = math.log(bias.max_distance / exact)
+    logs = torch.log(distance.clamp(min=1).float() / exact) / span
+    far = exact + (logs * (num_buckets - exact)).long()
+    return side + torch.where(distance < exact, distance, far.clamp(max=num_buckets - 1))
+
+
+class RelativeBiasTable(nn.Module):
+    """The learned parameters of a `RelativeBias`, one row a head."""
+
+    def __init__(
+        self,
+        bias: RelativeBias,
+        num_heads: int,
+        *,
+        is_causal: bool,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Zeros: at first every distance is alike."""
+        super().__init__()
+        self.bias, self.is_causal = bias, is_causal
+        self.weight = nn.Parameter(
+            torch.zeros(num_heads, bias.num_buckets, device=device, dtype=dtype)
+        )
+
+    def forward(self) -> Float[Tensor, "heads distances"]:
+        """What is added to the scores for distances `-max_distance..max_distance`."""
+        reach = self.bias.max_distance
+        ahead = torch.arange(-reach, reach + 1, device=self.weight.device)
+        return self.weight[:, relative_buckets(ahead, self.bias, is_causal=self.is_causal)]

@@ -1,0 +1,248 @@
+"""Reference: attention one sequence and one head at a time, in plain steps; the oracle of every
+fast path.
+
+In: the same tensors, rules and layers as the fast code. Out: every step of every head. It shares no
+line with the code it judges, uses no fused kernel, and computes in the dtype it is given: float64
+when it is the judge.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headwise.attention.layer import MultiHeadAttention
+from headwise.attention.positions import Rotary, alibi_slopes, relative_buckets, rotary_frequencies
+from headwise.attention.rules import Rules
+
+
+class HeadSteps(NamedTuple):
+    """One head's computation on one sequence, step by step."""
+
+    queries: Float[Tensor, "query d_key"]
+    keys: Float[Tensor, "key d_key"]
+    values: Float[Tensor, "key d_value"]
+    scores: Float[Tensor, "query key"]
+    """Products of queries and keys."""
+    scaled: Float[Tensor, "query key"]
+    """Scores times the scale, after the softcap."""
+    masked: Float[Tensor, "query key"]
+    """With biases added, and minus infinity where a query may not look."""
+    weights: Float[Tensor, "query key"]
+    mixed: Float[Tensor, "query d_value"]
+    lse: Float[Tensor, " query"]
+
+
+class LayerSteps(NamedTuple):
+    """A layer's computation on one sequence."""
+
+    heads: list[HeadSteps]
+    concat: Float[Tensor, "query stacked"]
+    contributions: list[Float[Tensor, "query d_model"]]
+    """What each head adds to the output: its mixed values times its own rows of Wo."""
+    output: Float[Tensor, "query d_model"]
+
+
+def head_steps(
+    queries: Float[Tensor, "query d_key"],
+    keys: Float[Tensor, "key d_key"],
+    values: Float[Tensor, "key d_value"],
+    *,
+    rules: Rules,
+    batch: int = 0,
+    head: int = 0,
+) -> HeadSteps:
+    """Attention of one head on one sequence, number `batch` of those the rules speak of."""
+    scale = 1 / math.sqrt(queries.shape[1]) if rules.scale is None else rules.scale
+    scores = queries @ keys.T
+    scaled = scores * scale
+    if rules.softcap is not None:
+        scaled = rules.softcap * torch.tanh(scaled / rules.softcap)
+    masked = scaled + added(rules, batch, head, *scores.shape)
+    rows, log_sums = [], []
+    for row in masked:
+        seen = row > -math.inf
+        logits = row[seen]
+        if rules.sinks is not None:
+            logits = torch.cat([logits, rules.sinks[head : head + 1].to(row.dtype)])
+        weights = torch.zeros_like(row)
+        if seen.any():
+            shares = torch.softmax(logits, 0)
+            weights = weights.masked_scatter(seen, shares[: int(seen.sum())])
+        rows.append(weights)
+        log_sums.append(torch.logsumexp(logits, 0) if len(logits) else row.new_tensor(-math.inf))
+    weights = torch.stack(rows)
+    return HeadSteps(
+        queries,
+        keys,
+        values,
+        scores,
+        scaled,
+        masked,
+        weights,
+        weights @ values,
+        torch.stack(log_sums),
+    )
+
+
+def added(
+    rules: Rules, batch: int, head: int, num_queries: int, num_keys: int
+) -> Float[Tensor, "query key"]:
+    """What the rules add to each score: biases, and minus infinity where a query may not look."""
+    position = own(rules.offset, batch, default=num_keys - num_queries)
+    real_keys = own(rules.lengths, batch, default=num_keys)
+    real_queries = own(rules.query_lengths, batch, default=num_queries)
+    before, after = sides(rules)
+    total = torch.zeros(num_queries, num_keys, dtype=torch.float64)
+    for query in range(num_queries):
+        for key in range(num_keys):
+            ahead = key - (query + position)
+            may_look = query < real_queries and key < real_keys and -before <= ahead <= after
+            if rules.is_causal and ahead > 0:
+                may_look = False
+            if not may_look:
+                total[query, key] = -math.inf
+    distances = torch.arange(num_keys) - (torch.arange(num_queries) + position)[:, None]
+    if rules.slopes is not None:
+        total = total - rules.slopes[head].double() * distances.abs()
+    if rules.distance_bias is not None:
+        reach = rules.distance_bias.shape[1] // 2
+        total = total + rules.distance_bias[head][distances.clamp(-reach, reach) + reach]
+    if rules.mask is not None:
+        total = total + mask_of(rules.mask, batch, head, num_queries, num_keys)
+    return total
+
+
+def own(setting: int | Tensor | None, batch: int, *, default: int) -> int:
+    """A sequence's own value of a setting that may be shared or left out."""
+    if setting is None:
+        return default
+    return int(setting[batch]) if isinstance(setting, Tensor) else setting
+
+
+def sides(rules: Rules) -> tuple[float, float]:
+    """How far back and ahead a query may look."""
+    if rules.window is None:
+        return math.inf, math.inf
+    if isinstance(rules.window, int):
+        return rules.window - 1, rules.window - 1
+    before, after = rules.window
+    return math.inf if before is None else before, math.inf if after is None else after
+
+
+def mask_of(
+    mask: Tensor, batch: int, head: int, num_queries: int, num_keys: int
+) -> Float[Tensor, "query key"]:
+    """One sequence's and head's part of a mask of two to four axes, as something to add."""
+    if mask.dim() == 4:
+        mask = mask[batch % mask.shape[0], head % mask.shape[1]]
+    elif mask.dim() == 3:
+        mask = mask[batch % mask.shape[0]]
+    mask = mask.expand(num_queries, num_keys)
+    if mask.is_floating_point():
+        return mask.double()
+    return torch.where(mask != 0, 0.0, -math.inf).double()
+
+
+def attend_by_definition(
+    queries: Float[Tensor, "batch heads query d_key"],
+    keys: Float[Tensor, "batch kv_heads key d_key"],
+    values: Float[Tensor, "batch kv_heads key d_value"],
+    rules: Rules,
+) -> list[list[HeadSteps]]:
+    """Every step of every head, by sequence and then by head."""
+    group = queries.shape[1] // keys.shape[1]
+    return [
+        [
+            head_steps(
+                queries[batch, head],
+                keys[batch, head // group],
+                values[batch, head // group],
+                rules=rules,
+                batch=batch,
+                head=head,
+            )
+            for head in range(queries.shape[1])
+        ]
+        for batch in range(queries.shape[0])
+    ]
+
+
+def layer_by_definition(
+    layer: MultiHeadAttention,
+    x: Float[Tensor, "query d_model"],
+    context: Float[Tensor, "key d_context"] | None = None,
+    *,
+    mask: Tensor | None = None,
+    gates: Float[Tensor, " heads"] | None = None,
+) -> LayerSteps:
+    """A layer on one sequence, from each head's own small Wq, Wk, Wv and Wo; dropout left out."""
+    source = x if context is None else context
+    rules = Rules(
+        is_causal=layer.is_causal,
+        window=layer.window,
+        mask=mask,
+        softcap=layer.softcap,
+        slopes=None if layer.slopes is None else alibi_slopes(layer.num_heads).double(),
+        distance_bias=bias_by_distance(layer),
+        sinks=None if layer.sinks is None else layer.sinks.logits,
+    )
+    steps, contributions = [], []
+    for head, own_weights in enumerate(layer.heads):
+        queries = project(x, own_weights.Wq, own_weights.bq)
+        keys = project(source, own_weights.Wk, own_weights.bk)
+        values = project(source, own_weights.Wv, own_weights.bv)
+        if layer.q_norm is not None and layer.k_norm is not None:
+            queries, keys = rms_norm(queries, layer.q_norm), rms_norm(keys, layer.k_norm)
+        if isinstance(layer.position, Rotary):
+            queries = turn(queries, layer.position, first=len(keys) - len(queries))
+            keys = turn(keys, layer.position, first=0)
+        step = head_steps(queries, keys, values, rules=rules, head=head)
+        if gates is not None:
+            step = step._replace(mixed=step.mixed * gates[head])
+        steps.append(step)
+        contributions.append(step.mixed @ own_weights.Wo)
+    output = torch.stack(contributions).sum(0)
+    if layer.Wo.bias is not None:
+        output = output + layer.Wo.bias
+    concat = torch.cat([step.mixed for step in steps], 1)
+    return LayerSteps(steps, concat, contributions, output)
+
+
+def project(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """`x W`, plus the bias if there is one."""
+    return x @ weight if bias is None else x @ weight + bias
+
+
+def rms_norm(x: Tensor, norm: nn.RMSNorm) -> Tensor:
+    """Each row divided by its root mean square, times the learned gains."""
+    eps = torch.finfo(x.dtype).eps if norm.eps is None else norm.eps
+    return x / torch.sqrt((x * x).mean(1, keepdim=True) + eps) * norm.weight
+
+
+def bias_by_distance(layer: MultiHeadAttention) -> Float[Tensor, "heads distances"] | None:
+    """A learned relative bias laid out by distance."""
+    if layer.relative_bias is None:
+        return None
+    bias = layer.relative_bias.bias
+    ahead = torch.arange(-bias.max_distance, bias.max_distance + 1)
+    buckets = relative_buckets(ahead, bias, is_causal=layer.is_causal)
+    return layer.relative_bias.weight[:, buckets]
+
+
+def turn(x: Float[Tensor, "position width"], rotary: Rotary, *, first: int) -> Tensor:
+    """Each pair of channels multiplied by `exp(i * position * frequency)`, as complex numbers."""
+    d_rotary = x.shape[1] if rotary.d_rotary is None else rotary.d_rotary
+    frequencies, factor = rotary_frequencies(rotary, d_rotary)
+    angles = torch.arange(first, first + len(x), dtype=torch.float64)[:, None] * frequencies
+    phases = torch.polar(torch.full_like(angles, factor), angles)
+    half = d_rotary // 2
+    if rotary.layout == "half":
+        pairs = torch.complex(x[:, :half], x[:, half:d_rotary]) * phases
+        turned = torch.cat([pairs.real, pairs.imag], 1)
+    else:
+        pairs = torch.complex(x[:, 0:d_rotary:2], x[:, 1:d_rotary:2]) * phases
+        turned = torch.stack([pairs.real, pairs.imag], 2).flatten(1)
+    return torch.cat([turned.to(x.dtype), x[:, d_rotary:]], 1)

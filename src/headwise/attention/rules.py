@@ -1,0 +1,106 @@
+"""Rules: who may see whom in one attention computation, and how a score becomes a weight.
+
+A record of the user's wishes, checked as far as it can be without the tensors it will meet. It
+knows nothing of kernels; `task.py` reads it against real queries and keys.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headwise.errors import MaskError, OptionError
+
+Window = int | tuple[int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rules:
+    """Everything that shapes attention besides queries, keys and values.
+
+    Query `i` stands at key position `i + offset`. Left alone, `offset` puts the last query at the
+    last key (bottom-right), which is what a cache needs; 0 is the top-left alignment of
+    `scaled_dot_product_attention`.
+
+    >>> Rules(is_causal=True, window=256).bounds
+    (255, 0)
+    """
+
+    is_causal: bool = False
+    """No query sees a key after its own position."""
+    window: Window | None = None
+    """`w` nearest keys on each side, itself included; or `(before, after)`, None = no bound."""
+    lengths: Int[Tensor, " batch"] | None = None
+    """Number of real keys of each right-padded sequence."""
+    query_lengths: Int[Tensor, " batch"] | None = None
+    """Number of real queries of each right-padded sequence; the rows after them give zeros."""
+    offset: int | Int[Tensor, " batch"] | None = None
+    """Key position of the first query; None = bottom-right."""
+    mask: Tensor | None = None
+    """Bool or 0/1 integer: True may attend; floating: added to the scores. Two to four axes."""
+    slopes: Float[Tensor, " heads"] | None = None
+    """ALiBi: each head's penalty per position of distance."""
+    distance_bias: Float[Tensor, "heads distances"] | None = None
+    """Added to the scores by `key - query`; the middle column is distance 0, the ends repeat."""
+    scale: float | None = None
+    """Factor on the scores; None = 1 / sqrt(d_key)."""
+    softcap: float | None = None
+    """Scores become `softcap * tanh(scores / softcap)`, before masks and biases."""
+    sinks: Float[Tensor, " heads"] | None = None
+    """One logit a head that takes part in the softmax and carries no value."""
+    dropout: float = 0.0
+    """Probability with which a weight is dropped (and the others scaled up)."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no input could make sense of."""
+        if self.softcap is not None and not self.softcap > 0:
+            raise OptionError(f"softcap is {self.softcap}: it must be positive, or None for no cap")
+        if not 0 <= self.dropout < 1:
+            raise OptionError(f"dropout is {self.dropout}: it must lie in [0, 1)")
+        if self.distance_bias is not None and self.distance_bias.shape[-1] % 2 == 0:
+            raise OptionError(
+                f"distance_bias has {self.distance_bias.shape[-1]} columns: "
+                "it needs an odd number, distances -n to n"
+            )
+        check_window(self.window)
+
+    @property
+    def bounds(self) -> tuple[int | None, int | None]:
+        """How many keys before and after its own position a query may see; None = no bound."""
+        if self.window is None:
+            before, after = None, None
+        elif isinstance(self.window, tuple):
+            before, after = self.window
+        else:
+            before, after = self.window - 1, self.window - 1
+        return (before, 0 if self.is_causal else after)
+
+
+def check_window(window: Window | None) -> None:
+    """Raise unless `window` is None, a positive count, or two counts of neighbours."""
+    if window is None:
+        return
+    sides = window if isinstance(window, tuple) else (window - 1, window - 1)
+    if len(sides) != 2 or any(side is not None and side < 0 for side in sides):
+        raise OptionError(
+            f"window is {window}: it must be a positive number of keys, or (before, after) "
+            "with each at least 0 or None"
+        )
+
+
+def four_axes(mask: Tensor) -> Tensor:
+    """The mask as bool or float `[#batch #heads query key]`; bool True may attend."""
+    if not mask.is_floating_point() and mask.dtype != torch.bool:
+        mask = mask != 0
+    match mask.dim():
+        case 2:
+            return mask[None, None]
+        case 3:
+            return mask[:, None]
+        case 4:
+            return mask
+    raise MaskError(
+        f"the mask has {mask.dim()} axes {list(mask.shape)}: give [query, key], "
+        "[batch, query, key] or [batch, heads, query, key]"
+    )
