@@ -18,10 +18,10 @@ from headwise.attention.positions import (
     Alibi,
     Position,
     RelativeBias,
-    RelativeBiasTable,
     Rotary,
     alibi_slopes,
     check_rotary,
+    relative_buckets,
     rotary_angles,
     rotate,
 )
@@ -31,23 +31,20 @@ from headwise.errors import OptionError, ShapeError
 PROJECTIONS = ("Wq", "Wk", "Wv", "Wo")
 
 
-class Sinks(nn.Module):
-    """One learned logit a head that takes a share of every softmax and gives nothing back."""
+class PerHead(nn.Module):
+    """One number a head, learned or not; a module, so that it can be sharded with the heads."""
 
-    def __init__(
-        self,
-        num_heads: int,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        """Zeros: a sink counts like one key of score 0."""
+    def __init__(self, values: Float[Tensor, " heads"], *, is_learned: bool) -> None:
+        """Starts from `values`; only learned ones are part of the `state_dict`."""
         super().__init__()
-        self.logits = nn.Parameter(torch.zeros(num_heads, device=device, dtype=dtype))
+        if is_learned:
+            self.values = nn.Parameter(values)
+        else:
+            self.register_buffer("values", values, persistent=False)
 
     def forward(self) -> Float[Tensor, " heads"]:
-        """The logits."""
-        return self.logits
+        """The numbers."""
+        return self.values
 
 
 class MultiHeadAttention(nn.Module):
@@ -109,20 +106,19 @@ class MultiHeadAttention(nn.Module):
         self.q_norm, self.k_norm = (
             nn.RMSNorm(self.d_key, device=device, dtype=dtype) if qk_norm else None for _ in "qk"
         )
-        self.sinks = Sinks(num_heads, device=device, dtype=dtype) if sinks else None
-        self.relative_bias: RelativeBiasTable | None = None
-        slopes: Tensor | None = None
+        self.sinks, self.slopes, self.relative_bias = None, None, None
+        if sinks:
+            zeros = torch.zeros(num_heads, device=device, dtype=dtype)
+            self.sinks = PerHead(zeros, is_learned=True)
         match position:
             case RelativeBias():
-                self.relative_bias = RelativeBiasTable(
-                    position, num_heads, is_causal=is_causal, device=device, dtype=dtype
+                self.relative_bias = nn.Embedding(
+                    position.num_buckets, num_heads, device=device, dtype=dtype
                 )
             case Alibi():
-                slopes = alibi_slopes(num_heads).to(device)
+                self.slopes = PerHead(alibi_slopes(num_heads).to(device), is_learned=False)
             case Rotary():
                 check_rotary(position, self.d_key)
-        self.register_buffer("slopes", slopes, persistent=False)
-        self.slopes: Tensor | None
         self._angles: tuple[int, Tensor, Tensor] | None = None
         self.reset_parameters()
 
@@ -133,6 +129,8 @@ class MultiHeadAttention(nn.Module):
             nn.init.xavier_uniform_(projection.weight)
             if projection.bias is not None:
                 nn.init.zeros_(projection.bias)
+        if self.relative_bias is not None:
+            nn.init.zeros_(self.relative_bias.weight)
 
     @property
     def heads(self) -> HeadSlices:
@@ -191,12 +189,22 @@ class MultiHeadAttention(nn.Module):
             lengths=lengths,
             query_lengths=lengths if is_self else None,
             mask=mask,
-            slopes=self.slopes,
-            distance_bias=None if self.relative_bias is None else self.relative_bias(),
+            slopes=None if self.slopes is None else self.slopes(),
+            distance_bias=self._distance_bias(),
             softcap=self.softcap,
             sinks=None if self.sinks is None else self.sinks(),
             dropout=self.dropout if self.training else 0.0,
         )
+
+    def _distance_bias(self) -> Float[Tensor, "heads distances"] | None:
+        if self.relative_bias is None:
+            return None
+        assert isinstance(self.position, RelativeBias)
+        reach = self.position.max_distance
+        ahead = torch.arange(-reach, reach + 1, device=self.Wq.weight.device)
+        buckets = relative_buckets(ahead, self.position, is_causal=self.is_causal)
+        table: Tensor = self.relative_bias(buckets)
+        return table.T
 
     def _rotated(
         self, queries: Tensor, keys: Tensor, rotary: Rotary, seen: int

@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from headwise.errors import OptionError, ShapeError
 
@@ -202,29 +202,3 @@ def relative_buckets(
     logs = torch.log(distance.clamp(min=1).float() / exact) / span
     far = exact + (logs * (num_buckets - exact)).long()
     return side + torch.where(distance < exact, distance, far.clamp(max=num_buckets - 1))
-
-
-class RelativeBiasTable(nn.Module):
-    """The learned parameters of a `RelativeBias`, one row a head."""
-
-    def __init__(
-        self,
-        bias: RelativeBias,
-        num_heads: int,
-        *,
-        is_causal: bool,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        """Zeros: at first every distance is alike."""
-        super().__init__()
-        self.bias, self.is_causal = bias, is_causal
-        self.weight = nn.Parameter(
-            torch.zeros(num_heads, bias.num_buckets, device=device, dtype=dtype)
-        )
-
-    def forward(self) -> Float[Tensor, "heads distances"]:
-        """What is added to the scores for distances `-max_distance..max_distance`."""
-        reach = self.bias.max_distance
-        ahead = torch.arange(-reach, reach + 1, device=self.weight.device)
-        return self.weight[:, relative_buckets(ahead, self.bias, is_causal=self.is_causal)]

@@ -14,7 +14,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.attention.layer import MultiHeadAttention
-from headwise.attention.positions import Rotary, alibi_slopes, relative_buckets, rotary_frequencies
+from headwise.attention.positions import (
+    RelativeBias,
+    Rotary,
+    alibi_slopes,
+    relative_buckets,
+    rotary_frequencies,
+)
 from headwise.attention.rules import Rules
 
 
@@ -187,7 +193,7 @@ def layer_by_definition(
         softcap=layer.softcap,
         slopes=None if layer.slopes is None else alibi_slopes(layer.num_heads).double(),
         distance_bias=bias_by_distance(layer),
-        sinks=None if layer.sinks is None else layer.sinks.logits,
+        sinks=None if layer.sinks is None else layer.sinks.values,
     )
     steps, contributions = [], []
     for head, own_weights in enumerate(layer.heads):
@@ -224,12 +230,12 @@ def rms_norm(x: Tensor, norm: nn.RMSNorm) -> Tensor:
 
 def bias_by_distance(layer: MultiHeadAttention) -> Float[Tensor, "heads distances"] | None:
     """A learned relative bias laid out by distance."""
-    if layer.relative_bias is None:
+    bias = layer.position
+    if layer.relative_bias is None or not isinstance(bias, RelativeBias):
         return None
-    bias = layer.relative_bias.bias
     ahead = torch.arange(-bias.max_distance, bias.max_distance + 1)
     buckets = relative_buckets(ahead, bias, is_causal=layer.is_causal)
-    return layer.relative_bias.weight[:, buckets]
+    return layer.relative_bias.weight[buckets].T
 
 
 def turn(x: Float[Tensor, "position width"], rotary: Rotary, *, first: int) -> Tensor:

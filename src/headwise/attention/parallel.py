@@ -1,0 +1,73 @@
+"""Tensor parallelism: a plan that shards a layer's heads over ranks, for PyTorch's own engine.
+
+In: a layer and the number of ranks. Out: the styles that
+`torch.distributed.tensor.parallel.parallelize_module` applies. Each rank keeps whole heads with the
+KV heads that serve them; one all-reduce after Wo joins them. Under the plan `gates` and weights are
+a rank's own heads'.
+"""
+
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Shard, distribute_module, distribute_tensor
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    RowwiseParallel,
+    SequenceParallel,
+)
+
+from headwise.attention.layer import MultiHeadAttention
+from headwise.errors import OptionError
+
+
+class ShardPerHead(ParallelStyle):
+    """Gives each rank the numbers of its own heads."""
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        """Shard every parameter and buffer of the module on its first axis."""
+        # torch calls what returns its hook's output "returning None"
+        return distribute_module(module, device_mesh, shard_rows, output_fn=to_local)  # type: ignore[arg-type]
+
+
+def shard_rows(name: str, module: nn.Module, mesh: DeviceMesh) -> None:
+    """Parameters and buffers become DTensors, the rows of each rank's heads on it."""
+    for key, parameter in module.named_parameters(recurse=False):
+        sharded = distribute_tensor(parameter, mesh, [Shard(0)])
+        module.register_parameter(key, nn.Parameter(sharded, parameter.requires_grad))
+    for key, buffer in module.named_buffers(recurse=False):
+        setattr(module, key, distribute_tensor(buffer, mesh, [Shard(0)]))
+
+
+def to_local(module: nn.Module, output: Tensor, mesh: DeviceMesh) -> Tensor:
+    """The rank's own part of a sharded output."""
+    return output.to_local() if isinstance(output, DTensor) else output
+
+
+def tensor_parallel_plan(layer: MultiHeadAttention, ranks: int) -> dict[str, ParallelStyle]:
+    """Styles by submodule that shard the layer's heads, and KV heads, over `ranks`.
+
+    >>> sorted(tensor_parallel_plan(MultiHeadAttention(64, 4), 2))
+    ['Wk', 'Wo', 'Wq', 'Wv']
+    """
+    for name, count in (("num_heads", layer.num_heads), ("num_kv_heads", layer.num_kv_heads)):
+        if ranks < 1 or count % ranks:
+            raise OptionError(
+                f"{name} {count} cannot be divided over {ranks} ranks: each rank takes whole heads"
+            )
+    plan: dict[str, ParallelStyle] = {
+        "Wq": ColwiseParallel(),
+        "Wk": ColwiseParallel(),
+        "Wv": ColwiseParallel(),
+        "Wo": RowwiseParallel(),
+    }
+    if layer.sinks is not None:
+        plan["sinks"] = ShardPerHead()
+    if layer.slopes is not None:
+        plan["slopes"] = ShardPerHead()
+    if layer.relative_bias is not None:
+        plan["relative_bias"] = ColwiseParallel()
+    if layer.q_norm is not None:
+        # Each rank norms its own heads, all with the same gains: the heads are the "sequence".
+        plan["q_norm"] = SequenceParallel(sequence_dim=1, use_local_output=True)
+        plan["k_norm"] = SequenceParallel(sequence_dim=1, use_local_output=True)
+    return plan
