@@ -66,7 +66,7 @@ def head_steps(
     scaled = scores * scale
     if rules.softcap is not None:
         scaled = rules.softcap * torch.tanh(scaled / rules.softcap)
-    masked = scaled + added(rules, batch, head, *scores.shape)
+    masked = scaled + added(rules, batch, head, *scores.shape).to(scaled.dtype)
     rows, log_sums = [], []
     for row in masked:
         seen = row > -math.inf

@@ -1,0 +1,70 @@
+"""The worked examples: a two-token sentence to follow by hand, and the table of shapes.
+
+In: nothing, or sizes. Out: a layer and its input, or named shapes taken from a real computation.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headwise.attention.core import attend_in_steps
+from headwise.attention.layer import MultiHeadAttention, split_heads
+
+
+class WorkedExample(NamedTuple):
+    """A layer, a sentence and its embedding."""
+
+    layer: MultiHeadAttention
+    tokens: list[str]
+    x: Float[Tensor, "position d_model"]
+
+
+def cat_sleeps() -> WorkedExample:
+    """Two tokens, two heads of size 2: head 0 reads columns 1-2, where Cat is, head 1 columns 3-4.
+
+    Wo adds the heads in the first half of the output and subtracts them in the second: every
+    output column mixes both.
+    """
+    layer = MultiHeadAttention(4, 2, bias=False)
+    identity, half = torch.eye(4), torch.eye(2) / 2
+    with torch.no_grad():
+        for projection in (layer.Wq, layer.Wk, layer.Wv):
+            projection.weight.copy_(identity)
+        layer.Wo.weight.copy_(torch.cat([torch.cat([half, half]), torch.cat([half, -half])], 1))
+    x = torch.tensor([[1.0, 2.0, 0.0, 0.0], [0.0, 0.0, 2.0, 1.0]])
+    return WorkedExample(layer, ["Cat", "sleeps"], x)
+
+
+class NamedShape(NamedTuple):
+    """A step of the computation and the shape that it leaves."""
+
+    step: str
+    axes: str
+    shape: tuple[int, ...]
+
+
+def dimensions(batch: int, position: int, d_model: int, num_heads: int) -> list[NamedShape]:
+    """Shapes of every step of one forward pass, read off the tensors of a real one."""
+    layer = MultiHeadAttention(d_model, num_heads)
+    x = torch.zeros(batch, position, d_model)
+    projected = layer.Wq(x)
+    apart = projected.unflatten(-1, (-1, layer.d_key))
+    queries, keys = split_heads(projected, layer.d_key), split_heads(layer.Wk(x), layer.d_key)
+    steps = attend_in_steps(queries, keys, split_heads(layer.Wv(x), layer.d_value))
+    together = steps.mixed.transpose(1, 2)
+    concat = together.flatten(2)
+    found = [
+        ("input", "batch position d_model", x),
+        ("queries (keys, values)", "batch position d_model", projected),
+        ("  split into heads", "batch position heads d_key", apart),
+        ("  heads before positions", "batch heads position d_key", queries),
+        ("scores", "batch heads query key", steps.scores),
+        ("weights", "batch heads query key", steps.weights),
+        ("mixed", "batch heads position d_value", steps.mixed),
+        ("  positions before heads", "batch position heads d_value", together),
+        ("concat", "batch position d_model", concat),
+        ("output", "batch position d_model", layer.Wo(concat)),
+    ]
+    return [NamedShape(step, axes, tuple(tensor.shape)) for step, axes, tensor in found]
