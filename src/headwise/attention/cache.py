@@ -8,7 +8,7 @@ Where gradients flow through new keys they are joined into fresh tensors; otherw
 in place.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -17,6 +17,7 @@ from torch import Tensor
 from headwise.errors import CacheError
 
 
+@runtime_checkable
 class Cache(Protocol):
     """What the layer asks of a cache."""
 

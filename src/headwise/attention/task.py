@@ -6,7 +6,6 @@ is as simple as it can be, and what it adds to any tile of the scores. It refuse
 
 import math
 from dataclasses import dataclass, replace
-from typing import Self
 
 import torch
 from jaxtyping import Bool, Float
@@ -44,7 +43,7 @@ class Band:
         low = min(max(low, 0), num_keys)
         return low, max(min(high, num_keys), low)
 
-    def simplified(self, num_queries: int, num_keys: int) -> Self:
+    def simplified(self, num_queries: int, num_keys: int) -> "Band":
         """The same band without the bounds that block nothing."""
         before, after = self.before, self.after
         if before is not None and num_queries - 1 + self.offset - before <= 0:

@@ -1,0 +1,70 @@
+# Every target sets itself up: it makes .venv, installs what it needs at the versions of
+# constraints.txt, and does so again only when pyproject.toml or constraints.txt has changed.
+# PYTHON chooses the interpreter that .venv is made with.
+
+PYTHON ?= python3
+BIN := .venv/bin
+RUNTIME := .venv/.installed-runtime
+TEST := .venv/.installed-test
+BENCH := .venv/.installed-bench
+
+# As variables, not options, because these reach the build of the package itself, too.
+INSTALL = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq
+
+.PHONY: help demo test check bench constraints clean
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /make \1|/p' Makefile \
+	| while IFS='|' read -r target words; do printf '%-18s%s\n' "$$target" "$$words"; done
+
+demo: $(RUNTIME) ## follow one sentence through multi-head attention
+	@$(BIN)/python examples/cat_sleeps.py
+	@$(BIN)/python examples/dimensions.py
+
+test: $(TEST) ## format, lint, types and tests
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+check: test ## the same as make test
+
+bench: $(BENCH) ## time the layer against its rivals
+	@$(BIN)/python benchmarks/layer.py
+
+constraints: ## resolve every version anew and rewrite constraints.txt
+	rm -rf .venv/fresh && $(PYTHON) -m venv .venv/fresh
+	.venv/fresh/bin/python -m pip install -q torch==2.13.0 hatchling editables '.[test,bench]'
+	{ sed -n '/^#/p' constraints.txt; \
+	  .venv/fresh/bin/python -m pip list --format=freeze --exclude pip --exclude headwise \
+	  | sed 's/+cpu$$//'; } > .venv/fresh/constraints.txt
+	mv .venv/fresh/constraints.txt constraints.txt
+	rm -rf .venv/fresh
+
+clean: ## remove .venv, caches and everything built
+	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "headwise \
+	needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo missing); \
+	try make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -m venv --clear .venv || { rm -rf .venv; exit 1; }
+
+$(RUNTIME): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing headwise into .venv; the first time takes some minutes."
+	@$(INSTALL) -e .
+	@touch $@
+
+$(TEST): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing headwise and what its tests need into .venv; the first time takes some minutes."
+	@$(INSTALL) -e '.[test]'
+	@touch $(RUNTIME) $@
+
+$(BENCH): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing headwise and its rivals into .venv; the first time takes some minutes."
+	@$(INSTALL) -e '.[bench]'
+	@touch $(RUNTIME) $@

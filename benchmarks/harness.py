@@ -1,0 +1,181 @@
+"""Timing: contestants take turns in one process, so that a noisy machine is noisy for all of them.
+
+In: cases, each with contestants that compute the same thing. Out: medians, spreads and ratios, as a
+table and as JSON that names the machine, the versions and the commit.
+"""
+
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from headwise.attention.machine import low_precision_is_safe, with_safe_setting
+
+ROUNDS = 31
+"""Most turns a contestant gets; enough that a median ignores a third of disturbed turns."""
+SECONDS = 5.0
+"""A case stops taking turns after this long, once each contestant had three."""
+
+OURS = ("headwise", "drop-in")
+YARDSTICKS = ("peak", "read")
+
+Run = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row: who runs, and how much arithmetic the task itself asks for."""
+
+    level: str
+    """`layer`: projections included; `core`: queries, keys and values given."""
+    kind: str
+    size: str
+    dtype: str
+    is_training: bool
+    flops: float
+    """Two per multiply-add that the task needs, masked pairs left out; backward counts double."""
+    build: Callable[[], dict[str, Run]]
+    """Contestants by name: `OURS`, the yardsticks `peak` and `read`, and peers."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a case came to; times in milliseconds."""
+
+    level: str
+    kind: str
+    size: str
+    dtype: str
+    is_training: bool
+    rounds: int
+    median: dict[str, float]
+    spread: dict[str, float]
+    """Half the distance between the quartiles, as a share of the median."""
+    best_peer: str
+    ratio_to_best: float
+    """Median over the rounds of our time over the best peer's in that round; under 1 is faster."""
+    share_of_peak: float | None
+    """Our arithmetic per second over the matrix multiply's in the same run."""
+
+
+def race(case: Case, *, seconds: float = SECONDS) -> Result:
+    """Run the contestants in turns, starting with another one each round."""
+    runs = case.build()
+    torch.set_grad_enabled(case.is_training)
+    names = list(runs)
+    for name in names:
+        runs[name]()
+    repeats = {name: max(1, min(100, int(2e-3 / once(runs[name])))) for name in names}
+    times: dict[str, list[float]] = {name: [] for name in names}
+    start = time.perf_counter()
+    for turn in range(ROUNDS):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            begin = time.perf_counter()
+            for _ in range(repeats[name]):
+                runs[name]()
+            times[name].append((time.perf_counter() - begin) / repeats[name] * 1e3)
+        if turn >= 2 and time.perf_counter() - start > seconds:
+            break
+    torch.set_grad_enabled(True)
+    return summary(case, times)
+
+
+def once(run: Run) -> float:
+    """Seconds of one call."""
+    begin = time.perf_counter()
+    run()
+    return max(time.perf_counter() - begin, 1e-7)
+
+
+def summary(case: Case, times: dict[str, list[float]]) -> Result:
+    """Medians, spreads and ratios of a case's times."""
+    median = {name: statistics.median(values) for name, values in times.items()}
+    peers = [name for name in times if name not in OURS + YARDSTICKS]
+    best = min(peers, key=median.__getitem__)
+    pairs = zip(times["headwise"], times[best], strict=True)
+    share = None
+    if "peak" in times:
+        share = case.flops / median["headwise"] / (PEAK_FLOPS / median["peak"])
+    return Result(
+        level=case.level,
+        kind=case.kind,
+        size=case.size,
+        dtype=case.dtype,
+        is_training=case.is_training,
+        rounds=len(times["headwise"]),
+        median={name: round(value, 4) for name, value in median.items()},
+        spread={name: round(spread_of(values), 3) for name, values in times.items()},
+        best_peer=best,
+        ratio_to_best=round(statistics.median(ours / peer for ours, peer in pairs), 3),
+        share_of_peak=None if share is None else round(share, 3),
+    )
+
+
+def spread_of(values: list[float]) -> float:
+    """Half the distance between the quartiles over the median."""
+    low, middle, high = statistics.quantiles(values, n=4)
+    return (high - low) / 2 / middle
+
+
+PEAK_SIZE = 2048
+PEAK_FLOPS = 2.0 * PEAK_SIZE**3
+
+
+def peak(dtype: torch.dtype) -> Run:
+    """The yardstick: one large matrix multiply."""
+    left, right = (torch.randn(PEAK_SIZE, PEAK_SIZE).to(dtype) for _ in range(2))
+    return lambda: torch.mm(left, right)
+
+
+def restart_if_unsafe() -> None:
+    """Start again without AMX where the machine announces it and kills whoever uses it."""
+    safe = with_safe_setting()
+    if any(os.environ.get(name) != value for name, value in safe.items()) and (
+        not low_precision_is_safe()
+    ):
+        os.execve(sys.executable, [sys.executable, *sys.argv], safe)
+
+
+def setting() -> dict[str, object]:
+    """Machine, versions and commit."""
+    packages = ("torch", "transformers", "x-transformers")
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
+    return {
+        "processor": processor(),
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+        "onednn_max_isa": os.environ.get("ONEDNN_MAX_CPU_ISA", ""),
+        "python": platform.python_version(),
+        "commit": commit.stdout.strip(),
+        **{name: importlib.metadata.version(name) for name in packages},
+    }
+
+
+def processor() -> str:
+    """The processor's own name for itself."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def write_json(path: Path, results: list[Result]) -> None:
+    """Write beside the place and move there, so that a stopped run leaves the old file whole."""
+    record = {"setting": setting(), "results": [asdict(result) for result in results]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(".part")
+    aside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    aside.replace(path)

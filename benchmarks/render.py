@@ -1,0 +1,91 @@
+"""Tables from a benchmark's JSON: for the terminal, and for the README."""
+
+import json
+from pathlib import Path
+
+from harness import Result
+from rich.table import Table
+
+
+def read_json(path: Path) -> tuple[dict[str, object], list[Result]]:
+    """Setting and results of a run."""
+    record = json.loads(path.read_text(encoding="utf-8"))
+    return record["setting"], [Result(**row) for row in record["results"]]
+
+
+HEADINGS = (
+    "",
+    "task",
+    "size",
+    "dtype",
+    "pass",
+    "headwise",
+    "best peer",
+    "its time",
+    "ratio",
+    "of peak",
+)
+RIVALS = ("nn.MultiheadAttention", "torch sdpa, dense mask", "enable_gqa", "repeated keys")
+
+
+def cells(row: Result) -> list[str]:
+    """One row in words."""
+    ours, theirs = row.median["headwise"], row.median[row.best_peer]
+    return [
+        row.level,
+        row.kind,
+        row.size,
+        row.dtype,
+        "fwd+bwd" if row.is_training else "fwd",
+        f"{ours:.3g} ms ±{row.spread['headwise']:.0%}",
+        row.best_peer,
+        f"{theirs:.3g} ms ±{row.spread[row.best_peer]:.0%}",
+        f"{row.ratio_to_best:.2f}",
+        "" if row.share_of_peak is None else f"{row.share_of_peak:.0%}",
+    ]
+
+
+def as_table(record: tuple[dict[str, object], list[Result]]) -> Table:
+    """The whole run for the terminal."""
+    setting, results = record
+    words = ", ".join(f"{name} {value}" for name, value in setting.items() if value)
+    table = Table(title=words, title_style="dim")
+    for heading in HEADINGS:
+        table.add_column(heading, no_wrap=True)
+    for row in results:
+        table.add_row(*cells(row))
+    return table
+
+
+def as_markdown(record: tuple[dict[str, object], list[Result]]) -> str:
+    """The whole run as a Markdown table."""
+    lines = [HEADINGS, tuple("---" for _ in HEADINGS), *(cells(row) for row in record[1])]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def targets(record: tuple[dict[str, object], list[Result]]) -> list[str]:
+    """What the run says of the claims made for headwise, a line each."""
+    results = record[1]
+    lines = []
+    worst = max(results, key=lambda row: row.ratio_to_best)
+    over = [row for row in results if row.ratio_to_best > 1.05]
+    lines.append(
+        f"ratio to the best peer: largest {worst.ratio_to_best:.2f} "
+        f"({worst.level} {worst.kind} {worst.size} {worst.dtype}); {len(over)} of {len(results)} "
+        "rows over 1.05"
+    )
+    for row in results:
+        times = row.median
+        where = f"{row.level} {row.kind} {row.size} {row.dtype}"
+        if row.is_training or row.dtype != "float32":
+            continue
+        if row.kind in ("full", "causal") and row.size in ("1 x 2,048", "1 x 8,192"):
+            lines.append(f"{where}: {row.share_of_peak:.0%} of the matrix-multiply peak")
+        for rival in RIVALS:
+            if rival in times and ("8,192" in row.size or row.kind == "ragged"):
+                gain = times[rival] / times["headwise"]
+                lines.append(f"{where}: {gain:.1f}x faster than {rival}")
+        if "read" in times:
+            cost = times["headwise"] / times["read"]
+            lines.append(f"{where}: {cost:.1f}x the time of reading the cache once")
+    return lines

@@ -1,0 +1,55 @@
+"""The command line: one file a command, each of which parses, calls the library and prints.
+
+`main` is the one place where a HeadwiseError becomes a sentence on stderr and exit code 2. The
+files of the commands are imported to list them, so they import the library inside `run` only.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from headwise.cli import doctor
+from headwise.errors import HeadwiseError
+
+BAD_INPUT, INTERRUPTED = 2, 130  # 2 is what a wrong option exits with; 130 is 128 + SIGINT
+
+app = typer.Typer(
+    name="headwise",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command("doctor")(doctor.run)
+
+
+def _print_version(is_asked: bool) -> bool:
+    if is_asked:
+        from headwise import __version__
+
+        typer.echo(f"headwise {__version__}")
+        raise typer.Exit
+    return is_asked
+
+
+@app.callback()
+def _headwise(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Multi-head attention you can run, read and reshape."""
+
+
+def main() -> None:
+    """Run the command named in `sys.argv`; a user's mistake is one sentence, not a traceback."""
+    try:
+        app(prog_name="headwise")
+    except HeadwiseError as err:
+        typer.echo(f"headwise: {err}", err=True)
+        sys.exit(BAD_INPUT)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

@@ -1,0 +1,41 @@
+"""Every error that a user's mistake can raise, in one small tree.
+
+    HeadwiseError
+    ├── ShapeError      a tensor's shape does not fit (also a ValueError)
+    ├── MaskError       a mask's kind or shape cannot be used (also a ValueError)
+    ├── OptionError     an option is unknown, or contradicts another (also a ValueError)
+    ├── PathError       the path asked for cannot compute this call
+    ├── CacheError      a cache is full, or belongs to another layer or batch
+    └── MissingPackage  an optional package is not installed
+
+Each message is one sentence: what is wrong, what was given, what would work. The command line
+prints it and exits 2. A bug of headwise itself is an AssertionError, never one of these.
+"""
+
+
+class HeadwiseError(Exception):
+    """A user's mistake; catching it catches every error below it."""
+
+
+class ShapeError(HeadwiseError, ValueError):
+    """A tensor's shape does not fit the others, or the layer."""
+
+
+class MaskError(HeadwiseError, ValueError):
+    """A mask's kind or shape cannot be used."""
+
+
+class OptionError(HeadwiseError, ValueError):
+    """An option is unknown, out of range, or contradicts another."""
+
+
+class PathError(HeadwiseError):
+    """The path that was asked for cannot compute this call, and no other is taken instead."""
+
+
+class CacheError(HeadwiseError):
+    """A cache is full, or belongs to another layer, batch or window."""
+
+
+class MissingPackage(HeadwiseError):
+    """An optional package is not installed; the message holds the line that installs it."""

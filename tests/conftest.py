@@ -1,0 +1,41 @@
+"""What every test runs under: no network, fixed seeds, and kernels that this machine survives.
+
+headwise is never imported at the top of this file: the shape checks hook into its import first.
+"""
+
+import os
+import random
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+MACHINE = Path(__file__).parents[1] / "src/headwise/attention/machine.py"
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+settings.register_profile("headwise", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("headwise")
+
+
+def keep_amx_from_killing_the_tests() -> None:
+    """Try bfloat16 once where it may kill, before torch is loaded; workers inherit the outcome."""
+    machine = runpy.run_path(str(MACHINE))  # by its path, so that headwise is not imported
+    variable, value = machine["SAFE_SETTING"]
+    is_suspect = variable not in os.environ and machine["processor_claims_amx"]()
+    if is_suspect and not machine["low_precision_is_safe"]():
+        os.environ[variable] = value
+
+
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    keep_amx_from_killing_the_tests()
+
+
+@pytest.fixture(autouse=True)
+def _same_seeds() -> None:
+    random.seed(0)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)

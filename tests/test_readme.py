@@ -1,0 +1,118 @@
+"""The README tells the truth: its code runs, its commands exist, its map is the tree."""
+
+import contextlib
+import io
+import itertools
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+SNIPPETS = [
+    (text, following)
+    for (language, text), (next_language, following) in itertools.pairwise(BLOCKS)
+    if (language, next_language) == ("python", "text")
+]
+TRANSCRIPTS = [
+    tuple(part.split("\n", 1))
+    for language, text in BLOCKS
+    if language == "console"
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]
+]
+COMMANDS = [
+    line.partition("#")[0].strip()
+    for language, text in BLOCKS
+    if language == "sh"
+    for line in text.splitlines()
+]
+
+
+def printed_by(snippet: str) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(snippet, "README.md", "exec"), {"__name__": "__main__"})
+    return printed.getvalue()
+
+
+def headwise(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "headwise", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def paths_on(file_map: str) -> set[str]:
+    """Every path that an indented map names; what ends in a slash is a folder."""
+    above: list[str] = []
+    paths = set()
+    for line in file_map.splitlines():
+        depth = (len(line) - len(line.lstrip())) // 2
+        above[depth:] = [line.split()[0]]
+        paths.add("".join(above))
+    return paths
+
+
+def file_map() -> str:
+    section = README.split("## Where everything is")[1]
+    return section.split("```")[1].strip("\n")
+
+
+def test_the_readme_has_code_and_commands_to_check() -> None:
+    assert [language for language, _ in BLOCKS].count("python") == len(SNIPPETS) > 0
+    assert TRANSCRIPTS
+    assert COMMANDS
+
+
+@pytest.mark.parametrize(("snippet", "output"), SNIPPETS)
+def test_a_snippet_prints_what_the_readme_shows(snippet: str, output: str) -> None:
+    assert printed_by(snippet) == output
+
+
+@pytest.mark.parametrize(("command", "output"), TRANSCRIPTS)
+def test_a_command_prints_what_the_readme_shows(command: str, output: str) -> None:
+    name, *arguments = shlex.split(command)
+    assert name == "headwise"
+    assert headwise(arguments).stdout == output
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_exists(command: str) -> None:
+    name, *arguments = shlex.split(command)
+    if name == "make":
+        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+        assert set(arguments) <= set(targets)
+    else:
+        assert name == "headwise"
+        assert headwise([*arguments, "--help"]).returncode == 0
+
+
+def test_the_file_map_is_the_tree() -> None:
+    paths = paths_on(file_map())
+    absent = {path for path in paths if not (ROOT / path).exists()}
+    modules = {file for file in (ROOT / "src").rglob("*.py") if file.name != "__init__.py"}
+    assert absent == set()
+    assert {str(file.relative_to(ROOT)) for file in modules} - paths == set()
+
+
+def test_a_map_is_read_by_its_indentation() -> None:
+    text = "src/\n  one/   words\n    two.py  more words\n  three.py\ntests/"
+    assert paths_on(text) == {"src/", "src/one/", "src/one/two.py", "src/three.py", "tests/"}
+
+
+def test_the_python_version_is_the_one_in_pyproject() -> None:
+    oldest = PROJECT["requires-python"].removeprefix(">=")
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    assert set(re.findall(r"Python (3\.\d+)", README + makefile)) == {oldest}
+    assert f"version_info < ({oldest.replace('.', ', ')})" in makefile
+
+
+def test_every_runtime_dependency_is_named_with_its_purpose() -> None:
+    table = README.split("## What it stands on")[1].split("##")[0]
+    rows = re.findall(r"^\| ([\w-]+) \| \S", table, re.MULTILINE)
+    dependencies = [re.split(r"[^\w.-]", line)[0] for line in PROJECT["dependencies"]]
+    assert [name for name in rows if name != "package"] == dependencies
