@@ -1,6 +1,14 @@
-"""Two tokens through two heads, every number on screen: `python examples/cat_sleeps.py`."""
+"""Two tokens through two heads, every number on screen: `python examples/cat_sleeps.py`.
+
+With `--svg FILE` what is shown is also written as a picture.
+"""
+
+import argparse
+import re
+from pathlib import Path
 
 import torch
+from rich import box
 from rich.columns import Columns
 from rich.console import Console
 from rich.table import Table
@@ -12,7 +20,7 @@ from headwise.attention.worked import cat_sleeps
 
 def matrix(title: str, values: Tensor, rows: list[str], columns: list[str]) -> Table:
     """A small matrix with its row and column names."""
-    table = Table(title=title, title_justify="left", title_style="bold", min_width=len(title))
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.ROUNDED)
     table.add_column("")
     for column in columns:
         table.add_column(column, justify="right")
@@ -46,9 +54,8 @@ def show_head(console: Console, number: int, head: HeadSteps, tokens: list[str])
     )
 
 
-def main() -> None:
+def show(console: Console) -> None:
     """Follow "Cat sleeps" through the layer and check the small matrices against the large ones."""
-    console = Console()
     layer, tokens, x = cat_sleeps()
     columns = ["1", "2", "3", "4"]
     steps = layer_by_definition(layer, x)
@@ -79,6 +86,19 @@ def main() -> None:
     )
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Print, and draw if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--svg", type=Path, help="write a picture of the output here")
+    path = parser.parse_args().svg
+    console = Console(record=path is not None, width=path and 110, highlight=False)
     with torch.no_grad():
-        main()
+        show(console)
+    if path is not None:
+        # rich would have the reader's browser fetch a font from the network
+        drawn = re.sub(r"@font-face {.*?}", "", console.export_svg(title="make demo"), flags=re.S)
+        path.write_text(drawn, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

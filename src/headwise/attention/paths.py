@@ -123,23 +123,29 @@ def cannot(path: str, task: Task, *, with_lse: bool) -> str | None:
 
 
 def compute(task: Task, *, with_lse: bool = False, path: str | None = None) -> Mixed:
-    """The task's mixed values by the best path, or by the one asked for; sinks not yet applied."""
-    if 0 in task.queries.shape or 0 in task.keys.shape or 0 in task.values.shape:
-        return nothing_seen(task)
+    """The task's mixed values by the best path, or by the one asked for; sinks not yet applied.
+
+    The log-sum-exp is None unless it was asked for.
+    """
+    if 0 in task.queries.shape or task.num_keys == 0:
+        return nothing_seen(task, with_lse)
     if path is None:
         path = choose(task, with_lse=with_lse).path
     else:
         reason = cannot(path, task, with_lse=with_lse)
         if reason is not None:
             raise PathError(f"path {path!r} cannot compute this: {reason}")
-    return RUNNERS[path](task, with_lse)
+    output, lse = RUNNERS[path](task, with_lse)
+    return Mixed(output, lse if with_lse else None)
 
 
-def nothing_seen(task: Task) -> Mixed:
+def nothing_seen(task: Task, with_lse: bool) -> Mixed:
     """Zeros with a graph: there is nothing to attend, or nobody to attend to it."""
     zero = task.queries.sum() * 0 + task.keys.sum() * 0 + task.values.sum() * 0
     output = zero.expand(*task.queries.shape[:3], task.values.shape[-1])
-    return Mixed(output, torch.full_like(task.queries[..., 0], -torch.inf))
+    dtype = torch.promote_types(task.queries.dtype, torch.float32)
+    lse = torch.full_like(task.queries[..., 0], -torch.inf, dtype=dtype)
+    return Mixed(output, lse if with_lse else None)
 
 
 def run_fused(task: Task, with_lse: bool) -> Mixed:
@@ -289,23 +295,25 @@ def run_step_blocks(task: Task, with_lse: bool) -> Mixed:
 def over_blocks(task: Task, one: Callable[[Block, Tensor, Tensor, Tensor], Mixed]) -> Mixed:
     """`one` on every block of queries with its keys and values, joined along the query axis.
 
-    Slicing the keys anew for each block would make the backward pass fill a full-size gradient for
-    each; where gradients are wanted they are split once, into pieces that each block joins again.
+    Slicing a tensor anew for each block would make the backward pass fill a full-size gradient for
+    each; queries, and keys where gradients are wanted, are split once, and each block joins the
+    pieces it needs.
     """
     size = block_size(task)
+    queries = task.queries.split(size, 2)
     has_grad = torch.is_grad_enabled() and (task.keys.requires_grad or task.values.requires_grad)
     if has_grad:
         keys, values = task.keys.split(size, 2), task.values.split(size, 2)
     outputs, lses = [], []
-    for block in blocks_of(task, size, size if has_grad else 1):
-        queries = task.queries[:, :, block.first : block.last]
+    blocks = blocks_of(task, size, size if has_grad else 1)
+    for block, own_queries in zip(blocks, queries, strict=True):
         if has_grad:
             pieces = slice(block.low // size, -(-block.high // size))
             block_keys, block_values = torch.cat(keys[pieces], 2), torch.cat(values[pieces], 2)
         else:
             block_keys = task.keys[:, :, block.low : block.high]
             block_values = task.values[:, :, block.low : block.high]
-        output, lse = one(block, queries, block_keys, block_values)
+        output, lse = one(block, own_queries, block_keys, block_values)
         outputs.append(output.transpose(1, 2))
         lses.append(lse)
     joined = None if lses[0] is None else torch.cat([lse for lse in lses if lse is not None], 2)

@@ -94,7 +94,11 @@ def sequences_of(
     queries: Tensor, keys: Tensor, values: Tensor, rules: Rules
 ) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Rules]]:
     """Each sequence at its full padded size, with the rules that are its own."""
-    for index in range(queries.shape[0]):
+    if len(values) == 1:
+        values = values.expand(len(keys), -1, -1, -1)
+    # Split once: the backward pass of a slice fills a gradient as large as the whole batch.
+    apart = zip(queries.split(1), keys.split(1), values.split(1), strict=True)
+    for index, tensors in enumerate(apart):
         one = slice(index, index + 1)
         alone = replace(
             rules,
@@ -103,7 +107,7 @@ def sequences_of(
             offset=own_offset(rules, index, keys.shape[2] - queries.shape[2]),
             mask=own_mask(rules.mask, index),
         )
-        yield (queries[one], keys[one], values[one] if len(values) > 1 else values), alone
+        yield tensors, alone
 
 
 def own_offset(rules: Rules, index: int, bottom_right: int) -> int:

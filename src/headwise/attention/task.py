@@ -149,6 +149,8 @@ def check_sizes(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         raise ShapeError(
             f"queries and keys must share batch and d_key, keys and values their positions; {got()}"
         )
+    if d_key == 0:
+        raise ShapeError(f"heads of size 0 have no scores; {got()}")
     if kv_heads == 0 or queries.shape[1] % kv_heads:
         raise ShapeError(
             f"{queries.shape[1]} heads cannot share {kv_heads} KV heads evenly; {got()}"
