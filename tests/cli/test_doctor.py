@@ -21,6 +21,7 @@ FACTS = {
     "cpu_capability": "AVX512",
     "kernels": {"float32": "yes"},
     "paths": {"fused": "one fused call"},
+    "calls": {"causal": "fused"},
 }
 
 
@@ -47,7 +48,8 @@ def test_the_real_doctor_reports_the_real_torch() -> None:
     report = json.loads(ended.stdout)
     assert report["torch"]["threads"] == 1
     assert report["torch"]["kernels"]
-    assert report["torch"]["paths"]
+    assert set(report["torch"]["calls"].values()) <= set(report["torch"]["paths"])
+    assert report["torch"]["calls"]["window of 256"] == "blocks"
     assert report["packages"]["torch"].startswith("2.")
 
 

@@ -135,6 +135,28 @@ def explain_path(
     return choose(task, with_lse=rules.sinks is not None)
 
 
+def typical_paths() -> dict[str, PathChoice]:
+    """The path of each usual kind of call on this machine: 8 heads of 64, 2,048 keys."""
+    one = torch.zeros(())
+    queries, few = one.expand(4, 8, 2048, 64), one.expand(4, 2, 2048, 64)
+    mask = torch.ones((), dtype=torch.bool).expand(2048, 2048)
+    lengths = torch.tensor([256, 512, 1024, 2048])
+    calls: dict[str, tuple[Tensor, Tensor, Rules]] = {
+        "every key": (queries, queries, Rules()),
+        "causal": (queries, queries, Rules(is_causal=True)),
+        "causal, 256 new after 1,792 cached": (queries[:, :, :256], queries, Rules(is_causal=True)),
+        "one new token, 8 heads over 2": (queries[:, :, :1], few, Rules(is_causal=True)),
+        "window of 256": (queries, queries, Rules(is_causal=True, window=256)),
+        "four lengths in one batch": (queries, queries, Rules(lengths=lengths)),
+        "dense mask": (queries, queries, Rules(mask=mask)),
+        "softcap": (queries, queries, Rules(softcap=50.0)),
+    }
+    return {
+        name: explain_path(queries, keys, keys, rules=rules)
+        for name, (queries, keys, rules) in calls.items()
+    }
+
+
 def is_square(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
     """Whether torch's own fused call needs nothing from us: equal shapes, no transform at work."""
     shape = queries.shape

@@ -82,6 +82,7 @@ def torch_facts() -> dict[str, Any]:
     """What torch and headwise can do in this process: threads, vector width, kernels, paths."""
     import torch
 
+    from headwise.attention.core import typical_paths
     from headwise.attention.kernels import available_kernels
     from headwise.attention.paths import PATHS
 
@@ -90,6 +91,7 @@ def torch_facts() -> dict[str, Any]:
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "kernels": available_kernels(),
         "paths": PATHS,
+        "calls": {call: choice.path for call, choice in typical_paths().items()},
     }
 
 
@@ -159,8 +161,9 @@ def _torch_lines(report: Mapping[str, Any]) -> Iterator[str]:
         yield "  bfloat16      works"
     else:
         yield f"  bfloat16      kills the process; {low_precision['remedy']} (done for the rest)"
-    for title, table in (("kernels", facts["kernels"]), ("paths", facts["paths"])):
-        yield title
+    for title in ("kernels", "paths", "calls"):
+        table = facts[title]
+        yield f"{title}, and the path each takes" if title == "calls" else title
         width = max(map(len, table), default=0) + 2
         for name, text in table.items():
             yield f"  {name:<{width}}{text}"
