@@ -58,10 +58,13 @@ class TransformersSdpa(nn.Module):
 
 
 def x_attention(d_model: int, num_heads: int, *, is_causal: bool = False) -> Attention:
-    """x-transformers' attention on the fused kernel."""
-    return Attention(
+    """x-transformers' attention on the fused kernel, with the biases that all others have."""
+    attention = Attention(
         d_model, heads=num_heads, dim_head=d_model // num_heads, causal=is_causal, flash=True
     )
+    for linear in (attention.to_q, attention.to_k, attention.to_v, attention.to_out):
+        linear.bias = nn.Parameter(torch.zeros(linear.out_features))
+    return attention
 
 
 def dense_mask(num_queries: int, num_keys: int, window: int | None = None) -> Tensor:
