@@ -4,8 +4,8 @@ In: the keys and values of new positions. Out: those of every position that is s
 ones last, so that the last query stands at the last key. A cache knows no attention; it holds two
 tensors and counts.
 
-Where gradients flow through new keys they are joined into fresh tensors; otherwise they are written
-in place.
+While gradients are recorded new keys are joined with the old into fresh tensors, since the backward
+pass may need the old ones as they were; otherwise they are written in place.
 """
 
 from typing import Protocol, runtime_checkable
@@ -23,6 +23,8 @@ class Cache(Protocol):
 
     seen: int
     """Positions appended so far, also those no longer held."""
+    window: int | None
+    """How many of the last positions are held; None = all."""
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of every position held, after the new ones have been added."""
@@ -30,6 +32,8 @@ class Cache(Protocol):
 
 class Store:
     """Two tensors with room to grow and a count of what they hold; what all caches are made of."""
+
+    window: int | None = None
 
     def __init__(self) -> None:
         """Nothing held; the first `append` decides batch, heads, sizes, dtype and device."""
@@ -59,10 +63,7 @@ class Store:
         total = self.held + new
         if self.keys is None or self.values is None:
             self.keys, self.values = self._make_room(keys, total), self._make_room(values, total)
-        with_grad = torch.is_grad_enabled() and any(
-            tensor.requires_grad for tensor in (keys, values, self.keys, self.values)
-        )
-        if with_grad:
+        if torch.is_grad_enabled():
             self.keys = torch.cat([self.keys[:, :, : self.held], keys], 2)
             self.values = torch.cat([self.values[:, :, : self.held], values], 2)
         else:
@@ -89,8 +90,11 @@ class Store:
             self.keys, self.values = self.keys[rows], self.values[rows]
 
     def reset(self) -> None:
-        """Forget everything, keep the memory."""
+        """Forget everything; keep the memory, unless gradients hang on it."""
         self.seen = self.held = 0
+        if self.keys is not None and self.values is not None:
+            if self.keys.requires_grad or self.values.requires_grad:
+                self.keys = self.values = None
 
     def _check(self, keys: Tensor, values: Tensor) -> None:
         if self.keys is None or self.values is None:
@@ -148,6 +152,8 @@ class FixedCache(Store):
 class RollingCache(Store):
     """Holds the last `window` positions only: all that a causal layer with that window can see."""
 
+    window: int
+
     def __init__(self, window: int) -> None:
         """Remembers `window - 1` positions beside each new one."""
         super().__init__()
@@ -161,6 +167,7 @@ class RollingCache(Store):
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the last positions before the new ones, and the new ones."""
+        self._check(keys, values)
         kept, new = min(self.held, self.window - 1), keys.shape[2]
         if self.keys is not None and self.values is not None:
             is_full = self.held + new > self.keys.shape[2]

@@ -33,6 +33,8 @@ def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHe
         raise OptionError(f"{type(module).__name__} has no num_heads; give num_heads=...")
     projections = {name: found[name.lower()] for name in PROJECTIONS}
     d_model, stacked = projections["Wq"].in_features, projections["Wq"].out_features
+    if heads < 1 or stacked % heads:
+        raise OptionError(f"{heads} heads cannot share the {stacked} rows of Wq evenly")
     layer = MultiHeadAttention(
         d_model,
         heads,

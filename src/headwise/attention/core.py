@@ -88,7 +88,7 @@ def attend_in_steps(
     """Every intermediate, the weights of all heads among them; memory grows with query x key."""
     queries, keys, values = under_autocast(queries, keys, values)
     rules = combined(rules, mask, is_causal)
-    if isinstance(rules.offset, Tensor):
+    if isinstance(rules.offset, Tensor) and len(queries) > 0:
         each = [
             attend_in_steps(*tensors, rules=alone)
             for tensors, alone in sequences_of(queries, keys, values, rules)
@@ -127,7 +127,7 @@ def explain_path(
     PathChoice(path='fused', reason='causal from the first key')
     """
     rules = combined(rules, mask, is_causal)
-    if is_ragged(rules):
+    if is_ragged(rules, len(queries)):
         reason = why_one_by_one(queries, keys, rules)
         if reason is not None:
             return PathChoice("ragged", reason)
@@ -194,9 +194,10 @@ def run(
     if path is not None and path not in PATHS:
         raise PathError(f"there is no path {path!r}; the paths are {', '.join(PATHS)}")
     queries, keys, values = under_autocast(queries, keys, values)
-    if not is_ragged(rules):
+    if not is_ragged(rules, len(queries)):
         if path == "ragged":
             raise PathError("path 'ragged' cannot compute this: it needs lengths")
+        rules = lengths_as_mask(rules, queries, keys)
         return run_together(queries, keys, values, rules, path, with_lse)
     reason = why_one_by_one(queries, keys, rules)
     if (

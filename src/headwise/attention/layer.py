@@ -26,25 +26,41 @@ from headwise.attention.positions import (
     rotate,
 )
 from headwise.attention.rules import Rules, Window, check_window
-from headwise.errors import OptionError, ShapeError
+from headwise.errors import CacheError, OptionError, ShapeError
 
 PROJECTIONS = ("Wq", "Wk", "Wv", "Wo")
 
 
-class PerHead(nn.Module):
-    """One number a head, learned or not; a module, so that it can be sharded with the heads."""
+class Sinks(nn.Module):
+    """One learned logit a head that takes a share of every softmax and carries no value."""
 
-    def __init__(self, values: Float[Tensor, " heads"], *, is_learned: bool) -> None:
-        """Starts from `values`; only learned ones are part of the `state_dict`."""
+    def __init__(
+        self,
+        num_heads: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Zeros: at first a sink counts like one more key of score 0."""
         super().__init__()
-        if is_learned:
-            self.values = nn.Parameter(values)
-        else:
-            self.register_buffer("values", values, persistent=False)
+        self.values = nn.Parameter(torch.zeros(num_heads, device=device, dtype=dtype))
 
     def forward(self) -> Float[Tensor, " heads"]:
-        """The numbers."""
+        """The logits."""
         return self.values
+
+
+class Slopes(nn.Module):
+    """ALiBi's slopes: fixed, so neither saved with the weights nor rounded to their dtype."""
+
+    def __init__(self, num_heads: int) -> None:
+        """The slopes of all heads; a tensor-parallel plan leaves each rank its own."""
+        super().__init__()
+        self.num_heads, self.heads = num_heads, slice(None)
+
+    def forward(self, device: torch.device) -> Float[Tensor, " heads"]:
+        """Penalty per position of distance, in float32."""
+        return alibi_slopes(self.num_heads)[self.heads].to(device)
 
 
 class MultiHeadAttention(nn.Module):
@@ -84,10 +100,12 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         self.d_model, self.num_heads = d_model, num_heads
         self.num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        check_counts(d_model, num_heads, self.num_kv_heads)
+        check_counts(d_model=d_model, num_heads=num_heads, num_kv_heads=self.num_kv_heads)
+        check_sharing(num_heads, self.num_kv_heads)
         self.d_key = own_size(d_model, num_heads) if d_key is None else d_key
         self.d_value = self.d_key if d_value is None else d_value
         self.d_context = d_model if d_context is None else d_context
+        check_counts(d_key=self.d_key, d_value=self.d_value, d_context=self.d_context)
         self.dropout, self.is_causal, self.window = dropout, is_causal, window
         self.softcap, self.position = softcap, position
         check_window(window)
@@ -108,29 +126,32 @@ class MultiHeadAttention(nn.Module):
         )
         self.sinks, self.slopes, self.relative_bias = None, None, None
         if sinks:
-            zeros = torch.zeros(num_heads, device=device, dtype=dtype)
-            self.sinks = PerHead(zeros, is_learned=True)
+            self.sinks = Sinks(num_heads, device=device, dtype=dtype)
         match position:
             case RelativeBias():
                 self.relative_bias = nn.Embedding(
                     position.num_buckets, num_heads, device=device, dtype=dtype
                 )
             case Alibi():
-                self.slopes = PerHead(alibi_slopes(num_heads).to(device), is_learned=False)
+                self.slopes = Slopes(num_heads)
             case Rotary():
                 check_rotary(position, self.d_key)
         self._angles: tuple[int, Tensor, Tensor] | None = None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the projections anew, each head's as if it stood alone; set biases to zero."""
+        """Draw the projections anew; biases and sinks at 0, norms at 1."""
         for name in PROJECTIONS:
             projection: nn.Linear = getattr(self, name)
             nn.init.xavier_uniform_(projection.weight)
             if projection.bias is not None:
                 nn.init.zeros_(projection.bias)
-        if self.relative_bias is not None:
-            nn.init.zeros_(self.relative_bias.weight)
+        for learned in (self.sinks, self.relative_bias):
+            for parameter in () if learned is None else learned.parameters():
+                nn.init.zeros_(parameter)
+        for norm in (self.q_norm, self.k_norm):
+            if norm is not None:
+                norm.reset_parameters()
 
     @property
     def heads(self) -> HeadSlices:
@@ -189,7 +210,7 @@ class MultiHeadAttention(nn.Module):
             lengths=lengths,
             query_lengths=lengths if is_self else None,
             mask=mask,
-            slopes=None if self.slopes is None else self.slopes(),
+            slopes=None if self.slopes is None else self.slopes(self.Wq.weight.device),
             distance_bias=self._distance_bias(),
             softcap=self.softcap,
             sinks=None if self.sinks is None else self.sinks(),
@@ -237,8 +258,10 @@ class MultiHeadAttention(nn.Module):
                 if torch.compiler.is_compiling()
                 else 2 ** math.ceil(math.log2(max(total, 64)))
             )
-            kept = (room, *rotary_angles(rotary, self.d_key, torch.arange(room, device=device)))
-            if not torch.compiler.is_compiling():
+            with torch.inference_mode(False):  # a table made in inference must serve training too
+                positions = torch.arange(room, device=device)
+                kept = (room, *rotary_angles(rotary, self.d_key, positions))
+            if type(kept[1]) is Tensor and not torch.compiler.is_compiling():
                 self._angles = kept
         return kept[1], kept[2]
 
@@ -261,6 +284,13 @@ class MultiHeadAttention(nn.Module):
                 )
             if cache is not None:
                 raise OptionError("a cache is for self-attention: it cannot take a context")
+        if cache is not None and cache.window is not None:
+            before, _ = Rules(window=self.window).bounds
+            if before is None or before >= cache.window:
+                looks = "all positions" if before is None else f"{before + 1} positions"
+                raise CacheError(
+                    f"this cache holds a window of {cache.window}; the layer looks at {looks}"
+                )
         if cache is not None and lengths is not None:
             raise OptionError(
                 "lengths and cache cannot meet: right padding would stand between cached keys; "
@@ -293,13 +323,15 @@ def split_heads(
     return heads.transpose(1, 2)
 
 
-def check_counts(d_model: int, num_heads: int, num_kv_heads: int) -> None:
-    """Raise unless the counts are positive and heads share KV heads evenly."""
-    if d_model < 1 or num_heads < 1 or num_kv_heads < 1:
-        raise OptionError(
-            f"d_model {d_model}, num_heads {num_heads}, num_kv_heads {num_kv_heads}: "
-            "all must be at least 1"
-        )
+def check_counts(**counts: int) -> None:
+    """Raise unless every count is positive."""
+    if min(counts.values()) < 1:
+        given = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise OptionError(f"{given}: all must be at least 1")
+
+
+def check_sharing(num_heads: int, num_kv_heads: int) -> None:
+    """Raise unless heads share KV heads evenly."""
     if num_heads % num_kv_heads:
         raise OptionError(
             f"num_heads {num_heads} is not a multiple of num_kv_heads {num_kv_heads}: "

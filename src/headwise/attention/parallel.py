@@ -16,31 +16,41 @@ from torch.distributed.tensor.parallel import (
     SequenceParallel,
 )
 
-from headwise.attention.layer import MultiHeadAttention
+from headwise.attention.layer import MultiHeadAttention, Slopes
 from headwise.errors import OptionError
 
 
-class ShardPerHead(ParallelStyle):
-    """Gives each rank the numbers of its own heads."""
+class ShardSinks(ParallelStyle):
+    """Gives each rank the sinks of its own heads."""
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        """Shard every parameter and buffer of the module on its first axis."""
+        """Shard every parameter of the module on its first axis."""
         # torch calls what returns its hook's output "returning None"
         return distribute_module(module, device_mesh, shard_rows, output_fn=to_local)  # type: ignore[arg-type]
 
 
 def shard_rows(name: str, module: nn.Module, mesh: DeviceMesh) -> None:
-    """Parameters and buffers become DTensors, the rows of each rank's heads on it."""
+    """Parameters become DTensors, the rows of each rank's heads on it."""
     for key, parameter in module.named_parameters(recurse=False):
         sharded = distribute_tensor(parameter, mesh, [Shard(0)])
         module.register_parameter(key, nn.Parameter(sharded, parameter.requires_grad))
-    for key, buffer in module.named_buffers(recurse=False):
-        setattr(module, key, distribute_tensor(buffer, mesh, [Shard(0)]))
 
 
 def to_local(module: nn.Module, output: Tensor, mesh: DeviceMesh) -> Tensor:
     """The rank's own part of a sharded output."""
     return output.to_local() if isinstance(output, DTensor) else output
+
+
+class ShardSlopes(ParallelStyle):
+    """Gives each rank the slopes of its own heads."""
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        """Tell the module which heads are this rank's."""
+        assert isinstance(module, Slopes)
+        own = module.num_heads // device_mesh.size()
+        first = own * device_mesh.get_local_rank()
+        module.heads = slice(first, first + own)
+        return module
 
 
 def tensor_parallel_plan(layer: MultiHeadAttention, ranks: int) -> dict[str, ParallelStyle]:
@@ -61,9 +71,9 @@ def tensor_parallel_plan(layer: MultiHeadAttention, ranks: int) -> dict[str, Par
         "Wo": RowwiseParallel(),
     }
     if layer.sinks is not None:
-        plan["sinks"] = ShardPerHead()
+        plan["sinks"] = ShardSinks()
     if layer.slopes is not None:
-        plan["slopes"] = ShardPerHead()
+        plan["slopes"] = ShardSlopes()
     if layer.relative_bias is not None:
         plan["relative_bias"] = ColwiseParallel()
     if layer.q_norm is not None:

@@ -109,6 +109,10 @@ def rotary_frequencies(rotary: Rotary, d_rotary: int) -> tuple[Float[Tensor, " p
         case RotaryScaling(kind="linear", factor=factor):
             return frequencies / factor, 1.0
         case RotaryScaling(kind="ntk", factor=factor):
+            if d_rotary == 2:
+                raise OptionError(
+                    "ntk scaling spares the fastest pair: 2 channels are only that one"
+                )
             base = rotary.base * factor ** (d_rotary / (d_rotary - 2))
             return base**-exponents, 1.0
         case RotaryScaling(kind="llama3") as scaling:

@@ -19,9 +19,9 @@ CALL_PAIRS = 30_000
 """Query-key pairs, over all heads, whose computation costs about what one more fused call costs."""
 
 
-def is_ragged(rules: Rules) -> bool:
-    """Whether sequences differ in what they hold."""
-    return (
+def is_ragged(rules: Rules, batch: int) -> bool:
+    """Whether there are sequences, and they differ in what they hold."""
+    return batch > 0 and (
         rules.lengths is not None
         or rules.query_lengths is not None
         or isinstance(rules.offset, Tensor)
@@ -32,7 +32,7 @@ def why_one_by_one(queries: Tensor, keys: Tensor, rules: Rules) -> str | None:
     """Why the sequences are better computed one by one, or None if one masked call is better."""
     if isinstance(rules.offset, Tensor):
         return "each sequence has an offset of its own"
-    if torch.compiler.is_compiling() or is_transformed() or queries.device.type == "meta":
+    if not can_be_read(queries):
         return None
     batch, heads, num_queries, num_keys = *queries.shape[:3], keys.shape[2]
     pairs = real_pairs(rules, batch, num_queries, num_keys)
@@ -53,8 +53,7 @@ def sizes(lengths: Tensor | None, name: str, batch: int, padded: int) -> list[in
     """The length of every sequence, checked against the padded size."""
     if lengths is None:
         return [padded] * batch
-    if lengths.shape != (batch,):
-        raise ShapeError(f"{name} is {list(lengths.shape)}; it must be [batch {batch}]")
+    check_shape(lengths, name, batch)
     found: list[int] = lengths.tolist()
     if found and not 0 <= min(found) <= max(found) <= padded:
         raise ShapeError(
@@ -63,23 +62,34 @@ def sizes(lengths: Tensor | None, name: str, batch: int, padded: int) -> list[in
     return found
 
 
+def check_shape(lengths: Tensor, name: str, batch: int) -> None:
+    """Raise unless there is one length a sequence."""
+    if lengths.shape != (batch,):
+        raise ShapeError(f"{name} is {list(lengths.shape)}; it must be [batch {batch}]")
+
+
+def can_be_read(tensor: Tensor) -> bool:
+    """Whether the numbers in a tensor are known now, and not only when a graph is run."""
+    return not (torch.compiler.is_compiling() or is_transformed() or tensor.device.type == "meta")
+
+
 def lengths_as_mask(rules: Rules, queries: Tensor, keys: Tensor) -> Rules:
     """The same rules with a mask that hides padding keys from all, and all from padding queries."""
-    if not is_ragged(rules):
-        return rules
     batch, device = queries.shape[0], queries.device
+    if batch == 0:
+        return replace(rules, lengths=None, query_lengths=None, offset=None)
+    if not is_ragged(rules, batch):
+        return rules
     allowed = torch.ones((), dtype=torch.bool, device=device)
-    for name, count, shape in (
-        ("lengths", keys.shape[2], (batch, 1, 1, -1)),
-        ("query_lengths", queries.shape[2], (batch, 1, -1, 1)),
-    ):
+    for name, count in (("lengths", keys.shape[2]), ("query_lengths", queries.shape[2])):
         lengths: Tensor | None = getattr(rules, name)
         if lengths is None:
             continue
-        if lengths.shape != (batch,):
-            raise ShapeError(f"{name} is {list(lengths.shape)}; it must be [batch {batch}]")
+        check_shape(lengths, name, batch)
+        if can_be_read(lengths):
+            sizes(lengths, name, batch, count)
         real = torch.arange(count, device=device) < lengths.to(device)[:, None]
-        allowed = allowed & real.view(shape)
+        allowed = allowed & (real[:, None, None] if name == "lengths" else real[:, None, :, None])
     mask = rules.mask
     if mask is None:
         mask = allowed
@@ -136,6 +146,7 @@ def one_by_one(
     batch, heads, num_queries = queries.shape[:3]
     rows = sizes(rules.query_lengths, "query_lengths", batch, num_queries)
     columns = sizes(rules.lengths, "lengths", batch, keys.shape[2])
+    unseen = torch.tensor(-torch.inf) if rules.sinks is None else rules.sinks
     outputs, lses = [], []
     for (tensors, own), row, column in zip(
         sequences_of(queries, keys, values, rules), rows, columns, strict=True
@@ -149,7 +160,7 @@ def one_by_one(
         # Token-major, as the kernels write it, so that one copy puts the batch together.
         outputs += [output[0].transpose(0, 1), output.new_zeros(padding, heads, output.shape[-1])]
         if lse is not None:
-            lses += [lse[0].transpose(0, 1), lse.new_full((padding, heads), -torch.inf)]
+            lses += [lse[0].transpose(0, 1), unseen.to(lse.dtype).expand(padding, heads)]
     output = torch.cat(outputs).unflatten(0, (batch, num_queries)).transpose(1, 2)
     lse = torch.cat(lses).unflatten(0, (batch, num_queries)).transpose(1, 2) if lses else None
     return Mixed(output, lse)

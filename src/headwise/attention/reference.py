@@ -133,9 +133,12 @@ def sides(rules: Rules) -> tuple[float, float]:
     if rules.window is None:
         return math.inf, math.inf
     if isinstance(rules.window, int):
-        return rules.window - 1, rules.window - 1
+        return float(rules.window - 1), float(rules.window - 1)
     before, after = rules.window
-    return math.inf if before is None else before, math.inf if after is None else after
+    return (
+        math.inf if before is None else float(before),
+        math.inf if after is None else float(after),
+    )
 
 
 def mask_of(

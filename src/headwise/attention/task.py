@@ -221,7 +221,8 @@ def distance_tile(task: Task, rows: Tensor, columns: Tensor) -> Float[Tensor, "1
     tile = torch.zeros((), device=ahead.device)
     if task.rules.slopes is not None:
         slopes = check_per_head(task, task.rules.slopes, "slopes")
-        tile = tile - slopes[:, None, None] * ahead.abs()
+        wide = torch.promote_types(slopes.dtype, torch.float32)  # bfloat16 has no 257
+        tile = tile - slopes[:, None, None].to(wide) * ahead.abs()
     if task.rules.distance_bias is not None:
         table = check_per_head(task, task.rules.distance_bias, "distance_bias")
         reach = table.shape[-1] // 2

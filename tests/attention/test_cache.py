@@ -1,0 +1,421 @@
+"""Caches as laws: a sequence in pieces is the sequence at once, whatever the pieces."""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from headwise import (
+    Alibi,
+    FixedCache,
+    GrowingCache,
+    MultiHeadAttention,
+    RelativeBias,
+    RollingCache,
+    Rotary,
+)
+from headwise.attention.cache import Cache, Store
+from headwise.errors import CacheError, OptionError
+
+from .tolerance import assert_same
+
+BATCH, POSITIONS, D_MODEL = 2, 13, 12
+WINDOW = 3
+
+LAYERS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "rotary": {"position": Rotary()},
+    "alibi": {"position": Alibi()},
+    "relative bias": {"position": RelativeBias(num_buckets=4, max_distance=5)},
+    "grouped": {"num_kv_heads": 1, "d_value": 5},
+    "sinks": {"sinks": True},
+    "softcap": {"softcap": 1.5},
+    "norms": {"qk_norm": True},
+}
+
+CACHES: dict[str, Callable[[], Store]] = {
+    "growing": GrowingCache,
+    "fixed": lambda: FixedCache(POSITIONS),
+    "rolling": lambda: RollingCache(WINDOW),
+}
+"""A rolling cache serves layers with a window, the others serve every layer."""
+
+
+def make_layer(name: str, *, window: int | None = None) -> MultiHeadAttention:
+    """A causal layer in float64, every parameter random."""
+    layer = MultiHeadAttention(
+        D_MODEL, 3, is_causal=True, window=window, **LAYERS[name], dtype=torch.float64
+    )
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_(std=D_MODEL**-0.5)
+    return layer
+
+
+def some_x(positions: int = POSITIONS) -> Tensor:
+    return torch.randn(BATCH, positions, D_MODEL, dtype=torch.float64)
+
+
+def in_pieces(layer: MultiHeadAttention, x: Tensor, sizes: Sequence[int], cache: Cache) -> Tensor:
+    """The layer's outputs on consecutive pieces of `x`, joined."""
+    assert sum(sizes) == x.shape[1]
+    return torch.cat([layer(piece, cache=cache) for piece in x.split(list(sizes), 1)], 1)
+
+
+def assert_same_rows(got: Tensor, want: Tensor, *, dtype: torch.dtype = torch.float64) -> None:
+    """Equal but for the order in which the keys were summed up."""
+    assert_same(got, want, roundings=4 * D_MODEL + POSITIONS, dtype=dtype)
+
+
+@st.composite
+def splits(draw: st.DrawFn, total: int = POSITIONS) -> list[int]:
+    """Sizes of consecutive pieces, 1 to all of `total`."""
+    cuts = sorted(draw(st.sets(st.integers(1, total - 1))))
+    return [end - start for start, end in zip([0, *cuts], [*cuts, total], strict=True)]
+
+
+@pytest.mark.parametrize("cache_name", CACHES)
+@pytest.mark.parametrize("layer_name", LAYERS)
+@settings(max_examples=10)
+@given(
+    sizes=splits(),
+    window=st.sampled_from([WINDOW, WINDOW - 1, None]),
+    has_gradients=st.booleans(),
+)
+def test_pieces_in_any_split_equal_the_whole(
+    cache_name: str, layer_name: str, sizes: list[int], window: int | None, has_gradients: bool
+) -> None:
+    if cache_name == "rolling":
+        window = window or WINDOW
+    layer, x = make_layer(layer_name, window=window), some_x()
+    cache = CACHES[cache_name]()
+    with torch.set_grad_enabled(has_gradients):
+        pieces = in_pieces(layer, x, sizes, cache)
+    assert cache.seen == POSITIONS
+    assert_same_rows(pieces, layer(x))
+
+
+@pytest.mark.parametrize("cache_name", CACHES)
+@settings(max_examples=30)
+@given(sizes=splits(), layer_name=st.sampled_from(sorted(LAYERS)))
+def test_gradients_through_pieces_equal_those_of_the_whole(
+    cache_name: str, layer_name: str, sizes: list[int]
+) -> None:
+    layer = make_layer(layer_name, window=WINDOW if cache_name == "rolling" else None)
+    assert_same_gradients(layer, sizes, CACHES[cache_name]())
+
+
+@pytest.mark.parametrize("cache_name", CACHES)
+@pytest.mark.parametrize("frozen", [("Wk", "Wv"), ("Wq", "Wo")])
+def test_a_partly_frozen_layer_trains_through_pieces(
+    cache_name: str, frozen: tuple[str, ...]
+) -> None:
+    layer = make_layer("plain", window=WINDOW if cache_name == "rolling" else None)
+    for name in frozen:
+        layer.get_submodule(name).requires_grad_(False)
+    assert_same_gradients(layer, [2, 1, 1, 9], CACHES[cache_name]())
+
+
+def assert_same_gradients(layer: MultiHeadAttention, sizes: list[int], cache: Cache) -> None:
+    """Every learned parameter has the gradient that the sequence at once gives it."""
+    learned = {name: leaf for name, leaf in layer.named_parameters() if leaf.requires_grad}
+    x, seen_from = some_x(), some_x()
+
+    def gradients(output: Tensor) -> tuple[Tensor, ...]:
+        return torch.autograd.grad((output * seen_from).sum(), list(learned.values()))
+
+    whole = gradients(layer(x))
+    pieces = gradients(in_pieces(layer, x, sizes, cache))
+    for name, got, want in zip(learned, pieces, whole, strict=True):
+        roundings = 8 * D_MODEL + BATCH * POSITIONS * layer.num_heads
+        assert_same(got, want, roundings=roundings, name=name)
+
+
+def test_gradients_that_miss_a_piece_are_noticed() -> None:
+    class Detached(GrowingCache):
+        def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+            self.keys = None if self.keys is None else self.keys.detach()
+            return super().append(keys, values)
+
+    with pytest.raises(AssertionError, match=r"Wk\.weight: largest difference"):
+        assert_same_gradients(make_layer("plain"), [5, 8], Detached())
+
+
+@settings(max_examples=20)
+@given(sizes=splits(), is_grown=st.booleans())
+def test_a_mask_over_all_keys_applies_to_pieces_too(sizes: list[int], is_grown: bool) -> None:
+    layer, x = make_layer("grouped"), some_x()
+    mask = torch.rand(BATCH, 1, POSITIONS, POSITIONS) < 0.7
+    cache = CACHES["growing" if is_grown else "fixed"]()
+    outputs, seen = [], 0
+    for piece in x.split(sizes, 1):
+        end = seen + piece.shape[1]
+        outputs.append(layer(piece, cache=cache, mask=mask[:, :, seen:end, :end]))
+        seen = end
+    assert_same_rows(torch.cat(outputs, 1), layer(x, mask=mask))
+
+
+def test_a_steps_weights_are_the_last_row_of_all() -> None:
+    layer, x, cache = make_layer("rotary"), some_x(), GrowingCache()
+    layer(x[:, :-1], cache=cache)
+    _, step = layer(x[:, -1:], cache=cache, need_weights=True)
+    _, whole = layer(x, need_weights=True)
+    assert_same_rows(step, whole[:, :, -1:])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_pieces_equal_the_whole_in_lower_precision(dtype: torch.dtype) -> None:
+    layer, x = make_layer("rotary").to(dtype), some_x().to(dtype)
+    with torch.no_grad():
+        pieces = in_pieces(layer, x, [5, 1, 1, 6], GrowingCache())
+        assert_same_rows(pieces, layer(x), dtype=dtype)
+
+
+@pytest.mark.parametrize("cache_name", CACHES)
+@settings(max_examples=15)
+@given(data=st.data())
+def test_cropping_then_appending_again_equals_never_having_appended(
+    cache_name: str, data: st.DataObject
+) -> None:
+    window = WINDOW if cache_name == "rolling" else None
+    layer, x, cache = make_layer("rotary", window=window), some_x(), CACHES[cache_name]()
+    kept = data.draw(st.integers(WINDOW, POSITIONS - 1))
+    guessed = data.draw(st.integers(1, POSITIONS - kept))
+    with torch.set_grad_enabled(data.draw(st.booleans())):
+        layer(x[:, :kept], cache=cache)
+        layer(some_x(guessed), cache=cache)  # a guess that is rejected
+        cache.crop(kept)
+        assert cache.seen == kept
+        rest = layer(x[:, kept:], cache=cache)
+    assert_same_rows(rest, layer(x)[:, kept:])
+
+
+def test_cropping_to_what_is_held_changes_nothing() -> None:
+    cache = filled(GrowingCache(), 5)
+    before = cache.keys[:, :, :5].clone()
+    cache.crop(5)
+    assert (cache.seen, len(cache)) == (5, 5)
+    assert torch.equal(cache.keys[:, :, :5], before)
+
+
+@pytest.mark.parametrize("cache_name", CACHES)
+def test_reordering_takes_each_sequence_with_its_past(cache_name: str) -> None:
+    layer = make_layer("plain", window=WINDOW if cache_name == "rolling" else None)
+    x, cache = some_x(), CACHES[cache_name]()
+    rows = torch.tensor([1, 1])
+    with torch.no_grad():
+        layer(x[:, :7], cache=cache)
+        cache.reorder(rows)
+        rest = layer(x[:, 7:], cache=cache)
+        expected = layer(torch.cat([x[rows, :7], x[:, 7:]], 1))[:, 7:]
+    assert_same_rows(rest, expected)
+
+
+def test_reordering_an_empty_cache_is_nothing() -> None:
+    cache = GrowingCache()
+    cache.reorder(torch.tensor([1, 0]))
+    assert (cache.seen, cache.keys) == (0, None)
+
+
+@pytest.mark.parametrize("cache_name", CACHES)
+@pytest.mark.parametrize("has_gradients", [True, False])
+def test_a_reset_cache_is_as_good_as_new(cache_name: str, has_gradients: bool) -> None:
+    layer = make_layer("rotary", window=WINDOW if cache_name == "rolling" else None)
+    x, cache = some_x(), CACHES[cache_name]()
+    with torch.set_grad_enabled(has_gradients):
+        layer(some_x(), cache=cache).sum()
+        cache.reset()
+        assert (cache.seen, len(cache)) == (0, 0)
+        again = in_pieces(layer, x, [9, 4], cache)
+    assert_same_rows(again, layer(x))
+
+
+@pytest.mark.parametrize("cache_name", CACHES)
+def test_a_reset_cache_lets_go_of_the_graph_behind_it(cache_name: str) -> None:
+    layer = make_layer("plain", window=WINDOW if cache_name == "rolling" else None)
+    x, cache = some_x(), CACHES[cache_name]()
+    for _ in range(2):  # two training steps, one cache
+        cache.reset()
+        layer.zero_grad()
+        layer(x, cache=cache).sum().backward()
+    trained = layer.Wk.weight.grad.clone()
+    layer.zero_grad()
+    layer(x).sum().backward()
+    assert_same_rows(trained, layer.Wk.weight.grad)
+
+
+def test_a_reset_keeps_the_memory() -> None:
+    cache = filled(FixedCache(7), 5)
+    place = cache.keys.data_ptr()
+    cache.reset()
+    append(cache, 6)
+    assert cache.keys.data_ptr() == place
+
+
+def append(cache: Store, positions: int, **options: Any) -> tuple[Tensor, Tensor]:
+    """Random keys 5 wide and values 7 wide, two sequences and three KV heads."""
+    keys = torch.randn(2, 3, positions, 5, **options)
+    values = torch.randn(2, 3, positions, 7, **options)
+    with torch.no_grad():
+        return cache.append(keys, values)
+
+
+def filled(cache: Store, positions: int) -> Store:
+    append(cache, positions)
+    return cache
+
+
+@pytest.mark.parametrize("cache_name", CACHES)
+@pytest.mark.parametrize("has_gradients", [True, False])
+def test_a_cache_gives_back_what_was_appended(cache_name: str, has_gradients: bool) -> None:
+    cache = CACHES[cache_name]()
+    keys, values = torch.randn(2, 3, POSITIONS, 5), torch.randn(2, 3, POSITIONS, 7)
+    for end in range(1, POSITIONS + 1):
+        with torch.set_grad_enabled(has_gradients):
+            held = cache.append(keys[:, :, end - 1 : end], values[:, :, end - 1 : end])
+        first = max(0, end - WINDOW) if cache_name == "rolling" else 0
+        assert torch.equal(held[0], keys[:, :, first:end])
+        assert torch.equal(held[1], values[:, :, first:end])
+
+
+@pytest.mark.parametrize("prefill", [1, 100])
+def test_a_growing_cache_moves_a_logarithmic_number_of_times(prefill: int) -> None:
+    cache, places, steps = filled(GrowingCache(), prefill), [], 2000
+    for _ in range(steps):
+        keys, _ = append(cache, 1)
+        places.append(keys.data_ptr())
+    moves = sum(here != there for here, there in pairwise(places))
+    assert 1 <= moves <= math.log2(prefill + steps)
+    assert cache.keys.shape[2] <= 2 * (prefill + steps)
+
+
+def test_a_fixed_cache_takes_its_memory_once() -> None:
+    cache = FixedCache(101)
+    places = {append(cache, 1)[0].data_ptr() for _ in range(101)}
+    assert len(places) == 1
+    assert cache.keys.shape[2] == 101
+
+
+def test_a_rolling_caches_memory_does_not_grow_with_the_text() -> None:
+    cache, places = RollingCache(11), []
+    for _ in range(500):
+        append(cache, 1)
+        places.append(cache.keys.data_ptr())
+        assert cache.keys.shape[2] <= 2 * 11
+    moves = sum(here != there for here, there in pairwise(places))
+    assert moves <= 500 / 11 + 1  # once per window
+    assert cache.seen == 500
+
+
+def test_a_rolling_cache_lets_go_of_a_long_prefill() -> None:
+    cache = filled(RollingCache(3), 100)
+    keys, values = append(cache, 2)
+    assert keys.shape[2] == values.shape[2] == 2 + 2
+    assert cache.keys.shape[2] < 100
+
+
+def test_a_full_fixed_cache_refuses_and_stays_as_it_was() -> None:
+    cache = filled(FixedCache(7), 5)
+    before = cache.keys.clone()
+    with pytest.raises(CacheError, match="room for 7 positions and holds 5; 3 more do not fit"):
+        append(cache, 3)
+    assert (cache.seen, len(cache)) == (5, 5)
+    assert torch.equal(cache.keys[:, :, :5], before[:, :, :5])
+    append(cache, 2)
+
+
+def test_a_prefill_larger_than_a_fixed_cache_is_refused() -> None:
+    with pytest.raises(CacheError, match="room for 7 positions and holds 0; 8 more do not fit"):
+        append(FixedCache(7), 8)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (((4, 3, 1, 5), (4, 3, 1, 7)), r"keys \[2, 3, \d+, 5\] .* got \[4, 3, 1, 5\]"),
+        (((2, 1, 1, 5), (2, 1, 1, 7)), r"keys \[2, 3, \d+, 5\] .* got \[2, 1, 1, 5\]"),
+        (((2, 3, 1, 6), (2, 3, 1, 7)), r"keys \[2, 3, \d+, 5\] .* got \[2, 3, 1, 6\]"),
+        (((2, 3, 1, 5), (2, 3, 1, 8)), r"values \[2, 3, \d+, 7\] .* got \[2, 3, 1, 8\]"),
+    ],
+)
+@pytest.mark.parametrize("cache_name", CACHES)
+def test_keys_of_another_batch_or_layer_are_refused(
+    cache_name: str, shapes: tuple[tuple[int, ...], tuple[int, ...]], message: str
+) -> None:
+    cache = filled(CACHES[cache_name](), 2 * WINDOW)  # a rolling cache has to move at the next step
+    keys, values = (torch.zeros(shape) for shape in shapes)
+    with torch.no_grad(), pytest.raises(CacheError, match=message):
+        cache.append(keys, values)
+    assert (cache.seen, len(cache)) == (2 * WINDOW, 2 * WINDOW)
+
+
+def test_keys_of_another_dtype_are_refused() -> None:
+    cache = filled(GrowingCache(), 3)
+    with pytest.raises(CacheError, match=r"torch\.float32; got \[2, 3, 1, 5\] torch\.float64"):
+        append(cache, 1, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("length", [-1, 6])
+def test_cropping_outside_what_is_held_is_refused(length: int) -> None:
+    cache = filled(GrowingCache(), 5)
+    message = rf"cannot crop to {length}: positions 0\.\.5 are held"
+    with pytest.raises(CacheError, match=message):
+        cache.crop(length)
+    assert len(cache) == 5
+
+
+def test_a_rolling_cache_cannot_crop_into_what_it_let_go() -> None:
+    cache = filled(RollingCache(4), 3)
+    for _ in range(20):
+        append(cache, 1)
+    forgotten = cache.seen - len(cache)
+    assert forgotten > 0
+    length = forgotten + 2  # one position short of the three that a window of 4 looks back
+    message = f"cannot crop to {length}: a window of 4 needs positions already let go"
+    with pytest.raises(CacheError, match=message):
+        cache.crop(length)
+    with pytest.raises(CacheError, match=rf"crop to 24: positions {forgotten}\.\.23 are held"):
+        cache.crop(24)
+    cache.crop(length + 1)
+    assert cache.seen == length + 1
+
+
+@pytest.mark.parametrize("size", [0, -3])
+def test_caches_without_room_are_refused(size: int) -> None:
+    with pytest.raises(CacheError, match=f"capacity is {size}: it must be at least 1"):
+        FixedCache(size)
+    with pytest.raises(CacheError, match=f"window is {size}: it must be at least 1"):
+        RollingCache(size)
+
+
+@pytest.mark.parametrize("window", [None, WINDOW + 1])
+def test_a_rolling_cache_too_small_for_the_layer_is_refused(window: int | None) -> None:
+    layer = make_layer("plain", window=window)
+    with pytest.raises(CacheError, match=f"window {WINDOW}|window of {WINDOW}"):
+        layer(some_x(), cache=RollingCache(WINDOW))
+
+
+def test_a_cache_takes_no_context_and_no_lengths() -> None:
+    layer, x = make_layer("plain"), some_x()
+    with pytest.raises(
+        OptionError, match="a cache is for self-attention: it cannot take a context"
+    ):
+        layer(x, x, cache=GrowingCache())
+    with pytest.raises(OptionError, match=r"lengths and cache cannot meet: .* pad on the left"):
+        layer(x, lengths=torch.tensor([3, 13]), cache=GrowingCache())
+
+
+def test_left_padding_with_a_mask_leaves_no_trace() -> None:
+    layer, x, cache = make_layer("plain"), some_x(), GrowingCache()
+    padding = torch.tensor([4, 0])
+    real = torch.arange(POSITIONS) >= padding[:, None]
+    outputs = []
+    for end in range(1, POSITIONS + 1):
+        outputs.append(layer(x[:, end - 1 : end], cache=cache, mask=real[:, None, :end]))
+    assert_same_rows(torch.cat(outputs, 1)[:1, 4:], layer(x[:1, 4:]))

@@ -1,0 +1,244 @@
+"""Weights in from the textbook's class and torch's own, and back: the output stays the same."""
+
+from typing import Any, TypeVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from headwise import Alibi, MultiHeadAttention, Rotary
+from headwise.attention.convert import from_textbook, from_torch, to_torch
+from headwise.errors import OptionError
+
+from . import textbook
+from .tolerance import assert_same
+
+Module = TypeVar("Module", bound=nn.Module)
+
+BATCH, POSITIONS, KEYS = 2, 5, 7
+D_MODEL, NUM_HEADS, D_CONTEXT = 33, 3, 13
+ROUNDINGS = 4 * D_MODEL
+"""Sums over at most `D_MODEL` numbers: to project, to score, to mix, to project again."""
+
+
+def randomised(module: Module) -> Module:
+    """The module in float64 with every parameter random, biases too."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_(std=D_MODEL**-0.5)
+    return module.double()
+
+
+def some_x() -> Tensor:
+    return torch.randn(BATCH, POSITIONS, D_MODEL, dtype=torch.float64)
+
+
+def zeros_and_ones(*shape: int) -> Tensor:
+    """A textbook mask, 0 blocks; every position sees itself."""
+    mask = torch.randint(2, (*shape, POSITIONS, POSITIONS))
+    return mask.masked_fill(torch.eye(POSITIONS, dtype=torch.bool), 1)
+
+
+class Underscored(nn.Module):
+    """A textbook class with other spellings and free sizes, and no word of its heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.W_q = nn.Linear(D_MODEL, NUM_HEADS * 5, bias=False)
+        self.w_k = nn.Linear(D_MODEL, NUM_HEADS * 5)
+        self.wv = nn.Linear(D_MODEL, NUM_HEADS * 7, bias=False)
+        self.W_O = nn.Linear(NUM_HEADS * 7, D_MODEL)
+        self.dropout = nn.Dropout(0.5)
+
+
+@pytest.mark.parametrize("mask_axes", [None, (), (BATCH, 1), (BATCH, NUM_HEADS)])
+def test_a_textbook_state_dict_loads_and_gives_its_output(mask_axes: tuple[int, ...]) -> None:
+    theirs = randomised(textbook.MultiHeadAttention(D_MODEL, NUM_HEADS))
+    ours = MultiHeadAttention(D_MODEL, NUM_HEADS).double()
+    ours.load_state_dict(theirs.state_dict(), strict=True)
+    x, mask = some_x(), None if mask_axes is None else zeros_and_ones(*mask_axes)
+    assert_same(ours(x, mask=mask), theirs(x, mask), roundings=ROUNDINGS)
+
+
+@pytest.mark.parametrize("mask_axes", [None, (), (BATCH, 1), (BATCH, NUM_HEADS)])
+def test_a_layers_state_dict_loads_into_the_textbook(mask_axes: tuple[int, ...]) -> None:
+    ours = randomised(MultiHeadAttention(D_MODEL, NUM_HEADS))
+    theirs = textbook.MultiHeadAttention(D_MODEL, NUM_HEADS).double()
+    theirs.load_state_dict(ours.state_dict(), strict=True)
+    x, mask = some_x(), None if mask_axes is None else zeros_and_ones(*mask_axes)
+    assert_same(theirs(x, mask), ours(x, mask=mask), roundings=ROUNDINGS)
+
+
+def test_the_textbook_trains_as_the_layer_does() -> None:
+    theirs = randomised(textbook.MultiHeadAttention(D_MODEL, NUM_HEADS))
+    ours = from_textbook(theirs)
+    x, mask, seen_from = some_x(), zeros_and_ones(), some_x()
+    (theirs(x, mask) * seen_from).sum().backward()
+    (ours(x, mask=mask) * seen_from).sum().backward()
+    expected = dict(theirs.named_parameters())
+    assert len(expected) == 8
+    for name, parameter in ours.named_parameters():
+        assert_same(
+            parameter.grad,
+            expected[name].grad,
+            roundings=ROUNDINGS + BATCH * POSITIONS * NUM_HEADS,
+            name=name,
+        )
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_a_textbook_class_becomes_a_layer(is_training: bool) -> None:
+    theirs = randomised(textbook.MultiHeadAttention(D_MODEL, NUM_HEADS)).train(is_training)
+    ours = from_textbook(theirs)
+    assert (ours.d_model, ours.num_heads, ours.d_key) == (D_MODEL, NUM_HEADS, 11)
+    assert ours.training is is_training
+    x = some_x()
+    assert_same(ours(x), theirs(x), roundings=ROUNDINGS)
+
+
+def test_a_converted_layer_has_weights_of_its_own() -> None:
+    theirs = randomised(textbook.MultiHeadAttention(D_MODEL, NUM_HEADS))
+    ours, kept = from_textbook(theirs), theirs.Wq.weight.clone()
+    with torch.no_grad():
+        ours.Wq.weight.zero_()
+    assert torch.equal(theirs.Wq.weight, kept)
+
+
+def test_other_spellings_biases_and_sizes_are_read() -> None:
+    theirs = randomised(Underscored())
+    ours = from_textbook(theirs, num_heads=NUM_HEADS)
+    assert (ours.d_key, ours.d_value) == (5, 7)
+    found = {name for name, _ in ours.named_parameters()}
+    assert found == {"Wq.weight", "Wk.weight", "Wk.bias", "Wv.weight", "Wo.weight", "Wo.bias"}
+    for mine, other in (("Wq", "W_q"), ("Wk", "w_k"), ("Wv", "wv"), ("Wo", "W_O")):
+        assert torch.equal(getattr(ours, mine).weight, getattr(theirs, other).weight), mine
+    assert torch.equal(ours.Wk.bias, theirs.w_k.bias)
+
+
+def test_a_given_number_of_heads_wins() -> None:
+    theirs = randomised(textbook.MultiHeadAttention(D_MODEL, NUM_HEADS))
+    assert from_textbook(theirs, num_heads=11).d_key == 3
+
+
+def test_a_class_without_the_four_projections_is_refused() -> None:
+    theirs = Underscored()
+    del theirs.wv, theirs.W_O
+    message = "Underscored has no linear layer Wv, Wo; it has W_q, w_k, dropout"
+    with pytest.raises(OptionError, match=message):
+        from_textbook(theirs, num_heads=NUM_HEADS)
+    with pytest.raises(OptionError, match="ReLU has no linear layer Wq, Wk, Wv, Wo; it has none"):
+        from_textbook(nn.ReLU())
+
+
+def test_a_class_that_does_not_tell_its_heads_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"Underscored has no num_heads; give num_heads=\.\.\."):
+        from_textbook(Underscored())
+
+
+@pytest.mark.parametrize("num_heads", [0, 7])
+def test_heads_that_do_not_divide_the_textbooks_width_are_refused(num_heads: int) -> None:
+    with pytest.raises(OptionError, match=f"{num_heads}"):
+        from_textbook(textbook.MultiHeadAttention(D_MODEL, NUM_HEADS), num_heads=num_heads)
+
+
+TORCH_OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "without biases": {"bias": False},
+    "another context": {"kdim": D_CONTEXT, "vdim": D_CONTEXT},
+    "another context without biases": {"kdim": D_CONTEXT, "vdim": D_CONTEXT, "bias": False},
+}
+
+
+@pytest.mark.parametrize("options", TORCH_OPTIONS.values(), ids=TORCH_OPTIONS.keys())
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_torchs_attention_becomes_a_layer(options: dict[str, Any], batch_first: bool) -> None:
+    theirs = nn.MultiheadAttention(D_MODEL, NUM_HEADS, batch_first=batch_first, **options)
+    theirs = randomised(theirs).eval()
+    ours = from_torch(theirs)
+    assert not ours.training
+    x = some_x()
+    context = torch.randn(BATCH, KEYS, ours.d_context, dtype=torch.float64)
+    assert_gives_torchs_output(ours, theirs, x, context)
+
+
+@pytest.mark.parametrize("options", TORCH_OPTIONS.values(), ids=TORCH_OPTIONS.keys())
+def test_a_layer_becomes_torchs_attention_and_comes_back(options: dict[str, Any]) -> None:
+    context_width = {"d_context": D_CONTEXT} if "kdim" in options else {}
+    ours = MultiHeadAttention(
+        D_MODEL, NUM_HEADS, bias=options.get("bias", True), dropout=0.25, **context_width
+    )
+    ours = randomised(ours).eval()
+    theirs = to_torch(ours)
+    assert (theirs.batch_first, theirs.dropout, theirs.training) == (True, 0.25, False)
+    context = torch.randn(BATCH, KEYS, ours.d_context, dtype=torch.float64)
+    assert_gives_torchs_output(ours, theirs, some_x(), context)
+    back = from_torch(theirs)
+    assert back.dropout == 0.25
+    assert back.state_dict().keys() == ours.state_dict().keys()
+    for name, tensor in back.state_dict().items():
+        assert torch.equal(tensor, ours.state_dict()[name]), name
+
+
+def assert_gives_torchs_output(
+    ours: MultiHeadAttention, theirs: nn.MultiheadAttention, x: Tensor, context: Tensor
+) -> None:
+    """Output and weights of every head agree."""
+    tensors = [x, context, context]
+    if not theirs.batch_first:
+        tensors = [tensor.transpose(0, 1) for tensor in tensors]
+    output, weights = theirs(*tensors, average_attn_weights=False)
+    output = output if theirs.batch_first else output.transpose(0, 1)
+    my_output, my_weights = ours(x, context, need_weights=True)
+    assert_same(my_output, output, roundings=ROUNDINGS)
+    assert_same(my_weights, weights, roundings=ROUNDINGS)
+
+
+def test_another_modules_output_is_not_taken_for_torchs() -> None:
+    theirs = randomised(nn.MultiheadAttention(D_MODEL, NUM_HEADS, batch_first=True))
+    ours = from_torch(theirs)
+    with torch.no_grad():
+        ours.Wk.weight[0, 0] += 0.1
+    context = torch.randn(BATCH, KEYS, D_MODEL, dtype=torch.float64)
+    with pytest.raises(AssertionError, match="largest difference"):
+        assert_gives_torchs_output(ours, theirs, some_x(), context)
+
+
+@pytest.mark.parametrize("option", ["add_bias_kv", "add_zero_attn"])
+def test_torchs_extra_keys_are_refused(option: str) -> None:
+    theirs = nn.MultiheadAttention(D_MODEL, NUM_HEADS, **{option: True})
+    with pytest.raises(OptionError, match="add_bias_kv and add_zero_attn have no counterpart"):
+        from_torch(theirs)
+
+
+def test_torchs_two_contexts_are_refused() -> None:
+    theirs = nn.MultiheadAttention(D_MODEL, NUM_HEADS, kdim=5, vdim=7)
+    with pytest.raises(OptionError, match=r"kdim 5 and vdim 7 differ: .* takes one context"):
+        from_torch(theirs)
+
+
+UNLIKE_TORCH: dict[str, dict[str, Any]] = {
+    "grouped KV heads": {"num_kv_heads": 1},
+    "free head sizes": {"d_key": 4},
+    "biases per projection": {"bias": ("Wq", "Wo")},
+    "window": {"window": 3},
+    "positions": {"position": Alibi()},
+    "softcap": {"softcap": 2.0},
+    "query and key norms": {"qk_norm": True},
+    "sinks": {"sinks": True},
+}
+
+
+@pytest.mark.parametrize("obstacle", UNLIKE_TORCH)
+def test_what_torch_cannot_express_is_refused_by_name(obstacle: str) -> None:
+    layer = MultiHeadAttention(D_MODEL, NUM_HEADS, **UNLIKE_TORCH[obstacle])
+    with pytest.raises(OptionError, match=f"^torch.nn.MultiheadAttention has no {obstacle}$"):
+        to_torch(layer)
+
+
+def test_every_obstacle_is_named_at_once() -> None:
+    layer = MultiHeadAttention(
+        D_MODEL, NUM_HEADS, d_value=5, d_key=6, position=Rotary(), sinks=True, softcap=1.0
+    )
+    message = "has no free head sizes, positions, softcap, sinks$"
+    with pytest.raises(OptionError, match=message):
+        to_torch(layer)

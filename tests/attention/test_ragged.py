@@ -1,0 +1,197 @@
+"""Padded batches: every sequence is computed as if it were alone."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from headwise.attention import ragged
+from headwise.attention.core import attend, attend_in_steps, attend_with_lse, explain_path
+from headwise.attention.ragged import why_one_by_one
+from headwise.attention.rules import Rules
+from headwise.errors import MaskError, ShapeError
+
+from .problems import Problem, problems
+from .tolerance import assert_same
+
+RAGGED = ("lengths", "query_lengths")
+SHARED = ("is_causal", "window", "slopes", "distance_bias", "softcap", "sinks", "scale", "mask")
+ONE_CALL, ONE_BY_ONE = 10**9, -1
+"""Values of `CALL_PAIRS` with which batches are never, or always, taken apart."""
+
+
+def tensors_of(batch: int, num_queries: int, num_keys: int) -> list[Tensor]:
+    sizes = (num_queries, num_keys, num_keys)
+    return [torch.randn(batch, 3, size, 5, dtype=torch.float64) for size in sizes]
+
+
+def alone(problem: Problem, index: int, rows: int, columns: int) -> Problem:
+    """One sequence of the batch, cut to its own lengths."""
+    mask = problem.rules.mask
+    if mask is not None:
+        mask = mask if mask.shape[-2] == 1 else mask[..., :rows, :]
+        mask = mask if mask.shape[-1] == 1 else mask[..., :columns]
+        if mask.dim() > 2 and mask.shape[0] > 1:
+            mask = mask[index : index + 1]
+    offset = problem.rules.offset
+    offset = int(offset[index]) if isinstance(offset, Tensor) else offset
+    rules = replace(problem.rules, lengths=None, query_lengths=None, offset=offset, mask=mask)
+    queries, keys, values = (tensor[index : index + 1] for tensor in problem.tensors)
+    return Problem(queries[:, :, :rows], keys[:, :, :columns], values[:, :, :columns], rules)
+
+
+@pytest.mark.parametrize("call_pairs", [ONE_CALL, ONE_BY_ONE])
+@given(problem=problems(twists=SHARED, always=["offset", *RAGGED]))
+def test_a_sequence_is_the_same_alone_in_a_batch_and_padded(
+    call_pairs: int, problem: Problem
+) -> None:
+    rules = problem.rules
+    assert rules.lengths is not None and rules.query_lengths is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ragged, "CALL_PAIRS", call_pairs)
+        output, lse = attend_with_lse(*problem.tensors, rules=rules)
+    for index in range(len(output)):
+        rows, columns = int(rules.query_lengths[index]), int(rules.lengths[index])
+        own = alone(problem, index, rows, columns)
+        own_output, own_lse = attend_with_lse(*own.tensors, rules=own.rules)
+        assert_same(output[index, :, :rows], own_output[0], roundings=problem.roundings)
+        assert_same(lse[index, :, :rows], own_lse[0], roundings=problem.roundings)
+        assert not output[index, :, rows:].any()
+
+
+@pytest.mark.parametrize("call_pairs", [ONE_CALL, ONE_BY_ONE])
+@given(problem=problems(twists=SHARED, always=RAGGED))
+def test_padding_has_no_say_and_no_gradient(call_pairs: int, problem: Problem) -> None:
+    rules = problem.rules
+    assert rules.lengths is not None and rules.query_lengths is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ragged, "CALL_PAIRS", call_pairs)
+        output = attend(*problem.tensors, rules=rules)
+        grads = torch.autograd.grad(output.sum(), problem.tensors, materialize_grads=True)
+        counts = (rules.query_lengths, rules.lengths, rules.lengths)
+        others = []
+        for tensor, gradient, count in zip(problem.tensors, grads, counts, strict=True):
+            is_padding = torch.arange(tensor.shape[2]) >= count[:, None]
+            assert not gradient.transpose(1, 2)[is_padding].any()
+            others.append(torch.where(is_padding[:, None, :, None], 100.0, tensor))
+        assert_same(attend(*others, rules=rules), output, roundings=0)
+
+
+@given(problem=problems(always=["offset"]), data=st.data())
+def test_an_offset_for_each_is_its_own_offset(problem: Problem, data: st.DataObject) -> None:
+    rules = problem.rules
+    low, high = -problem.queries.shape[2] - 1, problem.keys.shape[2] + 2
+    offset = data.draw(st.integers(low, high))
+    same = torch.full((len(problem.queries),), offset)
+    each = attend_with_lse(*problem.tensors, rules=replace(rules, offset=same))
+    one = attend_with_lse(*problem.tensors, rules=replace(rules, offset=offset))
+    for got, want in zip(each, one, strict=True):
+        assert_same(got, want, roundings=problem.roundings)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 3), (2, 1)])
+@pytest.mark.parametrize(
+    "rules", [Rules(lengths=torch.tensor([7, 11])), Rules(offset=torch.tensor([2, 6]))]
+)
+def test_features_may_be_shared_by_sequences_and_heads(
+    rules: Rules, shape: tuple[int, int]
+) -> None:
+    queries, keys, _ = tensors_of(2, 5, 11)
+    values = torch.randn(*shape, 11, 13, dtype=torch.float64)
+    spread = values.expand(2, 3, -1, -1)
+    want = attend(queries, keys, spread, rules=rules, path="steps")
+    for path in (None, "ragged", "steps"):
+        assert_same(attend(queries, keys, values, rules=rules, path=path), want, roundings=50)
+
+
+def test_padding_that_costs_more_than_a_call_is_left_out() -> None:
+    """Three heads of 40 x 60, of which the second sequence holds 10 x 30."""
+    queries, keys, values = tensors_of(2, 40, 60)
+    lengths, query_lengths = torch.tensor([60, 30]), torch.tensor([40, 10])
+    rules = Rules(lengths=lengths, query_lengths=query_lengths)
+    saved = 3 * (40 * 60 - 10 * 30)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ragged, "CALL_PAIRS", saved // 2)
+        assert why_one_by_one(queries, keys, rules) is None
+        assert explain_path(queries, keys, values, rules=rules).path == "masked"
+        patch.setattr(ragged, "CALL_PAIRS", saved // 2 - 1)
+        reason = "44% of the padded work is padding"
+        assert why_one_by_one(queries, keys, rules) == reason
+        assert explain_path(queries, keys, values, rules=rules) == ("ragged", reason)
+        meta = [tensor.to("meta") for tensor in (queries, keys)]
+        assert why_one_by_one(*meta, rules) is None
+        with_offsets = replace(rules, offset=torch.tensor([0, 1]))
+        reason = "each sequence has an offset of its own"
+        assert why_one_by_one(queries, keys, with_offsets) == reason
+
+
+def test_lengths_can_be_met_by_a_transform(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lengths become a mask: nothing can be read out of a tensor inside a transform."""
+    monkeypatch.setattr(ragged, "CALL_PAIRS", ONE_BY_ONE)
+    queries, keys, values = tensors_of(2, 5, 11)
+    rules = Rules(lengths=torch.tensor([7, 11]), is_causal=True)
+
+    def total(queries: Tensor) -> Tensor:
+        return attend(queries, keys, values, rules=rules).square().sum()
+
+    queries.requires_grad_()
+    (want,) = torch.autograd.grad(total(queries), queries)
+    assert_same(torch.func.grad(total)(queries), want, roundings=50)
+
+
+ENTRIES = (attend, attend_with_lse, attend_in_steps, explain_path)
+
+
+@pytest.mark.parametrize("function", ENTRIES)
+@pytest.mark.parametrize("name", RAGGED)
+def test_lengths_of_another_batch_are_refused(name: str, function: object) -> None:
+    rules = Rules(**{name: torch.tensor([3, 3, 3])})
+    with pytest.raises(ShapeError, match=rf"{name} is \[3\]; it must be \[batch 2\]"):
+        function(*tensors_of(2, 5, 7), rules=rules)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("function", ENTRIES)
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        (Rules(lengths=torch.tensor([2, 8])), r"lengths run from 2 to 8; they must lie in 0\.\.7"),
+        (Rules(lengths=torch.tensor([-1, 3])), r"lengths run from -1 to 3; .* 0\.\.7"),
+        (Rules(query_lengths=torch.tensor([6, 9])), r"query_lengths run from 6 to 9; .* 0\.\.5"),
+    ],
+)
+def test_lengths_beyond_the_padding_are_refused(
+    rules: Rules, message: str, function: object
+) -> None:
+    with pytest.raises(ShapeError, match=message):
+        function(*tensors_of(2, 5, 7), rules=rules)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("function", ENTRIES[:3])
+@pytest.mark.parametrize("count", [1, 3])
+def test_offsets_of_another_batch_are_refused(count: int, function: object) -> None:
+    rules = Rules(is_causal=True, offset=torch.zeros(count, dtype=torch.long))
+    with pytest.raises(ShapeError, match=rf"offset is \[{count}\]; it must be \[batch 2\]"):
+        function(*tensors_of(2, 5, 7), rules=rules)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("function", ENTRIES[:3])
+@pytest.mark.parametrize(
+    ("rules", "path"),
+    [
+        (Rules(lengths=torch.tensor([3, 7])), None),
+        (Rules(lengths=torch.tensor([3, 7])), "ragged"),
+        (Rules(offset=torch.tensor([3, 7])), None),
+    ],
+)
+@pytest.mark.parametrize("shape", [(5, 8), (6, 7), (3, 5, 7), (2, 2, 5, 7)])
+def test_a_mask_that_does_not_fit_a_padded_batch_is_refused(
+    shape: tuple[int, ...], rules: Rules, path: str | None, function: object
+) -> None:
+    options = {} if function is attend_in_steps else {"path": path}
+    rules = replace(rules, mask=torch.ones(shape, dtype=torch.bool))
+    wanted = r"\[batch 2, heads 3, query 5, key 7\]"
+    with pytest.raises(MaskError, match=rf"mask is .*; it must fit {wanted}"):
+        function(*tensors_of(2, 5, 7), rules=rules, **options)  # type: ignore[operator]

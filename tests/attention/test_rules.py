@@ -1,0 +1,269 @@
+"""Rules and the task they become: which mistakes are named, and who may see whom."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from headwise.attention.reference import added
+from headwise.attention.rules import Rules, check_window, four_axes
+from headwise.attention.task import Band, bias_tile, make_task, trimmed
+from headwise.errors import MaskError, OptionError, ShapeError
+
+from .problems import Problem, dense_bias, problems
+from .tolerance import assert_same
+
+BIASED = ("is_causal", "window", "offset", "mask", "slopes", "distance_bias")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"softcap": 0.0}, r"softcap is 0\.0: it must be positive"),
+        ({"softcap": -2.5}, r"softcap is -2\.5: it must be positive"),
+        ({"softcap": math.nan}, "softcap is nan: it must be positive"),
+        ({"dropout": 1.0}, r"dropout is 1\.0: it must lie in \[0, 1\)"),
+        ({"dropout": -0.1}, r"dropout is -0\.1: it must lie in \[0, 1\)"),
+        ({"distance_bias": torch.zeros(3, 4)}, "distance_bias has 4 columns: it needs an odd"),
+        ({"window": 0}, "window is 0: it must be a positive number of keys"),
+        ({"window": -3}, "window is -3: it must be a positive number of keys"),
+        ({"window": (2, -1)}, r"window is \(2, -1\): .* \(before, after\) with each at least 0"),
+        ({"window": (-4, None)}, r"window is \(-4, None\): .* with each at least 0 or None"),
+    ],
+)
+def test_impossible_rules_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        Rules(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("window", "bounds", "causal_bounds"),
+    [
+        (None, (None, None), (None, 0)),
+        (1, (0, 0), (0, 0)),
+        (256, (255, 255), (255, 0)),
+        ((4, 2), (4, 2), (4, 0)),
+        ((None, 2), (None, 2), (None, 0)),
+        ((0, None), (0, None), (0, 0)),
+    ],
+)
+def test_a_window_bounds_both_sides(
+    window: int | tuple[int | None, int | None] | None,
+    bounds: tuple[int | None, int | None],
+    causal_bounds: tuple[int | None, int | None],
+) -> None:
+    check_window(window)
+    assert Rules(window=window).bounds == bounds
+    assert Rules(window=window, is_causal=True).bounds == causal_bounds
+
+
+def test_rules_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError, match="is_causal"):
+        Rules().is_causal = True  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("axes", [2, 3, 4])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float16])
+def test_masks_get_four_axes_and_keep_their_meaning(axes: int, dtype: torch.dtype) -> None:
+    mask = (torch.arange(24).reshape(2, 3, 4) % 3)[None] != 0
+    mask = mask[(0,) * (4 - axes)] if axes < 4 else mask
+    result = four_axes(mask.to(dtype))
+    shape = {2: (1, 1, 3, 4), 3: (2, 1, 3, 4), 4: (1, 2, 3, 4)}[axes]
+    assert result.dtype == (dtype if dtype.is_floating_point else torch.bool)
+    assert torch.equal(result, mask.reshape(shape).to(result.dtype))
+
+
+@pytest.mark.parametrize("shape", [[], [7], [1, 1, 1, 5, 7]])
+def test_masks_of_other_axes_are_refused(shape: list[int]) -> None:
+    message = (
+        rf"the mask has {len(shape)} axes \[{', '.join(map(str, shape))}\]: give \[query, key\]"
+    )
+    with pytest.raises(MaskError, match=message):
+        four_axes(torch.ones(shape))
+
+
+def tensors_of(
+    queries: tuple[int, ...] = (2, 6, 5, 3),
+    keys: tuple[int, ...] = (2, 3, 7, 3),
+    values: tuple[int, ...] = (2, 3, 7, 4),
+) -> list[Tensor]:
+    return [torch.zeros(shape) for shape in (queries, keys, values)]
+
+
+GOT = r"got queries \[2, 6, 5, 3\], keys \[2, 3, 7, 3\]"
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({"queries": (6, 5, 3)}, r"takes \[batch, heads, position, size\] .* queries \[6, 5, 3\]"),
+        ({"keys": (2, 3, 7, 3, 1)}, r"takes \[batch, heads, .* keys \[2, 3, 7, 3, 1\]"),
+        ({"values": (7, 4)}, rf"takes \[batch, heads, .* {GOT}, values \[7, 4\]"),
+        ({"queries": (1, 6, 5, 3)}, r"share batch and d_key, .* queries \[1, 6, 5, 3\], keys"),
+        ({"queries": (2, 6, 5, 8)}, r"share batch and d_key, .* queries \[2, 6, 5, 8\], keys"),
+        ({"values": (2, 3, 9, 4)}, r"keys and values their positions; .* values \[2, 3, 9, 4\]"),
+        ({"queries": (2, 5, 5, 3)}, r"5 heads cannot share 3 KV heads evenly; got queries \[2, 5"),
+        ({"keys": (2, 0, 7, 3)}, r"6 heads cannot share 0 KV heads evenly; .* keys \[2, 0, 7, 3\]"),
+        ({"values": (2, 2, 7, 4)}, r"keys' batch and KV heads, or 1; .* values \[2, 2, 7, 4\]"),
+        ({"values": (3, 3, 7, 4)}, r"keys' batch and KV heads, or 1; .* values \[3, 3, 7, 4\]"),
+        (
+            {"queries": (2, 6, 5, 0), "keys": (2, 3, 7, 0)},
+            r"heads of size 0 have no scores; got queries \[2, 6, 5, 0\], keys \[2, 3, 7, 0\]",
+        ),
+    ],
+)
+def test_tensors_that_cannot_meet_are_refused(
+    shapes: dict[str, tuple[int, ...]], message: str
+) -> None:
+    with pytest.raises(ShapeError, match=message):
+        make_task(*tensors_of(**shapes), Rules())
+
+
+def test_tensors_of_several_dtypes_are_refused() -> None:
+    queries, keys, values = tensors_of()
+    message = r"share a dtype; got torch\.float32, torch\.float16, torch\.float32"
+    with pytest.raises(ShapeError, match=message):
+        make_task(queries, keys.half(), values, Rules())
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ([5, 8], r"the mask is \[5, 8\]; it must fit \[batch 2, heads 6, query 5, key 7\]$"),
+        ([4, 7], r"the mask is \[4, 7\]; it must fit \[batch 2, heads 6, query 5, key 7\]$"),
+        ([6, 5, 7], r"the mask is \[6, 5, 7\]; it must fit \[batch 2, heads 6,"),
+        ([2, 3, 5, 7], r"the mask is \[2, 3, 5, 7\]; it must fit \[batch 2, heads 6,"),
+        ([2, 7], r"the mask is \[2, 7\]; .*; a mask of keys per sequence is mask\[:, None, :\]"),
+    ],
+)
+def test_a_mask_that_does_not_fit_is_refused(shape: list[int], message: str) -> None:
+    with pytest.raises(MaskError, match=message):
+        make_task(*tensors_of(), Rules(mask=torch.ones(shape, dtype=torch.bool)))
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        (Rules(slopes=torch.ones(3)), "slopes is for 3 heads; the queries have 6"),
+        (Rules(distance_bias=torch.ones(5, 9)), "distance_bias is for 5 heads; the queries have 6"),
+    ],
+)
+def test_biases_for_other_heads_are_refused(rules: Rules, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        bias_tile(make_task(*tensors_of(), rules), 0, 5, 0, 7)
+
+
+@st.composite
+def bands(draw: st.DrawFn) -> tuple[Band, int, int]:
+    """A band with numbers of queries and keys that it is laid over."""
+    side = st.none() | st.integers(0, 12)
+    band = Band(draw(side), draw(side), draw(st.integers(-12, 12)))
+    return band, draw(st.integers(1, 9)), draw(st.integers(1, 9))
+
+
+def seen(band: Band, num_queries: int, num_keys: int) -> list[list[bool]]:
+    """Who sees whom, by the definition of a band."""
+    before = math.inf if band.before is None else band.before
+    after = math.inf if band.after is None else band.after
+    return [
+        [
+            query + band.offset - before <= key <= query + band.offset + after
+            for key in range(num_keys)
+        ]
+        for query in range(num_queries)
+    ]
+
+
+@given(laid=bands())
+def test_a_band_shows_the_keys_from_before_to_after(laid: tuple[Band, int, int]) -> None:
+    band, num_queries, num_keys = laid
+    visible = band.visible(torch.arange(num_queries), torch.arange(num_keys))
+    assert visible.tolist() == seen(band, num_queries, num_keys)
+
+
+@given(laid=bands())
+def test_a_simplified_band_shows_the_same_keys_with_fewer_bounds(
+    laid: tuple[Band, int, int],
+) -> None:
+    band, num_queries, num_keys = laid
+    simple = band.simplified(num_queries, num_keys)
+    shown = seen(simple, num_queries, num_keys)
+    assert shown == seen(band, num_queries, num_keys)
+    assert simple.is_full == all(all(row) for row in shown)
+    if simple.is_causal and not simple.is_full:
+        causal = [
+            [key <= query + band.offset for key in range(num_keys)] for query in range(num_queries)
+        ]
+        assert shown == causal and band.offset >= 0
+
+
+@given(laid=bands(), data=st.data())
+def test_the_keys_of_some_queries_are_exactly_those_they_see(
+    laid: tuple[Band, int, int], data: st.DataObject
+) -> None:
+    band, num_queries, num_keys = laid
+    first = data.draw(st.integers(0, num_queries - 1))
+    last = data.draw(st.integers(first, num_queries - 1))
+    rows = seen(band, num_queries, num_keys)[first : last + 1]
+    keys = [key for key in range(num_keys) if any(row[key] for row in rows)]
+    low, high = band.keys_of(first, last, num_keys)
+    assert 0 <= low <= high <= num_keys
+    if keys or band.before is None or band.after is None:
+        assert [*range(low, high)] == keys
+    else:
+        assert low == high
+
+
+def is_shared(problem: Problem) -> bool:
+    """Whether one offset holds for all sequences, as a task wants it."""
+    return not isinstance(problem.rules.offset, Tensor)
+
+
+@given(problem=problems(twists=BIASED), data=st.data())
+def test_a_tile_holds_what_the_definition_adds(problem: Problem, data: st.DataObject) -> None:
+    assume(is_shared(problem))
+    task = make_task(*problem.tensors, problem.rules)
+    first = data.draw(st.integers(0, task.num_queries))
+    last = data.draw(st.integers(first, task.num_queries))
+    low = data.draw(st.integers(0, task.num_keys))
+    high = data.draw(st.integers(low, task.num_keys))
+    tile = bias_tile(task, first, last, low, high)
+    want = dense_bias(problem)[:, :, first:last, low:high]
+    tile = torch.zeros_like(want) if tile is None else tile.expand_as(want)
+    assert_same(tile, want, roundings=problem.roundings)
+
+
+@given(problem=problems(twists=BIASED))
+def test_a_trimmed_task_has_lost_only_keys_that_nobody_sees(problem: Problem) -> None:
+    assume(is_shared(problem))
+    task = make_task(*problem.tensors, problem.rules)
+    small = trimmed(task)
+    assume(small.num_queries > 0)
+    low, high = task.band.keys_of(0, task.num_queries - 1, task.num_keys)
+    if task.band.is_full:
+        low, high = 0, task.num_keys
+    assert torch.equal(small.keys, task.keys[:, :, low:high])
+    assert torch.equal(small.values, task.values[:, :, low:high])
+    whole = dense_bias(problem)
+    tile = bias_tile(small, 0, small.num_queries, 0, small.num_keys)
+    want = whole[..., low:high]
+    tile = torch.zeros_like(want) if tile is None else tile.expand_as(want)
+    assert_same(tile, want, roundings=problem.roundings)
+    structure = replace(problem.rules, mask=None, slopes=None, distance_bias=None)
+    sizes = (task.num_queries, task.num_keys)
+    is_seen = (added(structure, 0, 0, *sizes) == 0).any(0)
+    assert not is_seen[:low].any() and not is_seen[high:].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_biases_by_distance_are_not_rounded_to_half_precision(dtype: torch.dtype) -> None:
+    """At 3,000 positions a slope of 1/4 adds -750: half a unit, or two, if it were rounded."""
+    keys = torch.zeros(1, 1, 3001, 1, dtype=dtype)
+    rules = Rules(slopes=torch.tensor([0.25], dtype=dtype), offset=3000)
+    tile = bias_tile(make_task(keys[:, :, :1], keys, keys, rules), 0, 1, 0, 3001)
+    assert tile is not None and tile.dtype == torch.float32
+    assert_same(tile[0, 0, 0], -torch.arange(3000, -1, -1) / 4, roundings=0)
