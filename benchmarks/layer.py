@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from harness import Case, Run, peak, race, restart_if_unsafe, write_json
 from peers import Textbook, TransformersSdpa, dense_mask, dense_sdpa, x_attention
-from render import as_table, read_json, targets
+from render import RESULTS, as_table, read_json, targets
 from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
@@ -21,7 +21,6 @@ from torch import Tensor, nn
 import headwise
 from headwise import GrowingCache, MultiHeadAttention, Rules, attend
 
-RESULTS = Path(__file__).parent / "results" / "layer.json"
 D_MODEL, NUM_HEADS = 1024, 8
 D_KEY = D_MODEL // NUM_HEADS
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}

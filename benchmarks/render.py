@@ -1,6 +1,10 @@
-"""Tables from a benchmark's JSON: for the terminal, and for the README."""
+"""Tables from a benchmark's JSON, for the terminal and the README.
+
+`python benchmarks/render.py` puts the last run's table between the README's two markers.
+"""
 
 import json
+import re
 from pathlib import Path
 
 from harness import Result
@@ -63,6 +67,28 @@ def as_markdown(record: tuple[dict[str, object], list[Result]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+HERE = Path(__file__).parent
+RESULTS = HERE / "results" / "layer.json"
+README = HERE.parent / "README.md"
+MARKED = re.compile(r"(<!-- layer.json: -->\n).*?(<!-- :layer.json -->)", re.DOTALL)
+
+
+def for_readme(record: tuple[dict[str, object], list[Result]]) -> str:
+    """The run in the README's words: the claims, then every row, folded away."""
+    setting, _ = record
+    words = ", ".join(f"{name} {value}" for name, value in setting.items() if value)
+    claims = "\n".join(f"- {line}" for line in targets(record))
+    return (
+        f"{claims}\n\n<details><summary>Every row</summary>\n\n{as_markdown(record)}\n\n"
+        f"{words}\n\n</details>\n"
+    )
+
+
+def in_readme(text: str, record: tuple[dict[str, object], list[Result]]) -> str:
+    """The README's text with this run between its markers."""
+    return MARKED.sub(lambda found: found[1] + for_readme(record) + found[2], text)
+
+
 def targets(record: tuple[dict[str, object], list[Result]]) -> list[str]:
     """What the run says of the claims made for headwise, a line each."""
     results = record[1]
@@ -89,3 +115,9 @@ def targets(record: tuple[dict[str, object], list[Result]]) -> list[str]:
             cost = times["headwise"] / times["read"]
             lines.append(f"{where}: {cost:.1f}x the time of reading the cache once")
     return lines
+
+
+if __name__ == "__main__":
+    README.write_text(
+        in_readme(README.read_text(encoding="utf-8"), read_json(RESULTS)), encoding="utf-8"
+    )

@@ -137,7 +137,7 @@ def test_a_class_that_does_not_tell_its_heads_is_refused() -> None:
 
 @pytest.mark.parametrize("num_heads", [0, 7])
 def test_heads_that_do_not_divide_the_textbooks_width_are_refused(num_heads: int) -> None:
-    with pytest.raises(OptionError, match=f"{num_heads}"):
+    with pytest.raises(OptionError, match=f"{num_heads} heads cannot share the 33 rows of Wq"):
         from_textbook(textbook.MultiHeadAttention(D_MODEL, NUM_HEADS), num_heads=num_heads)
 
 

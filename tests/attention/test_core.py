@@ -58,14 +58,17 @@ def test_attend_without_rules_is_the_definition(is_causal: bool) -> None:
     assert_answers(problem, Answer(attend(*tensors, is_causal=is_causal)))
 
 
-@given(problem=problems(always=["mask"]))
-def test_mask_and_is_causal_are_shorthands_for_rules(problem: Problem) -> None:
-    rest = replace(problem.rules, mask=None, is_causal=False)
-    given_apart = {"mask": problem.rules.mask, "is_causal": problem.rules.is_causal, "rules": rest}
-    together, apart = {"rules": problem.rules}, given_apart
+@pytest.mark.parametrize("apart", [["mask"], ["is_causal"], ["mask", "is_causal"]], ids=str)
+@settings(max_examples=25)
+@given(problem=problems(always=["mask", "is_causal"]))
+def test_mask_and_is_causal_are_shorthands_for_rules(apart: list[str], problem: Problem) -> None:
+    shorthands = {name: getattr(problem.rules, name) for name in apart}
+    cleared = {"mask": None, "is_causal": False}
+    rest = replace(problem.rules, **{name: cleared[name] for name in apart})
     for function in (attend, attend_with_lse, attend_in_steps, explain_path):
-        first, second = (function(*problem.tensors, **options) for options in (together, apart))
-        for one, other in zip(as_parts(first), as_parts(second), strict=True):
+        whole = function(*problem.tensors, rules=problem.rules)
+        parts = function(*problem.tensors, rules=rest, **shorthands)
+        for one, other in zip(as_parts(whole), as_parts(parts), strict=True):
             if isinstance(one, Tensor):
                 assert_same(one, other, roundings=0)
             else:
@@ -157,6 +160,21 @@ def test_the_sink_takes_what_the_weights_leave(problem: Problem) -> None:
     assert sinks is not None
     left = 1 - torch.exp(sinks[:, None] - steps.lse)
     assert_same(steps.weights.sum(-1), left, roundings=problem.roundings)
+
+
+@given(problem=problems(always=["sinks"]))
+def test_a_sink_of_minus_infinity_is_no_sink(problem: Problem) -> None:
+    heads = problem.queries.shape[1]
+    closed = replace(problem.rules, sinks=torch.full((heads,), -math.inf, dtype=torch.float64))
+    closed_problem = replace(problem, rules=closed)
+    without = replace(problem, rules=replace(problem.rules, sinks=None))
+    got = attend_with_lse(*problem.tensors, rules=closed)
+    want = attend_with_lse(*problem.tensors, rules=without.rules)
+    for mine, theirs in zip(got, want, strict=True):
+        assert_same(mine, theirs, roundings=problem.roundings)
+    grads = gradients(closed_problem, Answer(*got))
+    for name, gradient in gradients(without, Answer(*want)).items():
+        assert_same(grads[name], gradient, roundings=problem.roundings, name=name)
 
 
 @given(problem=problems(twists=["scale"]))
@@ -256,12 +274,13 @@ EMPTY_RULES = {
 @pytest.mark.parametrize("kind", EMPTY_RULES)
 @pytest.mark.parametrize("empty", NO_TENSORS)
 def test_nothing_to_attend_gives_zeros(empty: str, kind: str, dtype: torch.dtype) -> None:
+    """Whatever the tensors hold: the sum of these is beyond float16."""
     shapes, rules = NO_TENSORS[empty], EMPTY_RULES[kind]
     batch = shapes["queries"][0]
     for name in ("lengths", "offset"):
         if getattr(rules, name) is not None:
             rules = replace(rules, **{name: getattr(rules, name)[:batch]})
-    tensors = [torch.full(shape, 300.0, dtype=dtype) for shape in shapes.values()]
+    tensors = [torch.full(shape, 500.0, dtype=dtype) for shape in shapes.values()]
     for tensor in tensors:
         tensor.requires_grad_()
     output, lse = attend_with_lse(*tensors, rules=rules)

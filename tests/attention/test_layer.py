@@ -2,80 +2,32 @@
 
 import copy
 import math
-import os
-import pickle
 import re
-import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
-from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
-from torch.func import functional_call, grad, jvp, stack_module_state, vjp, vmap
 
-from headwise import Alibi, MultiHeadAttention, RelativeBias, Rotary
+from headwise import MultiHeadAttention, RelativeBias
 from headwise.attention.core import attend_in_steps
 from headwise.attention.layer import split_heads
 from headwise.errors import OptionError, ShapeError
 
+from .layers import (
+    BATCH,
+    D_CONTEXT,
+    D_MODEL,
+    KEYS,
+    LAYERS,
+    NUM_HEADS,
+    POSITIONS,
+    inputs,
+    make_layer,
+    roundings,
+)
 from .tolerance import assert_same
-
-BATCH, POSITIONS, D_MODEL, NUM_HEADS = 2, 7, 20, 5
-KEYS, D_CONTEXT = 11, 13
-CXX = os.environ.get("CXX", "g++")
-
-LAYERS: dict[str, dict[str, Any]] = {
-    "full": {},
-    "causal": {"is_causal": True},
-    "grouped": {"num_kv_heads": 1, "d_value": 3, "bias": False},
-    "cross": {"d_context": D_CONTEXT},
-    "rotary": {"is_causal": True, "position": Rotary()},
-    "alibi and sinks": {"position": Alibi(), "sinks": True},
-    "relative bias": {"position": RelativeBias(num_buckets=4, max_distance=5)},
-    "window and softcap": {"window": 3, "softcap": 2.0},
-    "norms": {"qk_norm": True, "bias": ("Wq", "Wo")},
-}
-
-
-def make_layer(name: str = "full", *, seed: int = 0, **options: Any) -> MultiHeadAttention:
-    """A layer with every parameter random, scores near 1."""
-    generator = torch.Generator().manual_seed(seed)
-    layer = MultiHeadAttention(D_MODEL, NUM_HEADS, **LAYERS[name] | options)
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            drawn = torch.randn(parameter.shape, generator=generator) * D_MODEL**-0.5
-            parameter.copy_(drawn)
-    return layer
-
-
-def inputs(layer: MultiHeadAttention, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
-    """What the layer is called with: x, and a context if it looks at one."""
-    x = torch.randn(BATCH, POSITIONS, D_MODEL, dtype=dtype)
-    if layer.d_context == D_MODEL:
-        return (x,)
-    return x, torch.randn(BATCH, KEYS, D_CONTEXT, dtype=dtype)
-
-
-def roundings(layer: MultiHeadAttention) -> int:
-    """Length of the longest chain of sums, forward and back."""
-    sizes = D_MODEL, layer.d_context, layer.d_key, NUM_HEADS * layer.d_value, KEYS
-    return 2 * sum(sizes) + BATCH * NUM_HEADS * POSITIONS
-
-
-def gradients(layer: MultiHeadAttention, output: Tensor) -> dict[str, Tensor]:
-    """Gradients of every parameter, of a fixed random mixture of the output."""
-    generator = torch.Generator().manual_seed(1)
-    seen_from = torch.randn(output.shape, generator=generator).to(output.dtype)
-    found = torch.autograd.grad((output * seen_from).sum(), list(layer.parameters()))
-    return dict(zip(dict(layer.named_parameters()), found, strict=True))
-
 
 # Sizes
 
@@ -315,246 +267,6 @@ def test_weights_in_training_are_those_before_dropout() -> None:
     assert_same(weights.sum(-1), torch.ones(BATCH, NUM_HEADS, POSITIONS), roundings=POSITIONS)
 
 
-# What torch does to modules
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_a_state_dict_round_trips(name: str) -> None:
-    layer, other = make_layer(name, seed=0), make_layer(name, seed=1)
-    given = inputs(layer)
-    assert not torch.equal(other(*given), layer(*given))
-    other.load_state_dict(layer.state_dict())
-    assert torch.equal(other(*given), layer(*given))
-
-
-@pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("way", ["deepcopy", "pickle", "torch.save"])
-def test_copies_compute_the_same_and_live_apart(name: str, way: str) -> None:
-    layer = make_layer(name)
-    given = inputs(layer)
-    expected = layer(*given)  # a layer that has run before is copied, too
-    copied = copied_by(way, layer)
-    assert torch.equal(copied(*given), expected)
-    with torch.no_grad():
-        copied.Wo.weight.zero_()
-    assert torch.equal(layer(*given), expected)
-
-
-def copied_by(way: str, layer: MultiHeadAttention) -> MultiHeadAttention:
-    if way == "deepcopy":
-        return copy.deepcopy(layer)
-    if way == "pickle":
-        unpickled: MultiHeadAttention = pickle.loads(pickle.dumps(layer))
-        return unpickled
-    file = BytesIO()
-    torch.save(layer, file)
-    file.seek(0)
-    loaded: MultiHeadAttention = torch.load(file, weights_only=False)
-    return loaded
-
-
-@pytest.fixture
-def _unset_memory_is_nan() -> Iterator[None]:
-    torch.use_deterministic_algorithms(True)  # which also makes `torch.empty` give NaN
-    yield
-    torch.use_deterministic_algorithms(False)
-
-
-@pytest.mark.usefixtures("_unset_memory_is_nan")
-@pytest.mark.parametrize("name", LAYERS)
-def test_a_layer_on_the_meta_device_has_shapes_and_can_be_filled(name: str) -> None:
-    real, hollow = (
-        make_layer(name),
-        MultiHeadAttention(D_MODEL, NUM_HEADS, **LAYERS[name], device="meta"),
-    )
-    given = inputs(real)
-    nothing = [tensor.to("meta") for tensor in given]
-    output, weights = hollow(*nothing, need_weights=True)
-    assert output.device.type == weights.device.type == "meta"
-    assert hollow(*nothing).shape == output.shape == (BATCH, POSITIONS, D_MODEL)
-    assert weights.shape == (BATCH, NUM_HEADS, POSITIONS, given[-1].shape[1])
-    hollow.to_empty(device="cpu")
-    assert hollow.Wq.weight.isnan().all()
-    hollow.load_state_dict(real.state_dict())
-    assert torch.equal(hollow(*given), real(*given))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("name", LAYERS)
-def test_every_dtype_is_near_float64_forward_and_back(name: str, dtype: torch.dtype) -> None:
-    layer = make_layer(name).to(dtype)
-    exact = copy.deepcopy(layer).double()
-    given = inputs(layer, dtype)
-    output, truth = layer(*given), exact(*(tensor.double() for tensor in given))
-    assert output.dtype == dtype
-    assert_same(output, truth, roundings=roundings(layer))
-    expected = gradients(exact, truth)
-    for key, gradient in gradients(layer, output).items():
-        assert gradient.dtype == dtype
-        assert_same(gradient, expected[key], roundings=roundings(layer), name=key)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_the_constructors_dtype_reaches_every_parameter(dtype: torch.dtype) -> None:
-    options = {"position": RelativeBias(), "sinks": True, "qk_norm": True}
-    layer = MultiHeadAttention(D_MODEL, NUM_HEADS, **options, dtype=dtype)
-    assert {parameter.dtype for parameter in layer.parameters()} == {dtype}
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_autocast_computes_in_bfloat16_and_learns_in_float32(name: str) -> None:
-    layer = make_layer(name)
-    given = inputs(layer)
-    truth = layer(*given)
-    expected = gradients(layer, truth)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        output = layer(*given)
-        with_weights, weights = layer(*given, need_weights=True)
-    assert output.dtype == with_weights.dtype == torch.bfloat16
-    tolerance = {"roundings": roundings(layer), "dtype": torch.bfloat16}
-    assert_same(output, truth, **tolerance)
-    assert_same(with_weights, truth, **tolerance)
-    assert_same(weights, layer(*given, need_weights=True)[1], **tolerance)
-    for key, gradient in gradients(layer, output).items():
-        assert gradient.dtype == torch.float32
-        assert_same(gradient, expected[key], **tolerance, name=key)
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_functional_gradients_equal_autograds(name: str) -> None:
-    layer = make_layer(name).double()
-    given = inputs(layer, torch.float64)
-    parameters = dict(layer.named_parameters())
-    called = functional_call(layer, parameters, given)
-    assert torch.equal(called, layer(*given))
-    generator = torch.Generator().manual_seed(1)
-    seen_from = torch.randn(called.shape, generator=generator).double()
-
-    def loss(parameters: dict[str, Tensor]) -> Tensor:
-        return (functional_call(layer, parameters, given) * seen_from).sum()
-
-    found, expected = grad(loss)(parameters), gradients(layer, layer(*given))
-    assert found.keys() == expected.keys()
-    for key, gradient in found.items():
-        assert_same(gradient, expected[key], roundings=roundings(layer), name=key)
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_vmap_over_layers_equals_a_loop(name: str) -> None:
-    layers = [make_layer(name, seed=seed).double() for seed in range(3)]
-    given = inputs(layers[0], torch.float64)
-    skeleton = copy.deepcopy(layers[0]).to("meta")
-
-    def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Tensor:
-        output: Tensor = functional_call(skeleton, (parameters, buffers), given)
-        return output
-
-    together = vmap(one)(*stack_module_state(layers))
-    apart = torch.stack([layer(*given) for layer in layers])
-    assert_same(together, apart, roundings=roundings(layers[0]))
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_forward_and_backward_derivatives_agree(name: str) -> None:
-    layer = make_layer(name).double()
-    given = inputs(layer, torch.float64)
-    directions = inputs(layer, torch.float64)
-    output, change = jvp(layer, given, directions)
-    assert_same(output, layer(*given), roundings=roundings(layer))
-    seen_from = torch.randn_like(output)
-    _, back = vjp(layer, *given)
-    forward = (change * seen_from).sum()
-    backward = sum(
-        (gradient * direction).sum()
-        for gradient, direction in zip(back(seen_from), directions, strict=True)
-    )
-    # Both sides add up all numbers of the output or of the input.
-    total = sum(tensor.numel() for tensor in given)
-    assert_same(forward, backward, roundings=roundings(layer) + total)
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_a_transform_leaves_nothing_behind(name: str) -> None:
-    layer, untouched = make_layer(name), make_layer(name)
-    given = inputs(layer)
-    jvp(vmap(layer), tuple(tensor[None] for tensor in given), tuple(t[None] for t in given))
-    expected = gradients(untouched, untouched(*given))
-    for key, gradient in gradients(layer, layer(*given)).items():
-        assert torch.equal(gradient, expected[key]), key
-
-
-# torch.compile, in a process of its own: the shape checks of the test run cannot be traced
-
-
-COMPILED: dict[str, dict[str, Any]] = {
-    "full": {},
-    "causal": {},
-    "grouped": {},
-    "cross": {},
-    "rotary": {},
-    "alibi and sinks": {},
-    "norms": {},
-    "full, masked": {"mask": torch.ones(POSITIONS, POSITIONS).tril(-1).bool()},  # an empty row
-    "full, weights": {"need_weights": True},
-    "full, gates": {"gates": torch.linspace(0, 1, NUM_HEADS)},
-    "full, lengths": {"lengths": torch.tensor([3, POSITIONS])},
-}
-"""Names of layers, and what they are called with."""
-
-
-def check_compiled(backend: str, *cases: str) -> None:
-    """Each case, compiled without a break, gives the output and gradients of the layer itself."""
-    for case in cases:
-        torch._dynamo.reset()
-        layer = make_layer(case.partition(",")[0])
-        given, options = inputs(layer), COMPILED[case]
-        compiled = torch.compile(layer, backend=backend, fullgraph=True)
-        output, expected = compiled(*given, **options), layer(*given, **options)
-        tolerance = {"roundings": roundings(layer), "name": case}
-        if options.get("need_weights"):
-            assert_same(output[1], expected[1], **tolerance)
-            output, expected = output[0], expected[0]
-        assert_same(output, expected, **tolerance)
-        wanted = gradients(layer, expected)
-        for key, gradient in gradients(layer, output).items():
-            assert_same(gradient, wanted[key], **tolerance | {"name": f"{case}, {key}"})
-        if not options:  # another length must not break the graph either
-            longer = [torch.cat([tensor, tensor], 1) for tensor in given]
-            assert_same(compiled(*longer), layer(*longer), **tolerance)
-        sys.stdout.write(f"{case} agrees\n")
-
-
-def assert_compiled(backend: str, *cases: str) -> None:
-    """Run `check_compiled` in a fresh process."""
-    tests = str(Path(__file__).parents[1])
-    code = f"from attention.test_layer import check_compiled; check_compiled{(backend, *cases)}"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([tests, *sys.path])},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines() == [f"{case} agrees" for case in cases]
-
-
-@pytest.mark.slow
-def test_compiled_layers_equal_eager_ones_without_a_graph_break() -> None:
-    assert_compiled("aot_eager", *COMPILED)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which(CXX) is None, reason=f"inductor needs a C++ compiler, {CXX}")
-def test_a_layer_compiled_to_machine_code_equals_the_eager_one() -> None:
-    assert_compiled("inductor", "rotary")
-
-
-def test_a_compiled_layer_that_fails_is_noticed() -> None:
-    with pytest.raises(AssertionError, match="KeyError: 'no such layer'"):
-        assert_compiled("aot_eager", "no such layer")
-
-
 # Messages
 
 
@@ -564,7 +276,7 @@ def test_a_compiled_layer_that_fails_is_noticed() -> None:
         ((0, 2), {}, "d_model 0, num_heads 2, num_kv_heads 2: all must be at least 1"),
         ((8, 0), {}, "d_model 8, num_heads 0, num_kv_heads 0: all must be at least 1"),
         ((8, 2), {"num_kv_heads": 0}, "num_heads 2, num_kv_heads 0: all must be at least 1"),
-        ((8, 6), {"num_kv_heads": 4}, "num_heads 6 is not a multiple of num_kv_heads 4: each KV"),
+        ((12, 6), {"num_kv_heads": 4}, "num_heads 6 is not a multiple of num_kv_heads 4: each KV"),
         ((8, 3), {}, r"d_model 8 is not a multiple of num_heads 3: .*d_key \(for instance 2\)"),
         ((8, 2), {"bias": ("Wq", "Wx", "wo")}, "bias names Wx, wo: the projections are Wq, Wk, W"),
         ((8, 2), {"bias": "Wx"}, "bias names Wx: the projections are Wq, Wk, Wv, Wo"),
@@ -573,9 +285,9 @@ def test_a_compiled_layer_that_fails_is_noticed() -> None:
         ((8, 2), {"softcap": 0.0}, "softcap is 0.0: it must be positive"),
         ((8, 2), {"dropout": 1.0}, r"dropout is 1.0: it must lie in \[0, 1\)"),
         ((8, 2), {"dropout": -0.1}, "dropout is -0.1: it must lie in"),
-        ((8, 2), {"d_key": 0}, "d_key 0"),
-        ((8, 2), {"d_value": -1}, "d_value -1"),
-        ((8, 2), {"d_context": 0}, "d_context 0"),
+        ((8, 2), {"d_key": 0}, "d_key 0, d_value 0, d_context 8: all must be at"),
+        ((8, 2), {"d_value": -1}, "d_key 4, d_value -1, d_context 8: all must be at"),
+        ((8, 2), {"d_context": 0}, "d_value 4, d_context 0: all must be at least 1"),
     ],
 )
 def test_sizes_and_options_that_cannot_be_are_refused(

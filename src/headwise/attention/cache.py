@@ -26,6 +26,9 @@ class Cache(Protocol):
     window: int | None
     """How many of the last positions are held; None = all."""
 
+    def held_after(self, new: int) -> int:
+        """Number of keys that `append` will give when `new` ones are added."""
+
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of every position held, after the new ones have been added."""
 
@@ -45,6 +48,10 @@ class Store:
     def __len__(self) -> int:
         """Positions held now."""
         return self.held
+
+    def held_after(self, new: int) -> int:
+        """Number of keys that `append` will give when `new` ones are added."""
+        return self.held + new
 
     def room_for(self, needed: int) -> int:
         """Positions to make room for when `needed` must fit."""
@@ -109,7 +116,8 @@ class Store:
 
     def _make_room(self, like: Tensor, needed: int) -> Tensor:
         batch, heads, _, width = like.shape
-        return like.new_empty(batch, heads, self.room_for(needed), width)
+        with torch.inference_mode(False):  # room taken in inference can be written to afterwards
+            return like.new_empty(batch, heads, self.room_for(needed), width)
 
     def _moved(self, old: Tensor, roomy: Tensor) -> Tensor:
         roomy[:, :, : self.held] = old[:, :, : self.held]
@@ -165,10 +173,15 @@ class RollingCache(Store):
         """Twice the window, so that old positions are moved away only once per window."""
         return max(2 * self.window, needed)
 
+    def held_after(self, new: int) -> int:
+        """Number of keys that `append` will give: those that the first new one may see, and it."""
+        return min(self.held, self.window - 1) + new
+
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the last positions before the new ones, and the new ones."""
         self._check(keys, values)
-        kept, new = min(self.held, self.window - 1), keys.shape[2]
+        new = keys.shape[2]
+        kept = self.held_after(0)
         if self.keys is not None and self.values is not None:
             is_full = self.held + new > self.keys.shape[2]
             if is_full and kept < self.held:

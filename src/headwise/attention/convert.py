@@ -33,13 +33,22 @@ def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHe
         raise OptionError(f"{type(module).__name__} has no num_heads; give num_heads=...")
     projections = {name: found[name.lower()] for name in PROJECTIONS}
     d_model, stacked = projections["Wq"].in_features, projections["Wq"].out_features
+    rows = {name: linear.out_features for name, linear in projections.items()}
     if heads < 1 or stacked % heads:
         raise OptionError(f"{heads} heads cannot share the {stacked} rows of Wq evenly")
+    kv_heads, left = divmod(rows["Wk"], stacked // heads)
+    if left or kv_heads < 1 or rows["Wv"] % kv_heads:
+        raise OptionError(
+            f"Wk has {rows['Wk']} rows and Wv {rows['Wv']}: they hold no whole number of heads "
+            f"of {stacked // heads}"
+        )
     layer = MultiHeadAttention(
         d_model,
         heads,
+        num_kv_heads=kv_heads,
         d_key=stacked // heads,
-        d_value=projections["Wv"].out_features // heads,
+        d_value=rows["Wv"] // kv_heads,
+        d_context=projections["Wk"].in_features,
         bias=[name for name, linear in projections.items() if linear.bias is not None],
         device=projections["Wq"].weight.device,
         dtype=projections["Wq"].weight.dtype,

@@ -18,6 +18,7 @@ from torch import Tensor
 from headwise.attention.kernels import Mixed, Steps, is_transformed, plain_steps
 from headwise.attention.paths import PATHS, PathChoice, choose, compute
 from headwise.attention.ragged import (
+    check_batch,
     is_ragged,
     lengths_as_mask,
     one_by_one,
@@ -88,6 +89,7 @@ def attend_in_steps(
     """Every intermediate, the weights of all heads among them; memory grows with query x key."""
     queries, keys, values = under_autocast(queries, keys, values)
     rules = combined(rules, mask, is_causal)
+    check_batch(rules, queries, keys)
     if isinstance(rules.offset, Tensor) and len(queries) > 0:
         each = [
             attend_in_steps(*tensors, rules=alone)
@@ -96,8 +98,8 @@ def attend_in_steps(
         return Steps(*(torch.cat(parts) for parts in zip(*each, strict=True)))
     task = make_task(queries, keys, values, lengths_as_mask(rules, queries, keys))
     steps = plain_steps(
-        queries,
-        keys,
+        task.queries,
+        task.keys,
         task.values,
         scale=task.scale,
         bias=bias_tile(task, 0, task.num_queries, 0, task.num_keys),
@@ -128,6 +130,7 @@ def explain_path(
     """
     rules = combined(rules, mask, is_causal)
     if is_ragged(rules, len(queries)):
+        check_batch(rules, queries, keys)
         reason = why_one_by_one(queries, keys, rules)
         if reason is not None:
             return PathChoice("ragged", reason)
@@ -199,6 +202,7 @@ def run(
             raise PathError("path 'ragged' cannot compute this: it needs lengths")
         rules = lengths_as_mask(rules, queries, keys)
         return run_together(queries, keys, values, rules, path, with_lse)
+    check_batch(rules, queries, keys)
     reason = why_one_by_one(queries, keys, rules)
     if (
         path == "ragged"
@@ -228,16 +232,23 @@ def run_together(
 
 def share_beside_sinks(lse: Tensor, task: Task) -> Float[Tensor, "batch heads query 1"]:
     """Part of each row's softmax that the sink leaves to the keys."""
+    return torch.sigmoid(lse - sinks_of(task, lse))[..., None]
+
+
+def sinks_of(task: Task, lse: Tensor) -> Float[Tensor, "heads 1"]:
+    """The sinks in the log-sum-exps' dtype; -inf, which is no sink, as the lowest finite number."""
     assert task.rules.sinks is not None
-    sinks = check_per_head(task, task.rules.sinks, "sinks")
-    return torch.sigmoid(lse - sinks[:, None])[..., None]
+    sinks = check_per_head(task, task.rules.sinks, "sinks")[:, None].to(lse.dtype)
+    return sinks.clamp(min=torch.finfo(lse.dtype).min)
 
 
 def with_sinks(mixed: Mixed, task: Task) -> Mixed:
     """The result with each head's sink taking its share of every row."""
     assert mixed.lse is not None and task.rules.sinks is not None
     share = share_beside_sinks(mixed.lse, task)
-    lse = torch.logaddexp(mixed.lse, task.rules.sinks[:, None].to(mixed.lse.dtype))
+    is_closed = (task.rules.sinks == -torch.inf)[:, None]
+    joint = torch.logaddexp(mixed.lse, sinks_of(task, mixed.lse))
+    lse = torch.where(is_closed, mixed.lse, joint)
     return Mixed(mixed.output * share.to(mixed.output.dtype), lse)
 
 
@@ -247,4 +258,6 @@ def under_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     if device == "meta" or not torch.is_autocast_enabled(device):
         return tensors
     dtype = torch.get_autocast_dtype(device)
-    return tuple(tensor.to(dtype) for tensor in tensors)
+    return tuple(
+        tensor if tensor.dtype == torch.float64 else tensor.to(dtype) for tensor in tensors
+    )

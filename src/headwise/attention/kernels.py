@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 flash_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
@@ -134,11 +133,32 @@ class FusedWithLse(torch.autograd.Function):
         return output, lse
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_output: Tensor, grad_lse: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of queries, keys and values."""
-        queries, keys, values, output, lse, bias = ctx.saved_tensors
-        d_key = keys.shape[-1]
+        grads: tuple[Tensor, ...] = FusedBackward.apply(  # type: ignore[no-untyped-call]
+            grad_output, grad_lse, *ctx.saved_tensors, ctx.is_causal, ctx.scale
+        )
+        return (*grads, None, None, None)
+
+
+class FusedBackward(torch.autograd.Function):
+    """The backward pass of `FusedWithLse`, whose own derivative is refused and not left out."""
+
+    @staticmethod
+    def forward(  # noqa: PLR0913 - what the kernel takes
+        ctx: Any,
+        grad_output: Tensor,
+        grad_lse: Tensor,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        output: Tensor,
+        lse: Tensor,
+        bias: Tensor | None,
+        is_causal: bool,
+        scale: float,
+    ) -> tuple[Tensor, ...]:
+        """Gradients of queries, keys and values."""
         grad_lse = grad_lse.to(grad_output.dtype)[..., None]
         grads = flash_backward(
             torch.cat([grad_output, grad_lse], -1),
@@ -148,11 +168,18 @@ class FusedWithLse(torch.autograd.Function):
             F.pad(output, (0, 1)),
             lse,
             0.0,
-            ctx.is_causal,
+            is_causal,
             attn_mask=bias,
-            scale=ctx.scale,
+            scale=scale,
         )
-        return (*(grad[..., :d_key] for grad in grads), None, None, None)
+        return tuple(grad[..., : keys.shape[-1]] for grad in grads)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> None:
+        """No kernel computes it."""
+        raise RuntimeError(
+            "the second derivative of fused attention is not implemented; ask for path='steps'"
+        )
 
 
 def plain_steps(
@@ -166,6 +193,12 @@ def plain_steps(
     dropout: float = 0.0,
 ) -> Steps:
     """Attention with the whole weight matrix laid open; half precision is computed in float32."""
+    device = queries.device.type
+    if device != "meta" and torch.is_autocast_enabled(device):
+        with torch.autocast(device, enabled=False):  # it would round every product
+            return plain_steps(
+                queries, keys, values, scale=scale, bias=bias, softcap=softcap, dropout=dropout
+            )
     dtype, num_heads = queries.dtype, queries.shape[1]
     wide = torch.promote_types(dtype, torch.float32)
     folded = fold_groups(queries, keys.shape[1]).to(wide)

@@ -26,6 +26,7 @@ from headwise.attention.positions import (
     rotate,
 )
 from headwise.attention.rules import Rules, Window, check_window
+from headwise.attention.task import checked_mask
 from headwise.errors import CacheError, OptionError, ShapeError
 
 PROJECTIONS = ("Wq", "Wk", "Wv", "Wo")
@@ -59,7 +60,7 @@ class Slopes(nn.Module):
         self.num_heads, self.heads = num_heads, slice(None)
 
     def forward(self, device: torch.device) -> Float[Tensor, " heads"]:
-        """Penalty per position of distance, in float32."""
+        """Penalty per position of distance, in float64."""
         return alibi_slopes(self.num_heads)[self.heads].to(device)
 
 
@@ -136,7 +137,7 @@ class MultiHeadAttention(nn.Module):
                 self.slopes = Slopes(num_heads)
             case Rotary():
                 check_rotary(position, self.d_key)
-        self._angles: tuple[int, Tensor, Tensor] | None = None
+        self._angles: tuple[Tensor, Tensor] | None = None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -189,7 +190,11 @@ class MultiHeadAttention(nn.Module):
         if isinstance(self.position, Rotary):
             seen = 0 if cache is None else cache.seen
             queries, keys = self._rotated(queries, keys, self.position, seen)
+        if gates is not None:
+            gates = check_gates(gates, queries)
         if cache is not None:
+            if mask is not None:
+                checked_mask(mask, queries, cache.held_after(keys.shape[2]))
             keys, values = cache.append(keys, values)
         rules = self._rules(mask, lengths, is_self=context is None)
         if need_weights:
@@ -199,7 +204,7 @@ class MultiHeadAttention(nn.Module):
 
     def _output(self, mixed: Tensor, gates: Tensor | None) -> Tensor:
         if gates is not None:
-            mixed = mixed * check_gates(gates, mixed).to(mixed.dtype)
+            mixed = mixed * gates.to(mixed.dtype)
         output: Tensor = self.Wo(mixed.transpose(1, 2).flatten(2))
         return output
 
@@ -231,7 +236,7 @@ class MultiHeadAttention(nn.Module):
         self, queries: Tensor, keys: Tensor, rotary: Rotary, seen: int
     ) -> tuple[Tensor, Tensor]:
         new, total = keys.shape[2], seen + keys.shape[2]
-        cos, sin = self._angle_table(rotary, total, queries.device)
+        cos, sin = self._angle_table(rotary, total, queries)
         keys = rotate(keys, cos[seen:total], sin[seen:total], layout=rotary.layout)
         first = total - queries.shape[2]
         if first < 0:
@@ -242,28 +247,25 @@ class MultiHeadAttention(nn.Module):
         queries = rotate(queries, cos[first:total], sin[first:total], layout=rotary.layout)
         return queries, keys
 
-    def _angle_table(
-        self, rotary: Rotary, total: int, device: torch.device
-    ) -> tuple[Tensor, Tensor]:
+    def _angle_table(self, rotary: Rotary, total: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines of positions `0..total`, kept between calls."""
+        dtype = torch.promote_types(like.dtype, torch.float32)
         kept = self._angles
+        if torch.compiler.is_compiling():
+            return rotary_angles(rotary, self.d_key, torch.arange(total, device=like.device), dtype)
         if (
-            torch.compiler.is_compiling()
-            or kept is None
-            or kept[0] < total
-            or kept[1].device != device
+            kept is None
+            or len(kept[0]) < total
+            or kept[0].device != like.device
+            or (kept[0].dtype != dtype)
         ):
-            room = (
-                total
-                if torch.compiler.is_compiling()
-                else 2 ** math.ceil(math.log2(max(total, 64)))
-            )
+            room = 2 ** math.ceil(math.log2(max(total, 64)))
             with torch.inference_mode(False):  # a table made in inference must serve training too
-                positions = torch.arange(room, device=device)
-                kept = (room, *rotary_angles(rotary, self.d_key, positions))
-            if type(kept[1]) is Tensor and not torch.compiler.is_compiling():
+                positions = torch.arange(room, device=like.device)
+                kept = rotary_angles(rotary, self.d_key, positions, dtype)
+            if type(kept[0]) is Tensor:  # and not a stand-in of some tracer's
                 self._angles = kept
-        return kept[1], kept[2]
+        return kept
 
     def _check(
         self, x: Tensor, context: Tensor | None, *, lengths: Tensor | None, cache: Cache | None
@@ -284,6 +286,11 @@ class MultiHeadAttention(nn.Module):
                 )
             if cache is not None:
                 raise OptionError("a cache is for self-attention: it cannot take a context")
+            if lengths is not None and (self.is_causal or self.window or self.position):
+                raise OptionError(
+                    "lengths of a context cannot meet is_causal, window or position: "
+                    "queries stand at the end of the context, which padding would move"
+                )
         if cache is not None and cache.window is not None:
             before, _ = Rules(window=self.window).bounds
             if before is None or before >= cache.window:
@@ -362,9 +369,9 @@ def biased_projections(bias: bool | Collection[str]) -> Collection[str]:
     return names
 
 
-def check_gates(gates: Tensor, mixed: Tensor) -> Float[Tensor, "#batch heads 1 1"]:
+def check_gates(gates: Tensor, queries: Tensor) -> Float[Tensor, "#batch heads 1 1"]:
     """The gates, one a head or one a sequence and head, ready to multiply."""
-    batch, heads = mixed.shape[:2]
+    batch, heads = queries.shape[:2]
     if gates.shape not in ((heads,), (batch, heads), (1, heads)):
         raise ShapeError(
             f"gates are {list(gates.shape)}; give [heads {heads}] or [batch {batch}, heads {heads}]"

@@ -141,7 +141,8 @@ def compute(task: Task, *, with_lse: bool = False, path: str | None = None) -> M
 
 def nothing_seen(task: Task, with_lse: bool) -> Mixed:
     """Zeros with a graph: there is nothing to attend, or nobody to attend to it."""
-    zero = task.queries.sum() * 0 + task.keys.sum() * 0 + task.values.sum() * 0
+    tensors = (task.queries, task.keys, task.values)
+    zero = sum((tensor.flatten()[:0].sum() for tensor in tensors), task.queries.new_zeros(()))
     output = zero.expand(*task.queries.shape[:3], task.values.shape[-1])
     dtype = torch.promote_types(task.queries.dtype, torch.float32)
     lse = torch.full_like(task.queries[..., 0], -torch.inf, dtype=dtype)

@@ -149,12 +149,15 @@ def yarn_frequencies(
 
 
 def rotary_angles(
-    rotary: Rotary, d_key: int, positions: Int[Tensor, "*axes position"]
+    rotary: Rotary,
+    d_key: int,
+    positions: Int[Tensor, "*axes position"],
+    dtype: torch.dtype = torch.float32,
 ) -> tuple[Float[Tensor, "*axes position pairs"], Float[Tensor, "*axes position pairs"]]:
-    """Cosine and sine of every position and channel pair, in float32 on the positions' device."""
+    """Cosine and sine of every position and channel pair, on the positions' device."""
     frequencies, factor = rotary_frequencies(rotary, check_rotary(rotary, d_key))
     angles = positions[..., None].double() * frequencies.to(positions.device)
-    return (angles.cos() * factor).float(), (angles.sin() * factor).float()
+    return (angles.cos() * factor).to(dtype), (angles.sin() * factor).to(dtype)
 
 
 def rotate(
@@ -186,12 +189,12 @@ def alibi_slopes(num_heads: int) -> Float[Tensor, " heads"]:
     of 2.
 
     >>> alibi_slopes(4)
-    tensor([0.2500, 0.0625, 0.0156, 0.0039])
+    tensor([0.2500, 0.0625, 0.0156, 0.0039], dtype=torch.float64)
     """
     power = 2 ** math.floor(math.log2(num_heads))
     slopes = [2 ** (-8 * (head + 1) / power) for head in range(power)]
     between = [2 ** (-4 * (head + 1) / power) for head in range(0, 2 * power, 2)]
-    return torch.tensor((slopes + between)[:num_heads])
+    return torch.tensor((slopes + between)[:num_heads], dtype=torch.float64)
 
 
 def relative_buckets(

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from headwise.attention.kernels import Mixed, is_transformed
 from headwise.attention.rules import Rules, four_axes
+from headwise.attention.task import checked_mask
 from headwise.errors import ShapeError
 
 CALL_PAIRS = 30_000
@@ -26,6 +27,16 @@ def is_ragged(rules: Rules, batch: int) -> bool:
         or rules.query_lengths is not None
         or isinstance(rules.offset, Tensor)
     )
+
+
+def check_batch(rules: Rules, queries: Tensor, keys: Tensor) -> None:
+    """Raise unless what the rules say of single sequences fits the batch."""
+    if not is_ragged(rules, len(queries)):
+        return
+    if isinstance(rules.offset, Tensor):
+        check_shape(rules.offset, "offset", len(queries))
+    if rules.mask is not None:
+        checked_mask(rules.mask, queries, keys.shape[2])
 
 
 def why_one_by_one(queries: Tensor, keys: Tensor, rules: Rules) -> str | None:

@@ -112,6 +112,8 @@ def make_task(queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Ta
         band = band.simplified(num_queries, num_keys)
     mask = None if rules.mask is None else checked_mask(rules.mask, queries, num_keys)
     scale = 1 / math.sqrt(queries.shape[-1]) if rules.scale is None else rules.scale
+    if scale <= 0:  # the fused kernel scales after it has blocked, which turns -inf around
+        queries, scale = queries * scale, 1.0
     return Task(queries, keys, values, band, scale, mask, rules)
 
 
@@ -199,7 +201,7 @@ def bias_tile(
         part = part if task.mask.shape[3] == 1 else part[..., low:high]
         bias = blocked_to_bias(part, dtype) if part.dtype == torch.bool else part.to(dtype)
     if task.rules.slopes is not None or task.rules.distance_bias is not None:
-        by_distance = distance_tile(task, rows, columns).to(dtype)
+        by_distance = distance_tile(task, rows, columns, dtype)
         bias = by_distance if bias is None else bias + by_distance
     if not task.band.is_full:
         visible = task.band.visible(rows, columns)
@@ -215,18 +217,19 @@ def blocked_to_bias(allowed: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros((), dtype=dtype, device=allowed.device).where(allowed, -math.inf)
 
 
-def distance_tile(task: Task, rows: Tensor, columns: Tensor) -> Float[Tensor, "1 heads query key"]:
+def distance_tile(
+    task: Task, rows: Tensor, columns: Tensor, dtype: torch.dtype
+) -> Float[Tensor, "1 heads query key"]:
     """ALiBi and relative bias of every pair, from the distance between key and query."""
     ahead = columns - (rows + task.band.offset)[:, None]
-    tile = torch.zeros((), device=ahead.device)
+    tile = torch.zeros((), dtype=dtype, device=ahead.device)
     if task.rules.slopes is not None:
         slopes = check_per_head(task, task.rules.slopes, "slopes")
-        wide = torch.promote_types(slopes.dtype, torch.float32)  # bfloat16 has no 257
-        tile = tile - slopes[:, None, None].to(wide) * ahead.abs()
+        tile = tile - slopes[:, None, None].to(dtype) * ahead.abs()
     if task.rules.distance_bias is not None:
         table = check_per_head(task, task.rules.distance_bias, "distance_bias")
         reach = table.shape[-1] // 2
-        tile = tile + table[:, ahead.clamp(-reach, reach) + reach]
+        tile = tile + table.to(dtype)[:, ahead.clamp(-reach, reach) + reach]
     return tile[None]
 
 

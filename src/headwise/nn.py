@@ -1,0 +1,297 @@
+"""The drop-in for `torch.nn.MultiheadAttention`, and `swap`, which puts it into an existing model.
+
+In: what torch's layer takes, in torch's layouts and with torch's masks (bool True = blocked, the
+opposite of the rest of headwise). Out: what torch's layer returns, and zeros where a query may see
+no key and torch's layer gives NaN. It refuses to know kernels, and any attention layer but torch's.
+"""
+
+import math
+from copy import copy
+from functools import reduce, wraps
+from operator import or_
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from headwise.attention.core import attend
+from headwise.attention.kernels import is_transformed
+from headwise.attention.ragged import CALL_PAIRS
+from headwise.attention.rules import Rules
+from headwise.errors import OptionError
+
+Inputs = tuple[Tensor, Tensor, Tensor]
+Mask = Tensor | None
+
+
+class MultiheadAttention(torch.nn.MultiheadAttention):
+    """`torch.nn.MultiheadAttention`, with zeros instead of NaN for a query that may see no key.
+
+    Constructor, parameters, `state_dict`, arguments, errors and results are torch's.
+
+    >>> layer = MultiheadAttention(8, 2, batch_first=True).requires_grad_(False)
+    >>> tokens, padding = torch.ones(1, 2, 8), torch.tensor([[True, True]])
+    >>> layer(tokens, tokens, tokens, key_padding_mask=padding)[1]
+    tensor([[[0., 0.],
+             [0., 0.]]])
+    """
+
+    @wraps(torch.nn.MultiheadAttention.__init__)  # type: ignore[misc] # mypy cannot see through
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Parameters as torch makes them, from torch's arguments and the same random numbers."""
+        super().__init__(*args, **kwargs)
+        keep_forward_called(self)
+
+    @classmethod
+    def from_torch(cls, module: torch.nn.MultiheadAttention) -> "MultiheadAttention":
+        """A drop-in with the very parameters, hooks and mode of `module`, which stays as it is."""
+        if type(module) not in (torch.nn.MultiheadAttention, cls):
+            raise OptionError(
+                "from_torch takes a torch.nn.MultiheadAttention itself, not a subclass, whose "
+                f"forward may be another; got a {type(module).__name__}"
+            )
+        twin: MultiheadAttention = twin_of(module)
+        twin.out_proj = twin_of(module.out_proj)
+        twin.__class__ = cls
+        keep_forward_called(twin)
+        return twin
+
+    def forward(  # noqa: PLR0913 - the signature is torch's
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Output in the layout of `query`; and the weights, after dropout, or None if unwanted."""
+        inputs = (query, key, value)
+        rest = (key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal)
+        has_own_keys = self.bias_k is not None or self.add_zero_attn
+        if has_own_keys or not fits(self, inputs, key_padding_mask, attn_mask):
+            # No mask hides the layer's own keys, nor has a nested tensor one: no row is empty and
+            # torch is right. What it cannot take it refuses in its own words.
+            return super().forward(query, key, value, *rest)
+        if is_causal and attn_mask is None:  # torch's fast path would silently show every key
+            raise RuntimeError(
+                "Need attn_mask if specifying the is_causal hint. You may use the Transformer "
+                "module method `generate_square_subsequent_mask` to create this mask."
+            )
+        padding, pairs = four_axes(self, key_padding_mask, attn_mask)
+        if not need_weights:
+            return mix(self, inputs, padding, pairs, is_causal), None
+        if not may_have_empty_rows(padding, pairs):
+            return super().forward(query, key, value, *rest)
+        output, weights = weigh(self, inputs, padding, pairs)
+        weights = weights.mean(1) if average_attn_weights else weights
+        return output, weights if query.dim() == 3 else weights[0]
+
+
+def swap(model: torch.nn.Module) -> int:
+    """How many `torch.nn.MultiheadAttention` the model had; they are drop-ins now, in place.
+
+    Subclasses of torch's layer may have a forward of their own and are left alone.
+
+    >>> swap(torch.nn.TransformerDecoderLayer(8, 2))
+    2
+    """
+    found = [each for each in model.modules() if type(each) is torch.nn.MultiheadAttention]
+    for module in found:
+        # A new class for the same object, not a new object: no parameter, hook, mode or attribute
+        # can be missed, and whoever else holds the module (a second parent, a list, a closure)
+        # holds the drop-in too. It can be done because the drop-in adds no state.
+        module.__class__ = MultiheadAttention
+        keep_forward_called(module)
+    return len(found)
+
+
+def keep_forward_called(layer: torch.nn.MultiheadAttention) -> None:
+    """Makes `nn.TransformerEncoderLayer` call the layer's forward in eval, too.
+
+    Its fast path hands the parameters to a C++ function, unless a module inside it has a forward
+    hook. `out_proj` is never called, only its parameters are read: a hook there costs nothing.
+    """
+    layer.out_proj.register_forward_pre_hook(do_nothing)
+
+
+def do_nothing(module: torch.nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    """The hook; at module level, so that layers can be pickled."""
+
+
+def twin_of(module: torch.nn.Module) -> Any:
+    """Another module with the same parameters and submodules, in dictionaries of its own."""
+    twin = copy(module)
+    for name, value in vars(module).items():
+        if isinstance(value, dict | set):
+            vars(twin)[name] = value.copy()
+    return twin
+
+
+def fits(
+    layer: MultiheadAttention, inputs: Inputs, key_padding_mask: Mask, attn_mask: Mask
+) -> bool:
+    """Whether these are dense tensors of the right shapes; if not, torch's layer says why."""
+    query, key, value = inputs
+    axes = query.dim()
+    if query.is_nested or key.is_nested or value.is_nested or not 2 <= axes == key.dim() <= 3:
+        return False
+    dtypes = {query.dtype, key.dtype, value.dtype, layer.out_proj.weight.dtype}
+    position = 1 if axes == 3 and layer.batch_first else 0
+    pairs = (query.shape[position], key.shape[position])
+    batch = 1 if axes == 2 else query.shape[1 - position]
+    tokens = pairs[1:] if axes == 2 else (batch, *pairs[1:])
+    return (
+        (len(dtypes) == 1 or torch.is_autocast_enabled(query.device.type))
+        and query.shape[-1] == layer.embed_dim
+        and key.shape == (*(tokens if position else tokens[::-1]), layer.kdim)
+        and value.shape == (*key.shape[:-1], layer.vdim)
+        and is_mask(key_padding_mask, query.dtype, tokens)
+        and is_mask(attn_mask, query.dtype, pairs, (batch * layer.num_heads, *pairs))
+    )
+
+
+def is_mask(mask: Mask, dtype: torch.dtype, *shapes: tuple[int, ...]) -> bool:
+    """Whether the mask, if there is one, has one of the shapes and is bool or of the dtype."""
+    return mask is None or (mask.shape in shapes and mask.dtype in (torch.bool, dtype))
+
+
+def project(
+    layer: MultiheadAttention, query: Tensor, key: Tensor, value: Tensor
+) -> tuple[Tensor, ...]:
+    """Queries, keys and values as `[batch heads position d_key]`; same tokens share a product."""
+    weight: Tensor | None = layer.in_proj_weight
+    bias: Tensor | None = layer.in_proj_bias
+    if weight is not None and query is key and key is value:
+        return split_heads(layer, F.linear(query, weight, bias), 3)
+    parts = (1, 2) if weight is not None and key is value else (1, 1, 1)
+    sections = [part * layer.embed_dim for part in parts]
+    separate = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
+    weights = separate if weight is None else weight.split(sections)
+    biases = (None, None, None) if bias is None else bias.split(sections)
+    products = map(F.linear, (query, key, value), weights, biases)
+    return sum((split_heads(layer, *each) for each in zip(products, parts, strict=True)), ())
+
+
+def split_heads(
+    layer: MultiheadAttention, product: Tensor, parts: int
+) -> tuple[Float[Tensor, "batch heads position d_key"], ...]:
+    """Views on the parts of one product."""
+    is_batch_first = layer.batch_first
+    if product.dim() == 2:
+        product, is_batch_first = product[None], True
+    split = product.view(*product.shape[:2], parts, layer.num_heads, layer.head_dim)
+    return split.permute((2, 0, 3, 1, 4) if is_batch_first else (2, 1, 3, 0, 4)).unbind()
+
+
+def join_heads(
+    layer: MultiheadAttention, mixed: Float[Tensor, "batch heads query d_key"], axes: int
+) -> Tensor:
+    """The output in the layout of a query tensor with so many axes."""
+    is_batch_first = layer.batch_first or axes == 2
+    concat = mixed.permute((0, 2, 1, 3) if is_batch_first else (2, 0, 1, 3)).flatten(2)
+    output = F.linear(concat, layer.out_proj.weight, layer.out_proj.bias)
+    return output if axes == 3 else output[0]
+
+
+def four_axes(
+    layer: MultiheadAttention, key_padding_mask: Mask, attn_mask: Mask
+) -> tuple[Mask, Mask]:
+    """Both masks as `[#batch #heads #query key]`."""
+    padding, pairs = key_padding_mask, attn_mask
+    if padding is not None:
+        padding = padding[:, None, None] if padding.dim() == 2 else padding[None, None, None]
+    if pairs is not None:
+        per_head = (pairs.shape[0] // layer.num_heads, layer.num_heads)
+        pairs = pairs[None, None] if pairs.dim() == 2 else pairs.unflatten(0, per_head)
+    return padding, pairs
+
+
+def mix(
+    layer: MultiheadAttention, inputs: Inputs, padding: Mask, pairs: Mask, is_causal: bool
+) -> Tensor:
+    """The output alone."""
+    queries, keys, values = project(layer, *inputs)
+    dtype, axes = inputs[0].dtype, inputs[0].dim()
+    dropout = layer.dropout if layer.training else 0.0
+    can_pay = queries.shape[1:3].numel() * keys.shape[2] > CALL_PAIRS
+    if not dropout and (can_pay or is_transformed()):
+        rules = structure(padding, None if is_causal else pairs, is_causal, dtype)
+        return join_heads(layer, attend(queries, keys, values, rules=rules), axes)
+    # torch's own function is as quick as can be on short input, and draws torch's random numbers.
+    is_causal = is_causal and padding is None
+    bias = joint_bias(padding, None if is_causal else pairs, dtype)
+    mixed = F.scaled_dot_product_attention(queries, keys, values, bias, dropout, is_causal)
+    return join_heads(layer, mixed, axes)
+
+
+def weigh(
+    layer: MultiheadAttention, inputs: Inputs, padding: Mask, pairs: Mask
+) -> tuple[Tensor, Float[Tensor, "batch heads query key"]]:
+    """The output, and every weight after dropout; rows that see no key are zeros."""
+    queries, keys, values = project(layer, *inputs)
+    bias = joint_bias(padding, pairs, inputs[0].dtype)
+    assert bias is not None, "without a mask no row is empty"
+    empty = (bias == -math.inf).all(-1, keepdim=True)
+    scores = (queries * math.sqrt(1 / layer.head_dim)) @ keys.mT
+    opened = bias.masked_fill(empty, 0).to(scores.dtype)
+    weights = (scores + opened).softmax(-1).masked_fill(empty, 0)
+    if layer.training and layer.dropout:
+        weights = F.dropout(weights, layer.dropout)
+    return join_heads(layer, weights @ values, inputs[0].dim()), weights
+
+
+def joint_bias(
+    padding: Mask, pairs: Mask, dtype: torch.dtype
+) -> Float[Tensor, "#batch #heads #query key"] | None:
+    """What the masks together add to the scores."""
+    other = F._none_or_dtype(pairs)
+    padding = F._canonical_mask(padding, "key_padding_mask", other, "attn_mask", dtype)
+    pairs = F._canonical_mask(pairs, "attn_mask", None, "", dtype)
+    if padding is None or pairs is None:
+        return pairs if padding is None else padding
+    return padding + pairs
+
+
+def structure(padding: Mask, pairs: Mask, is_causal: bool, dtype: torch.dtype) -> Rules:
+    """The masks as rules; padding as lengths where it is cheap to see."""
+    lengths = None if padding is None else real_lengths(padding[:, 0, 0])
+    if padding is not None and lengths is not None:
+        lengths = None if (lengths == padding.shape[-1]).all() else lengths
+        padding = None
+    mask = joint_bias(padding, pairs, dtype)
+    offset = 0 if is_causal else None  # top-left, as torch reads its hint
+    return Rules(is_causal=is_causal, offset=offset, lengths=lengths, mask=mask)
+
+
+def real_lengths(padding: Shaped[Tensor, "batch key"]) -> Int[Tensor, " batch"] | None:
+    """How many keys of each sequence are real; None if not just keys at the end are blocked."""
+    if not can_read(padding) or padding.requires_grad:
+        return None
+    blocked = is_blocked(padding)
+    has_bias = padding.is_floating_point() and padding.masked_fill(blocked, 0).any()
+    if has_bias or (blocked[:, :-1] > blocked[:, 1:]).any():
+        return None
+    return (~blocked).sum(1)
+
+
+def may_have_empty_rows(padding: Mask, pairs: Mask) -> bool:
+    """Whether a query may see no key at all, as far as can be known."""
+    masks = [mask for mask in (padding, pairs) if mask is not None]
+    if masks and all(map(can_read, masks)):
+        return bool(reduce(or_, map(is_blocked, masks)).all(-1).any())
+    return bool(masks)
+
+
+def is_blocked(mask: Tensor) -> Tensor:
+    """Where one of torch's masks lets nobody through."""
+    return mask if mask.dtype == torch.bool else mask == -math.inf
+
+
+def can_read(tensor: Tensor) -> bool:
+    """Whether the values are known here and now, with no wait for a device."""
+    return tensor.device.type == "cpu" and not (torch.compiler.is_compiling() or is_transformed())

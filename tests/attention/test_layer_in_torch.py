@@ -1,0 +1,275 @@
+"""The layer among torch's own tools: copies, dtypes, autocast, torch.func, torch.compile."""
+
+import copy
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad, jvp, stack_module_state, vjp, vmap
+
+from headwise import MultiHeadAttention, RelativeBias
+
+from .layers import (
+    BATCH,
+    D_MODEL,
+    LAYERS,
+    NUM_HEADS,
+    POSITIONS,
+    gradients,
+    inputs,
+    make_layer,
+    roundings,
+)
+from .tolerance import assert_same
+
+CXX = os.environ.get("CXX", "g++")
+
+
+# What torch does to modules
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_state_dict_round_trips(name: str) -> None:
+    layer, other = make_layer(name, seed=0), make_layer(name, seed=1)
+    given = inputs(layer)
+    assert not torch.equal(other(*given), layer(*given))
+    other.load_state_dict(layer.state_dict())
+    assert torch.equal(other(*given), layer(*given))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("way", ["deepcopy", "pickle", "torch.save"])
+def test_copies_compute_the_same_and_live_apart(name: str, way: str) -> None:
+    layer = make_layer(name)
+    given = inputs(layer)
+    expected = layer(*given)  # a layer that has run before is copied, too
+    copied = copied_by(way, layer)
+    assert torch.equal(copied(*given), expected)
+    with torch.no_grad():
+        copied.Wo.weight.zero_()
+    assert torch.equal(layer(*given), expected)
+
+
+def copied_by(way: str, layer: MultiHeadAttention) -> MultiHeadAttention:
+    if way == "deepcopy":
+        return copy.deepcopy(layer)
+    if way == "pickle":
+        unpickled: MultiHeadAttention = pickle.loads(pickle.dumps(layer))
+        return unpickled
+    file = BytesIO()
+    torch.save(layer, file)
+    file.seek(0)
+    loaded: MultiHeadAttention = torch.load(file, weights_only=False)
+    return loaded
+
+
+@pytest.fixture
+def _unset_memory_is_nan() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)  # which also makes `torch.empty` give NaN
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("_unset_memory_is_nan")
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_on_the_meta_device_has_shapes_and_can_be_filled(name: str) -> None:
+    real, hollow = (
+        make_layer(name),
+        MultiHeadAttention(D_MODEL, NUM_HEADS, **LAYERS[name], device="meta"),
+    )
+    given = inputs(real)
+    nothing = [tensor.to("meta") for tensor in given]
+    output, weights = hollow(*nothing, need_weights=True)
+    assert output.device.type == weights.device.type == "meta"
+    assert hollow(*nothing).shape == output.shape == (BATCH, POSITIONS, D_MODEL)
+    assert weights.shape == (BATCH, NUM_HEADS, POSITIONS, given[-1].shape[1])
+    hollow.to_empty(device="cpu")
+    assert hollow.Wq.weight.isnan().all()
+    hollow.load_state_dict(real.state_dict())
+    assert torch.equal(hollow(*given), real(*given))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", LAYERS)
+def test_every_dtype_is_near_float64_forward_and_back(name: str, dtype: torch.dtype) -> None:
+    layer = make_layer(name).to(dtype)
+    exact = copy.deepcopy(layer).double()
+    given = inputs(layer, dtype)
+    output, truth = layer(*given), exact(*(tensor.double() for tensor in given))
+    assert output.dtype == dtype
+    assert_same(output, truth, roundings=roundings(layer))
+    expected = gradients(exact, truth)
+    for key, gradient in gradients(layer, output).items():
+        assert gradient.dtype == dtype
+        assert_same(gradient, expected[key], roundings=roundings(layer), name=key)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_the_constructors_dtype_reaches_every_parameter(dtype: torch.dtype) -> None:
+    options = {"position": RelativeBias(), "sinks": True, "qk_norm": True}
+    layer = MultiHeadAttention(D_MODEL, NUM_HEADS, **options, dtype=dtype)
+    assert {parameter.dtype for parameter in layer.parameters()} == {dtype}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_autocast_computes_in_bfloat16_and_learns_in_float32(name: str) -> None:
+    layer = make_layer(name)
+    given = inputs(layer)
+    truth = layer(*given)
+    expected = gradients(layer, truth)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = layer(*given)
+        with_weights, weights = layer(*given, need_weights=True)
+    assert output.dtype == with_weights.dtype == torch.bfloat16
+    tolerance = {"roundings": roundings(layer), "dtype": torch.bfloat16}
+    assert_same(output, truth, **tolerance)
+    assert_same(with_weights, truth, **tolerance)
+    assert_same(weights, layer(*given, need_weights=True)[1], **tolerance)
+    for key, gradient in gradients(layer, output).items():
+        assert gradient.dtype == torch.float32
+        assert_same(gradient, expected[key], **tolerance, name=key)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_functional_gradients_equal_autograds(name: str) -> None:
+    layer = make_layer(name).double()
+    given = inputs(layer, torch.float64)
+    parameters = dict(layer.named_parameters())
+    called = functional_call(layer, parameters, given)
+    assert torch.equal(called, layer(*given))
+    generator = torch.Generator().manual_seed(1)
+    seen_from = torch.randn(called.shape, generator=generator).double()
+
+    def loss(parameters: dict[str, Tensor]) -> Tensor:
+        return (functional_call(layer, parameters, given) * seen_from).sum()
+
+    found, expected = grad(loss)(parameters), gradients(layer, layer(*given))
+    assert found.keys() == expected.keys()
+    for key, gradient in found.items():
+        assert_same(gradient, expected[key], roundings=roundings(layer), name=key)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_vmap_over_layers_equals_a_loop(name: str) -> None:
+    layers = [make_layer(name, seed=seed).double() for seed in range(3)]
+    given = inputs(layers[0], torch.float64)
+    skeleton = copy.deepcopy(layers[0]).to("meta")
+
+    def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Tensor:
+        output: Tensor = functional_call(skeleton, (parameters, buffers), given)
+        return output
+
+    together = vmap(one)(*stack_module_state(layers))
+    apart = torch.stack([layer(*given) for layer in layers])
+    assert_same(together, apart, roundings=roundings(layers[0]))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_forward_and_backward_derivatives_agree(name: str) -> None:
+    layer = make_layer(name).double()
+    given = inputs(layer, torch.float64)
+    directions = inputs(layer, torch.float64)
+    output, change = jvp(layer, given, directions)
+    assert_same(output, layer(*given), roundings=roundings(layer))
+    seen_from = torch.randn_like(output)
+    _, back = vjp(layer, *given)
+    forward = (change * seen_from).sum()
+    backward = sum(
+        (gradient * direction).sum()
+        for gradient, direction in zip(back(seen_from), directions, strict=True)
+    )
+    # Both sides add up all numbers of the output or of the input.
+    total = sum(tensor.numel() for tensor in given)
+    assert_same(forward, backward, roundings=roundings(layer) + total)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_transform_leaves_nothing_behind(name: str) -> None:
+    layer, untouched = make_layer(name), make_layer(name)
+    given = inputs(layer)
+    jvp(vmap(layer), tuple(tensor[None] for tensor in given), tuple(t[None] for t in given))
+    expected = gradients(untouched, untouched(*given))
+    for key, gradient in gradients(layer, layer(*given)).items():
+        assert torch.equal(gradient, expected[key]), key
+
+
+# torch.compile, in a process of its own: the shape checks of the test run cannot be traced
+
+
+COMPILED: dict[str, dict[str, Any]] = {
+    "full": {},
+    "causal": {},
+    "grouped": {},
+    "cross": {},
+    "rotary": {},
+    "alibi and sinks": {},
+    "norms": {},
+    "full, masked": {"mask": torch.ones(POSITIONS, POSITIONS).tril(-1).bool()},  # an empty row
+    "full, weights": {"need_weights": True},
+    "full, gates": {"gates": torch.linspace(0, 1, NUM_HEADS)},
+    "full, lengths": {"lengths": torch.tensor([3, POSITIONS])},
+}
+"""Names of layers, and what they are called with."""
+
+
+def check_compiled(backend: str, *cases: str) -> None:
+    """Each case, compiled without a break, gives the output and gradients of the layer itself."""
+    for case in cases:
+        torch._dynamo.reset()
+        layer = make_layer(case.partition(",")[0])
+        given, options = inputs(layer), COMPILED[case]
+        compiled = torch.compile(layer, backend=backend, fullgraph=True)
+        output, expected = compiled(*given, **options), layer(*given, **options)
+        tolerance = {"roundings": roundings(layer), "name": case}
+        if options.get("need_weights"):
+            assert_same(output[1], expected[1], **tolerance)
+            output, expected = output[0], expected[0]
+        assert_same(output, expected, **tolerance)
+        wanted = gradients(layer, expected)
+        for key, gradient in gradients(layer, output).items():
+            assert_same(gradient, wanted[key], **tolerance | {"name": f"{case}, {key}"})
+        if not options:  # another length must not break the graph either
+            longer = [torch.cat([tensor, tensor], 1) for tensor in given]
+            assert_same(compiled(*longer), layer(*longer), **tolerance)
+        sys.stdout.write(f"{case} agrees\n")
+
+
+def assert_compiled(backend: str, *cases: str) -> None:
+    """Run `check_compiled` in a fresh process."""
+    tests = str(Path(__file__).parents[1])
+    module = "attention.test_layer_in_torch"
+    code = f"from {module} import check_compiled; check_compiled{(backend, *cases)}"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([tests, *sys.path])},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines() == [f"{case} agrees" for case in cases]
+
+
+@pytest.mark.slow
+def test_compiled_layers_equal_eager_ones_without_a_graph_break() -> None:
+    assert_compiled("aot_eager", *COMPILED)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which(CXX) is None, reason=f"inductor needs a C++ compiler, {CXX}")
+def test_a_layer_compiled_to_machine_code_equals_the_eager_one() -> None:
+    assert_compiled("inductor", "rotary")
+
+
+def test_a_compiled_layer_that_fails_is_noticed() -> None:
+    with pytest.raises(AssertionError, match="KeyError: 'no such layer'"):
+        assert_compiled("aot_eager", "no such layer")
