@@ -24,6 +24,8 @@ from headwise import GrowingCache, MultiHeadAttention, Rules, attend
 D_MODEL, NUM_HEADS = 1024, 8
 D_KEY = D_MODEL // NUM_HEADS
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+LONGEST_MATRIX = 4096
+"""The textbook class lays every weight open; beyond this length that takes gigabytes."""
 BATCH_TOKENS = 2048
 """Short sequences come in batches of up to this many tokens; longer ones alone."""
 
@@ -78,6 +80,8 @@ def layer_case(kind: str, length: int, dtype: str, *, is_training: bool) -> Case
             "transformers sdpa": lambda: hugging(x),
             "x-transformers": lambda: other(x),
         }
+        if length > LONGEST_MATRIX:
+            del calls["textbook"]
         inputs = [x, *(parameter for layer in layers for parameter in layer.parameters())]
         runs = {name: as_run(call, inputs, is_training=is_training) for name, call in calls.items()}
         return runs | {"peak": peak(DTYPES[dtype])}
