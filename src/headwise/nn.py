@@ -7,8 +7,7 @@ no key and torch's layer gives NaN. It refuses to know kernels, and any attentio
 
 import math
 from copy import copy
-from functools import reduce, wraps
-from operator import or_
+from functools import wraps
 from typing import Any
 
 import torch
@@ -70,23 +69,22 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Output in the layout of `query`; and the weights, after dropout, or None if unwanted."""
-        inputs = (query, key, value)
-        rest = (key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal)
-        has_own_keys = self.bias_k is not None or self.add_zero_attn
-        if has_own_keys or not fits(self, inputs, key_padding_mask, attn_mask):
-            # No mask hides the layer's own keys, nor has a nested tensor one: no row is empty and
-            # torch is right. What it cannot take it refuses in its own words.
-            return super().forward(query, key, value, *rest)
         if is_causal and attn_mask is None:  # torch's fast path would silently show every key
             raise RuntimeError(
                 "Need attn_mask if specifying the is_causal hint. You may use the Transformer "
                 "module method `generate_square_subsequent_mask` to create this mask."
             )
+        inputs = (query, key, value)
+        has_own_keys = self.bias_k is not None or self.add_zero_attn  # which no mask can hide
+        is_torchs = need_weights and not may_have_empty_rows(key_padding_mask, attn_mask)
+        if is_torchs or has_own_keys or not fits(self, inputs, key_padding_mask, attn_mask):
+            # Where no row is empty torch is right, and quick enough if it has to show all weights.
+            # What it cannot take it refuses in its own words; nested tensors come without masks.
+            rest = (key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal)
+            return super().forward(query, key, value, *rest)
         padding, pairs = four_axes(self, key_padding_mask, attn_mask)
         if not need_weights:
             return mix(self, inputs, padding, pairs, is_causal), None
-        if not may_have_empty_rows(padding, pairs):
-            return super().forward(query, key, value, *rest)
         output, weights = weigh(self, inputs, padding, pairs)
         weights = weights.mean(1) if average_attn_weights else weights
         return output, weights if query.dim() == 3 else weights[0]
@@ -235,7 +233,7 @@ def weigh(
     """The output, and every weight after dropout; rows that see no key are zeros."""
     queries, keys, values = project(layer, *inputs)
     bias = joint_bias(padding, pairs, inputs[0].dtype)
-    assert bias is not None, "without a mask no row is empty"
+    assert bias is not None, "without a mask torch computes"
     empty = (bias == -math.inf).all(-1, keepdim=True)
     scores = (queries * math.sqrt(1 / layer.head_dim)) @ keys.mT
     opened = bias.masked_fill(empty, 0).to(scores.dtype)
@@ -279,12 +277,14 @@ def real_lengths(padding: Shaped[Tensor, "batch key"]) -> Int[Tensor, " batch"] 
     return (~blocked).sum(1)
 
 
-def may_have_empty_rows(padding: Mask, pairs: Mask) -> bool:
-    """Whether a query may see no key at all, as far as can be known."""
-    masks = [mask for mask in (padding, pairs) if mask is not None]
-    if masks and all(map(can_read, masks)):
-        return bool(reduce(or_, map(is_blocked, masks)).all(-1).any())
-    return bool(masks)
+def may_have_empty_rows(key_padding_mask: Mask, attn_mask: Mask) -> bool:
+    """Whether a query may see no key, as far as a look at one mask can tell."""
+    mask = attn_mask if key_padding_mask is None else key_padding_mask
+    if mask is None:
+        return False
+    if (mask is not attn_mask and attn_mask is not None) or not can_read(mask):
+        return True
+    return bool(is_blocked(mask).all(-1).any())
 
 
 def is_blocked(mask: Tensor) -> Tensor:

@@ -15,7 +15,13 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.attention.kernels import Mixed, Steps, is_transformed, plain_steps
+from headwise.attention.kernels import (
+    Mixed,
+    Steps,
+    fold_groups,
+    is_transformed,
+    plain_steps,
+)
 from headwise.attention.paths import PATHS, PathChoice, choose, compute
 from headwise.attention.ragged import (
     check_batch,
@@ -28,6 +34,8 @@ from headwise.attention.ragged import (
 from headwise.attention.rules import Rules
 from headwise.attention.task import Task, bias_tile, check_per_head, make_task, trimmed
 from headwise.errors import PathError
+
+EVERY_KEY, CAUSAL = Rules(), Rules(is_causal=True)
 
 
 def attend(
@@ -51,9 +59,13 @@ def attend(
             [0.5000, 0.5000, 0.0000],
             [0.3333, 0.3333, 0.3333]])
     """
-    if rules is None and mask is None and path is None and is_square(queries, keys, values):
+    if rules is None and mask is None and path is None:
         # Short inputs are over in some microseconds; reading rules would take as long again.
-        return F.scaled_dot_product_attention(queries, keys, values, is_causal=is_causal)
+        if is_square(queries, keys, values):
+            return F.scaled_dot_product_attention(queries, keys, values, is_causal=is_causal)
+        if is_step(queries, keys, values):
+            folded = fold_groups(queries, keys.shape[1])
+            return F.scaled_dot_product_attention(folded, keys, values).view(queries.shape)
     return run(queries, keys, values, combined(rules, mask, is_causal), path=path).output
 
 
@@ -171,8 +183,26 @@ def is_square(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
     )
 
 
+def is_step(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
+    """Whether this is one new token against a cache: it sees every key, causal or not."""
+    shape = queries.shape
+    return (
+        len(shape) == 4
+        and shape[2] == 1
+        and keys.shape == values.shape
+        and keys.dim() == 4
+        and shape[::3] == keys.shape[::3]
+        and keys.shape[1] > 0
+        and shape[1] % keys.shape[1] == 0
+        and queries.dtype == keys.dtype == values.dtype
+        and not is_transformed()
+    )
+
+
 def combined(rules: Rules | None, mask: Tensor | None, is_causal: bool) -> Rules:
     """The rules with the two shorthands put in."""
+    if rules is None and mask is None:
+        return CAUSAL if is_causal else EVERY_KEY
     if rules is None:
         return Rules(mask=mask, is_causal=is_causal)
     if mask is None and not is_causal:

@@ -62,8 +62,9 @@ def fused(
     with_lse: bool = False,
 ) -> Mixed:
     """One fused call: memory linear in the length, causal top-left, grouped heads as they are."""
-    d_value = values.shape[-1]
-    queries, keys, values = same_width(queries, keys, values)
+    d_key, d_value = keys.shape[-1], values.shape[-1]
+    if d_key != d_value:
+        queries, keys, values = same_width(queries, keys, values)
     if queries.device.type == "cpu" and not torch.compiler.is_compiling():
         queries, keys, values = unit_stride(queries), unit_stride(keys), unit_stride(values)
         if with_lse and torch.is_grad_enabled():
@@ -87,7 +88,9 @@ def fused(
         lse = None
     if with_lse and bias is not None:
         lse = lse.masked_fill((bias == -math.inf).all(-1), -math.inf)
-    return Mixed(output[..., :d_value], lse if with_lse else None)
+    if d_value < d_key:
+        output = output[..., :d_value]
+    return Mixed(output, lse if with_lse else None)
 
 
 def same_width(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:

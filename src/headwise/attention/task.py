@@ -50,7 +50,7 @@ class Band:
             before = None
         if after is not None and self.offset + after >= num_keys - 1:
             after = None
-        return replace(self, before=before, after=after)
+        return Band(before, after, self.offset)
 
     def visible(self, queries: Tensor, keys: Tensor) -> Bool[Tensor, "query key"]:
         """Whether query position i may see key position k, for all pairs."""

@@ -1,0 +1,44 @@
+"""The benchmark's table in the README is the one that its JSON holds."""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BENCHMARKS = ROOT / "benchmarks"
+
+
+@pytest.fixture
+def render(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    for name in ("harness", "render"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return runpy.run_path(str(BENCHMARKS / "render.py"))
+
+
+def test_the_readme_shows_the_last_run(render: dict[str, Any]) -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    record = render["read_json"](BENCHMARKS / "results" / "layer.json")
+    assert render["in_readme"](readme, record) == readme
+    assert "| headwise |" in readme
+
+
+def test_a_slower_run_says_so(render: dict[str, Any], tmp_path: Path) -> None:
+    record = json.loads((BENCHMARKS / "results" / "layer.json").read_text("utf-8"))
+    record["results"][0]["ratio_to_best"] = 1.51
+    changed = tmp_path / "layer.json"
+    changed.write_text(json.dumps(record), encoding="utf-8")
+    assert "largest 1.51" in render["targets"](render["read_json"](changed))[0]
+
+
+def test_the_ratio_is_to_the_fastest_peer_of_the_row(render: dict[str, Any]) -> None:
+    harness = sys.modules["harness"]
+    case = harness.Case("core", "full", "1 x 2", "float32", False, 1.0, dict)
+    times = {"headwise": [2.0, 2.0, 9.0], "slow": [8.0, 8.0, 8.0], "quick": [4.0, 4.0, 4.0]}
+    result = harness.summary(case, times)
+    assert (result.best_peer, result.ratio_to_best) == ("quick", 0.5)
+    assert result.share_of_peak is None
