@@ -240,7 +240,8 @@ def problems(
         dtype=dtype,
         generator=torch.Generator().manual_seed(draw(st.integers(0, 2**32 - 1))),
     )
-    chosen = draw(st.sets(st.sampled_from(twists), max_size=5)) | set(always)
+    count = draw(st.integers(0, min(5, len(twists))))
+    chosen = draw(st.sets(st.sampled_from(twists), min_size=count, max_size=count)) | set(always)
     rules = {name: TWISTS[name](draw, sizes) for name in TWISTS if name in chosen}
     if draw(st.booleans()) if is_learned is None else is_learned:
         for name in rules.keys() & set(LEARNED):

@@ -123,12 +123,13 @@ def test_rounding_is_at_most_twice_that_of_torch(
 ) -> None:
     """Output and gradients against the float64 reference on the same rounded input.
 
-    Allowed is twice the largest error of `scaled_dot_product_attention`, and one unit of rounding,
-    since torch's error may happen to be nil: eps times the largest sum of magnitudes, which is what
-    one rounding of each term amounts to when the sum itself cancels. With d_value != d_key torch
-    leaves its fused kernel for another with a better exponential; in float32 that of the fused
-    kernel is off by up to 20 units ("ULP=20" at `exp_u20` in ATen/cpu/vec/vec512/vec512_float.h),
-    in half precision the rounding of the weights hides this.
+    Allowed is twice the largest error of `scaled_dot_product_attention`, and a few units of
+    rounding, since torch's error may happen to be nil. A unit is eps times the largest sum of
+    magnitudes: what one rounding of each term amounts to when the sum itself cancels. One unit is
+    enough in half precision, and where torch runs the same kernel on the same keys. In float32 it
+    does not if d_value != d_key, or if we join several calls: two chains of n independent roundings
+    then part by up to sqrt(n) units (https://doi.org/10.1137/18M1226312), either one being the
+    better by chance. That ours is not the worse on the whole is the next test's claim.
     """
     twists = ("scale", "window") if always else STRUCTURE
     problem = data.draw(
@@ -140,8 +141,10 @@ def test_rounding_is_at_most_twice_that_of_torch(
     ours, theirs = attend(*problem.tensors, rules=problem.rules), torch_attention(problem)
     both = [{"output": answer} | gradients(problem, Answer(answer)) for answer in (ours, theirs)]
     wanted = {"output": truth.output} | gradients(exact, Answer(truth.output))
-    is_fused = problem.keys.shape[3] == problem.values.shape[3]
-    units = 20 if dtype == torch.float32 and not is_fused else 1
+    has_one_width = problem.keys.shape[3] == problem.values.shape[3]
+    path = explain_path(*problem.tensors, rules=problem.rules).path
+    is_alike = dtype != torch.float32 or (has_one_width and path not in ("past", "ragged"))
+    units = 1.0 if is_alike else math.sqrt(chain(problem))
     sizes = magnitudes(problem, truth.weights)
     assert ours.dtype == dtype
     for name, want in wanted.items():
@@ -150,6 +153,51 @@ def test_rounding_is_at_most_twice_that_of_torch(
         our_error, their_error = (differences(one[name], want).max().item() for one in both)
         allowed = 2 * their_error + units * torch.finfo(dtype).eps * sizes[name].max().item()
         assert our_error <= allowed, f"{name}: error {our_error:.3g}, torch's {their_error:.3g}"
+
+
+def chain(problem: Problem) -> int:
+    """Roundings on the way to one number: score, softmax and mixing, a gradient over queries."""
+    (_, heads, num_queries, d_key), (_, kv_heads, num_keys, d_value) = (
+        tensor.shape for tensor in (problem.queries, problem.values)
+    )
+    return d_key + d_value + num_keys + heads // kv_heads * num_queries
+
+
+POOLED = {
+    "full": Rules(),
+    "causal": Rules(is_causal=True, offset=0),
+    "past": Rules(is_causal=True),
+    "window": Rules(window=(5, 2)),
+    "mask": Rules(mask=torch.arange(17 * 23).reshape(17, 23) % 5 > 0),
+    "lengths": Rules(lengths=torch.tensor([23, 11]), is_causal=True),
+    "offsets": Rules(offset=torch.tensor([3, 6]), is_causal=True),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
+@pytest.mark.parametrize("d_value", [7, 13])
+@pytest.mark.parametrize("kind", POOLED)
+def test_rounding_of_many_problems_is_at_most_twice_that_of_torch(
+    kind: str, d_value: int, dtype: torch.dtype
+) -> None:
+    """Root mean square over every entry of six problems, where chance averages out: no slack."""
+    squares: dict[str, list[Tensor]] = {}
+    for _ in range(6):
+        shapes = ((2, 6, 17, 7), (2, 3, 23, 7), (2, 3, 23, d_value))
+        tensors = [torch.randn(shape, dtype=torch.float64).to(dtype) for shape in shapes]
+        problem = Problem(*(tensor.requires_grad_() for tensor in tensors), POOLED[kind])
+        exact = problem.to(torch.float64)
+        truth = by_definition(exact).output
+        wanted = {"output": truth} | gradients(exact, Answer(truth))
+        ours, theirs = attend(*problem.tensors, rules=problem.rules), torch_attention(problem)
+        for answer in (ours, theirs):
+            got = {"output": answer} | gradients(problem, Answer(answer))
+            for name, want in wanted.items():
+                squares.setdefault(name, []).append(differences(got[name], want).square().mean())
+    for name, found in squares.items():
+        our_error, their_error = (torch.stack(found[side::2]).mean().sqrt() for side in (0, 1))
+        ratio = (our_error / their_error).item()
+        assert ratio <= 2, f"{name}: {ratio:.2f} times the error of torch, {their_error:.3g}"
 
 
 @given(problem=problems(twists=[*STRUCTURE, "slopes", "distance_bias", "softcap"]))

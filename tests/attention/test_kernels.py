@@ -149,6 +149,25 @@ def test_jacobian_and_hessian_are_those_of_autograd(kind: str) -> None:
     assert_same(torch.func.hessian(total)(tensors[0]), hessian, roundings=100)
 
 
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_transforms_pass_through_calls_without_rules(is_causal: bool) -> None:
+    """Of tensors of one shape, which need nothing but torch's own fused call otherwise."""
+    queries, keys, values = torch.randn(3, 2, 3, 5, 7, dtype=torch.float64)
+    rules = Rules(is_causal=is_causal)
+
+    def total(queries: Tensor) -> Tensor:
+        return attend(queries, keys, values, is_causal=is_causal).square().sum()
+
+    def in_steps(queries: Tensor) -> Tensor:
+        return attend(queries, keys, values, rules=rules, path="steps").square().sum()
+
+    hessian = torch.autograd.functional.hessian(in_steps, queries)
+    assert_same(torch.func.hessian(total)(queries), hessian, roundings=100)
+    each = torch.stack([total(queries), total(2 * queries)])
+    stacked = torch.stack([queries, 2 * queries])
+    assert_same(torch.func.vmap(total)(stacked), each, roundings=2 * queries.numel())
+
+
 def test_a_transform_is_noticed() -> None:
     noticed: list[bool] = []
 

@@ -185,10 +185,12 @@ def run_past(task: Task, with_lse: bool) -> Mixed:
 
 
 def join(left: Mixed, right: Mixed) -> Mixed:
-    """Attention over two sets of keys from attention over each."""
+    """Attention over two sets of keys from attention over each, rounded once."""
     assert left.lse is not None and right.lse is not None
-    share = torch.sigmoid(right.lse - left.lse)[..., None].to(left.output.dtype)
-    return Mixed(torch.lerp(left.output, right.output, share), torch.logaddexp(left.lse, right.lse))
+    share = torch.sigmoid(right.lse - left.lse)[..., None]
+    outputs = (side.output.to(share.dtype) for side in (left, right))
+    mixed = torch.lerp(*outputs, share).to(left.output.dtype)
+    return Mixed(mixed, torch.logaddexp(left.lse, right.lse))
 
 
 def run_masked(task: Task, with_lse: bool) -> Mixed:
