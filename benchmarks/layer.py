@@ -295,12 +295,13 @@ def main() -> None:
             if options.only in f"{case.level} {case.kind} {case.size} {case.dtype}"
             and (is_quick(case) or not options.quick)
         ]
+        partial = options.quick or options.only
+        path = options.out or (RESULTS.with_name("layer-part.json") if partial else RESULTS)
         results = []
         for case in track(cases, "racing", console=console):
             results.append(race(case, seconds=options.seconds))
-        partial = options.quick or options.only
-        path = options.out or (RESULTS.with_name("layer-part.json") if partial else RESULTS)
-        write_json(path, results)
+            write_json(path.with_suffix(".running.json"), results)
+        path.with_suffix(".running.json").replace(path)
         console.print(f"wrote {path}")
     else:
         path = options.out or RESULTS

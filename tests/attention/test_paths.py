@@ -219,7 +219,7 @@ def test_fused_paths_refuse_dropout_and_transforms(path: str) -> None:
 
 
 @pytest.mark.usefixtures("_small_blocks")
-@pytest.mark.parametrize(("path", "kernel"), [("blocks", "fused"), ("step_blocks", "plain_steps")])
+@pytest.mark.parametrize(("path", "kernel"), [("blocks", "fused"), ("step_blocks", "plain_mixed")])
 @pytest.mark.parametrize("has_grad", [False, True])
 def test_blocks_read_only_the_keys_that_they_see(
     path: str, kernel: str, has_grad: bool, monkeypatch: pytest.MonkeyPatch
@@ -481,3 +481,17 @@ def test_dropout_drops_weights_and_scales_up_the_rest(path: str) -> None:
     assert abs(dropped.mean().item() - 0.25) < 5 * deviation
     (gradient,) = torch.autograd.grad(kept.sum(), values)
     assert_same(gradient[..., 0], kept.sum(2), roundings=problem.roundings)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_short_half_precision_trains_in_plain_steps(dtype: torch.dtype) -> None:
+    """And only that: neither longer input, nor input without a gradient."""
+    is_half = dtype in (torch.bfloat16, torch.float16)
+    short, long = (torch.zeros(1, 1, length, 4, dtype=dtype) for length in (128, 129))
+    assert explain_path(short, short, short).path == "fused"
+    assert explain_path(*3 * [long.clone().requires_grad_()]).path == "fused"
+    learned = short.clone().requires_grad_()
+    for tensors in ((learned, short, short), (short, learned, short), (short, short, learned)):
+        assert explain_path(*tensors).path == ("steps" if is_half else "fused")
+        with torch.no_grad():
+            assert explain_path(*tensors).path == "fused"

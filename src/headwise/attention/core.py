@@ -22,7 +22,13 @@ from headwise.attention.kernels import (
     is_transformed,
     plain_steps,
 )
-from headwise.attention.paths import PATHS, PathChoice, choose, compute
+from headwise.attention.paths import (
+    PATHS,
+    PathChoice,
+    choose,
+    compute,
+    trains_short_in_half,
+)
 from headwise.attention.ragged import (
     check_batch,
     is_ragged,
@@ -59,13 +65,6 @@ def attend(
             [0.5000, 0.5000, 0.0000],
             [0.3333, 0.3333, 0.3333]])
     """
-    if rules is None and mask is None and path is None:
-        # Short inputs are over in some microseconds; reading rules would take as long again.
-        if is_square(queries, keys, values):
-            return F.scaled_dot_product_attention(queries, keys, values, is_causal=is_causal)
-        if is_step(queries, keys, values):
-            folded = fold_groups(queries, keys.shape[1])
-            return F.scaled_dot_product_attention(folded, keys, values).view(queries.shape)
     return run(queries, keys, values, combined(rules, mask, is_causal), path=path).output
 
 
@@ -180,6 +179,7 @@ def is_square(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
         and len(shape) == 4
         and queries.dtype == keys.dtype == values.dtype
         and not is_transformed()
+        and not trains_short_in_half(queries, keys, values)
     )
 
 
@@ -196,6 +196,7 @@ def is_step(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
         and shape[1] % keys.shape[1] == 0
         and queries.dtype == keys.dtype == values.dtype
         and not is_transformed()
+        and not trains_short_in_half(queries, keys, values)
     )
 
 
@@ -224,6 +225,17 @@ def run(
     with_lse: bool = False,
 ) -> Mixed:
     """Mixed values by the best path, or by the one asked for."""
+    if (rules is EVERY_KEY or rules is CAUSAL) and path is None and not with_lse:
+        # Short inputs are over in some microseconds; reading rules would take as long again.
+        if is_square(queries, keys, values):
+            is_causal = rules is CAUSAL
+            return Mixed(
+                F.scaled_dot_product_attention(queries, keys, values, is_causal=is_causal), None
+            )
+        if is_step(queries, keys, values):
+            folded = fold_groups(queries, keys.shape[1])
+            mixed = F.scaled_dot_product_attention(folded, keys, values)
+            return Mixed(mixed.view(queries.shape), None)
     if path is not None and path not in PATHS:
         raise PathError(f"there is no path {path!r}; the paths are {', '.join(PATHS)}")
     queries, keys, values = under_autocast(queries, keys, values)

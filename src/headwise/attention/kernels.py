@@ -202,19 +202,69 @@ def plain_steps(
             return plain_steps(
                 queries, keys, values, scale=scale, bias=bias, softcap=softcap, dropout=dropout
             )
-    dtype, num_heads = queries.dtype, queries.shape[1]
-    wide = torch.promote_types(dtype, torch.float32)
+    scores, capped, biased = plain_scores(queries, keys, scale=scale, bias=bias, softcap=softcap)
+    empty = empty_rows(bias)
+    weights = row_softmax(biased, empty)
+    mixed = plain_mix(weights, values, dropout).to(queries.dtype)
+    return Steps(scores, capped, biased, weights, mixed, row_lse(biased, empty))
+
+
+def plain_mixed(  # noqa: PLR0913 - what `plain_steps` takes, and one more
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    scale: float,
+    bias: Tensor | None,
+    softcap: float | None,
+    dropout: float,
+    with_lse: bool,
+) -> Mixed:
+    """The last of the plain steps alone, which spares what nobody asked for."""
+    device = queries.device.type
+    with torch.autocast("cpu" if device == "meta" else device, enabled=False):
+        biased = plain_scores(queries, keys, scale=scale, bias=bias, softcap=softcap)[-1]
+        empty = empty_rows(bias)
+        mixed = plain_mix(row_softmax(biased, empty), values, dropout).to(queries.dtype)
+        return Mixed(mixed, row_lse(biased, empty) if with_lse else None)
+
+
+def plain_scores(
+    queries: Tensor, keys: Tensor, *, scale: float, bias: Tensor | None, softcap: float | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores, scores after the softcap, and scores after masks and biases."""
+    wide = torch.promote_types(queries.dtype, torch.float32)
     folded = fold_groups(queries, keys.shape[1]).to(wide)
-    scores = unfold_groups(folded @ keys.to(wide).mT * scale, num_heads)
+    scores = unfold_groups(folded @ keys.to(wide).mT * scale, queries.shape[1])
     capped = scores if softcap is None else softcap * torch.tanh(scores / softcap)
-    biased = capped if bias is None else capped + bias
-    empty = (biased == -math.inf).all(-1, keepdim=True)
-    safe = biased.masked_fill(empty, 0.0)
-    weights = safe.softmax(-1).masked_fill(empty, 0.0)
-    lse = safe.logsumexp(-1).masked_fill(empty[..., 0], -math.inf)
+    return scores, capped, capped if bias is None else capped + bias
+
+
+def empty_rows(bias: Tensor | None) -> Tensor | None:
+    """Which rows see no key; None if nothing is hidden."""
+    return None if bias is None else (bias == -math.inf).all(-1, keepdim=True)
+
+
+def row_softmax(biased: Tensor, empty: Tensor | None) -> Tensor:
+    """Weights of each row, zeros where it sees no key."""
+    if empty is None:
+        return biased.softmax(-1)
+    return biased.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)
+
+
+def row_lse(biased: Tensor, empty: Tensor | None) -> Tensor:
+    """Log-sum-exp of each row, -inf where it sees no key."""
+    if empty is None:
+        return biased.logsumexp(-1)
+    lse = biased.masked_fill(empty, 0.0).logsumexp(-1)
+    return lse.masked_fill(empty[..., 0], -math.inf)
+
+
+def plain_mix(weights: Tensor, values: Tensor, dropout: float) -> Tensor:
+    """The mean of the values under the weights, some of which dropout takes away."""
     kept = F.dropout(weights, dropout) if dropout else weights
-    mixed = unfold_groups(fold_groups(kept, keys.shape[1]) @ values.to(wide), num_heads)
-    return Steps(scores, capped, biased, weights, mixed.to(dtype), lse)
+    num_heads, kv_heads = weights.shape[1], values.shape[1]
+    return unfold_groups(fold_groups(kept, kv_heads) @ values.to(weights.dtype), num_heads)
 
 
 def fold_groups(tensor: Tensor, kv_heads: int) -> Float[Tensor, "batch kv_heads rows width"]:

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.attention.cache import Cache
-from headwise.attention.core import attend_in_steps, run
+from headwise.attention.core import CAUSAL, EVERY_KEY, attend_in_steps, run
 from headwise.attention.heads_view import HeadSlices
 from headwise.attention.positions import (
     Alibi,
@@ -209,6 +209,10 @@ class MultiHeadAttention(nn.Module):
         return output
 
     def _rules(self, mask: Tensor | None, lengths: Tensor | None, *, is_self: bool) -> Rules:
+        own = (self.window, self.slopes, self.relative_bias, self.softcap, self.sinks)
+        dropout = self.dropout if self.training else 0.0
+        if mask is None and lengths is None and not dropout and own == (None,) * len(own):
+            return CAUSAL if self.is_causal else EVERY_KEY
         return Rules(
             is_causal=self.is_causal,
             window=self.window,
@@ -219,7 +223,7 @@ class MultiHeadAttention(nn.Module):
             distance_bias=self._distance_bias(),
             softcap=self.softcap,
             sinks=None if self.sinks is None else self.sinks(),
-            dropout=self.dropout if self.training else 0.0,
+            dropout=dropout,
         )
 
     def _distance_bias(self) -> Float[Tensor, "heads distances"] | None:

@@ -18,7 +18,7 @@ from headwise.attention.kernels import (
     fold_groups,
     fused,
     is_transformed,
-    plain_steps,
+    plain_mixed,
     unfold_groups,
 )
 from headwise.attention.task import Task, bias_tile
@@ -38,6 +38,9 @@ PATHS = {
 TILE_BYTES = 32 << 20
 """Largest score tile of the block paths: it fits a last-level cache and is small beside a model."""
 
+LONGEST_SHORT = 128
+"""Keys up to which half-precision training takes plain steps (benchmarks/layer.py has the rows)."""
+
 
 class PathChoice(NamedTuple):
     """The path a computation takes, and the reason in words."""
@@ -52,6 +55,8 @@ def choose(task: Task, *, with_lse: bool) -> PathChoice:
     if obstacle is not None:
         whole = score_bytes(task, task.num_queries, task.num_keys) <= TILE_BYTES
         return PathChoice("steps" if whole or is_transformed() else "step_blocks", obstacle)
+    if trains_short_in_half(task.queries, task.keys, task.values):
+        return PathChoice("steps", "the fused backward pass is slow on short half-precision input")
     if task.has_bias:
         return choose_biased(task, with_lse=with_lse)
     if task.band.is_full and task.groups > 1:
@@ -63,6 +68,20 @@ def choose(task: Task, *, with_lse: bool) -> PathChoice:
     if task.band.is_causal and has_fused_lse(task):
         return PathChoice("past", f"causal after {task.band.offset} cached keys")
     return PathChoice("blocks", "each block of queries sees only a part of the keys")
+
+
+def trains_short_in_half(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
+    """Whether gradients in half precision are wanted of so few keys that plain steps are faster.
+
+    On the CPU the fused backward pass in bfloat16 takes up to three times as long as float32's.
+    """
+    return (
+        queries.dtype in (torch.bfloat16, torch.float16)
+        and keys.shape[2] <= LONGEST_SHORT
+        and queries.device.type == "cpu"
+        and torch.is_grad_enabled()
+        and (queries.requires_grad or keys.requires_grad or values.requires_grad)
+    )
 
 
 def choose_biased(task: Task, *, with_lse: bool) -> PathChoice:
@@ -188,8 +207,8 @@ def join(left: Mixed, right: Mixed) -> Mixed:
     """Attention over two sets of keys from attention over each, rounded once."""
     assert left.lse is not None and right.lse is not None
     share = torch.sigmoid(right.lse - left.lse)[..., None]
-    outputs = (side.output.to(share.dtype) for side in (left, right))
-    mixed = torch.lerp(*outputs, share).to(left.output.dtype)
+    before, after = (side.output.to(share.dtype) for side in (left, right))
+    mixed = torch.lerp(before, after, share).to(left.output.dtype)
     return Mixed(mixed, torch.logaddexp(left.lse, right.lse))
 
 
@@ -261,38 +280,37 @@ def run_blocks(task: Task, with_lse: bool) -> Mixed:
 
 def run_steps(task: Task, with_lse: bool) -> Mixed:
     """The whole matrix."""
-    steps = plain_steps(
-        task.queries,
-        task.keys,
-        task.values,
-        scale=task.scale,
-        bias=bias_tile(task, 0, task.num_queries, 0, task.num_keys),
-        softcap=task.rules.softcap,
-        dropout=task.rules.dropout,
-    )
-    return Mixed(steps.mixed, steps.lse)
+    whole = Block(0, task.num_queries, 0, task.num_keys)
+    return steps_of(task, with_lse, whole, task.queries, task.keys, task.values)
 
 
 def run_step_blocks(task: Task, with_lse: bool) -> Mixed:
     """Plain steps over blocks of queries, whose scores the backward pass computes again."""
 
     def plain(block: Block, queries: Tensor, keys: Tensor, values: Tensor) -> Mixed:
-        steps = plain_steps(
-            queries,
-            keys,
-            values,
-            scale=task.scale,
-            bias=bias_tile(task, block.first, block.last, block.low, block.high),
-            softcap=task.rules.softcap,
-            dropout=task.rules.dropout,
-        )
-        return Mixed(steps.mixed, steps.lse)
+        return steps_of(task, with_lse, block, queries, keys, values)
 
     def recomputed(block: Block, queries: Tensor, keys: Tensor, values: Tensor) -> Mixed:
         result: Mixed = checkpoint(plain, block, queries, keys, values, use_reentrant=False)
         return result
 
     return over_blocks(task, recomputed if torch.is_grad_enabled() else plain)
+
+
+def steps_of(
+    task: Task, with_lse: bool, block: Block, queries: Tensor, keys: Tensor, values: Tensor
+) -> Mixed:
+    """Plain steps of one block of the task."""
+    return plain_mixed(
+        queries,
+        keys,
+        values,
+        scale=task.scale,
+        bias=bias_tile(task, block.first, block.last, block.low, block.high),
+        softcap=task.rules.softcap,
+        dropout=task.rules.dropout,
+        with_lse=with_lse,
+    )
 
 
 def over_blocks(task: Task, one: Callable[[Block, Tensor, Tensor, Tensor], Mixed]) -> Mixed:
