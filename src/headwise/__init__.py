@@ -16,13 +16,22 @@ if TYPE_CHECKING:
     from headwise.attention.positions import Alibi, RelativeBias, Rotary, RotaryScaling
     from headwise.attention.rules import Rules
     from headwise.errors import HeadwiseError
+    from headwise.heads import HeadId, HeadTable
+    from headwise.measures.scan import ScanSettings, scan
+    from headwise.watching.calls import AttentionCall
+    from headwise.watching.gates import gate, mean_outputs, silence
+    from headwise.watching.loading import load_model
+    from headwise.watching.watch import watch
 
     __version__: str
 
 __all__ = [
     "Alibi",
+    "AttentionCall",
     "FixedCache",
     "GrowingCache",
+    "HeadId",
+    "HeadTable",
     "HeadwiseError",
     "MultiHeadAttention",
     "RelativeBias",
@@ -30,18 +39,28 @@ __all__ = [
     "Rotary",
     "RotaryScaling",
     "Rules",
+    "ScanSettings",
     "__version__",
     "attend",
     "attend_with_lse",
     "explain_path",
+    "gate",
+    "load_model",
+    "mean_outputs",
     "nn",
+    "scan",
+    "silence",
     "tensor_parallel_plan",
+    "watch",
 ]
 
 _HOME = {
     "Alibi": "headwise.attention.positions",
+    "AttentionCall": "headwise.watching.calls",
     "FixedCache": "headwise.attention.cache",
     "GrowingCache": "headwise.attention.cache",
+    "HeadId": "headwise.heads",
+    "HeadTable": "headwise.heads",
     "HeadwiseError": "headwise.errors",
     "MultiHeadAttention": "headwise.attention.layer",
     "RelativeBias": "headwise.attention.positions",
@@ -49,10 +68,17 @@ _HOME = {
     "Rotary": "headwise.attention.positions",
     "RotaryScaling": "headwise.attention.positions",
     "Rules": "headwise.attention.rules",
+    "ScanSettings": "headwise.measures.scan",
     "attend": "headwise.attention.core",
     "attend_with_lse": "headwise.attention.core",
     "explain_path": "headwise.attention.core",
+    "gate": "headwise.watching.gates",
+    "load_model": "headwise.watching.loading",
+    "mean_outputs": "headwise.watching.gates",
+    "scan": "headwise.measures.scan",
+    "silence": "headwise.watching.gates",
     "tensor_parallel_plan": "headwise.attention.parallel",
+    "watch": "headwise.watching.watch",
 }
 
 

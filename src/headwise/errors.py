@@ -6,6 +6,8 @@
     ├── OptionError     an option is unknown, or contradicts another (also a ValueError)
     ├── PathError       the path asked for cannot compute this call
     ├── CacheError      a cache is full, or belongs to another layer or batch
+    ├── ModelError      a model cannot be found, loaded or watched
+    ├── OutputError     a file or folder that would be written is there already, or another's
     └── MissingPackage  an optional package is not installed
 
 Each message is one sentence: what is wrong, what was given, what would work. The command line
@@ -35,6 +37,14 @@ class PathError(HeadwiseError):
 
 class CacheError(HeadwiseError):
     """A cache is full, or belongs to another layer, batch or window."""
+
+
+class ModelError(HeadwiseError):
+    """A model cannot be found, loaded or watched; the message names it and the reason."""
+
+
+class OutputError(HeadwiseError):
+    """What would be written is there already, or belongs to work with other settings."""
 
 
 class MissingPackage(HeadwiseError):

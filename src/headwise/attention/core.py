@@ -65,6 +65,10 @@ def attend(
             [0.5000, 0.5000, 0.0000],
             [0.3333, 0.3333, 0.3333]])
     """
+    if rules is None and mask is None and path is None:
+        mixed = at_once(queries, keys, values, is_causal=is_causal)
+        if mixed is not None:
+            return mixed
     return run(queries, keys, values, combined(rules, mask, is_causal), path=path).output
 
 
@@ -171,6 +175,19 @@ def typical_paths() -> dict[str, PathChoice]:
     }
 
 
+def at_once(queries: Tensor, keys: Tensor, values: Tensor, *, is_causal: bool) -> Tensor | None:
+    """The mixed values where torch's own fused call is all it takes, else None.
+
+    Short inputs are over in some microseconds; reading rules would take as long again.
+    """
+    if is_square(queries, keys, values):
+        return F.scaled_dot_product_attention(queries, keys, values, is_causal=is_causal)
+    if is_step(queries, keys, values):
+        folded = fold_groups(queries, keys.shape[1])
+        return F.scaled_dot_product_attention(folded, keys, values).view(queries.shape)
+    return None
+
+
 def is_square(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
     """Whether torch's own fused call needs nothing from us: equal shapes, no transform at work."""
     shape = queries.shape
@@ -226,16 +243,9 @@ def run(
 ) -> Mixed:
     """Mixed values by the best path, or by the one asked for."""
     if (rules is EVERY_KEY or rules is CAUSAL) and path is None and not with_lse:
-        # Short inputs are over in some microseconds; reading rules would take as long again.
-        if is_square(queries, keys, values):
-            is_causal = rules is CAUSAL
-            return Mixed(
-                F.scaled_dot_product_attention(queries, keys, values, is_causal=is_causal), None
-            )
-        if is_step(queries, keys, values):
-            folded = fold_groups(queries, keys.shape[1])
-            mixed = F.scaled_dot_product_attention(folded, keys, values)
-            return Mixed(mixed.view(queries.shape), None)
+        mixed = at_once(queries, keys, values, is_causal=rules is CAUSAL)
+        if mixed is not None:
+            return Mixed(mixed, None)
     if path is not None and path not in PATHS:
         raise PathError(f"there is no path {path!r}; the paths are {', '.join(PATHS)}")
     queries, keys, values = under_autocast(queries, keys, values)

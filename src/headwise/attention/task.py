@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headwise.attention.rules import Rules, four_axes
@@ -191,13 +191,26 @@ def bias_tile(
 
     Half-open ranges. None where nothing is added. Float32 for the half-precision dtypes.
     """
-    device = task.queries.device
+    rows = torch.arange(first, last, device=task.queries.device)
+    return bias_of(task, rows, slice(first, last), low, high)
+
+
+def bias_at(
+    task: Task, rows: Int[Tensor, " query"], low: int, high: int
+) -> Float[Tensor, "#batch #heads query key"] | None:
+    """`bias_tile` of queries that need not be neighbours."""
+    return bias_of(task, rows, rows, low, high)
+
+
+def bias_of(
+    task: Task, rows: Tensor, picked: slice | Tensor, low: int, high: int
+) -> Float[Tensor, "#batch #heads query key"] | None:
+    """What is added to the scores of some rows, `picked` from the mask, and keys `low..high`."""
     dtype = torch.promote_types(task.queries.dtype, torch.float32)
-    rows = torch.arange(first, last, device=device)
-    columns = torch.arange(low, high, device=device)
+    columns = torch.arange(low, high, device=task.queries.device)
     bias: Tensor | None = None
     if task.mask is not None:
-        part = task.mask if task.mask.shape[2] == 1 else task.mask[:, :, first:last]
+        part = task.mask if task.mask.shape[2] == 1 else task.mask[:, :, picked]
         part = part if task.mask.shape[3] == 1 else part[..., low:high]
         bias = blocked_to_bias(part, dtype) if part.dtype == torch.bool else part.to(dtype)
     if task.rules.slopes is not None or task.rules.distance_bias is not None:
@@ -209,7 +222,7 @@ def bias_tile(
             bias = blocked_to_bias(visible[None, None], dtype)
         else:
             bias = bias.masked_fill(~visible, -math.inf)
-    return None if bias is None else bias.expand(-1, -1, last - first, high - low)
+    return None if bias is None else bias.expand(-1, -1, len(rows), high - low)
 
 
 def blocked_to_bias(allowed: Tensor, dtype: torch.dtype) -> Tensor:

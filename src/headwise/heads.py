@@ -1,0 +1,375 @@
+"""HeadId and HeadTable: the waist; the scan fills it, pruning and views read it.
+
+In: a row a head, a column a measure, and how they came about. Out: the same, checked, sorted, found
+by a head's name, and files that are read back without loss. It knows no model, measure or torch.
+"""
+
+import difflib
+import functools
+import json
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from headwise.errors import OptionError
+
+ROLES = {
+    "positional": "Looks a fixed distance away, as at the token before; not what it reads there.",
+    "delimiter": "Looks at special tokens and punctuation; often at rest, though not provably so.",
+    "sink": "Looks at the first tokens, whatever they are; not what its other attention does.",
+    "syntactic": "Finds a word's grammatical partner; not that the model makes use of it.",
+    "semantic": "Joins words of related meaning; in the probe's sentences, not in all text.",
+    "coreference": "Looks back to a mention of the same thing; not that pronouns are resolved so.",
+    "induction": "Looks at what followed an earlier copy of the token; not that it copies that.",
+    "duplicate": "Looks at earlier copies of the token itself; not what finding one is good for.",
+    "broad": "Looks at nearly everything alike; on average, so that single rows may be sharp.",
+}
+"""Each role by name: what it says of a head, and what it does not."""
+
+PLACE = ("stack", "layer", "head")
+DTYPES: dict[str, Any] = dict(int="int64", float="float64", bool="bool", text="str", roles="object")
+"""The five kinds of column, and how pandas holds each."""
+
+
+@functools.total_ordering
+@dataclass(frozen=True)
+class HeadId:
+    """One head of a model, both numbers counted from 0; sorted by stack, layer, head.
+
+    >>> str(HeadId(3, 11)), HeadId.parse("decoder.L0H2").stack
+    ('L3H11', 'decoder')
+    """
+
+    layer: int
+    head: int
+    stack: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what no model counts."""
+        if min(self.layer, self.head) < 0:
+            raise OptionError(f"layers and heads are counted from 0, which {self} is not")
+
+    def __str__(self) -> str:
+        """`L3H11`, or `encoder.L3H11` in a model with several stacks."""
+        return f"{self.stack}{'.' if self.stack else ''}L{self.layer}H{self.head}"
+
+    def __lt__(self, other: "HeadId") -> bool:
+        """Whether this head comes before the other."""
+        return (self.stack, self.layer, self.head) < (other.stack, other.layer, other.head)
+
+    @classmethod
+    def parse(cls, text: str) -> "HeadId":
+        """The head that prints as this text."""
+        found = re.fullmatch(r"(?:(.+)\.)?L([0-9]+)H([0-9]+)", text, re.DOTALL)
+        if found is None:
+            works = "write L3H11, or encoder.L3H11 in a model with several stacks"
+            raise OptionError(f"{text!r} is not a head: {works}")
+        return cls(int(found[2]), int(found[3]), found[1] or "")
+
+
+def parse_heads(heads: str | Iterable[str | HeadId]) -> tuple[HeadId, ...]:
+    """Heads in the order given, each once; a text holds several apart by spaces or commas.
+
+    >>> [str(head) for head in parse_heads("L0H1 L2H3, L0H1")]
+    ['L0H1', 'L2H3']
+    """
+    found: list[HeadId] = []
+    for part in [heads] if isinstance(heads, str) else heads:
+        texts = re.findall(r"[^\s,]+", part) if isinstance(part, str) else [str(part)]
+        found += map(HeadId.parse, texts)
+    return tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeadTable:
+    """A row a head, a column a measure, and how it was made.
+
+    `df` starts with the columns stack, layer, head and roles; its rows are sorted by stack (in the
+    order of first appearance), layer and head. `about` is what JSON can hold. Both are copies.
+    """
+
+    df: pd.DataFrame
+    about: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        """Check, sort and copy."""
+        try:
+            about = json.loads(json.dumps(self.about, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise OptionError(f"about must be what JSON can hold: {error}") from error
+        object.__setattr__(self, "about", about)
+        object.__setattr__(self, "df", _tidy(self.df))
+        head, count = Counter(self.heads).most_common(1)[0]
+        if count > 1:
+            raise OptionError(f"a head has one row in a table, and {head} has {count}")
+
+    def __len__(self) -> int:
+        """Number of heads."""
+        return len(self.df)
+
+    def __getitem__(self, head: str | HeadId) -> pd.Series:
+        """One head's row, named as the head is."""
+        asked = HeadId.parse(head) if isinstance(head, str) else head
+        heads = self.heads
+        if asked not in heads:
+            raise OptionError(f"{asked} is not in this table: {self._extent(asked.stack)}")
+        return self.df.iloc[heads.index(asked)].rename(str(asked))
+
+    def __eq__(self, other: object) -> bool:
+        """Same heads, columns, values and making; NaN equals NaN."""
+        if not isinstance(other, HeadTable):
+            return NotImplemented
+        return self.about == other.about and self.df.equals(other.df)
+
+    def __repr__(self) -> str:
+        """One line: how many heads and columns, and of which model."""
+        model = f", model={self.about['model']!r}" if "model" in self.about else ""
+        return f"HeadTable({len(self)} heads, {len(self.df.columns)} columns{model})"
+
+    def _repr_html_(self) -> str:
+        """The table for a notebook, as pandas draws it."""
+        return self.df.to_html(max_rows=60, notebook=True)
+
+    @property
+    def heads(self) -> tuple[HeadId, ...]:
+        """Every head in the order of the rows."""
+        stacks, layers, heads = (self.df[name].tolist() for name in PLACE)
+        return tuple(map(HeadId, layers, heads, stacks))
+
+    @property
+    def stacks(self) -> tuple[str, ...]:
+        """Names of the stacks in the order of the rows; `("",)` where a model has but one."""
+        return tuple(dict.fromkeys(self.df["stack"].tolist()))
+
+    def of_stack(self, stack: str = "") -> pd.DataFrame:
+        """Rows of one stack; of the only one, where no name is given."""
+        name = self.stacks[0] if not stack and len(self.stacks) == 1 else stack
+        if name not in self.stacks:
+            raise OptionError(f"{name!r} is not a stack of this table: {self._extent(name)}")
+        return self.df[self.df["stack"] == name]
+
+    def top(self, column: str, count: int = 5) -> pd.DataFrame:
+        """Heads with the largest values first: their `name`, the column, their `roles`; no NaN."""
+        if count < 1:
+            raise OptionError(f"count must be at least 1, not {count}")
+        df = self.df.assign(**{column: self._numbers(column)}, name=list(map(str, self.heads)))
+        ranked = df[["name", column, "roles"]].dropna(subset=[column])
+        return ranked.sort_values(column, ascending=False, kind="stable").head(count)
+
+    def with_role(self, role: str) -> tuple[HeadId, ...]:
+        """Heads that have the role, in the order of the rows."""
+        roles = self.df["roles"].tolist()
+        known = dict.fromkeys([*ROLES, *(name for names in roles for name in names)])
+        if role not in known:
+            raise OptionError(f"{role!r} is not a role: {_near(role, known)}")
+        return tuple(head for head, names in zip(self.heads, roles, strict=True) if role in names)
+
+    def grid(self, column: str, stack: str = "") -> npt.NDArray[np.float64]:
+        """One measure of one stack, `[layers, heads]`; NaN where there is no such head."""
+        rows = self.of_stack(stack)
+        layers, heads = rows["layer"].to_numpy(), rows["head"].to_numpy()
+        values = np.full((layers.max() + 1, heads.max() + 1), np.nan)
+        values[layers, heads] = self._numbers(column)[rows.index]
+        return values
+
+    def write(self, path: str | Path, *, force: bool = False) -> None:
+        """Keep the table in a .parquet, .csv or .json file, as the name ends.
+
+        CSV has a companion, `heads.about.json` beside `heads.csv`, for what it cannot say.
+        """
+        path = Path(path)
+        files = {path: _format(path)[0](self.df, self.about)}
+        if path.suffix.lower() == ".csv":
+            note = json.dumps(_note(self.df, self.about), indent=1)
+            files[path.with_suffix(".about.json")] = note.encode()
+        there = [str(file) for file in files if file.exists()]
+        if there and not force:
+            raise OptionError(f"{' and '.join(there)} would be overwritten: say force to do so")
+        if not path.parent.is_dir():
+            raise OptionError(f"{path} cannot be written: there is no folder {path.parent}")
+        for file, content in files.items():
+            _move_into_place(content, file)
+
+    @classmethod
+    def read(cls, path: str | Path) -> "HeadTable":
+        """The table that a file holds; `about` is empty where a CSV has lost its companion."""
+        path = Path(path)
+        decode = _format(path)[1]
+        if not path.is_file():
+            raise OptionError(f"there is no file {path}")
+        try:
+            return cls(*decode(path))
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise OptionError(f"{path} cannot be read as a head table: {error}") from error
+
+    def _extent(self, stack: str) -> str:
+        if stack not in self.stacks:
+            return f"its stacks are {', '.join(name or repr(name) for name in self.stacks)}"
+        rows = self.of_stack(stack)
+        return ", ".join(f"{n}s {rows[n].min()}..{rows[n].max()}" for n in ("layer", "head"))
+
+    def _numbers(self, column: str) -> npt.NDArray[np.float64]:
+        if column not in self.df:
+            raise OptionError(f"{column!r} is not a column: {_near(column, self.df.columns)}")
+        kind = _kind(column, self.df[column])
+        if kind in ("text", "roles"):
+            raise OptionError(f"column {column!r} holds {kind}, and numbers are needed here")
+        return self.df[column].to_numpy(dtype="float64")
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(names), n=3)
+    return f"perhaps {' or '.join(near)}" if near else f"there are {', '.join(names)}"
+
+
+def _tidy(df: pd.DataFrame) -> pd.DataFrame:
+    """The same rows sorted, in columns of the five kinds, place and roles first."""
+    names = [str(name) for name in df.columns]
+    absent = [name for name in PLACE if name not in names]
+    if absent:
+        raise OptionError(f"a head table needs a column {' and a column '.join(absent)}")
+    if len(set(names)) < len(names) or not len(df):
+        raise OptionError("a head table needs a row or more, and a name of its own for each column")
+    df = df.set_axis(names, axis=1).reset_index(drop=True)
+    if "roles" not in df:
+        df["roles"] = [()] * len(df)
+    order = dict.fromkeys([*PLACE, "roles", *names])
+    tidy = pd.DataFrame({name: _tidy_column(name, df[name]) for name in order})
+    stacks = pd.factorize(tidy["stack"])[0]
+    rows = np.lexsort((tidy["head"].to_numpy(), tidy["layer"].to_numpy(), stacks))
+    return tidy.iloc[rows].reset_index(drop=True)
+
+
+def _tidy_column(name: str, column: pd.Series) -> pd.Series:
+    """The column in the one dtype of its kind; missing text is empty text."""
+    if name == "roles":
+        return pd.Series([_role_names(cell) for cell in column], dtype="object")
+    column = column.infer_objects()
+    kind = _kind(name, column)
+    needed = {"stack": "text", "layer": "int", "head": "int"}.get(name, kind)
+    if kind != needed or (kind in ("int", "bool") and column.isna().any()):
+        raise OptionError(f"column {name!r} must hold {needed} without gaps, not {column.dtype}")
+    if kind == "text":
+        column = column.astype("object").where(column.notna(), "")
+    tidy: pd.Series = column.astype(DTYPES[kind])
+    return tidy
+
+
+def _kind(name: str, column: pd.Series) -> str:
+    letters = {"b": "bool", "i": "int", "u": "int", "f": "float"}
+    kind = "roles" if name == "roles" else letters.get(column.dtype.kind, "text")
+    if kind == "text" and not all(isinstance(cell, str) for cell in column.dropna()):
+        raise OptionError(f"column {name!r} holds {column.dtype}, not numbers, bool or text")
+    return kind
+
+
+def _role_names(cell: Any) -> tuple[str, ...]:
+    names: list[Any] = list(cell) if isinstance(cell, list | tuple | np.ndarray) else [None]
+    if not all(isinstance(name, str) and name and ";" not in name for name in names):
+        works = "a cell of roles is a list of words without ';'"
+        raise OptionError(f"{cell!r} is no list of roles: {works}")
+    return tuple(names)
+
+
+# What files hold, and how: from here on nothing knows of HeadTable.
+
+_Held = tuple[pd.DataFrame, dict[str, Any]]
+
+
+def _note(df: pd.DataFrame, about: dict[str, Any]) -> dict[str, Any]:
+    return {"about": about, "columns": {name: _kind(name, df[name]) for name in df.columns}}
+
+
+def _plain(cell: Any) -> Any:
+    """A cell as JSON can hold it: NaN is null, an infinity is text."""
+    if isinstance(cell, float) and not math.isfinite(cell):
+        return None if math.isnan(cell) else str(cell)
+    return cell
+
+
+def _to_json(df: pd.DataFrame, about: dict[str, Any]) -> bytes:
+    rows = df.to_dict("records")
+    heads = [{name: _plain(cell) for name, cell in row.items()} for row in rows]
+    return json.dumps({**_note(df, about), "heads": heads}, indent=1).encode()
+
+
+def _from_json(path: Path) -> _Held:
+    held = json.loads(path.read_text("utf-8"))
+    dtypes = {name: DTYPES[kind] for name, kind in held["columns"].items()}
+    df = pd.DataFrame(held["heads"], columns=list(dtypes), dtype="object")
+    return df.astype(dtypes), held["about"]
+
+
+def _to_csv(df: pd.DataFrame, _: dict[str, Any]) -> bytes:
+    flat = df.assign(roles=df["roles"].map(";".join))
+    return flat.to_csv(index=False, lineterminator="\r\n").encode()
+
+
+def _from_csv(path: Path) -> _Held:
+    from pyarrow import csv
+
+    companion = path.with_suffix(".about.json")
+    note = {"about": {}, "columns": {"stack": "text", "roles": "roles"}}
+    if companion.is_file():
+        note = json.loads(companion.read_text("utf-8"))
+    kinds = DTYPES | {"roles": "str"}
+    types = {name: kinds[kind] for name, kind in note["columns"].items()}
+    parse = csv.ParseOptions(newlines_in_values=True)
+    convert = csv.ConvertOptions(column_types=types, null_values=["", "nan", "NaN"])
+    df = csv.read_csv(path, parse_options=parse, convert_options=convert).to_pandas()
+    if "roles" in df:
+        df["roles"] = [list(filter(None, cell.split(";"))) for cell in df["roles"]]
+    return df, note["about"]
+
+
+def _to_parquet(df: pd.DataFrame, about: dict[str, Any]) -> bytes:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    types = DTYPES | {"roles": pa.list_(pa.string())}
+    fields = [(name, types[kind]) for name, kind in _note(df, about)["columns"].items()]
+    schema = pa.schema(fields, {"headwise": json.dumps(about)})
+    columns = {name: df[name].tolist() for name in schema.names}
+    file = pa.BufferOutputStream()
+    parquet.write_table(pa.Table.from_pydict(columns, schema), file)
+    return file.getvalue().to_pybytes()
+
+
+def _from_parquet(path: Path) -> _Held:
+    from pyarrow import parquet
+
+    held = parquet.ParquetFile(path).read()  # read_table takes folders named a=b for columns
+    about = (held.schema.metadata or {}).get(b"headwise", b"{}")
+    return held.to_pandas(), json.loads(about)
+
+
+_FORMATS = {
+    ".parquet": (_to_parquet, _from_parquet),
+    ".csv": (_to_csv, _from_csv),
+    ".json": (_to_json, _from_json),
+}
+
+
+def _format(path: Path) -> tuple[Callable[..., bytes], Callable[[Path], _Held]]:
+    if path.suffix.lower() not in _FORMATS:
+        raise OptionError(f"{path} must end in {', '.join(_FORMATS)}: the end says the format")
+    return _FORMATS[path.suffix.lower()]
+
+
+def _move_into_place(content: bytes, path: Path) -> None:
+    """Write beside the place first, so that no file is ever half there."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

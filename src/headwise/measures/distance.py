@@ -1,0 +1,40 @@
+"""Distance: how far away a head looks, and in which direction."""
+
+import torch
+from torch import Tensor
+
+from headwise.measures.measure import Measure, RowValues
+from headwise.measures.offsets import never_ahead
+from headwise.measures.view import Sums, Tile, View
+
+
+class Distance(Measure):
+    """`sum_k A[q,k] |q - k|`, and `sum_k A[q,k] (k - q)` of each row."""
+
+    columns = {
+        "distance": "Mean distance in tokens between a query and the keys it attends to.",
+        "signed_distance": "The same with keys before the query counted negative.",
+    }
+
+    def serves(self, view: View) -> bool:
+        """Distances need queries and keys of one sequence."""
+        return not view.is_cross
+
+    def features(self, view: View) -> dict[str, Tensor]:
+        """Positions, from the middle of the sequence so that fewer digits are lost."""
+        position = torch.arange(view.num_keys, device=view.rows.device) - view.num_keys // 2
+        return {"mass": torch.ones_like(position)[None], "position": position[None]}
+
+    def see(self, view: View, tile: Tile, sums: Sums) -> None:
+        """Where keys lie on both sides, only the weights themselves can tell how far."""
+        if not never_ahead(view):
+            keys = torch.arange(tile.low, tile.high, device=view.rows.device)
+            apart = (keys - view.places[tile.span, None]).abs().to(tile.weights)
+            sums.add("distance", tile.span, torch.linalg.vecdot(tile.weights, apart[None]))
+
+    def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
+        """A head that only looks back is as far away as its keys lie behind."""
+        places = (view.places - view.num_keys // 2).to(sums.like)
+        signed = sums["position"] - places * sums["mass"]
+        distance = -signed if never_ahead(view) else sums["distance"]
+        return {"distance": RowValues(distance), "signed_distance": RowValues(signed)}

@@ -1,0 +1,59 @@
+"""Masses: how much attention goes to kinds of tokens: the first ones, separators, punctuation."""
+
+import torch
+from torch import Tensor
+
+from headwise.measures.measure import Measure, RowValues
+from headwise.measures.offsets import positive
+from headwise.measures.view import Sums, View
+
+
+class Masses(Measure):
+    """`sum_k A[q,k]` over a class of keys, and the same weighted by the lengths of the values.
+
+    Value-weighted: `A[q,k] |v_k Wo|` over its sum in the row (https://arxiv.org/abs/2004.10102).
+    """
+
+    columns = {
+        "first": "Mean weight on the first token, over the rows after it, 0 to 1.",
+        "first4": "Mean weight on the first four tokens, over the rows after them, 0 to 1.",
+        "special": "Mean weight on special tokens such as [CLS], [SEP] or BOS, 0 to 1.",
+        "punctuation": "Mean weight on punctuation, 0 to 1.",
+    }
+    columns |= {
+        f"value_{name}": words.replace("Mean weight", "Share of the value-weighted attention")
+        for name, words in columns.items()
+    }
+
+    def classes(self, view: View) -> dict[str, Tensor]:
+        """1 for the keys of each class, 0 for the others."""
+        position = torch.arange(view.num_keys, device=view.rows.device)
+        found = {"first": position < 1, "first4": position < 4}
+        if view.tokens is not None:
+            found["special"] = view.tokens.is_special
+            found["punctuation"] = view.tokens.is_punctuation
+        return found
+
+    def features(self, view: View) -> dict[str, Tensor]:
+        """Each class, and each class times the lengths of the values."""
+        classes = {name: keys.to(view.sequence.mixed) for name, keys in self.classes(view).items()}
+        features = {name: keys[None] for name, keys in classes.items()}
+        if view.value_norms is not None:
+            features["value_norm"] = view.value_norms
+            for name, keys in classes.items():
+                features[f"value_{name}"] = keys * view.value_norms
+        return features
+
+    def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
+        """Rows among the first tokens cannot look back at them; they are left out of theirs."""
+        rows = {
+            "first": None if view.is_cross else view.places >= 1,
+            "first4": None if view.is_cross else view.places >= 4,
+        }
+        columns = {}
+        for name in self.classes(view):
+            columns[name] = RowValues(sums[name], rows.get(name))
+            if view.value_norms is not None:
+                share = sums[f"value_{name}"] / positive(sums["value_norm"])
+                columns[f"value_{name}"] = RowValues(share, rows.get(name))
+        return columns

@@ -1,0 +1,229 @@
+"""Reading: texts as batches of token windows, with what is known of every token.
+
+In: texts and a tokenizer, or batches of tensors that a model takes. Out: batches ready for a model,
+in an order and with windows that depend on the texts alone. It runs no model.
+
+Documents longer than the limit are cut into windows of the limit, one after the other without
+overlap, each with the special tokens that the tokenizer puts around a text; a last window shorter
+than two tokens of text is dropped. Windows of like length share a batch, padded on the right.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headwise.errors import OptionError
+from headwise.watching.calls import TokenFacts
+
+BATCH_TOKENS = 4096
+"""Tokens of a batch, padding included, unless one window alone has more."""
+BATCH_WINDOWS = 32
+
+
+@dataclass(frozen=True)
+class Window:
+    """A run of tokens that a model reads at once."""
+
+    index: int
+    """Its place among all windows of the texts."""
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What a model is called with, and what is known of its tokens by stack."""
+
+    inputs: Mapping[str, Tensor]
+    facts: Mapping[str, TokenFacts]
+    """Of the queries of each stack; "" for a model with one. Missing where there are no tokens."""
+    indices: tuple[int, ...]
+    """Place of each sequence among all that are read: what its random rows are drawn by."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Real tokens, or positions where there are none."""
+        if self.facts:
+            return int(next(iter(self.facts.values())).is_real.sum())
+        return len(self.indices)
+
+
+class Reader:
+    """A tokenizer and a model's limits, turning texts into batches."""
+
+    def __init__(self, tokenizer: Any, config: Any, *, length: int | None = None) -> None:
+        """`length` is the longest window in tokens; the model's own limit if left out."""
+        self.tokenizer, self.config = tokenizer, config
+        limit = position_limit(tokenizer, config)
+        self.length = min(length or limit, limit)
+        self.around = special_ids_around(tokenizer)
+        if self.length < len(self.around[0]) + len(self.around[1]) + 2:
+            raise OptionError(
+                f"a length of {self.length} leaves no room for text: the tokenizer puts "
+                f"{len(self.around[0]) + len(self.around[1])} special tokens around it"
+            )
+        self._marks: dict[int, bool] = {}
+
+    def windows(self, texts: Iterable[str], max_tokens: int | None = None) -> list[Window]:
+        """Every window of the texts, until there are `max_tokens` tokens."""
+        before, after = self.around
+        room = self.length - len(before) - len(after)
+        found: list[Window] = []
+        left = max_tokens if max_tokens is not None else torch.iinfo(torch.int64).max
+        for text in texts:
+            ids = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+            for start in range(0, len(ids), room):
+                part = ids[start : start + min(room, left - len(before) - len(after))]
+                if len(part) < 2:
+                    break
+                found.append(Window(len(found), (*before, *part, *after)))
+                left -= len(found[-1].ids)
+            if left <= len(before) + len(after) + 1:
+                break
+        if not found:
+            raise OptionError("there is no text to read: give at least two tokens of it")
+        return found
+
+    def batches(self, windows: Sequence[Window]) -> list[list[Window]]:
+        """The windows by length, longest first, in groups that a model reads together."""
+        groups: list[list[Window]] = []
+        for window in sorted(windows, key=lambda one: (-len(one.ids), one.index)):
+            last = groups[-1] if groups else []
+            fits = last and (
+                (len(last) + 1) * len(last[0].ids) <= BATCH_TOKENS
+                and len(last) < BATCH_WINDOWS
+                and 2 * len(window.ids) > len(last[0].ids)
+            )
+            if fits:
+                last.append(window)
+            else:
+                groups.append([window])
+        return groups
+
+    def batch(self, windows: Sequence[Window], device: torch.device | str) -> Batch:
+        """The windows as one padded batch for the model."""
+        lengths = torch.tensor([len(window.ids) for window in windows])
+        longest = int(lengths.max())
+        ids = torch.full((len(windows), longest), self.pad_id)
+        for row, window in enumerate(windows):
+            ids[row, : len(window.ids)] = torch.tensor(window.ids)
+        is_real = torch.arange(longest) < lengths[:, None]
+        facts = self.facts(ids, is_real)
+        inputs = {"input_ids": ids.to(device), "attention_mask": is_real.long().to(device)}
+        indices = tuple(window.index for window in windows)
+        if not getattr(self.config, "is_encoder_decoder", False):
+            return Batch(inputs, {"": facts}, indices)
+        inputs["decoder_input_ids"] = inputs["input_ids"]
+        inputs["decoder_attention_mask"] = inputs["attention_mask"]
+        return Batch(inputs, dict.fromkeys(("encoder", "decoder", "cross"), facts), indices)
+
+    @property
+    def pad_id(self) -> int:
+        """A token to fill up with; which one makes no difference."""
+        return self.tokenizer.pad_token_id or 0
+
+    def facts(self, ids: Tensor, is_real: Tensor) -> TokenFacts:
+        """What is known of the tokens of a batch."""
+        special = torch.tensor(sorted(set(self.tokenizer.all_special_ids)), dtype=ids.dtype)
+        return TokenFacts(
+            ids=ids,
+            is_real=is_real,
+            is_special=torch.isin(ids, special),
+            is_punctuation=self.is_punctuation(ids),
+        )
+
+    def is_punctuation(self, ids: Tensor) -> Tensor:
+        """Which tokens are nothing but punctuation marks or symbols."""
+        distinct, place = ids.unique(return_inverse=True)
+        for token in distinct.tolist():
+            if token not in self._marks:
+                text = self.tokenizer.decode([token]).strip()
+                is_special = token in self.tokenizer.all_special_ids
+                self._marks[token] = not is_special and is_marks(text)
+        marks = torch.tensor([self._marks[token] for token in distinct.tolist()])
+        return marks[place]
+
+
+def is_marks(text: str) -> bool:
+    """Whether a text is nothing but punctuation marks or symbols.
+
+    >>> is_marks("..."), is_marks("a."), is_marks("")
+    (True, False, False)
+    """
+    return bool(text) and all(unicodedata.category(mark)[0] in "PS" for mark in text)
+
+
+def position_limit(tokenizer: Any, config: Any) -> int:
+    """The longest input that model and tokenizer say they are made for."""
+    inner = getattr(config, "text_config", None) or config
+    names = ("max_position_embeddings", "n_positions", "max_sequence_length")
+    limits = [getattr(inner, name) for name in names if getattr(inner, name, None)]
+    if getattr(inner, "model_type", "") in ("roberta", "xlm-roberta", "camembert"):
+        limits = [limit - 2 for limit in limits]  # its positions begin after the padding id
+    limits.append(getattr(tokenizer, "model_max_length", None) or 512)
+    return int(min(limits))
+
+
+def special_ids_around(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The special tokens that the tokenizer puts before and after a text."""
+    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole = tokenizer("a", add_special_tokens=True)["input_ids"]
+    for start in range(len(whole) - len(bare) + 1):
+        if whole[start : start + len(bare)] == bare:
+            return tuple(whole[:start]), tuple(whole[start + len(bare) :])
+    return (), ()
+
+
+def given_batches(
+    inputs: Iterable[Mapping[str, Tensor]], config: Any, tokenizer: Any = None
+) -> Iterator[Batch]:
+    """Batches of tensors that the user made for the model, with what they tell of its tokens."""
+    reader = None if tokenizer is None else Reader(tokenizer, config)
+    count = 0
+    for tensors in inputs:
+        facts = {}
+        for stack, prefix in (("", ""), ("encoder", ""), ("decoder", "decoder_")):
+            ids = tensors.get(f"{prefix}input_ids")
+            if ids is not None:
+                mask = tensors.get(f"{prefix}attention_mask")
+                facts[stack] = facts_of_tensors(ids, mask, reader)
+        if "encoder" in facts:
+            facts["cross"] = facts["text"] = facts["encoder"]
+        size = len(next(iter(tensors.values())))
+        yield Batch(tensors, facts, tuple(range(count, count + size)))
+        count += size
+
+
+def facts_of_tensors(ids: Tensor, mask: Tensor | None, reader: Reader | None) -> TokenFacts:
+    """What tensors alone tell, or with a tokenizer what it knows of them."""
+    ids = ids.cpu()
+    is_real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.cpu().bool()
+    if reader is not None:
+        return reader.facts(ids, is_real)
+    nothing = torch.zeros_like(is_real)
+    return TokenFacts(ids=ids, is_real=is_real, is_special=nothing, is_punctuation=nothing)
+
+
+def repeated_windows(
+    reader: Reader, *, count: int, seed: int, shortest: int = 20, longest: int = 60
+) -> list[Window]:
+    """Random tokens repeated after a period that is drawn anew for each window.
+
+    With one period for all, a head that looks a fixed distance back would pass for induction.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    special = set(reader.tokenizer.all_special_ids)
+    size = len(reader.tokenizer)
+    ordinary = [token for token in range(size) if token not in special]
+    before, after = reader.around
+    longest = min(longest, (reader.length - len(before) - len(after)) // 2)
+    windows = []
+    for index in range(count):
+        period = int(torch.randint(min(shortest, longest), longest + 1, (), generator=generator))
+        picks = torch.randint(len(ordinary), (period,), generator=generator).tolist()
+        ids = [ordinary[pick] for pick in picks]
+        windows.append(Window(index, (*before, *ids, *ids, *after)))
+    return windows

@@ -1,0 +1,168 @@
+"""Roles: names for what a head does, each a measure over a threshold and over its baseline.
+
+In: the measures of all heads, and their hits on sentences with gold relations. Out: for each role
+and head a score, the threshold and the baseline it is held against, and whether both are passed.
+
+A role says what a head's attention looks like on the text and probes that were read. It does not
+explain the model's behaviour, and it is no reason to keep a head or to cut it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from headwise.measures.offsets import OFFSETS
+
+Numbers = NDArray[np.float64]
+
+POSITIONAL, DELIMITER, SINK, REPEAT, BROAD = 0.5, 0.6, 0.5, 0.4, 0.78
+"""Thresholds. Half of the attention at one offset, 0.6 on separators, and an entropy of 3.8 nats of
+the ln 128 = 4.85 that is possible are those of https://arxiv.org/abs/1906.04341; a sink takes at
+least half, and 0.4 on repeats is far from what chance gives (their baselines stand beside them)."""
+MARGIN = 0.1
+"""A relation counts 10 points over its baseline (https://arxiv.org/abs/1905.09418)."""
+
+SEMANTIC, COREFERENCE = "related-concepts", "pronoun-antecedent"
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """One role of every head."""
+
+    score: Numbers
+    threshold: Numbers
+    baseline: Numbers
+    detail: list[str]
+
+    @property
+    def is_held(self) -> NDArray[np.bool_]:
+        """Which heads have the role: over the threshold, and over the baseline."""
+        with np.errstate(invalid="ignore"):
+            found: NDArray[np.bool_] = (self.score >= self.threshold) & (self.score > self.baseline)
+        return found
+
+
+def column(df: pd.DataFrame, name: str) -> Numbers:
+    """A column of numbers; NaN throughout where there is none."""
+    if name not in df:
+        return np.full(len(df), np.nan)
+    return df[name].to_numpy(float)
+
+
+def best_of(df: pd.DataFrame, names: dict[str, str]) -> tuple[Numbers, list[str]]:
+    """The largest of some columns for each head, and what it is called; NaN counts as nothing."""
+    stacked = np.stack([column(df, name) for name in names])
+    filled = np.where(np.isnan(stacked), -np.inf, stacked)
+    best, which = filled.max(0), filled.argmax(0)
+    labels = list(names.values())
+    score = np.where(np.isinf(best), np.nan, best)
+    return score, [labels[one] if known else "" for one, known in zip(which, ~np.isnan(score))]
+
+
+def fixed(df: pd.DataFrame, threshold: float) -> Numbers:
+    """The same threshold for every head."""
+    return np.full(len(df), threshold)
+
+
+def positional(df: pd.DataFrame) -> Verdict:
+    """Attention a fixed distance away, the token itself left out."""
+    names = {name: f"{offset:+}" for name, offset in OFFSETS.items() if offset}
+    score, detail = best_of(df, names)
+    return Verdict(score, fixed(df, POSITIONAL), column(df, "uniform_offset"), detail)
+
+
+def delimiter(df: pd.DataFrame) -> Verdict:
+    """Attention on special tokens or on punctuation, whichever is more."""
+    score, detail = best_of(df, {"special": "special", "punctuation": "punctuation"})
+    baselines = [column(df, f"uniform_{kind}") for kind in ("special", "punctuation")]
+    baseline = np.where(np.array(detail) == "special", *baselines)
+    return Verdict(score, fixed(df, DELIMITER), baseline, detail)
+
+
+def sink(df: pd.DataFrame) -> Verdict:
+    """Attention on the first token, or on the first four together."""
+    score, detail = best_of(df, {"first": "first", "first4": "first four"})
+    is_first = column(df, "first") >= SINK
+    score = np.where(is_first, column(df, "first"), score)
+    detail = ["first" if first else other for first, other in zip(is_first, detail, strict=True)]
+    baselines = [column(df, "uniform_first"), column(df, "uniform_first4")]
+    baseline = np.where(np.array(detail) == "first", *baselines)
+    return Verdict(score, fixed(df, SINK), baseline, detail)
+
+
+def repeat(name: str) -> Callable[[pd.DataFrame], Verdict]:
+    """Attention on earlier copies of a token, or on what followed them."""
+
+    def verdict(df: pd.DataFrame) -> Verdict:
+        score, baseline = column(df, name), column(df, f"uniform_{name}")
+        return Verdict(score, fixed(df, REPEAT), baseline, [""] * len(df))
+
+    return verdict
+
+
+def broad(df: pd.DataFrame) -> Verdict:
+    """Attention on nearly everything alike, beside the middle head of the model."""
+    score = column(df, "normalised_entropy")
+    middle = np.nanmedian(score) if np.isfinite(score).any() else np.nan
+    return Verdict(score, fixed(df, BROAD), np.full(len(df), middle), [""] * len(df))
+
+
+MEASURED: dict[str, Callable[[pd.DataFrame], Verdict]] = {
+    "positional": positional,
+    "delimiter": delimiter,
+    "sink": sink,
+    "induction": repeat("induction"),
+    "duplicate": repeat("duplicate"),
+    "broad": broad,
+}
+
+
+def relation_verdict(frame: pd.DataFrame, num_heads: int) -> Verdict:
+    """From the relations a head counts for, the one it is furthest over the baseline in."""
+    score, threshold, baseline = (np.full(num_heads, np.nan) for _ in range(3))
+    detail = [""] * num_heads
+    lead = frame["held_out_accuracy"] - frame["held_out_baseline"]
+    for head, rows in frame.assign(lead=lead).groupby("head"):
+        counting = rows[rows["counts"]]
+        best = (counting if len(counting) else rows).sort_values("lead").iloc[-1]
+        place = int(head)
+        score[place], baseline[place] = best["held_out_accuracy"], best["held_out_baseline"]
+        threshold[place] = baseline[place] + MARGIN if len(counting) else np.inf
+        detail[place] = f"{best['relation']}, {best['reading']}"
+    return Verdict(score, threshold, baseline, detail)
+
+
+def relation_roles(relations: pd.DataFrame, num_heads: int) -> dict[str, Verdict]:
+    """The three roles that sentences with gold relations decide."""
+    is_semantic = relations["relation"] == SEMANTIC
+    is_reference = relations["relation"] == COREFERENCE
+    parts = {
+        "syntactic": relations[~is_semantic & ~is_reference],
+        "semantic": relations[is_semantic],
+        "coreference": relations[is_reference],
+    }
+    return {
+        role: relation_verdict(part, num_heads) for role, part in parts.items() if len(part) > 0
+    }
+
+
+def with_roles(df: pd.DataFrame, decided: dict[str, Verdict]) -> pd.DataFrame:
+    """The table with every role's score, threshold, baseline and detail, and who has it."""
+    verdicts = {role: judge(df) for role, judge in MEASURED.items()} | decided
+    verdicts = {
+        role: verdict for role, verdict in verdicts.items() if np.isfinite(verdict.score).any()
+    }
+    held = {role: verdict.is_held for role, verdict in verdicts.items()}
+    new: dict[str, object] = {}
+    for role, verdict in verdicts.items():
+        new[f"{role}_score"] = verdict.score
+        new[f"{role}_threshold"] = verdict.threshold
+        new[f"{role}_baseline"] = verdict.baseline
+        new[f"{role}_detail"] = verdict.detail
+    roles = [tuple(role for role in verdicts if held[role][row]) for row in range(len(df))]
+    result = df.assign(**new)
+    result.insert(3, "roles", pd.Series(roles, index=df.index, dtype=object))
+    return result

@@ -1,0 +1,354 @@
+"""Scan: what every head of a model does on some text and on sentences with gold relations.
+
+In: a model, and texts or tensors. Out: a `HeadTable`. The work is a list of steps, each of which
+adds to sums; steps can be done by several processes, and a scan that was stopped goes on with the
+steps that are not in yet.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from headwise.errors import OptionError
+from headwise.heads import HeadTable
+from headwise.measures import tables
+from headwise.measures.measure import Measure
+from headwise.measures.progress import Quiet, Reporter
+from headwise.measures.reading import Batch, Reader, Window, given_batches, repeated_windows
+from headwise.measures.spread import Spread
+from headwise.measures.steps import (
+    MEASURES,
+    EncodedSentence,
+    RelationStep,
+    RepeatStep,
+    RowChoice,
+    TextStep,
+    default_measures,
+)
+from headwise.measures.store import Store
+from headwise.measures.tally import Tally
+from headwise.probes.builtin import builtin_sentences
+from headwise.probes.sentences import ProbeSentence
+from headwise.probes.texts import TEXTS
+from headwise.probes.words import encode
+
+REPEATED_WINDOWS = 32
+SENTENCES_AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class ScanSettings:
+    """What is measured, and on how much."""
+
+    length: int | None = None
+    """Longest window in tokens; None = the model's own limit."""
+    max_tokens: int | None = None
+    rows: int | str = "auto"
+    """`all`, a number of random rows of each document, or `auto`: all up to 2,048 tokens."""
+    measures: tuple[str, ...] = tuple(MEASURES)
+    compares: bool = True
+    """Whether heads are compared with each other."""
+    repeats: bool = True
+    """Whether induction is measured on repeated random tokens."""
+    probe: bool = False
+    """Whether the built-in sentences with gold relations are read."""
+    per_relation: int = 100
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be measured."""
+        unknown = [name for name in self.measures if name not in MEASURES]
+        if unknown:
+            raise OptionError(
+                f"there is no measure {unknown[0]!r}: the measures are {', '.join(MEASURES)}"
+            )
+        if isinstance(self.rows, str) and self.rows not in ("all", "auto"):
+            raise OptionError(f"rows is {self.rows!r}: give all, auto or a number of rows")
+        if isinstance(self.rows, int) and self.rows < 1:
+            raise OptionError(f"rows is {self.rows}: at least 1 row is measured")
+        for name in ("length", "max_tokens", "per_relation"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise OptionError(f"{name} is {value}: it must be at least 1")
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """Everything that a scan found."""
+
+    table: HeadTable
+    pairs: pd.DataFrame
+    """Every two heads of a stack: `a`, `b`, `cka`, `divergence`."""
+    relations: pd.DataFrame
+    """Every relation, reading and head; empty if no such sentences were read."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One piece of work with a name of its own; `run` adds its sums to a tally."""
+
+    name: str
+    tokens: int
+    run: Callable[[Tally], None]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Task:
+    """A model and what it is to read."""
+
+    model: nn.Module
+    tokenizer: Any = None
+    texts: Sequence[str] | None = None
+    inputs: Sequence[Mapping[str, Tensor]] | None = None
+    treebank: Iterable[ProbeSentence] | None = None
+    settings: ScanSettings = field(default_factory=ScanSettings)
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model's first weights are."""
+        return next(self.model.parameters()).device
+
+    def steps(self) -> list[Step]:
+        """All the work, in an order that depends on nothing but the task."""
+        found = list(self.text_steps())
+        if self.tokenizer is not None and self.settings.repeats:
+            found += self.repeat_steps()
+        if self.settings.probe:
+            sentences = builtin_sentences(self.settings.per_relation, self.settings.seed)
+            found += self.relation_steps("probe", sentences)
+        if self.treebank is not None:
+            found += self.relation_steps("treebank", self.treebank)
+        return found
+
+    def reader(self) -> Reader:
+        """The tokenizer with the model's limits."""
+        if self.tokenizer is None:
+            raise OptionError("texts need a tokenizer: give one, or give inputs as tensors")
+        config = self.model.config
+        return Reader(self.tokenizer, config, length=self.settings.length)
+
+    def text_steps(self) -> Iterator[Step]:
+        """The measures on texts or tensors."""
+        settings = self.settings
+        choice = RowChoice(settings.rows, settings.seed)
+        measures = default_measures(settings.measures)
+        if self.inputs is not None:
+            config = getattr(self.model, "config", None)
+            for number, batch in enumerate(given_batches(self.inputs, config, self.tokenizer)):
+                yield self.text_step(f"inputs {number}", lambda batch=batch: batch, batch.num_tokens,
+                                     measures, choice)
+        if self.texts is not None:
+            reader = self.reader()
+            windows = reader.windows(self.texts, settings.max_tokens)
+            for number, group in enumerate(reader.batches(windows)):
+                yield self.text_step(
+                    f"text {number}",
+                    lambda group=group: reader.batch(group, self.device),
+                    sum(len(window.ids) for window in group),
+                    measures,
+                    choice,
+                )
+
+    def text_step(
+        self,
+        name: str,
+        batch: Callable[[], Batch],
+        tokens: int,
+        measures: Sequence[Measure],
+        choice: RowChoice,
+    ) -> Step:
+        """One batch of text."""
+
+        def run(tally: Tally) -> None:
+            made = batch()
+            step = TextStep(tally, measures, choice, compares=self.settings.compares)
+            step.run(self.model, made)
+            tally.count("tokens", made.num_tokens)
+            tally.count("windows", len(made.indices))
+
+        return Step(name, tokens, run)
+
+    def repeat_steps(self) -> Iterator[Step]:
+        """Induction on repeated random tokens."""
+        reader = self.reader()
+        windows = repeated_windows(reader, count=REPEATED_WINDOWS, seed=self.settings.seed)
+        for number, group in enumerate(reader.batches(windows)):
+
+            def run(tally: Tally, group: list[Window] = group) -> None:
+                RepeatStep(tally).run(self.model, reader.batch(group, self.device))
+                tally.count("repeated_tokens", sum(len(window.ids) for window in group))
+
+            yield Step(f"repeats {number}", sum(len(one.ids) for one in group), run)
+
+    def relation_steps(self, source: str, sentences: Iterable[ProbeSentence]) -> Iterator[Step]:
+        """Gold relations, sentences of like length together."""
+        reader = self.reader()
+        usable: list[EncodedSentence] = []
+        unusable = 0
+        for index, sentence in enumerate(sentences):
+            encoded = encode(sentence.words, self.tokenizer)
+            if encoded is None or len(encoded.input_ids) > reader.length:
+                unusable += 1
+            else:
+                usable.append(EncodedSentence(index, sentence, encoded))
+        usable.sort(key=lambda one: (len(one.encoded.input_ids), one.index))
+        for start in range(0, len(usable), SENTENCES_AT_ONCE):
+            group = usable[start : start + SENTENCES_AT_ONCE]
+
+            def run(tally: Tally, group: list[EncodedSentence] = group, skipped: int = unusable) -> None:
+                windows = [Window(one.index, tuple(one.encoded.input_ids)) for one in group]
+                batch = reader.batch(windows, self.device)
+                RelationStep(tally, source).run(self.model, batch, group)
+                tally.count(f"{source}_sentences", len(group))
+
+            tokens = sum(len(one.encoded.input_ids) for one in group)
+            yield Step(f"{source} {start // SENTENCES_AT_ONCE}", tokens, run)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What a scan that goes on must agree in with the one that was stopped."""
+        about = {key: value for key, value in self.about.items()}
+        texts = None if self.texts is None else digest(self.texts)
+        settings = asdict(self.settings)
+        return json.loads(
+            json.dumps({"model": about, "texts": texts, "settings": settings, **versions()})
+        )
+
+
+def versions() -> dict[str, str]:
+    """The packages that the numbers depend on."""
+    names = ("headwise", "torch", "transformers", "numpy")
+    return {name: importlib.metadata.version(name) for name in names}
+
+
+def digest(texts: Iterable[str]) -> str:
+    """SHA-256 of some texts, one after the other."""
+    found = hashlib.sha256()
+    for text in texts:
+        content = text.encode()
+        found.update(len(content).to_bytes(8, "big") + content)
+    return found.hexdigest()
+
+
+def run(
+    task: Task,
+    *,
+    out: Path | None = None,
+    force: bool = False,
+    report: Reporter | None = None,
+) -> Scan | None:
+    """Do every step that is not in yet; None in a process that another merges for.
+
+    With `out` the sums are kept there as they grow, and the tables at the end.
+    """
+    report = report or Quiet()
+    spread = Spread.here()
+    store = None if out is None else Store(out, task.fingerprint(), spread, force=force)
+    tally = Tally() if store is None else store.load()
+    steps = [step for number, step in enumerate(task.steps()) if spread.owns(number)]
+    report.start(sum(step.tokens for step in steps))
+    was_training = task.model.training
+    task.model.eval()
+    try:
+        for step in steps:
+            if step.name not in tally.done:
+                step.run(tally)
+                tally.done.add(step.name)
+                if store is not None:
+                    store.save(tally)
+            report.advance(step.tokens)
+    finally:
+        task.model.train(was_training)
+        if store is not None:
+            store.save(tally, now=True)
+        report.stop()
+    merged = spread.merged(tally)
+    if merged is None:
+        return None
+    found = scan_of(merged, task)
+    if store is not None:
+        store.finish(found)
+    return found
+
+
+def scan_of(tally: Tally, task: Task) -> Scan:
+    """The tables that a finished tally gives."""
+    if not tally.num_heads:
+        raise OptionError("nothing was scanned: give texts, inputs or sentences")
+    relations = tables.relations(tally)
+    columns = {
+        name: words for made in MEASURES.values() for name, words in made.columns.items()
+    }
+    about = {
+        **task.fingerprint(),
+        "counts": dict(sorted(tally.counts.items())),
+        "rows": task.settings.rows,
+        "columns": columns,
+    }
+    table = tables.head_table(tally, relations, about)
+    return Scan(table, tables.pairs(tally), relations)
+
+
+def scan(
+    model: nn.Module | str = "minilm",
+    texts: str | Sequence[str] | None = None,
+    *,
+    tokenizer: Any = None,
+    inputs: Sequence[Mapping[str, Tensor]] | None = None,
+    treebank: Iterable[ProbeSentence] | None = None,
+    settings: ScanSettings | None = None,
+    out: str | Path | None = None,
+) -> HeadTable:
+    """What every head of a model does.
+
+    `model` is a transformers model, or a name: `minilm`, `smollm2`, a directory, a hub id. `texts`
+    are documents, read by the tokenizer; `inputs` are tensors the model takes, for a model without
+    one. Left alone, the built-in text and sentences are read.
+
+    >>> table = headwise.scan()  # doctest: +SKIP
+    >>> table.top("previous", 3)  # doctest: +SKIP
+    """
+    task = make_task(model, texts, tokenizer=tokenizer, inputs=inputs, treebank=treebank,
+                     settings=settings)
+    found = run(task, out=None if out is None else Path(out))
+    if found is None:
+        raise OptionError("this process is not the first of its group: the first has the table")
+    return found.table
+
+
+def make_task(
+    model: nn.Module | str,
+    texts: str | Sequence[str] | None = None,
+    *,
+    tokenizer: Any = None,
+    inputs: Sequence[Mapping[str, Tensor]] | None = None,
+    treebank: Iterable[ProbeSentence] | None = None,
+    settings: ScanSettings | None = None,
+) -> Task:
+    """A model and what it is to read; the built-in text and sentences if nothing is given."""
+    from headwise.watching.loading import load_model
+
+    about: dict[str, Any] = {"name": type(model).__name__}
+    if isinstance(model, str):
+        loaded = load_model(model)
+        model, tokenizer = loaded.model, tokenizer or loaded.tokenizer
+        about = {"name": loaded.name, **loaded.about}
+    if texts is None and inputs is None and treebank is None:
+        texts, settings = TEXTS, settings or ScanSettings(probe=True)
+    return Task(
+        model=model,
+        tokenizer=tokenizer,
+        texts=[texts] if isinstance(texts, str) else texts,
+        inputs=inputs,
+        treebank=treebank,
+        settings=settings or ScanSettings(),
+        about=about,
+    )

@@ -1,0 +1,61 @@
+"""Similarity: how alike two heads are, in what they give and in where they look.
+
+In: a few rows of every layer. Out: for each pair of heads, linear CKA of their outputs, across
+layers too, and within a layer the Jensen-Shannon divergence of their weights.
+"""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+ROWS = 128
+"""Rows of a document at most that outputs are compared on."""
+LOOKS = 8
+"""Rows of a document at most that weights are compared on."""
+
+
+def centred_kernels(
+    outputs: Float[Tensor, "heads row d_value"],
+) -> Float[Tensor, "heads row row"]:
+    """Inner products of every two rows' outputs, corrected so that no bias is left by few rows.
+
+    Products of two such kernels are the unbiased HSIC of https://arxiv.org/abs/2010.15327 times
+    `n (n - 3)`, whose sums over documents converge to CKA whatever the documents' lengths.
+    """
+    count = outputs.shape[1]
+    kernels = outputs @ outputs.mT
+    kernels.diagonal(dim1=1, dim2=2).zero_()
+    rows = kernels.sum(-1) / (count - 2)
+    whole = rows.sum(-1, keepdim=True) / (2 * (count - 1))
+    rows = rows - whole
+    kernels = kernels - rows[:, :, None] - rows[:, None, :]
+    kernels.diagonal(dim1=1, dim2=2).zero_()
+    return kernels
+
+
+def products(kernels: Float[Tensor, "heads row row"]) -> Float[Tensor, "heads heads"]:
+    """HSIC of every two heads from their kernels, per pair of rows."""
+    count = kernels.shape[1]
+    flat = kernels.flatten(1)
+    return flat @ flat.T / (count * (count - 3))
+
+
+def cka(hsic: Float[Tensor, "heads heads"]) -> Float[Tensor, "heads heads"]:
+    """Linear CKA of every two heads from summed HSIC: 1 for outputs that differ by a rotation."""
+    own = hsic.diagonal().clamp(min=0).sqrt()
+    scale = own[:, None] * own
+    return (hsic / scale.masked_fill(scale == 0, math.nan)).clamp(max=1)
+
+
+def divergences(
+    weights: Float[Tensor, "heads row key"],
+) -> Float[Tensor, "heads heads row"]:
+    """Jensen-Shannon divergence of every two heads' rows in nats, 0 to ln 2."""
+    entropy = torch.special.entr(weights).sum(-1)
+    found = torch.zeros(len(weights), len(weights), weights.shape[1], dtype=weights.dtype)
+    for one in range(len(weights)):
+        middle = torch.special.entr((weights[one] + weights) / 2).sum(-1)
+        found[one] = middle - (entropy[one] + entropy) / 2
+    return found.clamp(min=0)

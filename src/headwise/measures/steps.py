@@ -1,0 +1,246 @@
+"""Steps: what a scan does with one batch: run the model on it and count what its heads do.
+
+In: a model and a batch. Out: sums in a tally. Which batches there are, and in what order, is the
+scan's business.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from headwise.measures.confidence import Confidence
+from headwise.measures.distance import Distance
+from headwise.measures.entropy import Entropy
+from headwise.measures.masses import Masses
+from headwise.measures.measure import Measure, measure_rows
+from headwise.measures.offsets import Offsets
+from headwise.measures.outputs import Outputs
+from headwise.measures.reading import Batch
+from headwise.measures.repeats import Repeats
+from headwise.measures.similarity import (
+    LOOKS,
+    ROWS,
+    centred_kernels,
+    divergences,
+    products,
+)
+from headwise.measures.tally import Tally
+from headwise.measures.uniform import Uniform
+from headwise.measures.view import KeyFacts, View
+from headwise.probes.scoring import RelationScores
+from headwise.probes.sentences import ProbeSentence
+from headwise.probes.words import Encoded, word_weights
+from headwise.watching.calls import Call, ShownCall, TokenFacts
+from headwise.watching.watch import watch
+
+MEASURES: dict[str, type[Measure]] = {
+    "offsets": Offsets,
+    "masses": Masses,
+    "distance": Distance,
+    "repeats": Repeats,
+    "confidence": Confidence,
+    "outputs": Outputs,
+    "uniform": Uniform,
+    "entropy": Entropy,  # last: it leaves other numbers in the place of the logs
+}
+COMPARED = 4
+"""Sequences of a batch that heads are compared with each other on."""
+ROWS_LIMIT, ROWS_SAMPLED = 2048, 512
+"""By default every row up to this many tokens, and so many random rows beyond."""
+
+
+@dataclass(frozen=True)
+class RowChoice:
+    """Which rows of a document are measured: all, a number, or by its length."""
+
+    rows: int | str = "auto"
+    seed: int = 0
+
+    def of(self, num_queries: int, index: int) -> Tensor:
+        """Positions of the measured rows, drawn by the document's index."""
+        wanted = self.rows
+        if wanted == "auto":
+            wanted = "all" if num_queries <= ROWS_LIMIT else ROWS_SAMPLED
+        if wanted == "all" or int(wanted) >= num_queries:
+            return torch.arange(num_queries)
+        return drawn(num_queries, int(wanted), self.seed, index)
+
+
+def drawn(total: int, count: int, seed: int, index: int) -> Tensor:
+    """Some of `total` positions in order, the same ones for the same seed and index."""
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + index)
+    return torch.randperm(total, generator=generator)[:count].sort().values
+
+
+def span_of(facts: TokenFacts | None, sequence: int, size: int) -> slice:
+    """Where the real positions of a sequence stand; all of them where nothing is known."""
+    if facts is None or facts.ids.shape[1] != size:
+        return slice(0, size)
+    return facts.span(sequence)
+
+
+def key_facts(facts: TokenFacts | None, sequence: int, keys: slice, size: int) -> KeyFacts | None:
+    """What is known of the keys of one sequence."""
+    if facts is None or facts.ids.shape[1] != size:
+        return None
+    return KeyFacts(
+        ids=facts.ids[sequence, keys],
+        is_special=facts.is_special[sequence, keys],
+        is_punctuation=facts.is_punctuation[sequence, keys],
+    )
+
+
+def views_of(call: Call, batch: Batch, choice: RowChoice) -> list[tuple[int, View]]:
+    """One view for each sequence of a call, with its place in the batch."""
+    found = []
+    facts = batch.facts.get(call.stack)
+    of_queries = batch.facts.get("decoder") if call.stack == "cross" else facts
+    num_keys = call.shown.shape[3] if isinstance(call, ShownCall) else call.keys.shape[2]
+    for place, index in enumerate(batch.indices):
+        queries = span_of(of_queries, place, call.mixed.shape[2])
+        keys = span_of(facts, place, num_keys)
+        if queries.stop == queries.start or keys.stop == keys.start:
+            continue
+        view = View(
+            sequence=call.sequence(place, queries, keys),
+            rows=choice.of(queries.stop - queries.start, index),
+            tokens=key_facts(facts, place, keys, num_keys),
+            output_weight=call.output_weight,
+            is_cross=call.stack == "cross",
+        )
+        found.append((place, view))
+    return found
+
+
+class TextStep:
+    """Counts every default measure of one batch."""
+
+    def __init__(
+        self, tally: Tally, measures: Sequence[Measure], choice: RowChoice, *, compares: bool
+    ) -> None:
+        """What to count, on which rows, and whether heads are compared with each other."""
+        self.tally, self.measures, self.choice, self.compares = tally, measures, choice, compares
+        self.kernels: dict[str, list[list[Tensor]]] = {}
+
+    def run(self, model: nn.Module, batch: Batch) -> None:
+        """Run the model on the batch and count."""
+
+        def each(call: Call) -> None:
+            self.count(call, batch)
+
+        with torch.inference_mode(), watch(model, each, needs_lse=True):
+            model(**batch.inputs)
+        for stack, by_sequence in self.kernels.items():
+            for kernels in by_sequence:
+                self.tally.add_to(self.tally.hsic, stack, products(torch.cat(kernels)))
+        self.kernels = {}
+
+    def count(self, call: Call, batch: Batch) -> None:
+        """Count one layer's attention."""
+        key = (call.stack, call.layer)
+        self.tally.num_heads[key] = call.num_heads
+        for place, view in views_of(call, batch, self.choice):
+            stands_for = view.sequence.num_queries / len(view.rows)
+            for column, rows in measure_rows(view, self.measures).items():
+                self.tally.totals.add(key, column, rows, stands_for)
+            if self.compares and place < COMPARED:
+                self.compare(key, view, place, batch.indices[place])
+
+    def compare(self, key: tuple[str, int], view: View, place: int, index: int) -> None:
+        """Compare the heads of one layer with each other, and keep their outputs' kernels."""
+        total = view.sequence.num_queries
+        if total < 4:
+            return
+        rows = drawn(total, min(ROWS, total), self.choice.seed + 1, index)
+        kernels = self.kernels.setdefault(key[0], [])
+        while len(kernels) <= place:
+            kernels.append([])
+        kernels[place].append(centred_kernels(view.sequence.mixed[:, rows]))
+        looks = rows[torch.linspace(0, len(rows) - 1, min(LOOKS, len(rows))).long()]
+        weights = view.sequence.log_weights(looks, 0, view.num_keys).exp()
+        found = divergences(weights.double()).sum(-1)
+        counted = torch.full_like(found[:1], len(looks))
+        self.tally.add_to(self.tally.divergence, key, torch.cat([found, counted]))
+
+
+class RepeatStep:
+    """Counts induction on repeated random tokens, under names of its own."""
+
+    NAMES = {"text_induction": "induction", "value_text_induction": "value_induction"}
+
+    def __init__(self, tally: Tally) -> None:
+        """Where to count."""
+        self.tally = tally
+
+    def run(self, model: nn.Module, batch: Batch) -> None:
+        """Run the model on the batch and count."""
+        measures = [Repeats(), Uniform()]
+
+        def each(call: Call) -> None:
+            key = (call.stack, call.layer)
+            for _, view in views_of(call, batch, RowChoice("all")):
+                columns = measure_rows(view, measures)
+                names = {**self.NAMES, "uniform_duplicate": "uniform_induction"}
+                for name, ours in names.items():
+                    if name in columns:
+                        self.tally.totals.add(key, ours, columns[name], 1.0)
+
+        with torch.inference_mode(), watch(model, each, needs_lse=True):
+            model(**batch.inputs)
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedSentence:
+    """A sentence with gold relations, its tokens, and its place among all."""
+
+    index: int
+    sentence: ProbeSentence
+    encoded: Encoded
+
+
+class RelationStep:
+    """Counts how often heads find the gold partner of a word."""
+
+    def __init__(self, tally: Tally, source: str) -> None:
+        """Where to count, and what the sentences are called."""
+        self.tally, self.source = tally, source
+
+    def run(self, model: nn.Module, batch: Batch, sentences: Sequence[EncodedSentence]) -> None:
+        """Run the model on the sentences and count."""
+        layers: dict[str, list[Call]] = {}
+
+        def each(call: Call) -> None:
+            if call.stack != "cross":
+                layers.setdefault(call.stack, []).append(call)
+
+        with torch.inference_mode(), watch(model, each):
+            model(**batch.inputs)
+            for stack, calls in layers.items():
+                self.count(stack, calls, sentences)
+
+    def count(self, stack: str, calls: list[Call], sentences: Sequence[EncodedSentence]) -> None:
+        """Add the hits of every head of one stack."""
+        maps = [call.weights() for call in calls]
+        for call, one in zip(calls, maps, strict=True):
+            self.tally.num_heads[call.stack, call.layer] = one.shape[1]
+        heads = sum(one.shape[1] for one in maps)
+        source = f"{self.source}|{stack}"
+        if source not in self.tally.relations:
+            self.tally.relations[source] = RelationScores(heads, is_causal=looks_back(maps[0]))
+        for place, one in enumerate(sentences):
+            size = len(one.encoded.input_ids)
+            weights = torch.cat([layer[place, :, :size, :size] for layer in maps])
+            words = word_weights(weights.float(), one.encoded.word_of_token)
+            self.tally.relations[source].add(one.index, one.sentence, words)
+
+
+def looks_back(weights: Tensor) -> bool:
+    """Whether no weight of a layer lies after its query."""
+    return not bool(weights[0].triu(1).any())
+
+
+def default_measures(names: Sequence[str] | None = None) -> list[Measure]:
+    """The measures of those names, or all, in the order they must be taken in."""
+    return [made() for name, made in MEASURES.items() if names is None or name in names]

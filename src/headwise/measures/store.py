@@ -1,0 +1,97 @@
+"""Store: a folder that a scan writes to, as it goes and at the end.
+
+In: sums, and what they are sums of. Out: files that are whole at every moment. A scan that was
+stopped finds its sums again; a scan with other settings is refused, and told which differ.
+"""
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwise.errors import OutputError
+from headwise.measures.spread import Spread
+from headwise.measures.tally import Tally, write_aside
+
+if TYPE_CHECKING:
+    from headwise.measures.scan import Scan
+
+SECONDS_BETWEEN_SAVES = 2.0
+TABLES = ("heads.parquet", "heads.csv", "scan.json", "pairs.parquet", "relations.parquet")
+
+
+class Store:
+    """The files of one scan."""
+
+    def __init__(
+        self, folder: Path, fingerprint: dict[str, Any], spread: Spread, *, force: bool
+    ) -> None:
+        """Refuse a folder that holds another scan, unless it may be replaced."""
+        self.folder, self.spread, self.force = folder, spread, force
+        self.fingerprint = {**fingerprint, "processes": spread.world}
+        self.saved_at = 0.0
+        if folder.exists() and not folder.is_dir():
+            raise OutputError(f"{folder} is a file: give a folder to write to")
+        if force and spread.rank == 0:
+            self.progress_file().unlink(missing_ok=True)
+        self.check_settings()
+        folder.mkdir(parents=True, exist_ok=True)
+        if spread.rank == 0 and not self.settings_file.exists():
+            write_aside(self.settings_file, json.dumps(self.fingerprint, indent=1).encode())
+
+    @property
+    def settings_file(self) -> Path:
+        """What the sums in this folder are sums of."""
+        return self.folder / "settings.json"
+
+    def progress_file(self) -> Path:
+        """The sums of this process so far."""
+        return self.folder / f"progress-{self.spread.rank}.npz"
+
+    def check_settings(self) -> None:
+        """Raise where the folder holds a scan with other settings."""
+        if not self.settings_file.exists() or self.force:
+            if self.force:
+                self.settings_file.unlink(missing_ok=True)
+            return
+        held = json.loads(self.settings_file.read_text(encoding="utf-8"))
+        differing = differences(held, self.fingerprint)
+        if differing:
+            raise OutputError(
+                f"{self.folder} holds a scan with other settings ({'; '.join(differing)}): "
+                "give another folder, or --force to replace it"
+            )
+
+    def load(self) -> Tally:
+        """The sums that an earlier scan left, or none."""
+        file = self.progress_file()
+        return Tally.from_bytes(file.read_bytes()) if file.exists() else Tally()
+
+    def save(self, tally: Tally, *, now: bool = False) -> None:
+        """Keep the sums, unless they were kept a moment ago."""
+        if now or time.monotonic() - self.saved_at > SECONDS_BETWEEN_SAVES:
+            write_aside(self.progress_file(), tally.to_bytes())
+            self.saved_at = time.monotonic()
+
+    def finish(self, found: "Scan") -> None:
+        """Write the tables; they replace those of the same scan only."""
+        found.table.write(self.folder / "heads.parquet", force=True)
+        found.table.write(self.folder / "heads.csv", force=True)
+        write_aside(
+            self.folder / "scan.json", json.dumps(found.table.about, indent=1).encode()
+        )
+        for name, frame in (("pairs", found.pairs), ("relations", found.relations)):
+            if len(frame) > 0:
+                write_aside(self.folder / f"{name}.parquet", frame.to_parquet(index=False))
+
+
+def differences(held: dict[str, Any], wanted: dict[str, Any], path: str = "") -> list[str]:
+    """Where two settings differ, in words."""
+    found = []
+    for key in sorted({*held, *wanted}):
+        one, other = held.get(key), wanted.get(key)
+        if isinstance(one, dict) and isinstance(other, dict):
+            found += differences(one, other, f"{path}{key}.")
+        elif one != other:
+            found.append(f"{path}{key} was {one}, now {other}")
+    return found

@@ -1,0 +1,1 @@
+"""Sentences with gold relations between words, and the scoring of heads against them."""

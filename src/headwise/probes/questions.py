@@ -1,0 +1,89 @@
+"""From an arc to the questions it asks of a head, and what is answered without any head.
+
+In: a sentence. Out: for each reading of each arc who asks, who may be answered and which answer
+is gold; and which of the baselines, knowing positions alone, hit it. This module refuses to know
+weights.
+
+A reading is a way to look an arc up in a map of weights (rows look, columns are looked at):
+
+    dependent   the row of the dependent: does it look most at its head?
+    head        the row of the head: does it look most at its dependent?
+    column      the column of the dependent: is its head the one that looks at it most?
+
+Left out are questions with fewer than two possible answers, `head` for arcs with candidates (the
+candidates answer the dependent's question, not the head's), and, in causal models, what a row
+cannot see: the later words, and with candidates every question of which one candidate is later.
+For a column it is the reverse: only later rows can look at it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+from headwise.probes.sentences import Arc, ProbeSentence
+
+Reading = Literal["dependent", "head", "column"]
+READINGS: tuple[Reading, ...] = ("dependent", "head", "column")
+
+OFFSETS = (-3, -2, -1, 1, 2, 3)
+BASELINES = (
+    *(f"offset {offset:+d}" for offset in OFFSETS),
+    "first word",
+    "last word",
+    "first candidate",
+    "last candidate",
+    "nearest candidate",
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """Word `source` asks; `gold` is the right one of `choices`, places in the sentence."""
+
+    relation: str
+    reading: Reading
+    source: int
+    gold: int
+    choices: tuple[int, ...]
+    has_candidates: bool
+
+
+def ask(arc: Arc, reading: Reading, num_words: int, *, is_causal: bool) -> Question | None:
+    """The question that one reading of an arc asks; None where it is left out."""
+    if reading == "head" and arc.candidates:
+        return None
+    source, gold = arc.dependent, arc.head
+    if reading == "head":
+        source, gold = gold, source
+    seen = range(num_words)
+    if is_causal:
+        seen = range(source + 1, num_words) if reading == "column" else range(source)
+    choices = arc.candidates or tuple(word for word in seen if word != source)
+    if len(choices) < 2 or gold not in seen or any(choice not in seen for choice in choices):
+        return None
+    return Question(arc.relation, reading, source, gold, choices, bool(arc.candidates))
+
+
+def questions(sentence: ProbeSentence, *, is_causal: bool) -> Iterator[Question]:
+    """Every question that the sentence asks of one head."""
+    for arc, reading in product(sentence.arcs, READINGS):
+        question = ask(arc, reading, len(sentence.words), is_causal=is_causal)
+        if question is not None:
+            yield question
+
+
+def guesses(question: Question) -> tuple[bool, ...]:
+    """Which of the BASELINES hit the gold answer.
+
+    Offsets, the first and the last word answer questions over the whole sentence, candidates those
+    over candidates; the other kind never hits. Of two candidates equally near, the earlier counts
+    as the nearest.
+    """
+    places = sorted(question.choices)
+    nearest = min(places, key=lambda place: abs(place - question.source))
+    by_offset = [question.gold - question.source == offset for offset in OFFSETS]
+    by_end = [question.gold == places[0], question.gold == places[-1]]
+    if question.has_candidates:
+        return (*[False] * (len(OFFSETS) + 2), *by_end, question.gold == nearest)
+    return (*by_offset, *by_end, False, False, False)

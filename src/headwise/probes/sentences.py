@@ -1,0 +1,63 @@
+"""Sentences whose words stand in known relations.
+
+In: words and arcs between their places. Out: records that cannot hold an impossible arc. This
+module refuses to know where a sentence comes from, what a relation means and what a token is.
+"""
+
+from dataclasses import dataclass
+
+from headwise.errors import OptionError
+
+
+@dataclass(frozen=True)
+class Arc:
+    """One gold relation: word number `dependent` belongs to word number `head`.
+
+    With candidates, the gold head among them, the question is which of them gets most; without,
+    which word of the sentence does, the asking word left out.
+    """
+
+    relation: str
+    dependent: int
+    head: int
+    candidates: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse an arc that asks nothing, or whose answer is not among its candidates."""
+        if not self.relation:
+            raise OptionError(f"the arc {self.dependent} -> {self.head} has no relation: name one")
+        if self.dependent == self.head:
+            raise OptionError(
+                f"{self.relation} joins word {self.head} to itself: it needs two words"
+            )
+        if not self.candidates:
+            return
+        if self.head not in self.candidates or self.dependent in self.candidates:
+            raise OptionError(
+                f"candidates of {self.relation} are {self.candidates}: they must hold "
+                f"the head, {self.head}, and not the dependent, {self.dependent}"
+            )
+        if len(set(self.candidates)) != len(self.candidates) or len(self.candidates) < 2:
+            raise OptionError(
+                f"candidates of {self.relation} are {self.candidates}: "
+                "two or more different words are a question"
+            )
+
+
+@dataclass(frozen=True)
+class ProbeSentence:
+    """Words in reading order, and the relations that are known to hold between them."""
+
+    words: tuple[str, ...]
+    arcs: tuple[Arc, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse an arc that points outside the sentence."""
+        for arc in self.arcs:
+            places = (arc.dependent, arc.head, *arc.candidates)
+            outside = [place for place in places if not 0 <= place < len(self.words)]
+            if outside:
+                raise OptionError(
+                    f"{arc.relation} names word {outside[0]}: "
+                    f"the sentence has words 0..{len(self.words) - 1}"
+                )

@@ -1,0 +1,196 @@
+"""The words that the built-in sentences are made of, by the slot that they fill.
+
+In: nothing. Out: lists of ordinary English words, each list safe to draw from at random: any
+person can do any act to any thing. This module refuses to know sentences.
+"""
+
+from typing import NamedTuple
+
+FEMALE = (
+    "Anna Maria Laura Julia Emma Sarah Alice Helen Clara Diana Emily Grace Hannah Irene Jane Kate "
+    "Linda Lucy Martha Nancy Olivia Paula Rachel Rosa Sophie Susan Teresa Vera Eva Monica"
+).split()
+MALE = (
+    "Peter John David Thomas Paul Mark Henry Daniel Robert George Adam Brian Carl Edward Frank "
+    "Harry Jack James Kevin Martin Michael Oliver Patrick Richard Simon Stephen Victor Walter "
+    "William Arthur"
+).split()
+WOMEN = (
+    "woman girl queen aunt grandmother princess actress waitress mother sister daughter wife widow"
+).split()
+MEN = (
+    "man boy king uncle grandfather prince brother father son husband nephew monk gentleman"
+).split()
+GROUPS = (
+    "boys girls farmers teachers students soldiers sailors nurses children guests workers "
+    "tourists neighbors visitors travelers musicians dancers players lawyers hunters"
+).split()
+
+PERSON = (
+    "doctor farmer teacher baker lawyer nurse pilot painter soldier sailor singer dancer writer "
+    "student judge merchant carpenter driver engineer gardener hunter plumber poet professor "
+    "scientist tailor tourist waiter witness banker barber butcher captain clerk detective editor "
+    "guard journalist librarian mechanic mayor musician neighbor photographer policeman priest "
+    "secretary shepherd surgeon manager artist actor inspector architect chemist cook dentist "
+    "fisherman blacksmith traveler"
+).split()
+THING = (
+    "chair table lamp clock mirror basket bucket bottle box blanket ladder bicycle suitcase "
+    "umbrella kettle vase drum violin candle carpet curtain bench barrel rope shovel hammer "
+    "teapot bowl plate cup jug spoon knife coat scarf hat jacket ring necklace statue portrait "
+    "telescope camera radio lantern wheel cart cradle pillow stool cupboard trunk wallet helmet "
+    "flag kite doll puppet globe map book diary bell tray guitar crown sword shield backpack "
+    "envelope pencil"
+).split()
+THINGS = (
+    "chairs tables lamps clocks mirrors baskets buckets bottles boxes blankets ladders bicycles "
+    "suitcases umbrellas kettles vases drums violins candles carpets curtains benches barrels "
+    "ropes shovels hammers bowls plates cups spoons coats hats jackets rings statues portraits "
+    "cameras radios lanterns wheels pillows flags kites dolls puppets maps books bells trays "
+    "guitars helmets pencils"
+).split()
+PLACE = (
+    "station market bridge harbor library museum church castle school gate factory bakery "
+    "theater hotel airport park tower stadium hospital bank lighthouse farm mill fountain palace "
+    "temple pharmacy well barn warehouse cottage inn gallery workshop prison monument "
+    "cemetery"
+).split()
+WORK = (
+    "station market library museum church castle school factory bakery theater hotel airport "
+    "hospital bank farm mill palace temple pharmacy warehouse inn gallery workshop prison cinema"
+).split()
+CITY = (
+    "Paris London Rome Berlin Madrid Vienna Boston Chicago Dublin Lisbon Prague Oslo Athens Cairo "
+    "Tokyo Moscow Denver Toronto Geneva Naples"
+).split()
+HOME = "town village city country island valley region district street province".split()
+KIND = "village town city island country valley".split()  # of a person: the village doctor
+
+COND = (
+    "broken dusty clean dirty expensive cheap beautiful ugly strange valuable simple ordinary "
+    "elegant plain pretty curious fancy shabby splendid unusual famous lovely"
+).split()
+FINE = "beautiful elegant splendid lovely pretty fancy charming graceful".split()
+RARE = "valuable expensive famous unusual rare precious".split()
+SIZE = "small large tiny huge big little enormous".split()
+AGE = "old new ancient modern".split()
+COLOR = "red green blue yellow brown black white grey purple orange pink golden".split()
+QUALITY = (
+    "kind clever quiet friendly nervous cheerful patient brave polite lazy gentle proud stubborn "
+    "shy calm generous grumpy careful wise lonely serious strict noisy ambitious impatient "
+    "elderly young"
+).split()
+STATE = (
+    "tired happy hungry late ill busy lost angry nervous worried sad ready bored afraid alone "
+    "sleepy"
+).split()
+FAULT = "heavy wet broken dirty expensive cheap dusty old new fragile rare damaged ugly".split()
+HOW_VERY = "very rather unusually surprisingly extremely fairly remarkably".split()
+
+ADV = (
+    "quietly slowly carefully quickly gently proudly eagerly calmly nervously secretly patiently "
+    "happily silently politely bravely gladly hastily cheerfully reluctantly gratefully angrily "
+    "sadly cautiously boldly promptly clumsily dutifully solemnly"
+).split()
+SOFTLY = "slowly quietly gently calmly patiently silently carefully cautiously softly".split()
+
+# What a person did to a thing, and the form after "did" and "will".
+ACTS = {
+    "cleaned": "clean", "carried": "carry", "painted": "paint", "repaired": "repair",
+    "moved": "move", "packed": "pack", "hid": "hide", "washed": "wash", "examined": "examine",
+    "photographed": "photograph", "polished": "polish", "wrapped": "wrap",
+    "inspected": "inspect", "delivered": "deliver", "collected": "collect",
+    "measured": "measure", "lifted": "lift", "dusted": "dust", "sketched": "sketch",
+    "decorated": "decorate", "described": "describe", "returned": "return", "touched": "touch",
+    "sold": "sell", "bought": "buy", "unpacked": "unpack", "dropped": "drop",
+    "studied": "study", "stole": "steal", "grabbed": "grab", "borrowed": "borrow",
+    "displayed": "display", "removed": "remove", "destroyed": "destroy",
+}  # fmt: skip
+MOVES = {
+    "walked": "walk", "traveled": "travel", "drove": "drive", "ran": "run", "marched": "march",
+    "hurried": "hurry", "cycled": "cycle", "strolled": "stroll", "wandered": "wander",
+    "rode": "ride",
+}  # fmt: skip
+MET = (
+    "greeted thanked called visited helped followed met watched praised invited warned hugged "
+    "recognized ignored trusted admired interviewed noticed questioned interrupted encouraged "
+    "surprised phoned"
+).split()
+REST = (
+    "smiled laughed waited slept rested coughed sneezed sang danced whistled worked paused wept "
+    "shouted nodded yawned hesitated complained trembled sighed"
+).split()
+STAND = "stood sat waited rested knelt slept worked lived".split()
+NEAR = "near behind beside outside".split()
+TOWARD = "to from toward past around".split()
+
+SLOTS: dict[str, tuple[str, ...]] = {
+    "DET": ("the", "this", "that", "A", "every", "another"),
+    "THE": ("the", "this", "that", "A"),
+    "NAME": (*FEMALE, *MALE),
+    "PERSON": tuple(PERSON),
+    "THING": tuple(THING),
+    "THINGS": tuple(THINGS),
+    "PLACE": tuple(PLACE),
+    "WORK": tuple(WORK),
+    "CITY": tuple(CITY),
+    "HOME": tuple(HOME),
+    "KIND": tuple(KIND),
+    "COND": tuple(COND),
+    "FINE": tuple(FINE),
+    "RARE": tuple(RARE),
+    "SIZE": tuple(SIZE),
+    "AGE": tuple(AGE),
+    "COLOR": tuple(COLOR),
+    "QUALITY": tuple(QUALITY),
+    "STATE": tuple(STATE),
+    "FAULT": tuple(FAULT),
+    "VERY": tuple(HOW_VERY),
+    "ADV": tuple(ADV),
+    "SOFTLY": tuple(SOFTLY),
+    "ACTED": tuple(ACTS),
+    "ACT": tuple(ACTS.values()),
+    "MOVED": tuple(MOVES),
+    "MOVE": tuple(MOVES.values()),
+    "MET": tuple(MET),
+    "RESTED": tuple(REST),
+    "STOOD": tuple(STAND),
+    "NEAR": tuple(NEAR),
+    "TOWARD": tuple(TOWARD),
+}
+
+
+class Pair(NamedTuple):
+    """Two words that belong together: the doctor and the hospital."""
+
+    one: str
+    other: str
+
+
+def _pairs(text: str) -> tuple[Pair, ...]:
+    return tuple(Pair(*pair.split("/")) for pair in text.split())
+
+
+# People and their places, people and their tools, animals and what they eat or live in, things and
+# their parts. Controls come from the same line, where no `one` belongs with another's `other`. The
+# two of a pair share no stem: likeness of spelling must not pass for likeness of meaning.
+RELATED: tuple[tuple[Pair, ...], ...] = (
+    _pairs(
+        "doctor/hospital pilot/airport priest/church sailor/harbor judge/courtroom actor/theater "
+        "waiter/restaurant king/palace chemist/laboratory mechanic/garage teacher/school "
+        "cashier/supermarket goalkeeper/stadium ranger/forest farmer/barn banker/vault"
+    ),
+    _pairs(
+        "carpenter/hammer painter/brush barber/razor tailor/needle photographer/camera "
+        "fisherman/net astronomer/telescope plumber/wrench archer/arrow poet/pen lumberjack/axe "
+        "drummer/stick gardener/shovel knight/armor cook/oven"
+    ),
+    _pairs(
+        "dog/bone panda/bamboo monkey/banana horse/hay bear/honey squirrel/acorn cat/mouse "
+        "spider/web eagle/nest frog/pond camel/desert whale/ocean"
+    ),
+    _pairs(
+        "ship/anchor guitar/string book/page tree/leaf candle/flame envelope/stamp bottle/cork "
+        "house/roof shirt/button bicycle/pedal mountain/summit knife/blade"
+    ),
+)

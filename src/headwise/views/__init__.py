@@ -1,0 +1,1 @@
+"""HeadTable, Trace and CutPlan made visible; nothing is measured here."""

@@ -1,0 +1,170 @@
+"""A HeadTable in the terminal: a letter a head, the strongest heads of each role, a summary.
+
+In: a HeadTable. Out: rich tables and lines of text. It decides no role; it shows those it is given.
+"""
+
+import math
+from typing import NamedTuple
+
+import pandas as pd
+from rich.table import Table
+from rich.text import Text
+
+from headwise.heads import ROLES, HeadTable
+
+HEADS_A_LINE = 32
+"""A layer with more heads goes on in a further line: 32 cells of 2 and a label fit 80 columns."""
+HEADS_OF_THREE = 24
+"""Up to so many heads, a cell of 3 characters leaves room for every head's number."""
+FIGURES = ("score", "threshold", "baseline")
+
+
+class Glyph(NamedTuple):
+    """How a role is drawn: a letter of its name, and a colour of the terminal's own sixteen."""
+
+    letter: str
+    colour: str
+
+
+GLYPHS = {
+    "positional": Glyph("P", "blue"),
+    "delimiter": Glyph("D", "yellow"),
+    "sink": Glyph("S", "red"),
+    "syntactic": Glyph("Y", "green"),
+    "semantic": Glyph("M", "cyan"),
+    "coreference": Glyph("C", "magenta"),
+    "induction": Glyph("I", "bright_blue"),
+    "duplicate": Glyph("U", "bright_magenta"),
+    "broad": Glyph("B", "bright_black"),
+}
+UNKNOWN = Glyph("?", "bold")
+NONE, MORE = "·", "+"
+
+
+def head_grid(table: HeadTable, stack: str = "") -> Table:
+    """Layers down, heads across, in each cell the letter of the head's first role; a legend below.
+
+    `P+` has more roles than the first, `·` has none, and where there is no head the cell is blank.
+    """
+    rows = table.of_stack(stack)
+    places = zip(rows["layer"].tolist(), rows["head"].tolist(), strict=True)
+    roles: dict[tuple[int, int], tuple[str, ...]] = dict(
+        zip(places, rows["roles"].tolist(), strict=True)
+    )
+    num_heads = int(rows["head"].max()) + 1
+    grid = _empty_grid(min(num_heads, HEADS_A_LINE))
+    for layer in dict.fromkeys(rows["layer"].tolist()):
+        for start in range(0, num_heads, HEADS_A_LINE):
+            heads = range(start, min(start + HEADS_A_LINE, num_heads))
+            label = f"+{start} " if start else f"L{layer} "
+            grid.add_row(Text(label), *(_cell(roles.get((layer, head))) for head in heads))
+    whole = Table.grid()
+    if name := rows["stack"].iloc[0]:
+        whole.add_row(Text(name, style="bold"))
+    whole.add_row(grid)
+    whole.add_row(_legend(list(roles.values())))
+    return whole
+
+
+def _empty_grid(num_heads: int) -> Table:
+    """Columns for a label and the heads; narrow cells leave room for every fourth number only."""
+    width = 3 if num_heads <= HEADS_OF_THREE else 2
+    step = 1 if width == 3 else 4
+    grid = Table(box=None, padding=0, pad_edge=False, header_style="dim")
+    grid.add_column("", style="dim", no_wrap=True)
+    for head in range(num_heads):
+        grid.add_column("" if head % step else str(head), width=width, no_wrap=True)
+    return grid
+
+
+def _cell(roles: tuple[str, ...] | None) -> Text:
+    if roles is None:
+        return Text("")
+    if not roles:
+        return Text(NONE, style="dim")
+    glyph = GLYPHS.get(roles[0], UNKNOWN)
+    return Text(glyph.letter + MORE * (len(roles) > 1), style=glyph.colour)
+
+
+def _legend(cells: list[tuple[str, ...]]) -> Text:
+    """The letters that the grid uses, and no others."""
+    first = {roles[0] for roles in cells if roles}
+    entries = [_entry(glyph, name) for name, glyph in GLYPHS.items() if name in first]
+    if first - GLYPHS.keys():
+        entries.append(_entry(UNKNOWN, ",".join(sorted(first - GLYPHS.keys()))))
+    if not all(cells):
+        entries.append(_entry(Glyph(NONE, "dim"), "none"))
+    if any(len(roles) > 1 for roles in cells):
+        entries.append(_entry(Glyph(MORE, ""), "more"))
+    return Text("  ").join(entries)
+
+
+def _entry(glyph: Glyph, meaning: str) -> Text:
+    return Text.assemble((glyph.letter, glyph.colour), f"={meaning}")
+
+
+def strongest(table: HeadTable, per_role: int = 3) -> Table:
+    """For each role the heads that have it most, with the score that gave it and what it must beat.
+
+    The threshold is what a score must reach, the baseline what it is without any such habit.
+    Figures and details that the table does not hold are left out.
+    """
+    rows = _strongest_rows(table, per_role)
+    shown = [name for name in (*FIGURES, "detail") if any(row[name] for row in rows)]
+    drawn = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("role", "head", *shown):
+        drawn.add_column(name, justify="right" if name in FIGURES else "left")
+    for row in rows:
+        glyph = GLYPHS.get(row["role"], UNKNOWN)
+        cells = [Text(row[name]) for name in ("head", *shown)]
+        drawn.add_row(Text(row["role"], style=glyph.colour), *cells)
+    return drawn
+
+
+def _strongest_rows(table: HeadTable, per_role: int) -> list[dict[str, str]]:
+    """Cells by column; those of one role stand together, the largest score first."""
+    rows = []
+    for role in _roles_of(table):
+        heads = [table[head] for head in table.with_role(role)]
+        heads.sort(key=lambda head: _strength(head, role), reverse=True)
+        for head in heads[:per_role]:
+            figures = {name: _figure(head.get(f"{role}_{name}")) for name in FIGURES}
+            detail = str(head.get(f"{role}_detail", ""))
+            rows.append({"role": role, "head": str(head.name), **figures, "detail": detail})
+    return rows
+
+
+def _roles_of(table: HeadTable) -> list[str]:
+    """Roles that some head has: the known ones in their own order, then any others."""
+    held = dict.fromkeys(name for roles in table.df["roles"] for name in roles)
+    return sorted(held, key=[*ROLES, *held].index)
+
+
+def _strength(head: pd.Series, role: str) -> float:
+    score = float(head.get(f"{role}_score", math.nan))
+    return -math.inf if math.isnan(score) else score
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None or math.isnan(value) else f"{value:.3f}"
+
+
+def summary_lines(table: HeadTable) -> list[str]:
+    """Of what the table was made, how many heads it has, and how many of them have each role."""
+    about = table.about
+    made = [str(about[name]) for name in ("model",) if name in about]
+    made += [f"revision {about['revision']}"] if about.get("revision") else []
+    made += [_counted(about["tokens"], "token")] if "tokens" in about else []
+    layers = len(table.df[["stack", "layer"]].drop_duplicates())
+    counts = [f"{role} {len(table.with_role(role))}" for role in _roles_of(table)]
+    none = sum(not roles for roles in table.df["roles"])
+    return [
+        *([", ".join(made)] if made else []),
+        f"{_counted(len(table), 'head')} in {_counted(layers, 'layer')}",
+        ", ".join([*counts, f"no role {none}"]),
+    ]
+
+
+def _counted(count: object, noun: str) -> str:
+    number = f"{count:,}" if isinstance(count, int) else str(count)
+    return f"{number} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,314 @@
+"""Calls: one attention computation of one layer as it happened, ready to be asked about.
+
+In: the real queries, keys and values of a model with the rules they met under, or the weights of a
+model that shows nothing else. Out: answers that need no full matrix. It knows no model.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from headwise.attention.core import attend, attend_in_steps, attend_with_lse
+from headwise.attention.kernels import fold_groups, unfold_groups
+from headwise.attention.ragged import lengths_as_mask
+from headwise.attention.rules import Rules, four_axes
+from headwise.attention.task import Task, bias_at, make_task
+from headwise.errors import OptionError
+from headwise.watching.places import Place, output_weight
+
+LOWEST = -1e30
+"""Stands for the log of 0: its exponential is 0 in every dtype, and twice it is finite."""
+LARGEST_WEIGHTS = 2 << 30
+"""Bytes of a weight matrix that is still handed out whole."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TokenFacts:
+    """What is known of the tokens that attention was computed on."""
+
+    ids: Int[Tensor, "batch position"]
+    is_real: Bool[Tensor, "batch position"]
+    """False for padding, which may stand on either side and nowhere else."""
+    is_special: Bool[Tensor, "batch position"]
+    is_punctuation: Bool[Tensor, "batch position"]
+
+    def span(self, sequence: int) -> slice:
+        """Where the real tokens of a sequence stand."""
+        real = self.is_real[sequence].nonzero()[:, 0]
+        if len(real) == 0:
+            return slice(0, 0)
+        return slice(int(real[0]), int(real[-1]) + 1)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AttentionCall:
+    """One layer's attention on one batch; heads that share keys are not repeated."""
+
+    place: Place
+    queries: Float[Tensor, "batch heads query d_key"]
+    keys: Float[Tensor, "batch kv_heads key d_key"]
+    values: Float[Tensor, "batch kv_heads key d_value"]
+    rules: Rules
+    mixed: Float[Tensor, "batch heads query d_value"]
+    """Each head's mean of the values: the input of the output projection, before any gate."""
+    known_lse: Float[Tensor, "batch heads query"] | None = field(default=None, repr=False)
+
+    @property
+    def layer(self) -> int:
+        """Its layer, counted from 0."""
+        return self.place.layer
+
+    @property
+    def stack(self) -> str:
+        """The stack it belongs to, "" in a model with one stack."""
+        return self.place.stack
+
+    @property
+    def num_heads(self) -> int:
+        """Query heads."""
+        return self.queries.shape[1]
+
+    @cached_property
+    def lse(self) -> Float[Tensor, "batch heads query"]:
+        """Question 1: the log of each row's softmax denominator; -inf where it sees no key."""
+        if self.known_lse is not None:
+            return self.known_lse
+        rules = replace(self.rules, dropout=0.0)
+        return attend_with_lse(self.queries, self.keys, self.values, rules=rules)[1]
+
+    def attend(
+        self, features: Float[Tensor, "#batch #kv_heads key width"]
+    ) -> Float[Tensor, "batch heads query width"]:
+        """Question 2: the mean of any features of the keys under each row's weights."""
+        rules = replace(self.rules, dropout=0.0)
+        return attend(self.queries, self.keys, features.to(self.keys.dtype), rules=rules)
+
+    def weight_at(
+        self, query: Int[Tensor, " pairs"], key: Int[Tensor, " pairs"]
+    ) -> Float[Tensor, "batch heads pairs"]:
+        """Question 3: single weights, each pair a query position and a key position."""
+        group = self.num_heads // self.keys.shape[1]
+        picked = self.keys[:, :, key].repeat_interleave(group, 1)
+        scores = (self.queries[:, :, query] * picked).sum(-1) * self._task.scale
+        if self.rules.softcap is not None:
+            scores = self.rules.softcap * torch.tanh(scores / self.rules.softcap)
+        rows, place = query.unique(return_inverse=True)
+        bias = bias_at(self._task, rows, 0, self._task.num_keys)
+        if bias is not None:
+            scores = scores + bias[:, :, place, key]
+        return (scores - self.lse[:, :, query]).exp()
+
+    @cached_property
+    def _task(self) -> Task:
+        rules = lengths_as_mask(self.rules, self.queries, self.keys)
+        return make_task(self.queries, self.keys, self.values, rules)
+
+    def weights(self) -> Float[Tensor, "batch heads query key"]:
+        """Every weight, if they fit: `heads x query x key` numbers for each sequence."""
+        batch, heads, query = self.queries.shape[:3]
+        check_size(batch * heads * query * self.keys.shape[2], self.layer)
+        rules = replace(self.rules, dropout=0.0)
+        return attend_in_steps(self.queries, self.keys, self.values, rules=rules).weights
+
+    @cached_property
+    def output_weight(self) -> Float[Tensor, "concat d_model"] | None:
+        """The output projection as a matrix from all heads' outputs; None if it is not known."""
+        return known_output_weight(self.place, self.mixed)
+
+    def sequence(self, index: int, queries: slice, keys: slice) -> "Sequence":
+        """One sequence of the batch without its padding, computed in float32 at least."""
+        wide = torch.promote_types(self.queries.dtype, torch.float32)
+        mask = self.rules.mask
+        if mask is not None:
+            mask = four_axes(mask)
+            mask = mask[index : index + 1] if len(mask) > 1 else mask
+            mask = mask[:, :, queries] if mask.shape[2] > 1 else mask
+            mask = mask[..., keys] if mask.shape[3] > 1 else mask
+        task = self._task
+        offset = task.band.offset + (queries.start or 0) - (keys.start or 0)
+        picked = slice(index, index + 1)
+        rules = replace(
+            self.rules, mask=mask, offset=offset, lengths=None, query_lengths=None, dropout=0.0
+        )
+        tensors = (self.queries[picked, :, queries], self.keys[picked, :, keys])
+        values = self.values[picked, :, keys].to(wide)
+        return Sequence(
+            task=make_task(*(tensor.to(wide) for tensor in tensors), values, rules),
+            mixed=self.mixed[index, :, queries].to(wide),
+            lse=self.lse[index, :, queries].to(wide),
+            shown=None,
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ShownCall:
+    """One layer's attention of a module that shows its weights, and neither keys nor values."""
+
+    place: Place
+    shown: Float[Tensor, "batch heads query key"]
+    mixed: Float[Tensor, "batch heads query d_value"]
+
+    @property
+    def layer(self) -> int:
+        """Its layer, counted from 0."""
+        return self.place.layer
+
+    @property
+    def stack(self) -> str:
+        """The stack it belongs to."""
+        return self.place.stack
+
+    @property
+    def num_heads(self) -> int:
+        """Heads."""
+        return self.shown.shape[1]
+
+    def weights(self) -> Float[Tensor, "batch heads query key"]:
+        """Every weight."""
+        return self.shown
+
+    @cached_property
+    def output_weight(self) -> Float[Tensor, "concat d_model"] | None:
+        """The output projection as a matrix from all heads' outputs; None if it is not known."""
+        return known_output_weight(self.place, self.mixed)
+
+    def sequence(self, index: int, queries: slice, keys: slice) -> "Sequence":
+        """One sequence of the batch without its padding, in float32 at least."""
+        wide = torch.promote_types(self.shown.dtype, torch.float32)
+        return Sequence(
+            task=None,
+            mixed=self.mixed[index, :, queries].to(wide),
+            lse=None,
+            shown=self.shown[index, :, queries, keys].to(wide),
+        )
+
+
+Call = AttentionCall | ShownCall
+
+
+def known_output_weight(place: Place, mixed: Tensor) -> Tensor | None:
+    """The matrix of the place's output projection, where it fits the heads' outputs."""
+    if place.output_projection is None:
+        return None
+    weight = output_weight(place.output_projection).detach()
+    return weight if weight.shape[0] == mixed.shape[1] * mixed.shape[-1] else None
+
+
+def check_size(numbers: int, layer: int) -> None:
+    """Raise where so many weights are too many to be handed out."""
+    if numbers * 4 > LARGEST_WEIGHTS:
+        raise OptionError(
+            f"the weights of layer {layer} would take {numbers * 4 / 2**30:.1f} GiB: ask for "
+            "`attend`, `weight_at` or a shorter text instead"
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sequence:
+    """One sequence of a call, whose weights are computed a tile at a time."""
+
+    task: Task | None
+    mixed: Float[Tensor, "heads query d_value"]
+    lse: Float[Tensor, "heads query"] | None
+    shown: Float[Tensor, "heads query key"] | None
+
+    @property
+    def num_heads(self) -> int:
+        """Query heads."""
+        return self.mixed.shape[0]
+
+    @property
+    def num_queries(self) -> int:
+        """Rows of its weight matrix."""
+        return self.mixed.shape[1]
+
+    @property
+    def num_keys(self) -> int:
+        """Columns of its weight matrix."""
+        if self.shown is not None:
+            return self.shown.shape[-1]
+        assert self.task is not None
+        return self.task.num_keys
+
+    @property
+    def values(self) -> Float[Tensor, "kv_heads key d_value"] | None:
+        """The values, where the model shows them."""
+        return None if self.task is None else self.task.values[0]
+
+    @property
+    def offset(self) -> int:
+        """Key position of the first query."""
+        return self.num_keys - self.num_queries if self.task is None else self.task.band.offset
+
+    def keys_seen(self, first: int, last: int) -> tuple[int, int]:
+        """Half-open range of keys that any of the rows `first..last` may see."""
+        if self.task is None:
+            return 0, self.num_keys
+        return self.task.band.keys_of(first, last, self.num_keys)
+
+    def log_weights(
+        self, rows: Int[Tensor, " query"], low: int, high: int, room: Tensor | None = None
+    ) -> Float[Tensor, "heads query key"]:
+        """Log of the weights of some rows for the keys `low..high`, written into `room` if given.
+
+        What a row does not see has a log so low that its weight is 0; it is finite, so that
+        weights times logs are numbers.
+        """
+        if self.shown is not None:
+            return self.shown[:, rows, low:high].log().clamp_(min=LOWEST)
+        assert self.task is not None and self.lse is not None
+        task, kv_heads = self.task, self.task.keys.shape[1]
+        is_run = int(rows[-1]) - int(rows[0]) == len(rows) - 1
+        picked = slice(int(rows[0]), int(rows[-1]) + 1) if is_run else rows
+        queries = fold_groups(task.queries[:, :, picked] * task.scale, kv_heads)[0]
+        keys = task.keys[0, :, low:high]
+        lse = self.lse[:, picked].clamp(min=LOWEST)
+        shape = (kv_heads, queries.shape[1], high - low)
+        room = None if room is None else room[: math.prod(shape)].view(shape)
+        bias = self._bias(rows, low, high)
+        if task.rules.softcap is None:
+            start = -fold_groups(lse[None, ..., None], kv_heads)[0]
+            logs = torch.baddbmm(start, queries, keys.mT, out=room)
+            logs = unfold_groups(logs[None], self.num_heads)[0]
+        else:
+            scores = torch.bmm(queries, keys.mT, out=room)
+            scores = unfold_groups(scores[None], self.num_heads)[0]
+            logs = scores.div_(task.rules.softcap).tanh_().mul_(task.rules.softcap)
+            logs -= lse[..., None]
+        if bias is not None:
+            logs += bias[0].clamp(min=LOWEST)
+        return logs
+
+    def _bias(self, rows: Tensor, low: int, high: int) -> Tensor | None:
+        """What is added to the scores of that tile; None where nothing is."""
+        assert self.task is not None
+        band = self.task.band
+        first, last = int(rows.min()), int(rows.max())
+        is_inside = (band.before is None or last + band.offset - band.before <= low) and (
+            band.after is None or first + band.offset + band.after >= high - 1
+        )
+        if is_inside and not self.task.has_bias:
+            return None
+        return bias_at(self.task, rows, low, high)
+
+    def count_seen(self, rows: Int[Tensor, " query"]) -> Float[Tensor, "heads query"]:
+        """How many keys each row may see."""
+        if self.task is None:
+            assert self.shown is not None
+            return (self.shown[:, rows] > 0).sum(-1).to(self.mixed.dtype)
+        band, last = self.task.band, self.num_keys - 1
+        if self.task.mask is None:
+            low, high = torch.zeros_like(rows), torch.full_like(rows, last)
+            if band.before is not None:
+                low = (rows + band.offset - band.before).clamp(min=0)
+            if band.after is not None:
+                high = (rows + band.offset + band.after).clamp(max=last)
+            seen = (high - low + 1).clamp(min=0)
+            return seen.to(self.mixed.dtype).expand(self.num_heads, -1)
+        bias = bias_at(self.task, rows, 0, self.num_keys)
+        assert bias is not None
+        return (bias[0] > -torch.inf).sum(-1).to(self.mixed.dtype).expand(self.num_heads, -1)

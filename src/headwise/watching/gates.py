@@ -1,0 +1,160 @@
+"""Gates: factors on what each head gives, at the input of the output projection.
+
+In: a model and which heads to silence, or a gate for every head. Out: the same model, whose heads
+are gated while a `with` block lasts. Acting on the projection's output instead would be wrong: by
+then the heads are mixed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headwise.errors import OptionError
+from headwise.heads import HeadId, parse_heads
+from headwise.watching.calls import Call
+from headwise.watching.places import Place, find_places
+from headwise.watching.routing import Change, Listener
+from headwise.watching.watch import attached, watch
+
+Inputs = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class MeanOutputs:
+    """What each head gives on average: a stand-in for a silenced head that moves nothing else."""
+
+    by_layer: Mapping[tuple[str, int], Float[Tensor, "heads d_value"]]
+
+    def of(self, place: Place) -> Float[Tensor, "heads d_value"]:
+        """The means of one layer's heads."""
+        return self.by_layer[place.stack, place.layer]
+
+
+@contextmanager
+def silence(
+    model: nn.Module,
+    heads: str | Iterable[str | HeadId],
+    *,
+    means: MeanOutputs | None = None,
+) -> Iterator[None]:
+    """While it lasts, these heads give nothing; with `means`, what they give on average.
+
+    with headwise.silence(model, ["L3H11"]):
+        model(**inputs)
+    """
+    places = find_places(model)
+    chosen = parse_heads(heads)
+    check_layers(chosen, places)
+    with ExitStack() as stack:
+        for place in places:
+            mine = [one.head for one in chosen if belongs(one, place)]
+            if mine:
+                mean = None if means is None else means.of(place)
+                change = replacing(mine, mean, place)
+                stack.enter_context(attached(model, (place,), Listener(change=change)))
+        yield
+
+
+@contextmanager
+def gate(model: nn.Module, gates: Mapping[str, Float[Tensor, " heads"]]) -> Iterator[None]:
+    """While it lasts, every layer's heads are multiplied by its gates, which may be learned.
+
+    Gates are named by layer, `L3` or `encoder.L3`; a layer without gates stays as it is.
+
+    gates = {"L0": torch.ones(12, requires_grad=True)}
+    with headwise.gate(model, gates):
+        loss(model(**inputs)).backward()
+    """
+    places = find_places(model)
+    named = {layer_name(place): place for place in places}
+    unknown = [name for name in gates if name not in named]
+    if unknown:
+        raise OptionError(
+            f"{unknown[0]} is no layer of this model: its layers are {spread(list(named))}"
+        )
+    with ExitStack() as stack:
+        for name, factors in gates.items():
+            change = multiplying(factors, name)
+            stack.enter_context(attached(model, (named[name],), Listener(change=change)))
+        yield
+
+
+def mean_outputs(model: nn.Module, batches: Iterable[Inputs]) -> MeanOutputs:
+    """What each head gives on average over the real tokens of some batches of model inputs."""
+    sums: dict[tuple[str, int], Tensor] = {}
+    counts: dict[tuple[str, int], float] = {}
+    is_real: Tensor | None = None
+
+    def add(call: Call) -> None:
+        mixed = call.mixed.double()
+        share = torch.ones_like(mixed[:, 0, :, 0])
+        if is_real is not None and is_real.shape == share.shape:
+            share = is_real.to(share)
+        key = (call.stack, call.layer)
+        sums[key] = sums.get(key, 0.0) + (mixed * share[:, None, :, None]).sum((0, 2))
+        counts[key] = counts.get(key, 0.0) + share.sum().item()
+
+    with torch.no_grad(), watch(model, add):
+        for inputs in batches:
+            is_real = inputs.get("attention_mask")
+            model(**inputs)
+    if not counts:
+        raise OptionError("mean_outputs was given no batch: give at least one")
+    return MeanOutputs({key: sums[key] / counts[key] for key in sums})
+
+
+def replacing(heads: list[int], mean: Tensor | None, place: Place) -> Change:
+    """A change that puts zeros, or the means, in the place of some heads' outputs."""
+
+    def change(mixed: Tensor) -> Tensor:
+        if max(heads) >= mixed.shape[1]:
+            raise OptionError(
+                f"{HeadId(place.layer, max(heads), place.stack)} is not in this model: layer "
+                f"{place.layer} has heads 0..{mixed.shape[1] - 1}"
+            )
+        is_silent = torch.zeros(mixed.shape[1], dtype=torch.bool, device=mixed.device)
+        is_silent[heads] = True
+        instead = mixed.new_zeros(()) if mean is None else mean.to(mixed)[:, None]
+        return torch.where(is_silent[:, None, None], instead, mixed)
+
+    return change
+
+
+def multiplying(gates: Tensor, name: str) -> Change:
+    """A change that multiplies each head's output by its gate."""
+
+    def change(mixed: Tensor) -> Tensor:
+        if gates.shape != (mixed.shape[1],):
+            raise OptionError(
+                f"the gates of {name} are {list(gates.shape)}: the layer has {mixed.shape[1]} heads"
+            )
+        return mixed * gates.to(mixed)[:, None, None]
+
+    return change
+
+
+def check_layers(heads: Iterable[HeadId], places: tuple[Place, ...]) -> None:
+    """Raise where a head names a layer that the model does not have."""
+    names = [layer_name(place) for place in places]
+    for head in heads:
+        if not any(belongs(head, place) for place in places):
+            raise OptionError(f"{head} is not in this model: its layers are {spread(names)}")
+
+
+def belongs(head: HeadId, place: Place) -> bool:
+    """Whether the head is one of the place's."""
+    return (head.stack, head.layer) == (place.stack, place.layer)
+
+
+def layer_name(place: Place) -> str:
+    """`L3`, or `encoder.L3` in a model with several stacks."""
+    return f"{place.stack}.L{place.layer}" if place.stack else f"L{place.layer}"
+
+
+def spread(names: list[str]) -> str:
+    """The names, the middle of a long list left out."""
+    return ", ".join(names if len(names) < 8 else [*names[:3], "...", *names[-2:]])

@@ -1,0 +1,162 @@
+"""Masks as structure: what may see what, told by transformers and laid out only when touched.
+
+In: what a model asks of transformers' mask interface. Out: a tensor that stands for the whole mask
+and carries its structure, so that attention can be computed without it. Whatever a model does with
+such a tensor besides handing it on, it does with the real mask.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+from torch.utils._pytree import tree_map
+from transformers import masking_utils
+from transformers.masking_utils import sdpa_mask
+
+from headwise.attention.rules import Rules
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A mask in a few words: a band of key positions around each query, and padding."""
+
+    before: int | None
+    """Keys before its own position that a query sees, None = all."""
+    after: int | None
+    offset: int
+    """Key position of the first query."""
+    is_real: Bool[Tensor, "batch key"] | None
+    """Which keys are no padding; None = all."""
+
+    def rules(self) -> Rules:
+        """The same in the words of `attend`."""
+        rules: dict[str, Any] = {"window": (self.before, self.after), "offset": self.offset}
+        if self.is_real is None:
+            return Rules(**rules)
+        lengths = right_padded_lengths(self.is_real)
+        if lengths is not None:
+            return Rules(lengths=lengths, **rules)
+        return Rules(mask=self.is_real[:, None, None], **rules)
+
+
+def right_padded_lengths(is_real: Bool[Tensor, "batch position"]) -> Tensor | None:
+    """How many real positions each sequence begins with; None if padding stands before any."""
+    lengths = is_real.sum(-1)
+    starts = torch.arange(is_real.shape[1], device=is_real.device) < lengths[:, None]
+    return lengths if torch.equal(starts, is_real) else None
+
+
+class StructuredMask(Tensor):
+    """A bool mask `[batch 1 query key]` that takes no memory until an operation needs it."""
+
+    structure: Structure
+    lay_out: Callable[[], Tensor]
+
+    @classmethod
+    def of(
+        cls, shape: Sequence[int], structure: Structure, lay_out: Callable[[], Tensor]
+    ) -> "StructuredMask":
+        """A stand-in of that shape; `lay_out` makes the mask itself."""
+        device = None if structure.is_real is None else structure.is_real.device
+        mask = torch.ones((), dtype=torch.bool, device=device).expand(*shape).as_subclass(cls)
+        mask.structure, mask.lay_out = structure, lay_out
+        return mask
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Facts of the stand-in are facts of the mask; everything else gets the mask itself."""
+        with torch._C.DisableTorchFunctionSubclass():
+            if func in HARMLESS or getattr(func, "__name__", "") == "__get__":
+                return func(*args, **kwargs or {})
+
+            def laid_out(value: Any) -> Any:
+                return value.lay_out() if isinstance(value, StructuredMask) else value
+
+            return func(*tree_map(laid_out, tuple(args)), **tree_map(laid_out, dict(kwargs or {})))
+
+
+HARMLESS = {Tensor.size, Tensor.dim, Tensor.__len__, Tensor.is_floating_point, Tensor.__hash__}
+
+
+def headwise_mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int | Tensor = 0,
+    kv_offset: int = 0,
+    mask_function: Callable[..., Any] = masking_utils.causal_mask_function,
+    attention_mask: Tensor | None = None,
+    **options: Any,
+) -> Tensor:
+    """The mask function beside headwise's attention: structure where it is known, dense else."""
+    options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+
+    def lay_out() -> Tensor:
+        mask = sdpa_mask(
+            batch_size,
+            q_length,
+            kv_length,
+            q_offset,
+            kv_offset,
+            mask_function,
+            attention_mask,
+            **options,
+        )
+        assert mask is not None, "skips are not allowed above"
+        return mask
+
+    band = band_of(mask_function)
+    if band is None:
+        return lay_out()
+    is_real = masking_utils.prepare_padding_mask(attention_mask, kv_length, kv_offset)
+    if is_real is not None:
+        is_real = is_real[:, kv_offset : kv_offset + kv_length].bool()
+        is_real = None if bool(is_real.all()) else is_real
+    structure = Structure(*band, int(q_offset) - int(kv_offset), is_real)
+    return StructuredMask.of((batch_size, 1, q_length, kv_length), structure, lay_out)
+
+
+Band = tuple[int | None, int | None]
+
+
+def band_of(mask_function: Callable[..., Any]) -> Band | None:
+    """Keys before and after its own position that the function lets a query see; None = unknown.
+
+    transformers builds its mask functions from a few named parts; a part that is not known here
+    makes the whole function unknown, and the mask is laid out.
+    """
+    inside = {
+        name: cell.cell_contents
+        for name, cell in zip(
+            mask_function.__code__.co_freevars, mask_function.__closure__ or (), strict=True
+        )
+    }
+    match mask_function.__qualname__.removesuffix(".<locals>.inner_mask"):
+        case "causal_mask_function":
+            return None, 0
+        case "bidirectional_mask_function":
+            return None, None
+        case "sliding_window_overlay":
+            return inside["sliding_window"] - 1, None
+        case "sliding_window_bidirectional_overlay":
+            return inside["sliding_window"], inside["sliding_window"]
+        case "and_masks.<locals>.and_mask":
+            bands = [band_of(part) for part in inside["mask_functions"]]
+            if any(band is None for band in bands):
+                return None
+            return narrowest(band[0] for band in bands), narrowest(band[1] for band in bands)
+    return None
+
+
+def narrowest(bounds: Any) -> int | None:
+    """The smallest of some bounds, None being no bound."""
+    return min((bound for bound in bounds if bound is not None), default=None)

@@ -1,0 +1,154 @@
+"""The built-in sentences: gold by construction, all different, and not to be solved by places."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from headwise.errors import OptionError
+from headwise.probes.__main__ import baseline_table, highest_share, shares
+from headwise.probes.builtin import (
+    BRIEF_SENTENCES,
+    MOST,
+    RELATIONS,
+    builtin_sentences,
+)
+from headwise.probes.questions import READINGS, Reading, ask
+from headwise.probes.sentences import ProbeSentence
+from headwise.probes.vocabulary import FEMALE, GROUPS, MALE, MEN, RELATED, SLOTS, THING, WOMEN
+
+PAGE = Path(__file__).parents[2] / "docs/probes.md"
+SETS = {seed: builtin_sentences(seed=seed) for seed in (0, 1, 2)}
+SENTENCES = SETS[0]
+WITH_CANDIDATES = ("pronoun-antecedent", "related-concepts")
+MEANT_BY = {
+    "she": {*FEMALE, *WOMEN},
+    "her": {*FEMALE, *WOMEN},
+    "he": {*MALE, *MEN},
+    "him": {*MALE, *MEN},
+    "they": {*GROUPS},
+    "them": {*GROUPS},
+    "it": {*THING},
+}
+
+
+def about(relation: str) -> list[ProbeSentence]:
+    return [sentence for sentence in SENTENCES if sentence.arcs[0].relation == relation]
+
+
+def test_every_relation_has_as_many_sentences_as_asked_for() -> None:
+    found = Counter(arc.relation for sentence in builtin_sentences(37) for arc in sentence.arcs)
+    assert found == dict.fromkeys(RELATIONS, 37)
+
+
+def test_the_seed_decides_everything() -> None:
+    assert builtin_sentences(29, seed=5) == builtin_sentences(29, seed=5)
+    assert builtin_sentences(29, seed=5) != builtin_sentences(29, seed=7)
+
+
+def test_no_sentence_comes_twice_even_in_the_largest_set() -> None:
+    words = [sentence.words for sentence in builtin_sentences(MOST, seed=3)]
+    assert len(set(words)) == len(words) == MOST * len(RELATIONS)
+
+
+def test_the_vocabulary_has_hundreds_of_words() -> None:
+    assert len({word.lower() for sentence in SENTENCES for word in sentence.words}) > 600
+
+
+@pytest.mark.parametrize("per_relation", [0, -3, MOST + 1])
+def test_an_impossible_number_of_sentences_is_refused(per_relation: int) -> None:
+    with pytest.raises(OptionError, match=f"per_relation is {per_relation}: .* lie in 1..{MOST}"):
+        builtin_sentences(per_relation)
+
+
+def test_sentences_are_ordinary_words_with_no_slot_left() -> None:
+    for sentence in SENTENCES:
+        text = " ".join(sentence.words)
+        assert re.fullmatch(r"[A-Z][a-z]*( [A-Z]?[a-z]+| ,)* [.?]", text), text
+        assert not re.search(r"\b[Aa] [aeiou]|\b[Aa]n [^aeiou]", text), text
+
+
+@pytest.mark.parametrize("seed", SETS)
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_positions_alone_solve_little(relation: str, is_causal: bool, seed: int) -> None:
+    sentences = SETS[seed]
+    arcs = [arc for sentence in sentences for arc in sentence.arcs if arc.relation == relation]
+    chance = sum(1 / len(arc.candidates) for arc in arcs if arc.candidates) / len(arcs)
+    allowed = chance + 0.10 if relation in WITH_CANDIDATES else 0.40
+    assert highest_share(sentences, relation, is_causal=is_causal) <= allowed
+
+
+@pytest.mark.parametrize("reading", READINGS[:2])
+@pytest.mark.parametrize("relation", [name for name in RELATIONS if name not in WITH_CANDIDATES])
+def test_no_fixed_place_in_the_sentence_solves_much(relation: str, reading: Reading) -> None:
+    asked = [
+        ask(sentence.arcs[0], reading, len(sentence.words), is_causal=False)
+        for sentence in about(relation)
+    ]
+    places = Counter(question.gold for question in asked if question is not None)
+    assert max(places.values()) <= 0.35 * len(asked)
+
+
+@pytest.mark.parametrize("relation", WITH_CANDIDATES)
+@pytest.mark.parametrize("is_later", [False, True])
+def test_the_gold_candidate_stands_on_both_sides(relation: str, is_later: bool) -> None:
+    arcs = [sentence.arcs[0] for sentence in about(relation)]
+    share = sum((arc.head > arc.dependent) == is_later for arc in arcs) / len(arcs)
+    assert 0.3 < share < 0.7
+
+
+def test_a_pronoun_can_mean_its_antecedent_and_no_other_candidate() -> None:
+    for sentence in about("pronoun-antecedent"):
+        (arc,) = sentence.arcs
+        meant = MEANT_BY[sentence.words[arc.dependent].lower()]
+        people = {place: sentence.words[place] for place in arc.candidates}
+        assert [place for place, word in people.items() if word in meant] == [arc.head]
+
+
+def test_a_concept_is_related_to_its_partner_and_to_no_other_candidate() -> None:
+    related = {frozenset(pair) for group in RELATED for pair in group}
+    for sentence in about("related-concepts"):
+        (arc,) = sentence.arcs
+        concept = sentence.words[arc.dependent]
+        partners = [c for c in arc.candidates if {concept, sentence.words[c]} in related]
+        assert partners == [arc.head]
+
+
+def test_related_words_are_not_alike_in_spelling() -> None:
+    assert [pair for group in RELATED for pair in group if pair.one[:3] == pair.other[:3]] == []
+
+
+def test_no_list_of_words_holds_a_word_twice() -> None:
+    assert [name for name, words in SLOTS.items() if len(set(words)) < len(words)] == []
+
+
+def test_the_written_sentences_say_who_belongs_to_whom() -> None:
+    said = {
+        (arc.relation, sentence.words[arc.dependent], sentence.words[arc.head])
+        for sentence in BRIEF_SENTENCES
+        for arc in sentence.arcs
+    }
+    assert {
+        ("subject-verb", "cat", "sat"),
+        ("verb-modifier", "down", "sat"),
+        ("determiner-noun", "The", "cat"),
+        ("pronoun-antecedent", "it", "animal"),
+        ("pronoun-antecedent", "it", "paper"),
+        ("subject-verb", "it", "was"),
+        ("subject-predicate", "it", "tired"),
+        ("subject-verb", "scientist", "said"),
+        ("verb-object", "request", "opened"),
+        ("verb-object", "request", "merged"),
+        ("subject-verb", "suite", "was"),
+        ("preposition-object", "review", "after"),
+    } <= said
+
+
+def test_what_cannot_be_asked_has_no_share() -> None:
+    assert shares(SENTENCES, "determiner-noun", "dependent", is_causal=True) == {}
+
+
+def test_the_page_shows_the_table_that_the_command_prints() -> None:
+    assert baseline_table(SENTENCES) in PAGE.read_text("utf-8")

@@ -1,0 +1,77 @@
+"""An arc asks three questions, and causal models are asked only what they can answer."""
+
+import pytest
+
+from headwise.probes.questions import BASELINES, READINGS, Reading, ask, guesses, questions
+from headwise.probes.sentences import Arc, ProbeSentence
+
+SEVEN = 7  # words
+EARLIER, LATER = Arc("obj", 4, 2), Arc("nsubj", 1, 5)
+AMONG_EARLIER, AMONG_LATER = Arc("coref", 5, 1, (1, 3)), Arc("coref", 0, 6, (2, 4, 6))
+AMONG_BOTH = Arc("coref", 3, 1, (1, 5))
+
+
+@pytest.mark.parametrize(
+    ("reading", "source", "gold"), [("dependent", 4, 2), ("head", 2, 4), ("column", 4, 2)]
+)
+def test_a_reading_says_who_asks_for_whom(reading: Reading, source: int, gold: int) -> None:
+    question = ask(EARLIER, reading, SEVEN, is_causal=False)
+    assert question is not None
+    assert (question.source, question.gold) == (source, gold)
+    assert question.choices == tuple(word for word in range(SEVEN) if word != source)
+
+
+def readings_of(arc: Arc, *, is_causal: bool) -> set[str]:
+    asked = questions(ProbeSentence(("word",) * SEVEN, (arc,)), is_causal=is_causal)
+    return {question.reading for question in asked}
+
+
+@pytest.mark.parametrize(
+    ("arc", "two_sided", "causal"),
+    [
+        (EARLIER, set(READINGS), {"dependent"}),
+        (LATER, set(READINGS), {"head", "column"}),
+        (AMONG_EARLIER, {"dependent", "column"}, {"dependent"}),
+        (AMONG_LATER, {"dependent", "column"}, {"column"}),
+        (AMONG_BOTH, {"dependent", "column"}, set()),
+        (Arc("det", 0, 1), set(READINGS), {"column"}),  # row 1 sees one word: no question
+        (Arc("det", 5, 6), set(READINGS), {"head"}),  # only row 6 sees word 5: no question
+    ],
+)
+def test_what_cannot_be_seen_is_not_asked(arc: Arc, two_sided: set[str], causal: set[str]) -> None:
+    assert readings_of(arc, is_causal=False) == two_sided
+    assert readings_of(arc, is_causal=True) == causal
+
+
+def test_a_sentence_of_two_words_asks_nothing() -> None:
+    assert list(questions(ProbeSentence(("It", "rains"), (Arc("s", 0, 1),)), is_causal=False)) == []
+
+
+def test_a_causal_row_chooses_among_earlier_words_and_a_column_among_later_ones() -> None:
+    row = ask(EARLIER, "dependent", SEVEN, is_causal=True)
+    column = ask(LATER, "column", SEVEN, is_causal=True)
+    assert row is not None
+    assert column is not None
+    assert (row.choices, column.choices) == ((0, 1, 2, 3), (2, 3, 4, 5, 6))
+
+
+@pytest.mark.parametrize(
+    ("arc", "right"),
+    [
+        (EARLIER, {"offset -2"}),
+        (Arc("det", 2, 3), {"offset +1"}),
+        (LATER, set()),
+        (Arc("advmod", 3, 0), {"offset -3", "first word"}),
+        (Arc("advmod", 0, 6), {"last word"}),
+        (AMONG_EARLIER, {"first candidate"}),
+        (Arc("coref", 5, 3, (1, 3)), {"last candidate", "nearest candidate"}),
+        (AMONG_LATER, {"last candidate"}),
+        (Arc("coref", 0, 2, (2, 4, 6)), {"first candidate", "nearest candidate"}),
+        (AMONG_BOTH, {"first candidate", "nearest candidate"}),  # of equals, the earlier
+    ],
+)
+def test_a_baseline_knows_places_and_nothing_else(arc: Arc, right: set[str]) -> None:
+    question = ask(arc, "dependent", SEVEN, is_causal=False)
+    assert question is not None
+    hits = dict(zip(BASELINES, guesses(question), strict=True))
+    assert {name for name, is_hit in hits.items() if is_hit} == right

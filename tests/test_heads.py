@@ -1,0 +1,502 @@
+"""A head has one name everywhere, and a table of heads is checked, sorted and never loses a bit."""
+
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from headwise.errors import OptionError
+from headwise.heads import ROLES, HeadId, HeadTable, parse_heads
+
+ODD_NUMBERS = [-0.0, math.nan, math.inf, -math.inf, 5e-324, 0.1 + 0.2, *[1e22] * 9]
+SUFFIXES = ("parquet", "csv", "json")
+LAYERS, HEADS = 3, 5
+ONE: dict[Any, Any] = {"stack": [""], "layer": [0], "head": [0]}
+
+head_ids = st.builds(HeadId, st.integers(0, 200), st.integers(0, 200), st.text(max_size=5))
+role_names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=";"), min_size=1)
+plain_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)  # fmt: skip
+CELLS: dict[str, st.SearchStrategy[Any]] = {
+    "entropy": st.floats(),
+    'a "quoted", name': st.floats(width=32),
+    "count": st.integers(-(2**63), 2**63 - 1),
+    "is_kept": st.booleans(),
+    "digits": st.sampled_from(["1", "2.50", "nan", "", "True", "007", "-1"]),
+    "induction_detail": st.text(max_size=7),
+    "roles": st.lists(role_names, max_size=3),
+}
+
+
+@st.composite
+def makings(draw: st.DrawFn) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """What any table is made of: every kind of column, heads in any order, some of them absent."""
+    heads = draw(st.lists(head_ids, min_size=1, max_size=7, unique=True))
+    some = draw(st.lists(st.sampled_from(sorted(CELLS)), unique=True))
+    of_all = {"min_size": len(heads), "max_size": len(heads)}
+    columns = {name: draw(st.lists(CELLS[name], **of_all)) for name in some}
+    return frame(heads, columns), draw(st.dictionaries(st.text(max_size=5), plain_json, max_size=3))
+
+
+def frame(heads: list[HeadId], columns: dict[str, Any]) -> pd.DataFrame:
+    place = {name: [getattr(head, name) for head in heads] for name in ("stack", "layer", "head")}
+    return pd.DataFrame(place | columns)
+
+
+def small(**columns: list[Any]) -> HeadTable:
+    """Three layers of five heads; without other columns, `entropy` counts the rows."""
+    heads = [HeadId(layer, head) for layer in range(LAYERS) for head in range(HEADS)]
+    measures = columns or {"entropy": [float(row) for row in range(len(heads))]}
+    return HeadTable(frame(heads, measures), {"model": "small", "tokens": 1009})
+
+
+def of_names(names: list[str], **columns: list[Any]) -> HeadTable:
+    return HeadTable(frame([HeadId.parse(name) for name in names], columns), {})
+
+
+def two_stacks() -> HeadTable:
+    """An encoder of 2 layers, listed first, and a cross of 1; `size` tells rows apart."""
+    names = ["encoder.L0H0", "encoder.L0H1", "encoder.L1H0", "cross.L0H0"]
+    return of_names(names, size=[2.0, 3.0, 5.0, 7.0])
+
+
+# --- One head ---
+
+
+@given(head_ids)
+@example(HeadId(3, 11))
+@example(HeadId(0, 2, "a.L0H1"))
+@example(HeadId(0, 2, "two\nlines"))
+def test_a_head_is_read_back_from_its_own_name(head: HeadId) -> None:
+    assert HeadId.parse(str(head)) == head
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [(HeadId(3, 11), "L3H11"), (HeadId(3, 11, "encoder"), "encoder.L3H11")],
+)
+def test_a_head_is_written_layer_first_and_stack_before_it(head: HeadId, name: str) -> None:
+    assert str(head) == f"{head}" == name
+
+
+@pytest.mark.parametrize("text", ["L3", "3.11", "l3h11", "L3H11 ", "L-1H0", ".L3H11", "", "L٣H1"])
+def test_what_is_no_head_is_refused_with_what_would_be(text: str) -> None:
+    message = "' is not a head: write L3H11, or encoder.L3H11 in a model with several stacks$"
+    with pytest.raises(OptionError, match=message):
+        HeadId.parse(text)
+
+
+@pytest.mark.parametrize("numbers", [(-1, 2), (2, -1)])
+def test_a_head_counts_from_zero(numbers: tuple[int, int]) -> None:
+    name = "L{}H{}".format(*numbers)
+    with pytest.raises(OptionError, match=f"counted from 0, which {name} is not"):
+        HeadId(*numbers)
+
+
+def test_heads_sort_by_stack_then_layer_then_head_as_numbers() -> None:
+    names = ["L2H10", "L10H2", "decoder.L0H3", "encoder.L0H1", "encoder.L1H0"]
+    heads = parse_heads(names)
+    assert sorted(reversed(heads)) == list(heads)
+    assert heads[0] < heads[1] and heads[1] >= heads[0]
+    assert len({*heads, HeadId(2, 10)}) == len(heads)
+
+
+@pytest.mark.parametrize(
+    "given_as",
+    [
+        "L0H1 L2H3, L4H0",
+        " L0H1,L2H3\nL4H0 L0H1 ",
+        ["L0H1", HeadId(2, 3), "L4H0", "L2H3"],
+        ["L0H1,L2H3", "L4H0"],
+        (HeadId(0, 1), HeadId(2, 3), HeadId(4, 0)),
+    ],
+)
+def test_heads_are_read_from_a_text_or_a_list_each_once(given_as: Any) -> None:
+    assert parse_heads(given_as) == (HeadId(0, 1), HeadId(2, 3), HeadId(4, 0))
+
+
+def test_no_heads_are_read_from_an_empty_text() -> None:
+    assert parse_heads("") == parse_heads([]) == ()
+
+
+# --- What a table may hold ---
+
+
+@given(makings(), st.randoms())
+def test_rows_are_sorted_within_stacks_that_keep_their_order(making: Any, random: Any) -> None:
+    table = HeadTable(*making)
+    stacks = list(table.stacks)
+    places = [(stacks.index(head.stack), head.layer, head.head) for head in table.heads]
+    assert places == sorted(places)
+    order = sorted(range(len(table)), key=lambda row: (places[row][0], random.random()))
+    assert HeadTable(table.df.iloc[order], table.about) == table
+
+
+def test_the_place_and_the_roles_come_first() -> None:
+    df = pd.DataFrame({"entropy": [1.0], "head": [2], "roles": [["sink"]], "layer": [3]})
+    table = HeadTable(df.assign(stack="", share=0.5), {})
+    assert list(table.df.columns) == ["stack", "layer", "head", "roles", "entropy", "share"]
+    assert table.df["roles"].tolist() == [("sink",)]
+
+
+def test_heads_without_a_column_of_roles_have_none() -> None:
+    assert small().df["roles"].tolist() == [()] * (LAYERS * HEADS)
+
+
+def test_every_kind_of_column_has_one_dtype() -> None:
+    df = pd.DataFrame(
+        {
+            "stack": [None, None],
+            "layer": np.array([0, 0], dtype=np.uint8),
+            "head": pd.array([0, 1], dtype="Int64"),
+            "half": np.array([0.5, math.inf], dtype=np.float16),
+            "gap": pd.Series([None, 1.5], dtype="object"),
+            "is_cut": pd.array([True, False], dtype="boolean"),
+            "detail": pd.Categorical(["-1", None]),
+        }
+    )
+    table = HeadTable(df.astype({"stack": "object"}), {})
+    dtypes = dict(zip(table.df.columns, map(str, table.df.dtypes), strict=True))
+    assert dtypes == {
+        "stack": "str", "layer": "int64", "head": "int64", "roles": "object", "half": "float64",
+        "gap": "float64", "is_cut": "bool", "detail": "str",
+    }  # fmt: skip
+    assert table.df["detail"].tolist() == ["-1", ""]
+    assert table.df["gap"].isna().tolist() == [True, False]
+
+
+def test_a_table_keeps_copies() -> None:
+    df = pd.DataFrame({"stack": [""], "layer": [0], "head": [0], "share": [0.5]})
+    about = {"settings": {"seed": 7}}
+    table = HeadTable(df, about)
+    df.loc[0, "share"] = 0.25
+    about["settings"]["seed"] = 11
+    assert table["L0H0"]["share"] == 0.5
+    assert table.about == {"settings": {"seed": 7}}
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"stack": [""], "head": [0]}, "needs a column layer$"),
+        ({"layer": [0]}, "needs a column stack and a column head$"),
+        ({"stack": [], "layer": [], "head": []}, "needs a row or more"),
+        (ONE | {7: [1], "7": [2]}, "a name of its own for each column"),
+        (ONE | {"layer": [0.0]}, "column 'layer' must hold int without gaps, not float64"),
+        (ONE | {"stack": [3]}, "column 'stack' must hold text without gaps, not int64"),
+        (ONE | {"head": pd.array([None], dtype="Int64")}, "'head' must hold int .* not Int64"),
+        (ONE | {"head": [-2]}, "counted from 0, which L0H-2 is not"),
+        ({name: ONE[name] * 2 for name in ONE}, "one row in a table, and L0H0 has 2"),
+        (ONE | {"x": [1j]}, "column 'x' holds complex128, not numbers, bool or text"),
+        (ONE | {"x": [{}]}, "column 'x' holds object, not numbers, bool or text"),
+        (ONE | {"roles": ["sink"]}, "^'sink' is no list of roles: a cell of roles is a list"),
+        (ONE | {"roles": [[""]]}, "is no list of roles"),
+        (ONE | {"roles": [["a;b"]]}, "words without ';'"),
+        (ONE | {"roles": [[7]]}, r"^\[7\] is no list of roles"),
+    ],
+)
+def test_what_is_no_table_is_refused(columns: dict[Any, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        HeadTable(pd.DataFrame(columns), {})
+
+
+@pytest.mark.parametrize(
+    ("value", "message"), [(math.nan, "Out of range float"), ({1, 2}, "set is not JSON")]
+)
+def test_about_holds_what_json_can_hold(value: Any, message: str) -> None:
+    with pytest.raises(OptionError, match=f"about must be what JSON can hold: .*{message}"):
+        HeadTable(small().df, {"settings": value})
+
+
+# --- What a table answers ---
+
+
+def test_a_head_is_found_by_its_name_or_its_id() -> None:
+    table = small()
+    assert len(table) == len(table.heads) == LAYERS * HEADS
+    assert table["L1H3"]["entropy"] == table[HeadId(1, 3)]["entropy"] == 1 * HEADS + 3
+    assert table["L1H3"].name == "L1H3"
+    assert table.heads[HEADS + 3] == HeadId(1, 3)
+    assert two_stacks()["encoder.L1H0"]["size"] == 5.0
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "message"),
+    [
+        (small(), "L9H0", "^L9H0 is not in this table: layers 0..2, heads 0..4$"),
+        (small(), "encoder.L0H0", "^encoder.L0H0 is not in this table: its stacks are ''$"),
+        (two_stacks(), "cross.L1H0", "layers 0..0, heads 0..0$"),
+        (two_stacks(), "L1H0", "^L1H0 is not in this table: its stacks are encoder, cross$"),
+    ],
+)
+def test_a_head_that_is_not_there_is_told_which_are(
+    table: HeadTable, name: str, message: str
+) -> None:
+    with pytest.raises(OptionError, match=message):
+        table[name]
+
+
+def test_the_top_heads_are_ranked_by_name_and_nan_is_no_rank() -> None:
+    values = [math.nan, 2.0, 7.0, 2.0, math.inf, *[-1.0] * 10]
+    top = small(share=values).top("share", 4)
+    assert list(top.columns) == ["name", "share", "roles"]
+    assert top["name"].tolist() == ["L0H4", "L0H2", "L0H1", "L0H3"]
+    assert top["share"].tolist() == [math.inf, 7.0, 2.0, 2.0]
+    assert len(small(share=values).top("share", 100)) == LAYERS * HEADS - 1
+    tied = [f"L{layer}H0" for layer in range(101)]
+    assert of_names(tied, share=[0.5] * 101).top("share", 101)["name"].tolist() == tied
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ("entropi", "^'entropi' is not a column: perhaps entropy$"),
+        ("xyz", "^'xyz' is not a column: there are stack, layer, head, roles, entropy$"),
+        ("stack", "^column 'stack' holds text, and numbers are needed here$"),
+        ("roles", "^column 'roles' holds roles, and numbers are needed here$"),
+    ],
+)
+def test_only_a_column_of_numbers_is_ranked_or_laid_out(column: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        small().top(column)
+    with pytest.raises(OptionError, match=message):
+        small().grid(column)
+
+
+def test_at_least_one_head_is_asked_for() -> None:
+    with pytest.raises(OptionError, match="count must be at least 1, not -2"):
+        small().top("entropy", -2)
+
+
+def test_heads_are_found_by_any_of_their_roles() -> None:
+    table = of_names(["L0H0", "L0H1", "L1H0"], roles=[["sink"], [], ["my own", "sink"]])
+    assert table.with_role("sink") == parse_heads("L0H0 L1H0")
+    assert table.with_role("my own") == parse_heads("L1H0")
+    assert table.with_role("broad") == ()
+
+
+def test_a_role_that_nobody_knows_is_told_its_neighbour() -> None:
+    with pytest.raises(OptionError, match=r"'positionl' is not a role: perhaps positional$"):
+        small().with_role("positionl")
+
+
+def test_a_grid_has_layers_down_and_heads_across() -> None:
+    expected = np.arange(LAYERS * HEADS, dtype=np.float64).reshape(LAYERS, HEADS)
+    np.testing.assert_array_equal(small().grid("entropy"), expected)
+
+
+def test_a_grid_is_nan_where_there_is_no_head() -> None:
+    grid = two_stacks().grid("size", "encoder")
+    np.testing.assert_array_equal(grid, [[2.0, 3.0], [5.0, math.nan]])
+    one = of_names(["encoder.L2H1"], size=[11])
+    np.testing.assert_array_equal(
+        one.grid("size"), [[math.nan] * 2, [math.nan] * 2, [math.nan, 11]]
+    )
+
+
+@pytest.mark.parametrize("stack", ["", "decoder"])
+def test_a_grid_of_several_stacks_needs_the_name_of_one(stack: str) -> None:
+    message = f"'{stack}' is not a stack of this table: its stacks are encoder, cross"
+    with pytest.raises(OptionError, match=message):
+        two_stacks().grid("size", stack)
+
+
+def test_tables_are_equal_with_the_same_values_and_making() -> None:
+    assert small(x=[math.nan] * 15) == small(x=[math.nan] * 15)
+    assert small() == HeadTable(small().df, small().about)
+    assert small() != HeadTable(small().df, {})
+    assert small() != HeadTable(small().df.assign(entropy=0.5), small().about)
+    assert small(x=[1] * 15) != small(x=[1.0] * 15)
+    assert small(x=[1] * 15) != small(x=["1"] * 15)
+    assert small() != "a table"
+
+
+def test_a_table_prints_as_one_line_and_shows_itself_in_a_notebook() -> None:
+    assert repr(small()) == "HeadTable(15 heads, 5 columns, model='small')"
+    assert repr(two_stacks()) == "HeadTable(4 heads, 5 columns)"
+    html = of_names(["<b>.L0H0"])._repr_html_()
+    assert "<table" in html
+    assert "&lt;b&gt;" in html
+
+
+def test_every_role_has_one_sentence_of_what_it_says_and_does_not() -> None:
+    assert list(ROLES) == [
+        "positional", "delimiter", "sink", "syntactic", "semantic", "coreference", "induction",
+        "duplicate", "broad",
+    ]  # fmt: skip
+    assert all(words.endswith(".") and "; " in words for words in ROLES.values())
+
+
+# --- Files ---
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@given(making=makings())
+@example(making=(small(x=ODD_NUMBERS).df, {}))
+@example(making=(of_names(['a,"b";\r\n.L0H0'], roles=[["c,d", 'e"f', "\r"]]).df, {"é": [None]}))
+def test_a_table_is_read_back_as_it_was_written(suffix: str, making: Any) -> None:
+    table = HeadTable(*making)
+    with tempfile.TemporaryDirectory() as folder:
+        table.write(Path(folder) / f"heads.{suffix}")
+        again = HeadTable.read(Path(folder) / f"heads.{suffix}")
+    assert again == table
+    for name in table.df.select_dtypes("float"):  # equality takes -0.0 for 0.0
+        signs = np.signbit(table.df[name].dropna())
+        assert np.signbit(again.df[name].dropna()).tolist() == signs.tolist()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_neither_long_texts_nor_odd_folders_change_a_table(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / "model=odd" / f"heads.{suffix}"
+    path.parent.mkdir()
+    table = small(words=["a line\n" * 20_011] * (LAYERS * HEADS))  # longer than a reader's block
+    table.write(path)
+    assert HeadTable.read(path) == table
+
+
+def test_others_can_read_the_parquet_file(tmp_path: Path) -> None:
+    table = of_names(["L0H0", "L0H1"], roles=[[], ["sink"]], share=[0.5, math.nan])
+    table.write(tmp_path / "heads.parquet")
+    held = pq.read_table(tmp_path / "heads.parquet")
+    assert held.schema.field("roles").type == pa.list_(pa.field("element", pa.string()))
+    assert json.loads(held.schema.metadata[b"headwise"]) == table.about
+    pq.write_table(held.replace_schema_metadata(None), tmp_path / "foreign.parquet")
+    assert HeadTable.read(tmp_path / "foreign.parquet") == table
+
+
+def test_others_can_read_the_csv_file(tmp_path: Path) -> None:
+    table = of_names(["L0H0", "L0H1"], roles=[["sink", "broad"], []], share=[0.1, math.nan])
+    table.write(tmp_path / "heads.csv")
+    lines = (tmp_path / "heads.csv").read_text("utf-8").splitlines()
+    assert lines == ["stack,layer,head,roles,share", ",0,0,sink;broad,0.1", ",0,1,,"]
+
+
+def test_others_can_read_the_json_file(tmp_path: Path) -> None:
+    of_names(["L0H0"], share=[math.inf], gap=[math.nan]).write(tmp_path / "heads.json")
+    held = json.loads((tmp_path / "heads.json").read_text("utf-8"), parse_constant=pytest.fail)
+    expected = {"stack": "", "layer": 0, "head": 0, "roles": [], "share": "inf", "gap": None}
+    assert held["heads"] == [expected]
+
+
+def test_a_csv_file_without_its_companion_keeps_all_but_what_csv_cannot_say(
+    tmp_path: Path,
+) -> None:
+    table = of_names(
+        ["L0H0", "L0H1"], roles=[[], ["sink"]], share=[0.1, math.nan], is_cut=[True, False],
+        words=["a", ""],
+    )  # fmt: skip
+    table.write(tmp_path / "heads.csv")
+    HeadTable(table.df, {"model": "m"}).write(tmp_path / "heads.csv", force=True)
+    assert HeadTable.read(tmp_path / "heads.csv").about == {"model": "m"}
+    (tmp_path / "heads.about.json").unlink()
+    assert HeadTable.read(tmp_path / "heads.csv") == table
+
+
+def test_an_edited_csv_file_is_held_to_the_kinds_in_its_companion(tmp_path: Path) -> None:
+    path = tmp_path / "heads.csv"
+    of_names(["L0H2"], share=[0.5], digits=["007"]).write(path)
+    path.write_text("digits,head,stack,layer,share,mine\n010,3,,1,,7\n")
+    assert HeadTable.read(path) == of_names(["L1H3"], digits=["010"], share=[math.nan], mine=[7])
+    path.write_text("stack,layer,head,share\n,0,0,much\n")
+    with pytest.raises(OptionError, match=r"heads\.csv cannot be read .* double: .*'much'"):
+        HeadTable.read(path)
+
+
+def test_a_csv_file_that_a_spreadsheet_saved_is_read(tmp_path: Path) -> None:
+    (tmp_path / "heads.csv").write_text("\ufeffstack,layer,head,mine\n,0,2,0.5\n", "utf-8")
+    assert HeadTable.read(tmp_path / "heads.csv")["L0H2"]["mine"] == 0.5
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_nothing_is_overwritten_unless_forced(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"heads.{suffix}"
+    small().write(str(path))
+    with pytest.raises(OptionError, match=rf"heads\.{suffix}.* would be overwritten: say force"):
+        two_stacks().write(path)
+    assert HeadTable.read(str(path)) == small()
+    two_stacks().write(path, force=True)
+    assert HeadTable.read(path) == two_stacks()
+
+
+def test_a_companion_is_not_overwritten_either(tmp_path: Path) -> None:
+    (tmp_path / "heads.about.json").write_text("mine")
+    with pytest.raises(OptionError, match=r"heads\.about\.json would be overwritten"):
+        small().write(tmp_path / "heads.csv")
+    assert [file.name for file in tmp_path.iterdir()] == ["heads.about.json"]
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("no room")
+
+    path = tmp_path / "heads.json"
+    small().write(path)
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="no room"):
+        two_stacks().write(path, force=True)
+    assert HeadTable.read(path) == small()
+    assert [file.name for file in tmp_path.iterdir()] == ["heads.json"]
+
+
+def test_a_file_says_its_format_by_its_end(tmp_path: Path) -> None:
+    small().write(tmp_path / "HEADS.JSON")
+    assert HeadTable.read(tmp_path / "HEADS.JSON") == small()
+    message = r"heads\.xlsx must end in \.parquet, \.csv, \.json"
+    with pytest.raises(OptionError, match=message):
+        small().write(tmp_path / "heads.xlsx")
+    with pytest.raises(OptionError, match=message):
+        HeadTable.read("heads.xlsx")
+
+
+def test_a_folder_or_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"heads\.csv cannot be written: there is no folder .*no"):
+        small().write(tmp_path / "no" / "heads.csv")
+    with pytest.raises(OptionError, match=r"there is no file .*heads\.csv"):
+        HeadTable.read(tmp_path / "heads.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("heads.parquet", "no parquet", "magic bytes"),
+        ("heads.json", "{", "Expecting property name"),
+        ("heads.json", "[]", "list indices"),
+        ("heads.json", '{"columns": {}, "about": {}}', "'heads'"),
+        ("heads.json", '{"columns": {}, "about": {}, "heads": []}', "needs a column stack"),
+        ("heads.json", '{"columns": {"x": "int"}, "heads": [{"x": "y"}]}', "invalid literal"),
+        ("heads.csv", "", "Empty CSV"),
+        ("heads.csv", "stack,layer,head\n,1\n", "Expected 3 columns, got 2"),
+        ("heads.csv", "stack,layer,head\n,x,1\n", "'layer' must hold int"),
+        ("heads.csv", "stack,layer,head,head\n,1,1,2\n", "a name of its own for each column"),
+    ],
+)
+def test_a_file_that_holds_no_table_is_named_with_the_reason(
+    name: str, text: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(OptionError, match=f"{name} cannot be read as a head table: .*{message}"):
+        HeadTable.read(tmp_path / name)
+
+
+def test_a_table_needs_no_torch() -> None:
+    code = (
+        "import sys, headwise.heads, headwise.views.head_table; assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,258 @@
+"""Tiny models of many families with random weights, their inputs, and the weights they give.
+
+In: the name of a family of `tiny_configs.py`. Out: a model built from its config, in eval mode and
+in float64, inputs for it, batches with padding, and the attention weights of the model's own eager
+implementation. It refuses to know headwise: it is what headwise is held against.
+"""
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+
+from .tiny_configs import (
+    EOS,
+    FAMILIES,
+    FRAMES,
+    MEL_BINS,
+    MEMORY,
+    SPECIAL,
+    VOCABULARY,
+    Family,
+    Side,
+)
+
+Inputs = dict[str, Tensor]
+
+BATCH, LENGTH = 4, 13  # 4, for no family has 4 heads, 4 layers or heads of size 4
+SEED = 11
+GAIN = 1.6
+"""Spread of queries and keys, for which scores then have a spread of its square."""
+SHIFT = 0.3
+"""Spread of biases, and of norms' weights around what they start at."""
+CALM = 0.3
+"""What of their output projections is kept."""
+MASKED = {"input_ids": "attention_mask", "decoder_input_ids": "decoder_attention_mask"}
+LIMITS = {"vocab_size": VOCABULARY, "max_position_embeddings": 61}
+
+
+def tiny(
+    name: str,
+    *,
+    batch: int = BATCH,
+    length: int = LENGTH,
+    dtype: torch.dtype = torch.float64,
+) -> tuple[PreTrainedModel, Inputs]:
+    """A model of the family, the same at every call, and inputs for it."""
+    family = FAMILIES[name]
+    return build(family, dtype), in_dtype(inputs(family, batch, length), dtype)
+
+
+def build(family: Family, dtype: torch.dtype = torch.float64) -> PreTrainedModel:
+    """The family's model in eval mode; torch's own random state is left as it was.
+
+    Weights are drawn in float64 and then rounded, so that they are the same in every dtype. A
+    float64 model gives float64, but many families round to float32 on the way: see
+    `Family.softmax_in` for the weights; Llama's kin do so in norms and rotations, too.
+    """
+    config = config_of(family)
+    with torch.random.fork_rng():
+        torch.manual_seed(SEED)
+        model = getattr(transformers, family.auto).from_config(
+            config, dtype=torch.float64, **family.options
+        )
+        spread_out(model)
+        calm_down(model, family)
+    return model.eval().to(dtype)
+
+
+def config_of(family: Family) -> PreTrainedConfig:
+    return AutoConfig.for_model(family.model_type or family.name, **LIMITS | dict(family.config))
+
+
+@torch.no_grad()
+def spread_out(model: nn.Module) -> None:
+    """Draw all weights anew: a config's small ones make nearly uniform attention, and no biases."""
+    drawn = set()  # tied weights are drawn once
+    for module in model.modules():
+        for parameter in module.parameters(recurse=False):
+            if id(parameter) in drawn:
+                continue
+            drawn.add(id(parameter))
+            noise = torch.randn_like(parameter)
+            if parameter.dim() < 2:
+                parameter.add_(SHIFT * noise)
+            elif isinstance(module, nn.Embedding):
+                parameter.copy_(noise)
+            else:
+                parameter.copy_(GAIN * noise / math.sqrt(fan_in(module, parameter)))
+
+
+@torch.no_grad()
+def calm_down(model: nn.Module, family: Family) -> None:
+    """Let attention move a token little, or tokens grow alike and later layers' rows uniform."""
+    for name in attention_modules(model, family):
+        output_projection(model, family, name).weight.mul_(CALM)
+
+
+def fan_in(module: nn.Module, parameter: Tensor) -> int:
+    """How many numbers one number of the module's result is the sum of."""
+    if isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d):
+        return parameter[0].numel()
+    return parameter.shape[-2]  # GPT-2's Conv1D and most experts: [..., in, out]
+
+
+def inputs(family: Family, batch: int, length: int) -> Inputs:
+    """Random inputs without padding, of `length` tokens; sounds and images have sizes of their own.
+
+    The encoder of an encoder-decoder reads `MEMORY` tokens more, so that queries are not keys.
+    """
+    random = torch.Generator().manual_seed(SEED)
+    parts: Inputs = {}
+    if family.kind in ("encoder", "decoder", "text and vision"):
+        parts |= tokens(batch, length, random)
+    if family.kind == "encoder-decoder":
+        parts |= tokens(batch, length + MEMORY, random)
+    if family.kind in ("encoder-decoder", "speech"):
+        read = tokens(batch, length, random)
+        parts |= {f"decoder_{name}": part for name, part in read.items()}
+    if family.kind == "speech":
+        parts["input_features"] = noise_of((batch, MEL_BINS, FRAMES), random)
+    if family.kind in ("vision", "text and vision"):
+        parts["pixel_values"] = noise_of((batch, 3, *image_size(family)), random)
+    if family.kind == "text and vision":
+        parts["input_ids"][:, -1] = EOS  # what CLIP pools; without one it pools the first token
+    return parts
+
+
+def in_dtype(inputs: Inputs, dtype: torch.dtype) -> Inputs:
+    """The inputs with sounds and images in the dtype of a model."""
+    return {
+        name: part.to(dtype) if part.is_floating_point() else part for name, part in inputs.items()
+    }
+
+
+def tokens(batch: int, length: int, random: torch.Generator) -> Inputs:
+    ids = torch.randint(SPECIAL, VOCABULARY, (batch, length), generator=random)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+def noise_of(shape: tuple[int, ...], random: torch.Generator) -> Tensor:
+    return torch.randn(shape, generator=random, dtype=torch.float64)
+
+
+def image_size(family: Family) -> tuple[int, int]:
+    size = family.config.get("vision_config", family.config)["image_size"]
+    return (size, size) if isinstance(size, int) else tuple(size)
+
+
+def ragged(
+    name: str,
+    lengths: Sequence[int],
+    side: Side = "right",
+    *,
+    dtype: torch.dtype = torch.float64,
+) -> tuple[Inputs, list[Inputs]]:
+    """Sequences of these lengths padded to one batch, and the same sequences one by one.
+
+    A batch padded on the left comes with `position_ids` where the model takes them; models with
+    learned positions would else count from the padding (`Family.needs_positions`).
+    """
+    family, longest = FAMILIES[name], max(lengths)
+    if side not in family.pads:
+        raise ValueError(f"{name} is not to be padded on the {side}, but on {family.pads}")
+    whole = in_dtype(inputs(family, len(lengths), longest), dtype)
+    alone = [cut(whole, row, longest - length) for row, length in enumerate(lengths)]
+    if family.kind == "text and vision":
+        for single in alone:
+            single["input_ids"][:, -1] = EOS
+    batch = {part: stacked([single[part] for single in alone], side) for part in whole}
+    pad = config_of(family).get_text_config().pad_token_id or 0
+    for ids, mask in MASKED.items():
+        if ids in batch:
+            batch[ids].masked_fill_(batch[mask] == 0, pad)
+    if side == "left" and family.takes_positions:
+        batch["position_ids"] = (batch["attention_mask"].cumsum(1) - 1).clamp(min=0)
+    return batch, alone
+
+
+def cut(whole: Inputs, row: int, less: int) -> Inputs:
+    """One row as a batch of its own, with so many tokens less at its end."""
+    return {
+        name: part[row : row + 1, : part.shape[1] - less].clone()
+        if part.dim() == 2
+        else part[row : row + 1]
+        for name, part in whole.items()
+    }
+
+
+def stacked(parts: list[Tensor], side: Side) -> Tensor:
+    """The rows in one tensor, with zeros where a row of tokens is short."""
+    if parts[0].dim() > 2:
+        return torch.cat(parts)
+    return nn.utils.rnn.pad_sequence(
+        [part[0] for part in parts], batch_first=True, padding_side=side
+    )
+
+
+def output_of(result: Any) -> Tensor:
+    """What a model says: logits, or for CLIP the two embeddings of each pair of text and image."""
+    if "logits" in result:
+        return result["logits"]
+    return torch.stack([result["text_embeds"], result["image_embeds"]], dim=1)
+
+
+@contextlib.contextmanager
+def eagerly(model: PreTrainedModel) -> Iterator[None]:
+    """The model's own eager implementation, and afterwards the one before.
+
+    An unrouted family is not switched, and only warns: all of this table are built for eager.
+    """
+    before = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
+
+
+@torch.no_grad()
+def eager_weights(model: PreTrainedModel, inputs: Inputs) -> dict[str, list[Tensor]]:
+    """The model's own weights `[batch, heads, query, key]`, layer by layer, for each stack.
+
+    By default only the unrouted families, Gemma 2 and gpt-oss give weights; the others run sdpa
+    and, asked for weights, return an empty tuple without a word.
+    """
+    with eagerly(model):
+        result = model(**inputs, output_attentions=True)
+    return weights_of(result)
+
+
+def weights_of(result: Any) -> dict[str, list[Tensor]]:
+    """The weights in a model's result, by stack; gpt-oss has dropped its sink column already."""
+    if "text_model_output" in result:
+        towers = {"text": result["text_model_output"], "vision": result["vision_model_output"]}
+        return {stack: list(tower["attentions"] or ()) for stack, tower in towers.items()}
+    names = {"": "attentions"}
+    if "encoder_last_hidden_state" in result:  # GPT-2 has a field for cross-attention, too
+        names = {stack: f"{stack}_attentions" for stack in ("encoder", "decoder", "cross")}
+    return {stack: list(result.get(name) or ()) for stack, name in names.items()}
+
+
+def attention_modules(model: nn.Module, family: Family) -> dict[str, nn.Module]:
+    """Every module that attends, by its name."""
+    modules = model.named_modules()
+    return {name: module for name, module in modules if type(module).__name__ == family.attention}
+
+
+def output_projection(model: nn.Module, family: Family, name: str) -> nn.Module:
+    """The output projection of the attention module of this name."""
+    place = name.split(".")
+    for step in family.projection.split("/"):
+        place = place[:-1] if step == ".." else [*place, step]
+    return model.get_submodule(".".join(place))
