@@ -4,10 +4,10 @@
     ├── ShapeError      a tensor's shape does not fit (also a ValueError)
     ├── MaskError       a mask's kind or shape cannot be used (also a ValueError)
     ├── OptionError     an option is unknown, or contradicts another (also a ValueError)
+    │   └── OutputError what would be written is there already, or is another's
     ├── PathError       the path asked for cannot compute this call
     ├── CacheError      a cache is full, or belongs to another layer or batch
     ├── ModelError      a model cannot be found, loaded or watched
-    ├── OutputError     a file or folder that would be written is there already, or another's
     └── MissingPackage  an optional package is not installed
 
 Each message is one sentence: what is wrong, what was given, what would work. The command line
@@ -43,7 +43,7 @@ class ModelError(HeadwiseError):
     """A model cannot be found, loaded or watched; the message names it and the reason."""
 
 
-class OutputError(HeadwiseError):
+class OutputError(OptionError):
     """What would be written is there already, or belongs to work with other settings."""
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from headwise.errors import OptionError
+from headwise.errors import OptionError, OutputError
 
 ROLES = {
     "positional": "Looks a fixed distance away, as at the token before; not what it reads there.",
@@ -193,7 +193,7 @@ class HeadTable:
             files[path.with_suffix(".about.json")] = note.encode()
         there = [str(file) for file in files if file.exists()]
         if there and not force:
-            raise OptionError(f"{' and '.join(there)} would be overwritten: say force to do so")
+            raise OutputError(f"{' and '.join(there)} would be overwritten: say force to do so")
         if not path.parent.is_dir():
             raise OptionError(f"{path} cannot be written: there is no folder {path.parent}")
         for file, content in files.items():
@@ -347,7 +347,7 @@ def _to_parquet(df: pd.DataFrame, about: dict[str, Any]) -> bytes:
 def _from_parquet(path: Path) -> _Held:
     from pyarrow import parquet
 
-    held = parquet.ParquetFile(path).read()  # read_table takes folders named a=b for columns
+    held = parquet.read_table(path, partitioning=None)
     about = (held.schema.metadata or {}).get(b"headwise", b"{}")
     return held.to_pandas(), json.loads(about)
 

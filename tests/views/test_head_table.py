@@ -185,5 +185,5 @@ def test_the_summary_says_of_what_it_was_made_and_counts_heads_and_roles() -> No
 
 def test_the_summary_leaves_out_what_it_is_not_told() -> None:
     assert summary_lines(table_of({}, layers=1, heads=1)) == ["1 head in 1 layer", "no role 1"]
-    one_token = HeadTable(table_of({}, layers=1, heads=1).df, {"tokens": 1, "revision": None})
-    assert summary_lines(one_token)[0] == "1 token"
+    about = {"model": "", "revision": None, "tokens": 1}
+    assert summary_lines(HeadTable(table_of({}, layers=1, heads=1).df, about))[0] == "1 token"

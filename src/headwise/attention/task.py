@@ -202,6 +202,29 @@ def bias_at(
     return bias_of(task, rows, rows, low, high)
 
 
+def bias_of_pairs(
+    task: Task, query: Int[Tensor, " pairs"], key: Int[Tensor, " pairs"]
+) -> Float[Tensor, "#batch #heads pairs"] | None:
+    """`bias_tile` of single pairs of a query and a key, in memory linear in their number."""
+    dtype = torch.promote_types(task.queries.dtype, torch.float32)
+    bias: Tensor | None = None
+    if task.mask is not None:
+        rows = query if task.mask.shape[2] > 1 else torch.zeros_like(query)
+        columns = key if task.mask.shape[3] > 1 else torch.zeros_like(key)
+        part = task.mask[:, :, rows, columns]
+        bias = blocked_to_bias(part, dtype) if part.dtype == torch.bool else part.to(dtype)
+    if task.rules.slopes is not None or task.rules.distance_bias is not None:
+        by_distance = distance_tile(task, query, key[:, None], dtype)[..., 0]
+        bias = by_distance if bias is None else bias + by_distance
+    if not task.band.is_full:
+        visible = task.band.visible(query, key[:, None])[:, 0]
+        if bias is None:
+            bias = blocked_to_bias(visible[None, None], dtype)
+        else:
+            bias = bias.masked_fill(~visible, -math.inf)
+    return bias
+
+
 def bias_of(
     task: Task, rows: Tensor, picked: slice | Tensor, low: int, high: int
 ) -> Float[Tensor, "#batch #heads query key"] | None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli import doctor
+from headwise.cli import doctor, scan
 from headwise.errors import HeadwiseError
 
 BAD_INPUT, INTERRUPTED = 2, 130  # 2 is what a wrong option exits with; 130 is 128 + SIGINT
@@ -20,6 +20,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.command("scan")(scan.run)
 app.command("doctor")(doctor.run)
 
 

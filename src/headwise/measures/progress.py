@@ -1,8 +1,9 @@
 """Progress: who is told how far a scan has come."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
+@runtime_checkable
 class Reporter(Protocol):
     """Told of tokens as they are read."""
 

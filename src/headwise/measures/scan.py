@@ -10,6 +10,7 @@ import importlib.metadata
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ from torch import Tensor, nn
 from headwise.errors import OptionError
 from headwise.heads import HeadTable
 from headwise.measures import tables
-from headwise.measures.measure import Measure
 from headwise.measures.progress import Quiet, Reporter
 from headwise.measures.reading import Batch, Reader, Window, given_batches, repeated_windows
 from headwise.measures.spread import Spread
 from headwise.measures.steps import (
     MEASURES,
+    ROWS_LIMIT,
+    ROWS_SAMPLED,
     EncodedSentence,
     RelationStep,
     RepeatStep,
@@ -138,89 +140,82 @@ class Task:
 
     def text_steps(self) -> Iterator[Step]:
         """The measures on texts or tensors."""
-        settings = self.settings
-        choice = RowChoice(settings.rows, settings.seed)
-        measures = default_measures(settings.measures)
         if self.inputs is not None:
             config = getattr(self.model, "config", None)
             for number, batch in enumerate(given_batches(self.inputs, config, self.tokenizer)):
-                yield self.text_step(f"inputs {number}", lambda batch=batch: batch, batch.num_tokens,
-                                     measures, choice)
+                yield Step(f"inputs {number}", batch.num_tokens, partial(self.measure, batch))
         if self.texts is not None:
             reader = self.reader()
-            windows = reader.windows(self.texts, settings.max_tokens)
+            windows = reader.windows(self.texts, self.settings.max_tokens)
             for number, group in enumerate(reader.batches(windows)):
-                yield self.text_step(
-                    f"text {number}",
-                    lambda group=group: reader.batch(group, self.device),
-                    sum(len(window.ids) for window in group),
-                    measures,
-                    choice,
-                )
+                tokens = sum(len(window.ids) for window in group)
+                yield Step(f"text {number}", tokens, partial(self.read, reader, group))
 
-    def text_step(
-        self,
-        name: str,
-        batch: Callable[[], Batch],
-        tokens: int,
-        measures: Sequence[Measure],
-        choice: RowChoice,
-    ) -> Step:
-        """One batch of text."""
+    def read(self, reader: Reader, windows: list[Window], tally: Tally) -> None:
+        """Measure some windows of text."""
+        self.measure(reader.batch(windows, self.device), tally)
 
-        def run(tally: Tally) -> None:
-            made = batch()
-            step = TextStep(tally, measures, choice, compares=self.settings.compares)
-            step.run(self.model, made)
-            tally.count("tokens", made.num_tokens)
-            tally.count("windows", len(made.indices))
-
-        return Step(name, tokens, run)
+    def measure(self, batch: Batch, tally: Tally) -> None:
+        """Measure one batch."""
+        settings = self.settings
+        choice = RowChoice(settings.rows, settings.seed)
+        measures = default_measures(settings.measures)
+        TextStep(tally, measures, choice, compares=settings.compares).run(self.model, batch)
+        tally.count("tokens", batch.num_tokens)
+        tally.count("windows", len(batch.indices))
 
     def repeat_steps(self) -> Iterator[Step]:
         """Induction on repeated random tokens."""
         reader = self.reader()
         windows = repeated_windows(reader, count=REPEATED_WINDOWS, seed=self.settings.seed)
         for number, group in enumerate(reader.batches(windows)):
+            tokens = sum(len(window.ids) for window in group)
+            yield Step(f"repeats {number}", tokens, partial(self.repeat, reader, group))
 
-            def run(tally: Tally, group: list[Window] = group) -> None:
-                RepeatStep(tally).run(self.model, reader.batch(group, self.device))
-                tally.count("repeated_tokens", sum(len(window.ids) for window in group))
-
-            yield Step(f"repeats {number}", sum(len(one.ids) for one in group), run)
+    def repeat(self, reader: Reader, windows: list[Window], tally: Tally) -> None:
+        """Measure induction on some windows of repeated tokens."""
+        RepeatStep(tally).run(self.model, reader.batch(windows, self.device))
+        tally.count("repeated_tokens", sum(len(window.ids) for window in windows))
 
     def relation_steps(self, source: str, sentences: Iterable[ProbeSentence]) -> Iterator[Step]:
         """Gold relations, sentences of like length together."""
         reader = self.reader()
-        usable: list[EncodedSentence] = []
-        unusable = 0
+        usable, unusable = [], 0
         for index, sentence in enumerate(sentences):
             encoded = encode(sentence.words, self.tokenizer)
             if encoded is None or len(encoded.input_ids) > reader.length:
                 unusable += 1
             else:
                 usable.append(EncodedSentence(index, sentence, encoded))
+        if unusable:
+            yield Step(f"{source} unusable", 0, partial(count_unusable, source, unusable))
         usable.sort(key=lambda one: (len(one.encoded.input_ids), one.index))
         for start in range(0, len(usable), SENTENCES_AT_ONCE):
             group = usable[start : start + SENTENCES_AT_ONCE]
-
-            def run(tally: Tally, group: list[EncodedSentence] = group, skipped: int = unusable) -> None:
-                windows = [Window(one.index, tuple(one.encoded.input_ids)) for one in group]
-                batch = reader.batch(windows, self.device)
-                RelationStep(tally, source).run(self.model, batch, group)
-                tally.count(f"{source}_sentences", len(group))
-
             tokens = sum(len(one.encoded.input_ids) for one in group)
-            yield Step(f"{source} {start // SENTENCES_AT_ONCE}", tokens, run)
+            name = f"{source} {start // SENTENCES_AT_ONCE}"
+            yield Step(name, tokens, partial(self.relate, source, reader, group))
+
+    def relate(
+        self, source: str, reader: Reader, sentences: list[EncodedSentence], tally: Tally
+    ) -> None:
+        """Hold the heads against the gold relations of some sentences."""
+        windows = [Window(one.index, tuple(one.encoded.input_ids)) for one in sentences]
+        batch = reader.batch(windows, self.device)
+        RelationStep(tally, source).run(self.model, batch, sentences)
+        tally.count(f"{source}_sentences", len(sentences))
 
     def fingerprint(self) -> dict[str, Any]:
         """What a scan that goes on must agree in with the one that was stopped."""
-        about = {key: value for key, value in self.about.items()}
         texts = None if self.texts is None else digest(self.texts)
-        settings = asdict(self.settings)
-        return json.loads(
-            json.dumps({"model": about, "texts": texts, "settings": settings, **versions()})
-        )
+        made = {"model": dict(self.about), "texts": texts, "settings": asdict(self.settings)}
+        plain: dict[str, Any] = json.loads(json.dumps({**made, **versions()}))
+        return plain
+
+
+def count_unusable(source: str, number: int, tally: Tally) -> None:
+    """Count sentences that are too long, or have a word without a token."""
+    tally.count(f"{source}_unusable", number)
 
 
 def versions() -> dict[str, str]:
@@ -284,17 +279,30 @@ def scan_of(tally: Tally, task: Task) -> Scan:
     if not tally.num_heads:
         raise OptionError("nothing was scanned: give texts, inputs or sentences")
     relations = tables.relations(tally)
-    columns = {
-        name: words for made in MEASURES.values() for name, words in made.columns.items()
-    }
+    columns = {name: words for made in MEASURES.values() for name, words in made.columns.items()}
+    made = task.fingerprint()
     about = {
-        **task.fingerprint(),
+        "model": made["model"].get("name", ""),
+        "loaded": made["model"],
+        "revision": made["model"].get("revision"),
+        "tokens": tally.counts.get("tokens", 0),
         "counts": dict(sorted(tally.counts.items())),
-        "rows": task.settings.rows,
+        "rows": rows_in_words(task.settings),
+        **{name: value for name, value in made.items() if name != "model"},
         "columns": columns,
     }
     table = tables.head_table(tally, relations, about)
     return Scan(table, tables.pairs(tally), relations)
+
+
+def rows_in_words(settings: ScanSettings) -> str:
+    """Which rows of each window were measured."""
+    match settings.rows:
+        case "all":
+            return "every row"
+        case "auto":
+            return f"every row up to {ROWS_LIMIT:,} tokens, {ROWS_SAMPLED} random rows beyond"
+    return f"{settings.rows} random rows of each window"
 
 
 def scan(
@@ -316,8 +324,9 @@ def scan(
     >>> table = headwise.scan()  # doctest: +SKIP
     >>> table.top("previous", 3)  # doctest: +SKIP
     """
-    task = make_task(model, texts, tokenizer=tokenizer, inputs=inputs, treebank=treebank,
-                     settings=settings)
+    task = make_task(
+        model, texts, tokenizer=tokenizer, inputs=inputs, treebank=treebank, settings=settings
+    )
     found = run(task, out=None if out is None else Path(out))
     if found is None:
         raise OptionError("this process is not the first of its group: the first has the table")

@@ -165,10 +165,16 @@ class TextStep:
         self.tally.add_to(self.tally.divergence, key, torch.cat([found, counted]))
 
 
+ON_REPEATS = {
+    "text_induction": "induction",
+    "value_text_induction": "value_induction",
+    "uniform_duplicate": "uniform_induction",
+}
+"""What the columns are called when they are of repeated random tokens."""
+
+
 class RepeatStep:
     """Counts induction on repeated random tokens, under names of its own."""
-
-    NAMES = {"text_induction": "induction", "value_text_induction": "value_induction"}
 
     def __init__(self, tally: Tally) -> None:
         """Where to count."""
@@ -182,8 +188,7 @@ class RepeatStep:
             key = (call.stack, call.layer)
             for _, view in views_of(call, batch, RowChoice("all")):
                 columns = measure_rows(view, measures)
-                names = {**self.NAMES, "uniform_duplicate": "uniform_induction"}
-                for name, ours in names.items():
+                for name, ours in ON_REPEATS.items():
                     if name in columns:
                         self.tally.totals.add(key, ours, columns[name], 1.0)
 
@@ -229,11 +234,11 @@ class RelationStep:
         source = f"{self.source}|{stack}"
         if source not in self.tally.relations:
             self.tally.relations[source] = RelationScores(heads, is_causal=looks_back(maps[0]))
-        for place, one in enumerate(sentences):
-            size = len(one.encoded.input_ids)
+        for place, sentence in enumerate(sentences):
+            size = len(sentence.encoded.input_ids)
             weights = torch.cat([layer[place, :, :size, :size] for layer in maps])
-            words = word_weights(weights.float(), one.encoded.word_of_token)
-            self.tally.relations[source].add(one.index, one.sentence, words)
+            words = word_weights(weights.float(), sentence.encoded.word_of_token)
+            self.tally.relations[source].add(sentence.index, sentence.sentence, words)
 
 
 def looks_back(weights: Tensor) -> bool:

@@ -77,9 +77,7 @@ class Store:
         """Write the tables; they replace those of the same scan only."""
         found.table.write(self.folder / "heads.parquet", force=True)
         found.table.write(self.folder / "heads.csv", force=True)
-        write_aside(
-            self.folder / "scan.json", json.dumps(found.table.about, indent=1).encode()
-        )
+        write_aside(self.folder / "scan.json", json.dumps(found.table.about, indent=1).encode())
         for name, frame in (("pairs", found.pairs), ("relations", found.relations)):
             if len(frame) > 0:
                 write_aside(self.folder / f"{name}.parquet", frame.to_parquet(index=False))

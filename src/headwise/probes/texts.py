@@ -7,8 +7,8 @@ heads which look for repetition have something to find.
 TEXTS = (
     "The ferry to Marlow Island leaves at six in the morning and comes back at six in the evening. "
     "Nobody on the island can remember a day on which it did not. In the winter of the long storm, "
-    'old Captain Reyes tied the ferry to the pier, looked at the waves and said, "We leave at six." '
-    "At six they left. The waves were higher than the church, and the three passengers sat on the "
+    'old Captain Reyes tied the ferry to the pier, looked at the waves and said, "We leave at six."'
+    " At six they left. The waves were higher than the church, and the three passengers sat on the "
     "floor and held each other by the sleeves. When they reached the mainland, the youngest of "
     "them asked the captain whether he had been afraid. He thought about it for a while. "
     '"At six in the evening," he said, "we go back."',
@@ -22,8 +22,8 @@ TEXTS = (
     "The committee met on Tuesday to discuss the bridge. Mr. Okafor, who had built two bridges "
     "before, explained that the old one would stand for another ten years if the north pillar was "
     "repaired. Mrs. Lindqvist asked what the repair would cost. Mr. Okafor said that it would cost "
-    "about a tenth of a new bridge. Mrs. Lindqvist asked what a new bridge would cost. Nobody knew. "
-    "The committee then decided, by five votes to two, to ask an engineer how much a new bridge "
+    "about a tenth of a new bridge. Mrs. Lindqvist asked what a new bridge would cost. Nobody knew."
+    " The committee then decided, by five votes to two, to ask an engineer how much a new bridge "
     "would cost, and to meet again on the following Tuesday. Mr. Okafor pointed out that he was an "
     "engineer. The committee thanked him for the information.",
     "A compiler reads a program and writes another program that does the same thing. It begins by "

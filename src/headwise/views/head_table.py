@@ -152,7 +152,7 @@ def _figure(value: float | None) -> str:
 def summary_lines(table: HeadTable) -> list[str]:
     """Of what the table was made, how many heads it has, and how many of them have each role."""
     about = table.about
-    made = [str(about[name]) for name in ("model",) if name in about]
+    made = [str(about["model"])] if about.get("model") else []
     made += [f"revision {about['revision']}"] if about.get("revision") else []
     made += [_counted(about["tokens"], "token")] if "tokens" in about else []
     layers = len(table.df[["stack", "layer"]].drop_duplicates())

@@ -16,14 +16,16 @@ from headwise.attention.core import attend, attend_in_steps, attend_with_lse
 from headwise.attention.kernels import fold_groups, unfold_groups
 from headwise.attention.ragged import lengths_as_mask
 from headwise.attention.rules import Rules, four_axes
-from headwise.attention.task import Task, bias_at, make_task
-from headwise.errors import OptionError
+from headwise.attention.task import Task, bias_at, bias_of_pairs, make_task
+from headwise.errors import ModelError, OptionError
 from headwise.watching.places import Place, output_weight
 
 LOWEST = -1e30
 """Stands for the log of 0: its exponential is 0 in every dtype, and twice it is finite."""
 LARGEST_WEIGHTS = 2 << 30
 """Bytes of a weight matrix that is still handed out whole."""
+COUNTED_AT_ONCE = 1 << 22
+"""Query-key pairs, over all heads, whose masks are looked through at a time."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -77,42 +79,47 @@ class AttentionCall:
         """Question 1: the log of each row's softmax denominator; -inf where it sees no key."""
         if self.known_lse is not None:
             return self.known_lse
-        rules = replace(self.rules, dropout=0.0)
-        return attend_with_lse(self.queries, self.keys, self.values, rules=rules)[1]
+        return attend_with_lse(self.queries, self.keys, self.values, rules=self._sure)[1]
 
     def attend(
         self, features: Float[Tensor, "#batch #kv_heads key width"]
     ) -> Float[Tensor, "batch heads query width"]:
         """Question 2: the mean of any features of the keys under each row's weights."""
-        rules = replace(self.rules, dropout=0.0)
-        return attend(self.queries, self.keys, features.to(self.keys.dtype), rules=rules)
+        wide = at_least_float32(self.keys)
+        queries, keys = self.queries.to(wide), self.keys.to(wide)
+        return attend(queries, keys, features.to(wide), rules=self._sure)
 
     def weight_at(
         self, query: Int[Tensor, " pairs"], key: Int[Tensor, " pairs"]
     ) -> Float[Tensor, "batch heads pairs"]:
         """Question 3: single weights, each pair a query position and a key position."""
+        task, wide = self._task, at_least_float32(self.keys)
         group = self.num_heads // self.keys.shape[1]
-        picked = self.keys[:, :, key].repeat_interleave(group, 1)
-        scores = (self.queries[:, :, query] * picked).sum(-1) * self._task.scale
+        picked = task.keys[:, :, key].repeat_interleave(group, 1)
+        scores = (task.queries[:, :, query].to(wide) * picked.to(wide)).sum(-1) * task.scale
         if self.rules.softcap is not None:
             scores = self.rules.softcap * torch.tanh(scores / self.rules.softcap)
-        rows, place = query.unique(return_inverse=True)
-        bias = bias_at(self._task, rows, 0, self._task.num_keys)
+        bias = bias_of_pairs(task, query, key)
         if bias is not None:
-            scores = scores + bias[:, :, place, key]
-        return (scores - self.lse[:, :, query]).exp()
+            scores = scores + bias
+        lse = self.lse[:, :, query]
+        return (scores - lse.masked_fill(lse == -torch.inf, -LOWEST)).exp()
+
+    @cached_property
+    def _sure(self) -> Rules:
+        """The rules without chance: no measure asks what dropout left over."""
+        return replace(self.rules, dropout=0.0)
 
     @cached_property
     def _task(self) -> Task:
-        rules = lengths_as_mask(self.rules, self.queries, self.keys)
+        rules = lengths_as_mask(self._sure, self.queries, self.keys)
         return make_task(self.queries, self.keys, self.values, rules)
 
     def weights(self) -> Float[Tensor, "batch heads query key"]:
         """Every weight, if they fit: `heads x query x key` numbers for each sequence."""
         batch, heads, query = self.queries.shape[:3]
         check_size(batch * heads * query * self.keys.shape[2], self.layer)
-        rules = replace(self.rules, dropout=0.0)
-        return attend_in_steps(self.queries, self.keys, self.values, rules=rules).weights
+        return attend_in_steps(self.queries, self.keys, self.values, rules=self._sure).weights
 
     @cached_property
     def output_weight(self) -> Float[Tensor, "concat d_model"] | None:
@@ -120,28 +127,49 @@ class AttentionCall:
         return known_output_weight(self.place, self.mixed)
 
     def sequence(self, index: int, queries: slice, keys: slice) -> "Sequence":
-        """One sequence of the batch without its padding, computed in float32 at least."""
-        wide = torch.promote_types(self.queries.dtype, torch.float32)
-        mask = self.rules.mask
+        """One sequence of the batch, some of its queries and keys, in float32 at least.
+
+        Give the spans of its real tokens. It carries no gradients.
+        """
+        wide, picked = at_least_float32(self.queries), slice(index, index + 1)
+        queries = slice(*queries.indices(self.queries.shape[2]))
+        keys = slice(*keys.indices(self.keys.shape[2]))
+        rules = replace(
+            self._sure,
+            mask=self._mask_of(index, queries, keys),
+            offset=self._task.band.offset + queries.start - keys.start,
+            lengths=None,
+            query_lengths=None,
+        )
+        return Sequence(
+            task=make_task(
+                self.queries[picked, :, queries].detach().to(wide),
+                self.keys[picked, :, keys].detach().to(wide),
+                self.values[picked, :, keys].detach().to(wide),
+                rules,
+            ),
+            mixed=self.mixed[index, :, queries].detach().to(wide),
+            lse=self.lse[index, :, queries].detach().to(wide),
+            shown=None,
+        )
+
+    def _mask_of(self, index: int, queries: slice, keys: slice) -> Tensor | None:
+        """One sequence's mask for some queries and keys; None where it blocks nothing."""
+        mask = None if self.rules.mask is None else four_axes(self.rules.mask).detach()
         if mask is not None:
-            mask = four_axes(mask)
             mask = mask[index : index + 1] if len(mask) > 1 else mask
             mask = mask[:, :, queries] if mask.shape[2] > 1 else mask
             mask = mask[..., keys] if mask.shape[3] > 1 else mask
-        task = self._task
-        offset = task.band.offset + (queries.start or 0) - (keys.start or 0)
-        picked = slice(index, index + 1)
-        rules = replace(
-            self.rules, mask=mask, offset=offset, lengths=None, query_lengths=None, dropout=0.0
-        )
-        tensors = (self.queries[picked, :, queries], self.keys[picked, :, keys])
-        values = self.values[picked, :, keys].to(wide)
-        return Sequence(
-            task=make_task(*(tensor.to(wide) for tensor in tensors), values, rules),
-            mixed=self.mixed[index, :, queries].to(wide),
-            lse=self.lse[index, :, queries].to(wide),
-            shown=None,
-        )
+        if self.rules.lengths is not None and keys.stop > (length := self.rules.lengths[index]):
+            positions = torch.arange(keys.start, keys.stop, device=self.keys.device)
+            is_real = (positions < length)[None, None, None]
+            if mask is None:
+                mask = is_real
+            elif mask.dtype == torch.bool:
+                mask = mask & is_real
+            else:
+                mask = mask.masked_fill(~is_real, -torch.inf)
+        return None if mask is not None and mask.dtype == torch.bool and mask.all() else mask
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -167,8 +195,29 @@ class ShownCall:
         """Heads."""
         return self.shown.shape[1]
 
+    @property
+    def lse(self) -> Float[Tensor, "batch heads query"]:
+        """Not to be had: a weight does not say how large its row's sum was."""
+        raise ModelError(
+            f"layer {self.layer} shows its weights and no scores: it has no log-sum-exps "
+            f"({type(self.place.module).__name__} does not ask transformers' attention interface)"
+        )
+
+    def attend(
+        self, features: Float[Tensor, "#batch #heads key width"]
+    ) -> Float[Tensor, "batch heads query width"]:
+        """Question 2: the mean of any features of the keys under each row's weights."""
+        wide = at_least_float32(self.shown)
+        return self.shown.to(wide) @ features.to(wide)
+
+    def weight_at(
+        self, query: Int[Tensor, " pairs"], key: Int[Tensor, " pairs"]
+    ) -> Float[Tensor, "batch heads pairs"]:
+        """Question 3: single weights, each pair a query position and a key position."""
+        return self.shown[:, :, query, key]
+
     def weights(self) -> Float[Tensor, "batch heads query key"]:
-        """Every weight."""
+        """Every weight; in training, after dropout."""
         return self.shown
 
     @cached_property
@@ -177,17 +226,22 @@ class ShownCall:
         return known_output_weight(self.place, self.mixed)
 
     def sequence(self, index: int, queries: slice, keys: slice) -> "Sequence":
-        """One sequence of the batch without its padding, in float32 at least."""
-        wide = torch.promote_types(self.shown.dtype, torch.float32)
+        """One sequence of the batch, some of its queries and keys, in float32 at least."""
+        wide = at_least_float32(self.shown)
         return Sequence(
             task=None,
-            mixed=self.mixed[index, :, queries].to(wide),
+            mixed=self.mixed[index, :, queries].detach().to(wide),
             lse=None,
-            shown=self.shown[index, :, queries, keys].to(wide),
+            shown=self.shown[index, :, queries, keys].detach().to(wide),
         )
 
 
 Call = AttentionCall | ShownCall
+
+
+def at_least_float32(tensor: Tensor) -> torch.dtype:
+    """The tensor's dtype, or float32 where that is more precise."""
+    return torch.promote_types(tensor.dtype, torch.float32)
 
 
 def known_output_weight(place: Place, mixed: Tensor) -> Tensor | None:
@@ -262,11 +316,11 @@ class Sequence:
             return self.shown[:, rows, low:high].log().clamp_(min=LOWEST)
         assert self.task is not None and self.lse is not None
         task, kv_heads = self.task, self.task.keys.shape[1]
-        is_run = int(rows[-1]) - int(rows[0]) == len(rows) - 1
-        picked = slice(int(rows[0]), int(rows[-1]) + 1) if is_run else rows
+        picked = as_run(rows)
         queries = fold_groups(task.queries[:, :, picked] * task.scale, kv_heads)[0]
         keys = task.keys[0, :, low:high]
-        lse = self.lse[:, picked].clamp(min=LOWEST)
+        lse = self.lse[:, picked]
+        lse = lse.masked_fill(lse == -torch.inf, -LOWEST)  # such a row has no weights at all
         shape = (kv_heads, queries.shape[1], high - low)
         room = None if room is None else room[: math.prod(shape)].view(shape)
         bias = self._bias(rows, low, high)
@@ -287,11 +341,11 @@ class Sequence:
         """What is added to the scores of that tile; None where nothing is."""
         assert self.task is not None
         band = self.task.band
-        first, last = int(rows.min()), int(rows.max())
+        first, last = (int(rows.min()), int(rows.max())) if len(rows) else (0, 0)
         is_inside = (band.before is None or last + band.offset - band.before <= low) and (
             band.after is None or first + band.offset + band.after >= high - 1
         )
-        if is_inside and not self.task.has_bias:
+        if len(rows) == 0 or (is_inside and not self.task.has_bias):
             return None
         return bias_at(self.task, rows, low, high)
 
@@ -309,6 +363,19 @@ class Sequence:
                 high = (rows + band.offset + band.after).clamp(max=last)
             seen = (high - low + 1).clamp(min=0)
             return seen.to(self.mixed.dtype).expand(self.num_heads, -1)
+        size = max(1, COUNTED_AT_ONCE // (self.num_heads * self.num_keys))
+        counts = [self._count_unblocked(part) for part in rows.split(size)]
+        return torch.cat(counts, -1).to(self.mixed.dtype).expand(self.num_heads, -1)
+
+    def _count_unblocked(self, rows: Tensor) -> Int[Tensor, "#heads query"]:
+        assert self.task is not None
         bias = bias_at(self.task, rows, 0, self.num_keys)
         assert bias is not None
-        return (bias[0] > -torch.inf).sum(-1).to(self.mixed.dtype).expand(self.num_heads, -1)
+        return (bias[0] > -torch.inf).sum(-1)
+
+
+def as_run(rows: Int[Tensor, " query"]) -> slice | Tensor:
+    """The rows as a slice, which copies nothing, if they are neighbours in order."""
+    if len(rows) and bool((rows.diff() == 1).all()):
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows

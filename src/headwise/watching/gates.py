@@ -6,7 +6,7 @@ then the heads are mixed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -31,6 +31,8 @@ class MeanOutputs:
 
     def of(self, place: Place) -> Float[Tensor, "heads d_value"]:
         """The means of one layer's heads."""
+        if (place.stack, place.layer) not in self.by_layer:
+            raise OptionError(f"there are no mean outputs of {layer_name(place)}: measure it too")
         return self.by_layer[place.stack, place.layer]
 
 
@@ -49,13 +51,13 @@ def silence(
     places = find_places(model)
     chosen = parse_heads(heads)
     check_layers(chosen, places)
-    with ExitStack() as stack:
-        for place in places:
-            mine = [one.head for one in chosen if belongs(one, place)]
-            if mine:
-                mean = None if means is None else means.of(place)
-                change = replacing(mine, mean, place)
-                stack.enter_context(attached(model, (place,), Listener(change=change)))
+    entries = []
+    for place in places:
+        mine = [one.head for one in chosen if belongs(one, place)]
+        if mine:
+            mean = None if means is None else means.of(place)
+            entries.append((place, Listener(change=replacing(mine, mean, place))))
+    with attached(model, places, entries):
         yield
 
 
@@ -76,10 +78,11 @@ def gate(model: nn.Module, gates: Mapping[str, Float[Tensor, " heads"]]) -> Iter
         raise OptionError(
             f"{unknown[0]} is no layer of this model: its layers are {spread(list(named))}"
         )
-    with ExitStack() as stack:
-        for name, factors in gates.items():
-            change = multiplying(factors, name)
-            stack.enter_context(attached(model, (named[name],), Listener(change=change)))
+    entries = [
+        (named[name], Listener(change=multiplying(factors, name)))
+        for name, factors in gates.items()
+    ]
+    with attached(model, places, entries):
         yield
 
 
@@ -87,24 +90,34 @@ def mean_outputs(model: nn.Module, batches: Iterable[Inputs]) -> MeanOutputs:
     """What each head gives on average over the real tokens of some batches of model inputs."""
     sums: dict[tuple[str, int], Tensor] = {}
     counts: dict[tuple[str, int], float] = {}
-    is_real: Tensor | None = None
+    inputs: Inputs = {}
 
     def add(call: Call) -> None:
         mixed = call.mixed.double()
         share = torch.ones_like(mixed[:, 0, :, 0])
+        is_real = inputs.get(QUERY_MASKS.get(call.stack, ""))
         if is_real is not None and is_real.shape == share.shape:
             share = is_real.to(share)
-        key = (call.stack, call.layer)
-        sums[key] = sums.get(key, 0.0) + (mixed * share[:, None, :, None]).sum((0, 2))
+        key, total = (call.stack, call.layer), (mixed * share[:, None, :, None]).sum((0, 2))
+        sums[key] = sums[key] + total if key in sums else total
         counts[key] = counts.get(key, 0.0) + share.sum().item()
 
     with torch.no_grad(), watch(model, add):
         for inputs in batches:
-            is_real = inputs.get("attention_mask")
             model(**inputs)
     if not counts:
         raise OptionError("mean_outputs was given no batch: give at least one")
     return MeanOutputs({key: sums[key] / counts[key] for key in sums})
+
+
+QUERY_MASKS = {
+    "": "attention_mask",
+    "encoder": "attention_mask",
+    "text": "attention_mask",
+    "decoder": "decoder_attention_mask",
+    "cross": "decoder_attention_mask",
+}
+"""The model input that says which queries of a stack are no padding."""
 
 
 def replacing(heads: list[int], mean: Tensor | None, place: Place) -> Change:

@@ -7,22 +7,26 @@ and code that comes with a model runs only when asked for.
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModel, AutoTokenizer, logging
-from transformers.utils import logging as transformers_logging
+from transformers import AutoModel, AutoTokenizer
+from transformers.utils import logging
 
 from headwise.errors import ModelError, OptionError
 from headwise.watching import embedded
 
-DTYPES = {
-    name: getattr(torch, name) for name in ("float64", "float32", "bfloat16", "float16")
-}
+DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "bfloat16", "float16")}
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "*.model")
+UNUSED = ("pooler", "pooling", "classifier", "lm_head")
+"""Parts that a checkpoint may leave out: no attention comes after them."""
+LONGEST_REASON = 240
+"""Characters of another library's error that fit into one readable sentence."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,13 @@ class LoadOptions:
         """Refuse what no model could be loaded with."""
         if self.dtype not in DTYPES:
             raise OptionError(f"dtype is {self.dtype!r}: choose from {', '.join(DTYPES)}")
+        try:
+            torch.empty(0, device=self.device)
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            reason = one_sentence(error)
+            raise OptionError(
+                f"device is {self.device!r}, which is not to be had here: {reason}"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -60,10 +71,28 @@ def load_model(name: str, options: LoadOptions | None = None) -> LoadedModel:
     options = options or LoadOptions()
     if name in embedded.MODELS:
         return load_embedded(name, options)
-    if not Path(name).is_dir() and (name.startswith((".", "/", "~")) or name.count("/") > 1):
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        check_folder(folder)
+    elif name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelError(f"{name} is no directory: give one with config.json and safetensors files")
-    about: dict[str, Any] = {"source": name, "revision": options.revision}
-    return loaded(name, name, options, about)
+    source = str(folder) if folder.is_dir() else name
+    return loaded(name, source, options, {"source": name, "revision": options.revision})
+
+
+def check_folder(folder: Path) -> None:
+    """Raise unless the folder holds a model whose weights are safe to read."""
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"{folder} holds no model: it has no config.json")
+    if any(folder.glob("*.safetensors")):
+        return
+    pickles = sorted(file.name for file in [*folder.glob("*.bin"), *folder.glob("*.pt*")])
+    if pickles:
+        raise ModelError(
+            f"{folder} holds pickled weights alone ({pickles[0]}), which can run any code and are "
+            "never read: save them again with save_pretrained, which writes safetensors"
+        )
+    raise ModelError(f"{folder} holds no weights: it has no safetensors file")
 
 
 def load_embedded(name: str, options: LoadOptions) -> LoadedModel:
@@ -78,26 +107,33 @@ def load_embedded(name: str, options: LoadOptions) -> LoadedModel:
             f"{found[:12]}..., not {facts.sha256[:12]}...; install it again"
         )
     about = {"source": f"{facts.package} {facts.version}", "sha256": found}
-    extra = {"gguf_file": path.name} if path.suffix == ".gguf" else {}
-    return loaded(name, str(path.parent), options, about, **extra)
+    file = path.name if path.suffix == ".gguf" else None
+    return loaded(name, str(path.parent), options, about, gguf_file=file)
 
 
 def loaded(
-    name: str, source: str, options: LoadOptions, about: dict[str, Any], **extra: Any
+    name: str,
+    source: str,
+    options: LoadOptions,
+    about: dict[str, Any],
+    *,
+    gguf_file: str | None = None,
 ) -> LoadedModel:
     """Model and tokenizer from a directory or hub id."""
-    common: dict[str, Any] = {"trust_remote_code": options.allows_remote_code, **extra}
-    if options.revision is not None:
-        common["revision"] = options.revision
-    places = {"device_map": options.device_map, "tp_plan": options.tp_plan}
+    common: dict[str, Any] = {"trust_remote_code": options.allows_remote_code}
+    optional = {"revision": options.revision, "gguf_file": gguf_file}
+    common |= {key: value for key, value in optional.items() if value is not None}
+    spread = {"device_map": options.device_map, "tp_plan": options.tp_plan}
     with quiet(), explained(name):
-        model = AutoModel.from_pretrained(
+        model, notes = AutoModel.from_pretrained(
             source,
             dtype=DTYPES[options.dtype],
-            use_safetensors=None if extra else True,
+            use_safetensors=True if gguf_file is None else None,
+            output_loading_info=True,
             **common,
-            **{key: value for key, value in places.items() if value is not None},
+            **{key: value for key, value in spread.items() if value is not None},
         )
+        check_complete(name, notes["missing_keys"])
         tokenizer = tokenizer_of(source, model, common)
     if options.device_map is None and options.tp_plan is None:
         model = model.to(options.device)
@@ -106,10 +142,27 @@ def loaded(
     return LoadedModel(name, model.eval(), tokenizer, about)
 
 
+def check_complete(name: str, missing: set[str]) -> None:
+    """Raise where weights that attention depends on are not in the files: they would be random."""
+    needed = sorted(key for key in missing if not any(part in key for part in UNUSED))
+    if needed:
+        raise ModelError(
+            f"{name} cannot be loaded: its files lack {len(needed)} of the model's weights, "
+            f"{needed[0]} for one, which would be random numbers"
+        )
+
+
 def tokenizer_of(source: str, model: nn.Module, common: dict[str, Any]) -> Any:
     """The model's tokenizer; None for a model that reads no text."""
-    if not hasattr(model.config, "vocab_size") and not hasattr(model.config, "text_config"):
+    config: Any = model.config
+    if not hasattr(config.get_text_config(), "vocab_size"):
         return None
+    folder = Path(source)
+    is_here = any(any(folder.glob(pattern)) for pattern in TOKENIZER_FILES)
+    if folder.is_dir() and not is_here and "gguf_file" not in common:
+        raise ModelError(
+            f"{source} holds no tokenizer: save it there, too, with tokenizer.save_pretrained"
+        )
     return AutoTokenizer.from_pretrained(source, **common)
 
 
@@ -118,27 +171,32 @@ def explained(name: str) -> Iterator[None]:
     """Turn what transformers raises when a model cannot be had into one sentence."""
     try:
         yield
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        reason = " ".join(str(error).split())
-        reason = reason if len(reason) < 300 else f"{reason[:300]}..."
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        if "trust_remote_code" in str(error):
+            raise ModelError(
+                f"{name} comes with code of its own, which runs only if you allow it: read it, "
+                "then load with allows_remote_code"
+            ) from error
         offline = " (offline: HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
-        raise ModelError(
-            f"{name} cannot be loaded{offline}: {reason or type(error).__name__}"
-        ) from error
+        raise ModelError(f"{name} cannot be loaded{offline}: {one_sentence(error)}") from error
+
+
+def one_sentence(error: Exception) -> str:
+    """What an error says, on one line and not at length."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
     """transformers without its progress bars and remarks, which are as they were afterwards."""
-    level = logging.get_verbosity()
-    had_bars = transformers_logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
+    level, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        yield
+        with redirect_stderr(StringIO()):  # reading GGUF draws a bar that no setting stops
+            yield
     finally:
         logging.set_verbosity(level)
         if had_bars:
-            transformers_logging.enable_progress_bar()
-
-
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]

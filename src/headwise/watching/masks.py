@@ -5,14 +5,15 @@ and carries its structure, so that attention can be computed without it. Whateve
 such a tensor besides handing it on, it does with the real mask.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 from transformers import masking_utils
 from transformers.masking_utils import sdpa_mask
 
@@ -52,18 +53,27 @@ def right_padded_lengths(is_real: Bool[Tensor, "batch position"]) -> Tensor | No
 class StructuredMask(Tensor):
     """A bool mask `[batch 1 query key]` that takes no memory until an operation needs it."""
 
-    structure: Structure
+    structure: Structure | None
+    """None once somebody has written into the mask: it is then what `lay_out` gives."""
     lay_out: Callable[[], Tensor]
 
     @classmethod
     def of(
-        cls, shape: Sequence[int], structure: Structure, lay_out: Callable[[], Tensor]
+        cls,
+        shape: Sequence[int],
+        structure: Structure,
+        lay_out: Callable[[], Tensor],
+        device: torch.device | str | None = None,
     ) -> "StructuredMask":
         """A stand-in of that shape; `lay_out` makes the mask itself."""
-        device = None if structure.is_real is None else structure.is_real.device
         mask = torch.ones((), dtype=torch.bool, device=device).expand(*shape).as_subclass(cls)
         mask.structure, mask.lay_out = structure, lay_out
         return mask
+
+    def settle(self) -> None:
+        """Lay the mask out for good, so that what is written into it stays."""
+        laid_out = self.lay_out().clone()
+        self.structure, self.lay_out = None, lambda: laid_out
 
     @classmethod
     def __torch_function__(
@@ -74,17 +84,36 @@ class StructuredMask(Tensor):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Facts of the stand-in are facts of the mask; everything else gets the mask itself."""
+        named = dict(kwargs or {})
         with torch._C.DisableTorchFunctionSubclass():
-            if func in HARMLESS or getattr(func, "__name__", "") == "__get__":
-                return func(*args, **kwargs or {})
+            if func in FACTS or getattr(func, "__name__", "") == "__get__":
+                fact = func(*args, **named)
+                if not isinstance(fact, Tensor):  # such as `mask.T`
+                    return fact
+            if is_writing(func) or "out" in named:
+                for value in tree_leaves((args, named)):
+                    if isinstance(value, StructuredMask) and value.structure is not None:
+                        value.settle()
+            return func(*tree_map(real_mask, tuple(args)), **tree_map(real_mask, named))
 
-            def laid_out(value: Any) -> Any:
-                return value.lay_out() if isinstance(value, StructuredMask) else value
 
-            return func(*tree_map(laid_out, tuple(args)), **tree_map(laid_out, dict(kwargs or {})))
+FACTS = {Tensor.size, Tensor.dim, Tensor.__len__, Tensor.is_floating_point, Tensor.__hash__}
 
 
-HARMLESS = {Tensor.size, Tensor.dim, Tensor.__len__, Tensor.is_floating_point, Tensor.__hash__}
+def is_writing(func: Callable[..., Any]) -> bool:
+    """Whether a tensor's function changes the tensor in place, as its name says."""
+    name = getattr(func, "__name__", "")
+    if name.startswith("__"):
+        return name in ("__setitem__", "__set__") or name in IN_PLACE
+    return name.endswith("_")
+
+
+IN_PLACE = {f"__i{name}__" for name in ("and", "or", "xor", "add", "sub", "mul", "truediv", "pow")}
+
+
+def real_mask(value: Any) -> Any:
+    """The mask that a stand-in stands for; anything else as it is."""
+    return value.lay_out() if isinstance(value, StructuredMask) else value
 
 
 def headwise_mask(
@@ -105,7 +134,7 @@ def headwise_mask(
             batch_size,
             q_length,
             kv_length,
-            q_offset,
+            int(q_offset),
             kv_offset,
             mask_function,
             attention_mask,
@@ -122,7 +151,8 @@ def headwise_mask(
         is_real = is_real[:, kv_offset : kv_offset + kv_length].bool()
         is_real = None if bool(is_real.all()) else is_real
     structure = Structure(*band, int(q_offset) - int(kv_offset), is_real)
-    return StructuredMask.of((batch_size, 1, q_length, kv_length), structure, lay_out)
+    shape = (batch_size, 1, q_length, kv_length)
+    return StructuredMask.of(shape, structure, lay_out, options.get("device"))
 
 
 Band = tuple[int | None, int | None]
@@ -134,12 +164,9 @@ def band_of(mask_function: Callable[..., Any]) -> Band | None:
     transformers builds its mask functions from a few named parts; a part that is not known here
     makes the whole function unknown, and the mask is laid out.
     """
-    inside = {
-        name: cell.cell_contents
-        for name, cell in zip(
-            mask_function.__code__.co_freevars, mask_function.__closure__ or (), strict=True
-        )
-    }
+    if getattr(mask_function, "__module__", None) != masking_utils.__name__:
+        return None
+    inside = inspect.getclosurevars(mask_function).nonlocals
     match mask_function.__qualname__.removesuffix(".<locals>.inner_mask"):
         case "causal_mask_function":
             return None, 0
@@ -151,12 +178,13 @@ def band_of(mask_function: Callable[..., Any]) -> Band | None:
             return inside["sliding_window"], inside["sliding_window"]
         case "and_masks.<locals>.and_mask":
             bands = [band_of(part) for part in inside["mask_functions"]]
-            if any(band is None for band in bands):
+            known = [band for band in bands if band is not None]
+            if len(known) < len(bands):
                 return None
-            return narrowest(band[0] for band in bands), narrowest(band[1] for band in bands)
+            return narrowest(band[0] for band in known), narrowest(band[1] for band in known)
     return None
 
 
-def narrowest(bounds: Any) -> int | None:
+def narrowest(bounds: Iterable[int | None]) -> int | None:
     """The smallest of some bounds, None being no bound."""
     return min((bound for bound in bounds if bound is not None), default=None)

@@ -1,13 +1,15 @@
 """Places: where in a model attention happens, and where each head's output goes next.
 
-In: a model's modules. Out: one `Place` per attention module, named by stack and layer. A new family
+In: a model's modules. Out: one `Place` per attention layer, named by stack and layer. A new family
 is a row of facts below; nothing here computes attention.
 """
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -16,7 +18,18 @@ from headwise.errors import ModelError
 CROSS = ("encoder_attn", "EncDecAttention", "crossattention", "cross_attn", "cross_attention")
 """Module names of attention from a decoder to an encoder's output."""
 
-TOWERS = {"text_model": "text", "vision_model": "vision", "audio_model": "audio"}
+STACKS = {
+    "text_model": "text",
+    "language_model": "text",
+    "vision_model": "vision",
+    "vision_tower": "vision",
+    "visual": "vision",
+    "audio_model": "audio",
+    "audio_tower": "audio",
+    "encoder": "encoder",
+    "decoder": "decoder",
+}
+"""Module names that say which stack what is inside them belongs to; the first in a path counts."""
 
 OUTPUT_PROJECTIONS = (
     "o_proj",
@@ -47,13 +60,13 @@ WEIGHTS_RETURNED = {
 
 @dataclass(frozen=True)
 class Place:
-    """One attention module of a model."""
+    """One attention layer of a model, and the module that computes it."""
 
     stack: str
     """"" in a model with one stack; else encoder, decoder, cross, text, vision ..."""
     layer: int
     name: str
-    """Its path among the model's modules."""
+    """The module's path among the model's modules."""
     module: nn.Module
     output_projection: nn.Module | None
     is_routed: bool
@@ -62,48 +75,38 @@ class Place:
     """Which of the layers that share the module, one after the other."""
     turns: int = 1
     """How many layers share the module."""
+    loop: nn.Module | None = None
+    """What runs the layers that share the module, where they do."""
 
 
 def find_places(model: nn.Module) -> tuple[Place, ...]:
     """Every place of attention, stack by stack, layers in order."""
     modules = dict(model.named_modules())
-    found = [(name, module) for name, module in modules.items() if is_routed(module)]
-    if not found:
-        found = [
-            (name, module)
-            for name, module in modules.items()
-            if type(module).__name__ in WEIGHTS_RETURNED
-        ]
+    found = {
+        name: module
+        for name, module in modules.items()
+        if is_routed(module) or type(module).__name__ in WEIGHTS_RETURNED
+    }
     if not found:
         raise ModelError(refusal(model))
-    groups = {INDEX.sub(".*", f".{name}") for name, _ in found}
-    turns = layers_each(model, len(found))
+    stacks, layers = stacks_of(found), layers_of(found, modules)
     places = [
         Place(
-            stack=stack_of(name, model) if len(groups) > 1 else "",
-            layer=layer_of(name) * turns + turn,
+            stack=stacks[pattern_of(name)],
+            layer=layer,
             name=name,
             module=module,
             output_projection=output_projection(name, modules),
             is_routed=is_routed(module),
             turn=turn,
-            turns=turns,
+            turns=len(layers[name]),
+            loop=modules[loop_of(name)] if len(layers[name]) > 1 else None,
         )
-        for name, module in found
-        for turn in range(turns)
+        for name, module in found.items()
+        for turn, layer in enumerate(layers[name])
     ]
-    return tuple(places)
-
-
-def layers_each(model: nn.Module, found: int) -> int:
-    """How many layers share each attention module: more than one in ALBERT."""
-    config = getattr(model, "config", None)
-    if not hasattr(config, "num_hidden_groups"):
-        return 1
-    return max(1, int(config.num_hidden_layers) // found)
-
-
-INDEX = re.compile(r"\.\d+")
+    order = list(stacks.values())
+    return tuple(sorted(places, key=lambda place: (order.index(place.stack), place.layer)))
 
 
 def is_routed(module: nn.Module) -> bool:
@@ -112,33 +115,90 @@ def is_routed(module: nn.Module) -> bool:
     return code is not None and "ALL_ATTENTION_FUNCTIONS" in code.co_names
 
 
-def layer_of(name: str) -> int:
-    """The first number in a module's path."""
-    found = re.search(r"(?:^|\.)(\d+)(?:\.|$)", name)
-    return int(found[1]) if found else 0
+NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 
 
-def stack_of(name: str, model: nn.Module) -> str:
-    """The stack that a module's path says it belongs to."""
-    parts = name.split(".")
+def pattern_of(name: str) -> str:
+    """A module's path without the numbers in it: the same for all layers of a stack."""
+    return NUMBER.sub("*", f".{name}")
+
+
+def stacks_of(found: Mapping[str, nn.Module]) -> dict[str, str]:
+    """The stack of each pattern of paths; "" where there is but one, a path where names clash."""
+    patterns = list(dict.fromkeys(map(pattern_of, found)))
+    if len(patterns) == 1:
+        return {patterns[0]: ""}
+    named = {pattern: stack_name(pattern) for pattern in patterns}
+    if "cross" in named.values():  # what is not cross attention there is the decoder's own
+        named = {pattern: name or "decoder" for pattern, name in named.items()}
+    names = list(named.values())
+    return {
+        pattern: name if name and names.count(name) == 1 else pattern.strip(".").replace(".*", "")
+        for pattern, name in named.items()
+    }
+
+
+def stack_name(pattern: str) -> str:
+    """The stack that a path says it belongs to; "" if it does not say."""
+    parts = pattern.split(".")
     if any(part in CROSS for part in parts):
         return "cross"
-    for part in parts:
-        if part in TOWERS:
-            return TOWERS[part]
-    for part in parts:
-        if part in ("encoder", "decoder"):
-            return part
-    return INDEX.sub("", f".{name}").strip(".").replace(".", "_")
+    return next((STACKS[part] for part in parts if part in STACKS), "")
 
 
-def output_projection(name: str, modules: dict[str, nn.Module]) -> nn.Module | None:
+def layers_of(
+    found: Mapping[str, nn.Module], modules: Mapping[str, nn.Module]
+) -> dict[str, tuple[int, ...]]:
+    """The layers that each module computes: one, but several in ALBERT.
+
+    A layer's number is the first in the module's path; where two modules of a stack would have the
+    same, as in models with stages, they are counted through.
+    """
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in found:
+        groups[pattern_of(name)].append(name)
+    layers: dict[str, tuple[int, ...]] = {}
+    for names in groups.values():
+        numbers = [first_number(name) for name in names]
+        if len(set(numbers)) < len(numbers):
+            numbers = list(range(len(numbers)))
+        layers |= {name: (number,) for name, number in zip(names, numbers, strict=True)}
+    shared = {name: albert_layers(name, modules) for name in found if ALBERT.search(name)}
+    return layers | shared
+
+
+def first_number(name: str) -> int:
+    """The first number in a module's path, 0 if there is none."""
+    number = NUMBER.search(f".{name}")
+    return int(number[0]) if number else 0
+
+
+ALBERT = re.compile(r"\.?albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.")
+
+
+def albert_layers(name: str, modules: Mapping[str, nn.Module]) -> tuple[int, ...]:
+    """The layers of ALBERT that a module computes; groups of layers share theirs."""
+    found = ALBERT.search(name)
+    assert found is not None
+    config: Any = modules[loop_of(name)].config
+    group, inner = int(found[1]), int(found[2])
+    per_group = config.num_hidden_layers / config.num_hidden_groups
+    rounds = [one for one in range(config.num_hidden_layers) if int(one / per_group) == group]
+    return tuple(one * config.inner_group_num + inner for one in rounds)
+
+
+def loop_of(name: str) -> str:
+    """Path of the module that holds the list of layers which a module is part of."""
+    return re.split(r"\.?[^.]+\.\d+\.", name, maxsplit=1)[0]
+
+
+def output_projection(name: str, modules: Mapping[str, nn.Module]) -> nn.Module | None:
     """The linear layer that mixes the heads of the attention module of that name."""
     for path in OUTPUT_PROJECTIONS:
         parts, steps = name.split("."), path.split("/")
         if steps[0] == "..":
             parts, steps = parts[:-1], steps[1:]
-        module = modules.get(".".join([*parts, *steps]))
+        module = modules.get(".".join([*filter(None, parts), *steps]))
         if module is not None and isinstance(getattr(module, "weight", None), Tensor):
             return module
     return None

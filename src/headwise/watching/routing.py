@@ -5,7 +5,7 @@ own. Inside `routed(model)` the model's configs name it; afterwards they name wh
 Who listens to a module, or changes what its heads give, is kept here per module.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from headwise.attention.core import run
-from headwise.attention.rules import Rules
+from headwise.attention.rules import Rules, four_axes
+from headwise.errors import ModelError
 from headwise.watching.calls import AttentionCall, Call
-from headwise.watching.masks import StructuredMask, headwise_mask
+from headwise.watching.masks import StructuredMask, headwise_mask, real_mask
 from headwise.watching.places import Place
 
 NAME = "headwise"
@@ -36,14 +37,16 @@ class Listener:
     needs_lse: bool = False
 
 
-LISTENERS: WeakKeyDictionary[nn.Module, list[tuple[Place, Listener]]] = WeakKeyDictionary()
+Entry = tuple[Place, Listener]
+
+LISTENERS: WeakKeyDictionary[nn.Module, list[Entry]] = WeakKeyDictionary()
 """Of every module that is listened to, in the order in which they came."""
 
 TURNS: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
-"""How often a module that several layers share has computed."""
+"""How often a module that several layers share has computed since its loop began."""
 
 ROUTED: dict[int, tuple[Any, str | None, int]] = {}
-"""By its id, each config that names us: the config, what it named before, and for how many."""
+"""By its id, each config that we have set: the config, what it named before, and for how many."""
 
 
 def headwise_attention(
@@ -57,47 +60,42 @@ def headwise_attention(
     **options: Any,
 ) -> tuple[Tensor, None]:
     """Attention as transformers asks for it, told to whoever listens to the module."""
+    if options.get("cache") is not None:
+        raise ModelError(
+            f"{type(module).__name__} cannot be watched under continuous batching: "
+            "its keys are in a paged cache; generate without it"
+        )
     rules = rules_of(module, query, key, attention_mask, options)
     rules = replace(rules, scale=scaling, dropout=dropout)
-    listening = LISTENERS.get(module, [])
-    with_lse = any(listener.needs_lse for _, listener in listening)
+    entries = entries_now(module)
+    with_lse = any(listener.needs_lse for _, listener in entries)
     mixed, lse = run(query, key, value, rules, with_lse=with_lse)
-    if listening:
-        turn = TURNS.get(module, 0)
-        TURNS[module] = turn + 1
-        mixed = tell(listening, turn, mixed, query, key, value, rules, lse)
-    return mixed.transpose(1, 2).contiguous(), None
-
-
-def tell(  # noqa: PLR0913 - the parts of one call
-    listening: list[tuple[Place, Listener]],
-    turn: int,
-    mixed: Tensor,
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    rules: Rules,
-    lse: Tensor | None,
-) -> Tensor:
-    """Show the call to each listener; what the last change leaves goes on into the model."""
-    for place, listener in listening:
-        if turn % place.turns != place.turn:
-            continue
+    given = mixed
+    for place, listener in entries:
         if listener.each is not None:
-            listener.each(
-                AttentionCall(
-                    place=place,
-                    queries=queries,
-                    keys=keys,
-                    values=values,
-                    rules=rules,
-                    mixed=mixed,
-                    known_lse=lse,
-                )
+            call = AttentionCall(
+                place=place,
+                queries=query,
+                keys=key,
+                values=value,
+                rules=rules,
+                mixed=mixed,
+                known_lse=lse,
             )
+            listener.each(call)
         if listener.change is not None:
-            mixed = listener.change(mixed)
-    return mixed
+            given = listener.change(given)
+    return given.transpose(1, 2).contiguous(), None
+
+
+def entries_now(module: nn.Module) -> list[Entry]:
+    """Who listens to the layer that the module computes at this moment."""
+    entries = LISTENERS.get(module, [])
+    if not any(place.loop for place, _ in entries):
+        return entries
+    turn = TURNS.get(module, 0)
+    TURNS[module] = turn + 1
+    return [entry for entry in entries if entry[0].turn == turn]
 
 
 def rules_of(
@@ -105,10 +103,11 @@ def rules_of(
 ) -> Rules:
     """What transformers says of a call, in the words of `attend`."""
     num_queries, num_keys = query.shape[2], key.shape[2]
-    if isinstance(mask, StructuredMask):
-        rules = mask.structure.rules()
+    structure = mask.structure if isinstance(mask, StructuredMask) else None
+    if mask is not None and structure is not None and mask.shape[2:] == (num_queries, num_keys):
+        rules = structure.rules()
     elif mask is not None:
-        rules = Rules(mask=additive_or_bool(mask)[..., :num_keys])
+        rules = Rules(mask=additive_or_bool(real_mask(mask))[..., :num_keys])
     else:
         is_causal = options.get("is_causal")
         is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
@@ -120,7 +119,8 @@ def rules_of(
 
 
 def additive_or_bool(mask: Tensor) -> Tensor:
-    """The mask with -inf for what models write as the smallest number of their dtype."""
+    """The mask with four axes, and -inf for what models write as the smallest number they have."""
+    mask = four_axes(mask)
     if not mask.is_floating_point():
         return mask
     return mask.masked_fill(mask <= torch.finfo(mask.dtype).min, -torch.inf)
@@ -136,17 +136,21 @@ def with_bias(rules: Rules, bias: Tensor) -> Rules:
 
 
 @contextmanager
-def routed(model: nn.Module) -> Iterator[None]:
-    """While it lasts the model, all its sub-models included, computes attention here."""
-    configs = {id(config): config for config in configs_of(model)}
-    for key, config in configs.items():
+def routed(model: nn.Module, places: Iterable[Place]) -> Iterator[None]:
+    """While it lasts the model, all its sub-models included, computes attention here.
+
+    Parts of it that do not ask transformers' interface are set to `eager`, for they return their
+    weights only then.
+    """
+    names = dict(implementations(model, places))
+    for key, (config, name) in names.items():
         _, before, users = ROUTED.get(key, (config, config._attn_implementation_internal, 0))
         ROUTED[key] = (config, before, users + 1)
-        config._attn_implementation_internal = NAME
+        config._attn_implementation_internal = name
     try:
         yield
     finally:
-        for key, config in configs.items():
+        for key, (config, _) in names.items():
             _, before, users = ROUTED.pop(key)
             if users > 1:
                 ROUTED[key] = (config, before, users - 1)
@@ -154,28 +158,51 @@ def routed(model: nn.Module) -> Iterator[None]:
                 config._attn_implementation_internal = before
 
 
-def configs_of(model: nn.Module) -> Iterator[Any]:
-    """Every transformers config that some module of the model reads."""
-    for module in model.modules():
+def implementations(
+    model: nn.Module, places: Iterable[Place]
+) -> Iterator[tuple[int, tuple[Any, str]]]:
+    """Every config that a module of the model reads, by its id, and what it has to name."""
+    around: dict[bool, set[str]] = {True: set(), False: set()}
+    for place in places:
+        parts = place.name.split(".")
+        around[place.is_routed] |= {".".join(parts[:count]) for count in range(len(parts) + 1)}
+    configs: dict[int, tuple[Any, set[bool]]] = {}
+    for name, module in model.named_modules():
         config = getattr(module, "config", None)
         if hasattr(config, "_attn_implementation_internal"):
-            yield config
+            kinds = configs.setdefault(id(config), (config, set()))[1]
+            kinds |= {kind for kind, names in around.items() if name in names}
+    default = bool(around[True])
+    for key, (config, kinds) in configs.items():
+        yield key, (config, NAME if True in (kinds or {default}) else "eager")
 
 
 @contextmanager
-def listening(places: tuple[Place, ...], listener: Listener) -> Iterator[None]:
-    """While it lasts, the listener is told of every call of these places."""
-    entries = [(place, listener) for place in places]
+def listening(entries: list[Entry]) -> Iterator[None]:
+    """While it lasts, each listener is told of every call of its place."""
+    loops = {place.module: place.loop for place, _ in entries if place.loop is not None}
+    hooks = [loop.register_forward_pre_hook(restarting(module)) for module, loop in loops.items()]
     for entry in entries:
         LISTENERS.setdefault(entry[0].module, []).append(entry)
     try:
         yield
     finally:
+        for hook in hooks:
+            hook.remove()
         for entry in entries:
             kept = [one for one in LISTENERS[entry[0].module] if one is not entry]
             LISTENERS[entry[0].module] = kept
             if not kept:
                 del LISTENERS[entry[0].module]
+
+
+def restarting(module: nn.Module) -> Callable[..., None]:
+    """A hook that begins to count the turns of a shared module anew."""
+
+    def restart(*_: Any) -> None:
+        TURNS[module] = 0
+
+    return restart
 
 
 AttentionInterface.register(NAME, headwise_attention)

@@ -4,6 +4,7 @@ In: a model. Out: `AttentionCall`s while a `with` block lasts; the model compute
 without it, and is afterwards what it was before, whatever happened inside.
 """
 
+import inspect
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from headwise.errors import ModelError
 from headwise.watching.calls import Call, ShownCall
 from headwise.watching.places import Place, find_places
-from headwise.watching.routing import Listener, listening, routed
+from headwise.watching.routing import Change, Listener, listening, routed
 
 
 @dataclass(frozen=True)
@@ -52,82 +53,86 @@ def watch(
     places = find_places(model)
     watched = Watched(places)
     listener = Listener(each=each or watched.calls.append, needs_lse=needs_lse)
-    with attached(model, places, listener):
+    with attached(model, places, [(place, listener) for place in places]):
         yield watched
 
 
 @contextmanager
-def attached(model: nn.Module, places: tuple[Place, ...], listener: Listener) -> Iterator[None]:
-    """While it lasts, the listener is told of the places' calls, whatever kind they are."""
-    shown = tuple(place for place in places if not place.is_routed)
+def attached(
+    model: nn.Module, places: tuple[Place, ...], entries: list[tuple[Place, Listener]]
+) -> Iterator[None]:
+    """While it lasts, listeners are told of their places' calls, whatever kind these are.
+
+    `places` are all of the model's, `entries` those that are listened to.
+    """
+    told = [entry for entry in entries if entry[0].is_routed]
+    overheard = [entry for entry in entries if not entry[0].is_routed]
+    shown = sorted({type(place.module).__name__ for place, one in overheard if one.each})
+    if shown:
+        warn_of_weights(model, shown)
     with ExitStack() as stack:
-        if len(shown) < len(places):
-            stack.enter_context(routed(model))
-        stack.enter_context(listening(places, listener))
-        if shown and listener.each is not None:
-            warn_of_weights(model, shown)
-        for place in shown:
-            stack.enter_context(overheard(place, listener))
+        if entries:
+            stack.enter_context(routed(model, places))
+        stack.enter_context(listening(told))
+        for place, listener in overheard:
+            if listener.each is not None:
+                stack.enter_context(overhearing(place, listener.each))
+            if listener.change is not None:
+                stack.enter_context(changing(place, listener.change))
         yield
 
 
-def warn_of_weights(model: nn.Module, places: tuple[Place, ...]) -> None:
+def warn_of_weights(model: nn.Module, names: list[str]) -> None:
     """Say that a model is served from its own weights, and what that costs."""
-    names = sorted({type(place.module).__name__ for place in places})
     warnings.warn(
         f"{type(model).__name__}'s {', '.join(names)} does not ask transformers' attention "
         "interface: its own full weights are read instead, which takes memory for every "
         "query-key pair and leaves value-weighted measures out",
-        stacklevel=6,
+        stacklevel=frames_to_the_user(),
     )
 
 
+def frames_to_the_user() -> int:
+    """How many frames above its caller the first one stands that is not headwise's own."""
+    ours = ("headwise", "contextlib", "jaxtyping", "beartype")
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ours:
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 @contextmanager
-def overheard(place: Place, listener: Listener) -> Iterator[None]:
-    """While it lasts, a module that returns its weights is watched and gated by hooks.
+def overhearing(place: Place, each: Callable[[Call], None]) -> Iterator[None]:
+    """While it lasts, a module that returns its weights tells its calls.
 
-    Its output projection's input is what its heads give; its output holds the weights.
+    Its output holds the weights, its output projection's input is what its heads give; which comes
+    first depends on whether the projection is a part of it.
     """
-    projection = place.output_projection
-    if projection is None:
-        raise ModelError(
-            f"{place.name} ({type(place.module).__name__}) cannot be watched: "
-            "its output projection is not known"
-        )
-    heard: list[Tensor] = []
-    told: list[Tensor] = []
+    heard: dict[str, Tensor] = {}
 
-    def before_projection(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        if listener.each is not None:
-            heard.append(inputs[0])
-        if listener.change is None:
-            return None
-        num_heads = heads_of(place.module)
-        mixed = inputs[0].unflatten(-1, (num_heads, -1)).transpose(1, 2)
-        return (listener.change(mixed).transpose(1, 2).flatten(2), *inputs[1:])
+    def begin(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        heard.clear()
+        return asking_for_weights(module, args, kwargs)
 
-    def after_module(_: nn.Module, inputs: Any, outputs: Any) -> None:
-        if listener.each is None:
-            return
-        weights = weights_among(outputs)
-        if weights is None:
-            raise ModelError(
-                f"{place.name} ({type(place.module).__name__}) cannot be watched: "
-                "it returned no weights"
-            )
-        told.append(weights)
+    def end(module: nn.Module, _: Any, outputs: Any) -> None:
+        heard["weights"] = weights_among(outputs, place)
+        tell()
 
-    def when_both(*_: Any) -> None:
-        if listener.each is not None and heard and told:
-            weights, mixed = told.pop(), heard.pop()
-            mixed = mixed.unflatten(-1, (weights.shape[1], -1)).transpose(1, 2)
-            listener.each(ShownCall(place=place, shown=weights, mixed=mixed))
+    def project(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+        heard["mixed"] = heads_apart(inputs[0], place)
+        tell()
+
+    def tell() -> None:
+        if len(heard) == 2:
+            call = ShownCall(place=place, shown=heard["weights"], mixed=heard["mixed"])
+            heard.clear()
+            each(call)
 
     hooks = [
-        projection.register_forward_pre_hook(before_projection),
-        place.module.register_forward_hook(after_module),
-        place.module.register_forward_hook(when_both),
-        projection.register_forward_hook(when_both),
+        place.module.register_forward_pre_hook(begin, with_kwargs=True),
+        place.module.register_forward_hook(end),
+        # First of all, so as to hear what the heads give before anybody changes it.
+        projection_of(place).register_forward_pre_hook(project, prepend=True),
     ]
     try:
         yield
@@ -136,17 +141,67 @@ def overheard(place: Place, listener: Listener) -> Iterator[None]:
             hook.remove()
 
 
-def heads_of(module: nn.Module) -> int:
+@contextmanager
+def changing(place: Place, change: Change) -> Iterator[None]:
+    """While it lasts, what the heads of an unrouted module give is changed before it is mixed."""
+
+    def project(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        changed = change(heads_apart(inputs[0], place))
+        return (changed.transpose(1, 2).flatten(2), *inputs[1:])
+
+    hook = projection_of(place).register_forward_pre_hook(project)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def projection_of(place: Place) -> nn.Module:
+    """The place's output projection, without which an unrouted module tells too little."""
+    if place.output_projection is None:
+        raise ModelError(f"{described(place)} cannot be watched: its output projection is unknown")
+    return place.output_projection
+
+
+def heads_apart(
+    concat: Float[Tensor, "batch query concat"], place: Place
+) -> Float[Tensor, "batch heads query d_value"]:
+    """The input of an output projection, head by head."""
+    apart: Tensor = concat.unflatten(-1, (heads_of(place), -1)).transpose(1, 2)
+    return apart
+
+
+def heads_of(place: Place) -> int:
     """The number of heads that an attention module says it has."""
     for name in ("num_attention_heads", "num_heads", "n_heads"):
-        if hasattr(module, name):
-            return int(getattr(module, name))
-    raise ModelError(f"{type(module).__name__} does not say how many heads it has")
+        if hasattr(place.module, name):
+            return int(getattr(place.module, name))
+    raise ModelError(f"{described(place)} cannot be watched: it does not say how many heads it has")
 
 
-def weights_among(outputs: Any) -> Float[Tensor, "batch heads query key"] | None:
-    """The weights in what an attention module returns: four axes, every row a share."""
+def asking_for_weights(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """What a module is called with, and that it shall return its weights if that can be said."""
+    signature = inspect.signature(module.forward)
+    if "output_attentions" not in signature.parameters:
+        return args, kwargs
+    bound = signature.bind(*args, **kwargs)
+    bound.arguments["output_attentions"] = True
+    return bound.args, bound.kwargs
+
+
+def weights_among(outputs: Any, place: Place) -> Float[Tensor, "batch heads query key"]:
+    """The weights in what an attention module returns: four axes, one of them its heads."""
     for output in outputs if isinstance(outputs, tuple | list) else (outputs,):
-        if isinstance(output, Tensor) and output.dim() == 4 and output.is_floating_point():
+        if (
+            isinstance(output, Tensor)
+            and output.is_floating_point()
+            and output.dim() == 4
+            and output.shape[1] == heads_of(place)
+        ):
             return output
-    return None
+    raise ModelError(f"{described(place)} cannot be watched: it returned no weights")
+
+
+def described(place: Place) -> str:
+    """The place's path and class, for a message."""
+    return f"{place.name} ({type(place.module).__name__})"

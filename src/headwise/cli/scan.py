@@ -1,0 +1,221 @@
+"""`headwise scan`: what every head of a model does."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headwise.errors import OptionError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from headwise.measures.scan import Scan, ScanSettings, Task
+    from headwise.probes.sentences import ProbeSentence
+
+
+Model = Annotated[str, typer.Argument(help="minilm, smollm2, a directory, or a model hub's id.")]
+Text = Annotated[
+    list[str] | None,
+    typer.Option(help="Text file, a document each; - reads standard input. May be repeated."),
+]
+Treebank = Annotated[
+    Path | None, typer.Option(help="CoNLL-U file whose relations heads are held against.")
+]
+Probe = Annotated[
+    bool | None,
+    typer.Option(
+        "--probe/--no-probe",
+        help="Read the built-in sentences with gold relations; without --text by default.",
+    ),
+]
+MaxTokens = Annotated[int | None, typer.Option(help="Read no more tokens of text.")]
+Length = Annotated[
+    int | None, typer.Option(help="Longest window in tokens (default: the model's limit).")
+]
+Rows = Annotated[str, typer.Option(help="Rows measured of each window: all, a number, or auto.")]
+Measures = Annotated[
+    str | None, typer.Option(help="Names with commas between them (default: all).")
+]
+Out = Annotated[Path | None, typer.Option(help="Folder for tables; a stopped scan goes on there.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace another scan in that folder.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the table as JSON.")]
+Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16 or float64.")]
+Device = Annotated[str, typer.Option(help="Device that the model runs on.")]
+Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")]
+DeviceMap = Annotated[
+    str | None, typer.Option(help="transformers' own, e.g. auto: layers over devices.")
+]
+TpPlan = Annotated[
+    str | None, typer.Option(help="transformers' own, e.g. auto: tensors over processes.")
+]
+RemoteCode = Annotated[
+    bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
+]
+Seed = Annotated[int, typer.Option(help="Of random rows, tokens and sentences.")]
+
+
+def run(  # noqa: PLR0913 - one parameter an option
+    model: Model = "minilm",
+    text: Text = None,
+    treebank: Treebank = None,
+    probe: Probe = None,
+    max_tokens: MaxTokens = None,
+    length: Length = None,
+    rows: Rows = "auto",
+    measures: Measures = None,
+    out: Out = None,
+    force: Force = False,
+    as_json: AsJson = False,
+    dtype: Dtype = "float32",
+    device: Device = "cpu",
+    revision: Revision = None,
+    device_map: DeviceMap = None,
+    tp_plan: TpPlan = None,
+    trust_remote_code: RemoteCode = False,
+    seed: Seed = 0,
+) -> None:
+    """Say what every head of a model does: the table in the terminal, and in files with --out.
+
+    With no arguments the embedded model minilm is scanned on built-in text and sentences.
+    """
+    from headwise.measures.scan import ScanSettings
+    from headwise.measures.scan import run as run_scan
+    from headwise.measures.steps import MEASURES
+    from headwise.watching.loading import LoadOptions
+
+    settings = ScanSettings(
+        length=length,
+        max_tokens=max_tokens,
+        rows=rows if rows in ("all", "auto") else whole_number(rows, "--rows"),
+        measures=tuple(MEASURES) if measures is None else tuple(measures.split(",")),
+        probe=(text is None and treebank is None) if probe is None else probe,
+        seed=seed,
+    )
+    options = LoadOptions(
+        dtype=dtype,
+        device=device,
+        revision=revision,
+        allows_remote_code=trust_remote_code,
+        device_map=device_map,
+        tp_plan=tp_plan,
+    )
+    console = quiet_console(is_stderr=True)
+    task = make_task(model, options, settings, texts_of(text, treebank), treebank)
+    found = run_scan(task, out=out, force=force, report=bar(console))
+    if found is None:
+        return
+    if as_json:
+        typer.echo(table_as_json(found))
+    else:
+        show(found, out)
+
+
+def whole_number(text: str, option: str) -> int:
+    """The number that an option was given as."""
+    try:
+        return int(text)
+    except ValueError as err:
+        raise OptionError(f"{option} is {text!r}: give all, auto or a number") from err
+
+
+def texts_of(names: list[str] | None, treebank: Path | None) -> list[str] | None:
+    """The documents that the options name; the built-in ones if they name none."""
+    from headwise.probes.texts import TEXTS
+
+    if names is None:
+        return None if treebank is not None else list(TEXTS)
+    return [text_of(name) for name in names]
+
+
+def text_of(name: str) -> str:
+    """The text of one file, or of standard input."""
+    try:
+        if name == "-":
+            return sys.stdin.read()
+        return Path(name).read_text(encoding="utf-8")
+    except UnicodeDecodeError as err:
+        raise OptionError(f"{name} is not UTF-8 text: {err.reason} at byte {err.start}") from err
+    except OSError as err:
+        raise OptionError(f"{name} cannot be read: {err.strerror}") from err
+
+
+def make_task(
+    name: str,
+    options: Any,
+    settings: "ScanSettings",
+    texts: list[str] | None,
+    treebank: Path | None,
+) -> "Task":
+    """The model, loaded, and what it is to read."""
+    from headwise.measures.scan import Task
+    from headwise.watching.loading import load_model
+
+    sentences = None if treebank is None else list(sentences_of(treebank))
+    loaded = load_model(name, options)
+    if loaded.tokenizer is None:
+        raise OptionError(
+            f"{name} reads no text: scan it from Python with headwise.scan(model, inputs=[...])"
+        )
+    return Task(
+        model=loaded.model,
+        tokenizer=loaded.tokenizer,
+        texts=texts,
+        treebank=sentences,
+        settings=settings,
+        about={"name": loaded.name, **loaded.about},
+    )
+
+
+def sentences_of(path: Path) -> Iterator["ProbeSentence"]:
+    """The sentences of a treebank."""
+    from headwise.probes.treebank import read_treebank
+
+    return read_treebank(path, with_subtypes=False)
+
+
+def quiet_console(*, is_stderr: bool = False) -> "Console":
+    """A terminal that colours nothing but what is asked for."""
+    from rich.console import Console
+
+    return Console(stderr=is_stderr, highlight=False)
+
+
+def bar(console: "Console") -> Any:
+    """A progress bar with rate and time left, on stderr."""
+    from headwise.views.progress import ProgressBar
+
+    return ProgressBar(console)
+
+
+def show(found: "Scan", out: Path | None) -> None:
+    """Print the head table for people."""
+    from headwise.views.head_table import head_grid, strongest, summary_lines
+    from headwise.views.relations import leaders
+
+    console = quiet_console()
+    for line in summary_lines(found.table):
+        console.print(line)
+    for stack in found.table.stacks:
+        console.print()
+        console.print(head_grid(found.table, stack))
+    console.print()
+    console.print(strongest(found.table))
+    if len(found.relations) > 0:
+        console.print()
+        console.print(leaders(found.relations))
+    if out is not None:
+        console.print(f"\nwrote {out}/heads.parquet, heads.csv, scan.json")
+
+
+def table_as_json(found: "Scan") -> str:
+    """The head table, and how it was made, as one JSON text."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "heads.json"
+        found.table.write(path)
+        return json.dumps(json.loads(path.read_text(encoding="utf-8")))

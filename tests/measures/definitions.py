@@ -1,0 +1,195 @@
+"""Every column of the measures by its plain definition, from one sequence's full weights.
+
+In: what a model's own eager attention gave for one layer and sequence, padding left out. Out: for
+each column a number per head and row, NaN where the column has none. Slow, and made to be read; it
+refuses to know headwise.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+NAN = math.nan
+OFFSETS = {"back4": -4, "back3": -3, "back2": -2, "previous": -1, "self": 0}
+AHEAD = {"next": 1, "ahead2": 2, "ahead3": 3, "ahead4": 4}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Case:
+    """One layer's attention in one sequence, all heads."""
+
+    weights: Tensor  # heads query key
+    allowed: Tensor  # query key
+    mixed: Tensor  # heads query d_value
+    projection: Tensor  # heads d_value d_model
+    values: Tensor | None  # heads key d_value
+    ids: Tensor | None  # key
+    is_special: Tensor | None
+    is_punctuation: Tensor | None
+    is_cross: bool
+    is_causal: bool
+
+    @property
+    def num_queries(self) -> int:
+        return self.weights.shape[1]
+
+    @property
+    def num_keys(self) -> int:
+        return self.weights.shape[2]
+
+    def norms(self) -> Tensor:
+        """`|v_k Wo_h|` of every head and key."""
+        return torch.stack([(v @ wo).norm(dim=-1) for v, wo in zip(self.values, self.projection)])
+
+    def moved(self) -> Tensor:
+        """`A[q,k] |v_k Wo|`, each row's shares of their sum: Kobayashi's weights."""
+        lengths = self.weights * self.norms()[:, None]
+        sums = lengths.sum(-1, keepdim=True)
+        return torch.where(sums > 0, lengths / sums, 0.0)
+
+
+Pick = Callable[[int], list[int] | None]
+"""The keys of a class that a row is asked about; None if it is not asked."""
+
+
+def mass(weights: Tensor, pick: Pick) -> Tensor:
+    """What each row gives to the keys picked for it."""
+    rows = []
+    for q in range(weights.shape[1]):
+        keys = pick(q)
+        nothing = torch.full_like(weights[:, 0, 0], NAN)
+        rows.append(nothing if keys is None else weights[:, q, keys].sum(-1))
+    return torch.stack(rows, dim=1)
+
+
+def at(offset: int, num_keys: int) -> Pick:
+    return lambda q: [q + offset] if 0 <= q + offset < num_keys else None
+
+
+def first(count: int, is_cross: bool) -> Pick:
+    return lambda q: list(range(count)) if is_cross or q >= count else None
+
+
+def marked(is_marked: Tensor) -> Pick:
+    return lambda q: is_marked.nonzero()[:, 0].tolist()
+
+
+def copies(ids: list[int], shift: int) -> Pick:
+    """Keys that hold an earlier copy of the row's token, or stand `shift` after one."""
+
+    def pick(q: int) -> list[int] | None:
+        return [k + shift for k in range(q) if ids[k] == ids[q]] or None
+
+    return pick
+
+
+def picks(case: Case) -> dict[str, Pick]:
+    """Every class of keys that attention is summed over, by column."""
+    found = {"first": first(1, case.is_cross), "first4": first(4, case.is_cross)}
+    if not case.is_cross:
+        offsets = OFFSETS if case.is_causal else OFFSETS | AHEAD
+        found |= {name: at(offset, case.num_keys) for name, offset in offsets.items()}
+    if case.ids is not None:
+        found["special"] = marked(case.is_special)
+        found["punctuation"] = marked(case.is_punctuation)
+    if case.ids is not None and not case.is_cross:
+        ids = case.ids.tolist()
+        found |= {"duplicate": copies(ids, 0), "text_induction": copies(ids, 1)}
+    return found
+
+
+def masses(case: Case) -> dict[str, Tensor]:
+    found = {name: mass(case.weights, pick) for name, pick in picks(case).items()}
+    if case.values is not None:
+        moved = case.moved()
+        found |= {f"value_{name}": mass(moved, pick) for name, pick in picks(case).items()}
+    return found
+
+
+UNIFORM = ("first", "first4", "special", "punctuation", "duplicate")
+
+
+def uniform(case: Case) -> dict[str, Tensor]:
+    """The same masses of a head that looks at everything it may see alike."""
+    allowed = case.allowed.to(case.weights)
+    alike = (allowed / allowed.sum(-1, keepdim=True)).expand_as(case.weights)
+    known = {name: pick for name, pick in picks(case).items() if name in UNIFORM}
+    found = {f"uniform_{name}": mass(alike, pick) for name, pick in known.items()}
+    return found | {"uniform_offset": alike.amax(-1)}
+
+
+def entropy(case: Case) -> dict[str, Tensor]:
+    nats = -torch.special.xlogy(case.weights, case.weights).sum(-1)
+    seen = case.allowed.sum(-1)
+    most = torch.where(seen > 1, seen.to(nats).log(), NAN)
+    return {"entropy": nats, "normalised_entropy": nats / most}
+
+
+def distance(case: Case) -> dict[str, Tensor]:
+    if case.is_cross:
+        return {}
+    apart = torch.arange(case.num_keys) - torch.arange(case.num_queries)[:, None]
+    return {
+        "distance": (case.weights * apart.abs()).sum(-1),
+        "signed_distance": (case.weights * apart).sum(-1),
+    }
+
+
+def confidence(case: Case) -> dict[str, Tensor]:
+    """Voita's, over the ordinary tokens of the rows that see one; and where the largest lies."""
+    ordinary = torch.ones(case.num_keys, dtype=torch.bool)
+    if case.is_special is not None:
+        ordinary = ~case.is_special
+    largest = (case.weights * ordinary).amax(-1)
+    has_any = (case.allowed & ordinary).any(-1)
+    found = {"confidence": torch.where(has_any, largest, NAN)}
+    if not case.is_cross:
+        place = case.weights.argmax(-1) - torch.arange(case.num_queries)
+        offsets = OFFSETS if case.is_causal else OFFSETS | AHEAD
+        for name, offset in offsets.items():
+            found[f"largest_{name}"] = (place == offset).to(case.weights)
+    return found
+
+
+def outputs(case: Case) -> dict[str, Tensor]:
+    parts = torch.stack([mixed @ wo for mixed, wo in zip(case.mixed, case.projection)])
+    whole = parts.sum(0)
+    share = (parts * whole).sum(-1) / (whole * whole).sum(-1)
+    return {"output_norm": parts.norm(dim=-1), "output_share": share}
+
+
+def every_column(case: Case) -> dict[str, Tensor]:
+    """All columns that the case has, NaN where a row has no number."""
+    made = (masses, uniform, entropy, distance, confidence, outputs)
+    found: dict[str, Tensor] = {}
+    for part in made:
+        found |= part(case)
+    return found
+
+
+def unbiased_hsic(one: Tensor, other: Tensor) -> Tensor:
+    """Song's estimator of HSIC with linear kernels, as written in https://arxiv.org/abs/2010.15327.
+
+    `1/(n(n-3)) (tr KL + 1'K1 1'L1 / ((n-1)(n-2)) - 2/(n-2) 1'KL1)`, K and L with empty diagonals.
+    """
+    n = len(one)
+    kernel = (one @ one.T).fill_diagonal_(0)
+    other_kernel = (other @ other.T).fill_diagonal_(0)
+    traced = torch.trace(kernel @ other_kernel)
+    sums = kernel.sum() * other_kernel.sum() / ((n - 1) * (n - 2))
+    crossed = (kernel @ other_kernel).sum() * 2 / (n - 2)
+    return (traced + sums - crossed) / (n * (n - 3))
+
+
+def unbiased_cka(one: Tensor, other: Tensor) -> Tensor:
+    own = unbiased_hsic(one, one) * unbiased_hsic(other, other)
+    return unbiased_hsic(one, other) / own.sqrt()
+
+
+def plain_cka(one: Tensor, other: Tensor) -> Tensor:
+    """`|Y'X|^2 / (|X'X| |Y'Y|)` of centred columns: the textbook's, biased by few rows."""
+    one, other = one - one.mean(0), other - other.mean(0)
+    return (other.T @ one).norm() ** 2 / ((one.T @ one).norm() * (other.T @ other).norm())

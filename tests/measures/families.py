@@ -1,0 +1,193 @@
+"""A tiny family's attention as the model's own eager code gives it, ready to be measured by hand.
+
+In: a family's name and how its batch is padded. Out: the batch as headwise reads it, with flags for
+its tokens, and for each stack, layer and sequence a `Case` that headwise had no hand in; only the
+values come from a watched run, and are held against the eager outputs first.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+import transformers
+from headwise.measures.reading import Batch, given_batches
+from headwise.watching.calls import AttentionCall
+from headwise.watching.watch import watch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from ..attention.tolerance import assert_same
+from ..watching.tiny import (
+    Inputs,
+    attention_modules,
+    eager_weights,
+    in_dtype,
+    output_projection,
+    ragged,
+    tiny,
+)
+from ..watching.tiny_configs import EOS, FAMILIES, SPECIAL, Family
+from .definitions import Case
+
+LENGTHS = (7, 13, 1, 11)
+ROUNDINGS = 3 * (48 + 17 + 43)
+"""Of the longest chain: three layers, each with sums over d_model, keys and the hidden units."""
+WORDS = 11
+"""Different ordinary tokens, few enough for repeats."""
+Place = tuple[str, int, int]
+"""A stack, a layer and a sequence of the batch."""
+
+
+class Measured(NamedTuple):
+    """A model, a batch for it, and what its eager attention is."""
+
+    family: Family
+    model: PreTrainedModel
+    batch: Batch
+    cases: dict[Place, Case]
+
+
+def precision(family: Family) -> torch.dtype:
+    """The coarsest dtype on the way: Llama's kin round their norms and rotations to float32."""
+    return torch.float64 if family.kind != "decoder" or not family.is_routed else torch.float32
+
+
+@lru_cache(maxsize=4)
+def measured(name: str, padding: str) -> Measured:
+    """The family on a batch that is not padded, or padded on the right or on the left."""
+    family = FAMILIES[name]
+    transformers.logging.set_verbosity_error()  # unrouted families say that they do not switch
+    if padding == "none":
+        model, inputs = tiny(name)
+    else:
+        dtype = family.softmax_in
+        model, _ = tiny(name, dtype=dtype)
+        inputs, _ = ragged(name, LENGTHS, padding, dtype=dtype)
+    inputs = in_dtype(few_words(inputs), model.dtype)
+    return Measured(family, model, flagged(inputs), cases_of(family, model, flagged(inputs)))
+
+
+def few_words(inputs: Inputs) -> Inputs:
+    """The inputs with ordinary tokens that repeat."""
+    return {
+        name: torch.where(part >= SPECIAL, SPECIAL + part % WORDS, part)
+        if name.endswith("input_ids")
+        else part
+        for name, part in inputs.items()
+    }
+
+
+def flagged(inputs: Inputs) -> Batch:
+    """The batch with some tokens called special, and others punctuation."""
+    (batch,) = given_batches([inputs], None)
+    facts = {
+        stack: replace(
+            one,
+            is_special=(one.ids == SPECIAL) | (one.ids == EOS),
+            is_punctuation=(one.ids == SPECIAL + 1) | (one.ids == SPECIAL + 2),
+        )
+        for stack, one in batch.facts.items()
+    }
+    return replace(batch, facts=facts)
+
+
+def stack_of(module: str, family: Family) -> str:
+    """Which stack an attention module of one of the families belongs to."""
+    if "" in family.stacks:
+        return ""
+    if "EncDec" in module or "encoder_attn" in module:
+        return "cross"
+    (stack,) = {stack for stack in family.stacks if f"{stack}_model." in module} or {
+        stack for stack in family.stacks if f".{stack}." in f".{module}"
+    }
+    return stack
+
+
+class Eager(NamedTuple):
+    """Of one layer and a whole batch."""
+
+    weights: Tensor
+    concat: Tensor
+    projection: Tensor
+
+
+def eager_layers(family: Family, model: PreTrainedModel, inputs: Inputs) -> dict[str, list[Eager]]:
+    """Weights, what arrives at the output projection, and its matrix, by the model itself."""
+    arrived: dict[str, list[tuple[Tensor, Tensor]]] = {stack: [] for stack in family.stacks}
+    hooks = []
+    for name in attention_modules(model, family):
+        projection = output_projection(model, family, name)
+        is_conv = type(projection).__name__ == "Conv1D"
+        matrix = projection.weight if is_conv else projection.weight.T
+        to = arrived[stack_of(name, family)]
+        hooks.append(
+            projection.register_forward_pre_hook(
+                lambda _, given, to=to, matrix=matrix: to.append((given[0], matrix.detach()))
+            )
+        )
+    weights = eager_weights(model, inputs)
+    for hook in hooks:
+        hook.remove()
+    return {
+        stack: [Eager(part, *rest) for part, rest in zip(weights[stack], arrived[stack], strict=True)]
+        for stack in family.stacks
+    }
+
+
+def watched_values(model: PreTrainedModel, inputs: Inputs) -> dict[tuple[str, int], Tensor]:
+    """The values `[batch heads key d_value]` of every layer that shows them."""
+    found = {}
+    with torch.no_grad(), watch(model) as seen:
+        model(**inputs)
+    for call in seen.calls:
+        if isinstance(call, AttentionCall):
+            group = call.num_heads // call.values.shape[1]
+            found[call.stack, call.layer] = call.values.repeat_interleave(group, 1)
+    return found
+
+
+def real(batch: Batch, stack: str, row: int, size: int) -> Tensor:
+    """Which positions are no padding."""
+    facts = batch.facts.get(stack)
+    return torch.ones(size, dtype=torch.bool) if facts is None else facts.is_real[row]
+
+
+def cases_of(family: Family, model: PreTrainedModel, batch: Batch) -> dict[Place, Case]:
+    """A case for every stack, layer and sequence."""
+    values = watched_values(model, batch.inputs)
+    return {
+        (stack, layer, row): case_of(family, batch, stack, row, eager, values.get((stack, layer)))
+        for stack, layers in eager_layers(family, model, batch.inputs).items()
+        for layer, eager in enumerate(layers)
+        for row in range(len(batch.indices))
+    }
+
+
+def case_of(  # noqa: PLR0913 - all that one case is made of
+    family: Family, batch: Batch, stack: str, row: int, eager: Eager, values: Tensor | None
+) -> Case:
+    weights = eager.weights[row].double()
+    num_heads, num_queries, num_keys = weights.shape
+    queries = real(batch, "decoder" if stack == "cross" else stack, row, num_queries)
+    keys = real(batch, stack, row, num_keys)
+    weights = weights[:, queries][:, :, keys]
+    mixed = eager.concat[row].reshape(num_queries, num_heads, -1).transpose(0, 1)[:, queries]
+    kept = None if values is None else values[row][:, keys].double()
+    if kept is not None:
+        dtype = eager.concat.dtype if precision(family) == torch.float64 else torch.float32
+        assert_same(weights @ kept, mixed, roundings=ROUNDINGS, dtype=dtype)
+    facts = batch.facts.get(stack)
+    is_causal = stack in ("decoder", "text") or family.kind == "decoder"
+    return Case(
+        weights=weights,
+        allowed=(weights > 0).all(0),
+        mixed=mixed.double(),
+        projection=eager.projection.double().unflatten(0, (num_heads, -1)),
+        values=kept,
+        ids=None if facts is None else facts.ids[row, keys],
+        is_special=None if facts is None else facts.is_special[row, keys],
+        is_punctuation=None if facts is None else facts.is_punctuation[row, keys],
+        is_cross=stack == "cross",
+        is_causal=is_causal,
+    )

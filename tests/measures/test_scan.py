@@ -1,0 +1,241 @@
+"""The scan as a whole: what it gives, that it goes on where it was stopped, and what it refuses."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaModel
+
+from headwise.errors import OptionError, OutputError
+from headwise.heads import HeadTable
+from headwise.measures.scan import Scan, ScanSettings, Task, make_task, run, scan
+from headwise.measures.tally import Tally
+from headwise.probes.texts import TEXTS
+from headwise.watching.loading import LoadedModel, load_model
+
+SETTINGS = ScanSettings(length=64, per_relation=3, probe=True)
+
+INTERFACE = (
+    *("stack", "layer", "head", "roles", "entropy", "normalised_entropy", "previous", "next"),
+    *("self", "first", "first4", "special", "punctuation", "distance", "signed_distance"),
+    *("duplicate", "induction", "confidence", "output_share"),
+    *("value_previous", "value_first", "value_special", "value_punctuation", "value_induction"),
+)
+
+
+@pytest.fixture(scope="module")
+def minilm() -> LoadedModel:
+    return load_model("minilm")
+
+
+def task_of(loaded: LoadedModel, settings: ScanSettings = SETTINGS) -> Task:
+    return Task(
+        model=loaded.model,
+        tokenizer=loaded.tokenizer,
+        texts=TEXTS[:3],
+        settings=settings,
+        about={"name": loaded.name, **loaded.about},
+    )
+
+
+@pytest.fixture(scope="module")
+def found(minilm: LoadedModel) -> Scan:
+    result = run(task_of(minilm))
+    assert result is not None
+    return result
+
+
+def test_every_head_has_a_row_and_every_promised_column(found: Scan) -> None:
+    df = found.table.df
+    assert len(df) == 6 * 12
+    assert [name for name in INTERFACE if name not in df] == []
+    numbers = df[[name for name in INTERFACE if name not in ("stack", "layer", "head", "roles")]]
+    assert numbers.notna().all(axis=None)
+
+
+def test_the_table_says_how_it_was_made(found: Scan) -> None:
+    about = found.table.about
+    assert about["model"] == "minilm"
+    assert about["loaded"]["sha256"].startswith("53aa51172d14")
+    assert about["settings"]["length"] == 64
+    assert about["tokens"] == about["counts"]["tokens"] > 300
+    assert about["torch"] == torch.__version__.split("+")[0] or about["torch"] == torch.__version__
+    assert "every row" in about["rows"]
+    assert about["columns"]["entropy"].startswith("Mean entropy")
+
+
+def test_pairs_name_every_two_heads(found: Scan) -> None:
+    assert len(found.pairs) == 72 * 71 // 2
+    assert found.pairs["cka"].between(-1, 1).all()
+    within = found.pairs["divergence"].notna()
+    assert within.sum() == 6 * (12 * 11 // 2)
+
+
+def test_a_model_that_trains_goes_on_training(minilm: LoadedModel) -> None:
+    minilm.model.train()
+    run(task_of(minilm, ScanSettings(length=16, max_tokens=40, repeats=False)))
+    assert minilm.model.training
+    minilm.model.eval()
+
+
+def test_tensors_are_enough() -> None:
+    config = LlamaConfig(
+        vocab_size=53, hidden_size=30, intermediate_size=7, num_hidden_layers=2,
+        num_attention_heads=5, num_key_value_heads=5,
+    )  # fmt: skip
+    model = LlamaModel(config).eval()
+    table = scan(model, inputs=[{"input_ids": torch.randint(0, 53, (2, 11))}])
+    assert len(table) == 10
+    assert (table.df["special"] == 0).all()
+    assert table.df["next"].isna().all(), "a causal model sees nothing ahead"
+    assert "induction" not in table.df, "random tokens need a tokenizer"
+
+
+def test_sampled_rows_have_standard_errors(minilm: LoadedModel) -> None:
+    sampled = run(task_of(minilm, ScanSettings(rows=7, repeats=False)))
+    whole = run(task_of(minilm, ScanSettings(rows="all", repeats=False)))
+    assert sampled is not None and whole is not None
+    columns = [name for name in sampled.table.df if name.endswith("_se")]
+    assert {"entropy_se", "previous_se", "confidence_se"} <= set(columns)
+    assert [name for name in whole.table.df if name.endswith("_se")] == []
+    for name in ("entropy", "first", "previous"):
+        off = (sampled.table.df[name] - whole.table.df[name]).abs()
+        assert (off <= 6 * sampled.table.df[f"{name}_se"] + 1e-6).all(), name
+    assert "7 random rows" in sampled.table.about["rows"]
+
+
+def test_a_tally_is_read_back_to_the_last_bit(minilm: LoadedModel) -> None:
+    tally = Tally()
+    for step in task_of(minilm).steps()[:3]:
+        step.run(tally)
+        tally.done.add(step.name)
+    content = tally.to_bytes()
+    assert Tally.from_bytes(content).to_bytes() == content
+
+
+def test_steps_merge_in_any_order(minilm: LoadedModel, found: Scan) -> None:
+    steps = task_of(minilm).steps()
+    parts = [Tally() for _ in range(3)]
+    for number, step in enumerate(steps):
+        step.run(parts[number % 3])
+    merged = Tally()
+    for part in reversed(parts):
+        merged.merge(part)
+    from headwise.measures.scan import scan_of
+
+    again = scan_of(merged, task_of(minilm))
+    for name in INTERFACE[4:]:
+        ours, theirs = again.table.df[name], found.table.df[name]
+        pd.testing.assert_series_equal(ours, theirs, rtol=1e-9)
+    assert list(again.table.df["roles"]) == list(found.table.df["roles"])
+
+
+def test_other_settings_are_refused_by_name(minilm: LoadedModel, tmp_path: Path) -> None:
+    small = ScanSettings(length=16, max_tokens=40, repeats=False)
+    run(task_of(minilm, small), out=tmp_path)
+    again = run(task_of(minilm, small), out=tmp_path)
+    assert again is not None and again.table == HeadTable.read(tmp_path / "heads.parquet")
+    other = ScanSettings(length=17, max_tokens=40, repeats=False)
+    with pytest.raises(OutputError, match=r"settings\.length was 16, now 17"):
+        run(task_of(minilm, other), out=tmp_path)
+    run(task_of(minilm, other), out=tmp_path, force=True)
+    assert HeadTable.read(tmp_path / "heads.csv").about["settings"]["length"] == 17
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from headwise.measures import store
+from headwise.measures.scan import ScanSettings, make_task, run
+from headwise.probes.texts import TEXTS
+store.SECONDS_BETWEEN_SAVES = 0.0
+settings = ScanSettings(length=32, per_relation=2, probe=True)
+task = make_task("minilm", TEXTS, settings=settings)
+print("ready", flush=True)
+run(task, out=Path(sys.argv[1]))
+"""
+
+
+def started(folder: Path) -> subprocess.Popen[str]:
+    """A scan in a process of its own, up to the moment its work begins."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(folder)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.slow
+def test_a_scan_killed_at_five_moments_ends_with_the_same_table(tmp_path: Path) -> None:
+    whole = started(tmp_path / "whole")
+    begin = time.monotonic()
+    assert whole.wait() == 0
+    seconds = time.monotonic() - begin
+    moments = random.Random(0)
+    killed = 0
+    for _ in range(5):
+        process = started(tmp_path / "killed")
+        time.sleep(moments.uniform(0.05, 0.4) * seconds)
+        process.send_signal(signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+    assert killed == 5
+    assert started(tmp_path / "killed").wait() == 0
+    for name in ("heads.parquet", "heads.csv", "pairs.parquet", "relations.parquet"):
+        one, other = ((tmp_path / folder / name).read_bytes() for folder in ("whole", "killed"))
+        assert one == other, name
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_table_of_one(minilm: LoadedModel, tmp_path: Path) -> None:
+    options = ("--length", "64", "--no-probe", "--text", str(tmp_path / "text.txt"))
+    (tmp_path / "text.txt").write_text("\n".join(TEXTS), encoding="utf-8")
+    alone = [sys.executable, "-m", "headwise", "scan", *options, "--out", str(tmp_path / "one")]
+    together = [
+        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"),
+        *("-m", "headwise", "scan", *options, "--out", str(tmp_path / "two")),
+    ]
+    subprocess.run(alone, check=True, capture_output=True)
+    subprocess.run(together, check=True, capture_output=True)
+    one, two = (HeadTable.read(tmp_path / folder / "heads.parquet") for folder in ("one", "two"))
+    for name in one.df.select_dtypes("number"):
+        pd.testing.assert_series_equal(one.df[name], two.df[name], rtol=1e-6, atol=1e-9)
+    assert list(one.df["roles"]) == list(two.df["roles"])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"measures": ("entropy", "glow")}, "there is no measure 'glow': the measures are offsets"),
+        ({"rows": "some"}, "rows is 'some': give all, auto or a number"),
+        ({"rows": 0}, "rows is 0: at least 1 row"),
+        ({"length": 0}, "length is 0: it must be at least 1"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(options: dict[str, object], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        ScanSettings(**options)  # type: ignore[arg-type]
+
+
+def test_text_without_a_tokenizer_is_refused(minilm: LoadedModel) -> None:
+    with pytest.raises(OptionError, match="texts need a tokenizer"):
+        scan(minilm.model, "Some text.")
+
+
+def test_no_text_at_all_is_refused(minilm: LoadedModel) -> None:
+    with pytest.raises(OptionError, match="there is no text to read"):
+        scan(minilm.model, "", tokenizer=minilm.tokenizer)
+
+
+def test_a_name_alone_is_scanned_on_what_is_built_in() -> None:
+    task = make_task("minilm")
+    assert task.settings.probe
+    assert task.texts == TEXTS
+    json.dumps(task.fingerprint())

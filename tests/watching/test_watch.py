@@ -1,0 +1,410 @@
+"""A watched model computes what it computes alone, tells all of it, and is itself afterwards."""
+
+import gc
+import warnings
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, DynamicCache
+
+from headwise.watching.calls import AttentionCall, Call, ShownCall
+from headwise.watching.gates import silence
+from headwise.watching.routing import LISTENERS, NAME, ROUTED
+from headwise.watching.watch import watch
+
+from ..attention.tolerance import assert_same
+from .helpers import (
+    LENGTHS,
+    ROUNDINGS,
+    allow_weights,
+    assert_all_weights,
+    assert_close,
+    each_family,
+    each_unrouted,
+    family_model,
+    family_weights,
+    run,
+)
+from .test_tiny import PADDED, real
+from .tiny import config_of, eagerly, eager_weights, output_of, ragged, tiny, weights_of
+from .tiny_configs import FAMILIES, Side
+
+pytestmark = allow_weights
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_forward_hooks_with_kwargs")
+
+
+@each_family
+def test_a_watched_model_says_what_it_says_alone(name: str) -> None:
+    model, inputs = family_model(name)
+    want = output_of(run(model, inputs))
+    with watch(model):
+        got = output_of(run(model, inputs))
+    assert got.dtype == want.dtype
+    assert_close(name, got, want)
+
+
+@each_family
+def test_the_weights_are_those_of_the_models_own_eager_way(name: str) -> None:
+    model, inputs = family_model(name)
+    with watch(model) as watched:
+        run(model, inputs)
+    assert_all_weights(name, watched.calls, family_weights(name))
+    assert list(watched) == watched.calls
+
+
+@each_family
+def test_every_layer_of_every_stack_is_told_once_with_its_heads_unrepeated(name: str) -> None:
+    model, inputs = family_model(name)
+    with watch(model) as watched:
+        run(model, inputs)
+    want = {
+        (stack, layer): (facts.num_heads, facts.num_kv_heads)
+        for stack, facts in FAMILIES[name].stacks.items()
+        for layer in range(facts.num_layers)
+    }
+    assert [(place.stack, place.layer) for place in watched.places] == list(want) or name == "clip"
+    assert len(watched.calls) == len(want)
+    for call in watched.calls:
+        heads, kv_heads = want[call.stack, call.layer]
+        assert call.num_heads == call.mixed.shape[1] == heads
+        if FAMILIES[name].is_routed:
+            assert isinstance(call, AttentionCall)
+            assert call.keys.shape[1] == call.values.shape[1] == kv_heads
+        else:
+            assert isinstance(call, ShownCall)
+
+
+def state_of(model: nn.Module) -> dict[str, Any]:
+    """Everything a watch could have left behind, by the name of its module."""
+    found: dict[str, Any] = {}
+    for name, module in model.named_modules():
+        found[name] = {key: id(value) for key, value in vars(module).items() if key not in HOOKS}
+        found[f"{name} hooks"] = [dict(vars(module)[kind]) for kind in HOOKS]
+        found[f"{name} forward"] = type(module), type(module).forward
+        config = getattr(module, "config", None)
+        if config is not None:
+            found[f"{name} config"] = dict(vars(config))
+    return found
+
+
+@each_family
+def test_afterwards_the_model_is_bit_for_bit_what_it_was(name: str) -> None:
+    model, inputs = tiny(name)
+    tensors = {key: value.clone() for key, value in model.state_dict().items()}
+    want, before = output_of(run(model, inputs)), state_of(model)
+    with watch(model):
+        assert state_of(model) != before
+        run(model, inputs)
+    assert state_of(model) == before
+    with pytest.raises(KeyError, match="in between"), watch(model):
+        raise KeyError("in between")
+    assert state_of(model) == before
+    assert all(torch.equal(value, tensors[key]) for key, value in model.state_dict().items())
+    assert torch.equal(output_of(run(model, inputs)), want)
+    assert not LISTENERS and not ROUTED
+
+
+@pytest.mark.parametrize("name", ["llama", "albert", "mpnet", "deberta_v2", "t5"])
+def test_an_error_in_the_middle_of_a_layer_leaves_no_trace(name: str) -> None:
+    model, inputs = tiny(name)
+    before, told = state_of(model), []
+
+    def fail_once(call: Call) -> None:
+        told.append(call)
+        if len(told) == 2:
+            raise RuntimeError("second call")
+
+    with watch(model, fail_once):
+        with pytest.raises(RuntimeError, match="second call"):
+            run(model, inputs)
+        del told[:2]
+        told.append(told)  # so that the count goes on, past the failure
+        run(model, inputs)
+    assert_all_weights(name, told[1:], family_weights(name))
+    assert state_of(model) == before
+
+
+@pytest.mark.parametrize("name", ["deberta_v2", "albert"])
+def test_a_failed_run_does_not_shift_the_next_one(name: str) -> None:
+    model, inputs = tiny(name)
+    culprit = next(m for m in model.modules() if type(m).__name__ in ("DebertaV2Output", "AlbertLayer"))
+    with watch(model) as watched:
+        hook = culprit.register_forward_hook(fail)
+        with pytest.raises(RuntimeError, match="half way"):
+            run(model, inputs)
+        hook.remove()
+        watched.calls.clear()
+        run(model, inputs)
+    assert_all_weights(name, watched.calls, family_weights(name))
+
+
+def fail(*_: Any) -> None:
+    raise RuntimeError("half way")
+
+
+@pytest.mark.parametrize(("name", "side"), PADDED)
+def test_a_padded_sequence_is_told_as_it_is_alone(name: str, side: Side) -> None:
+    family = FAMILIES[name]
+    model, _ = tiny(name, dtype=family.softmax_in)
+    batch, alone = ragged(name, LENGTHS, side, dtype=family.softmax_in)
+    with watch(model) as watched:
+        together = output_of(run(model, batch))
+    assert together.isfinite().all()
+    calls = {(call.stack, call.layer): call for call in watched.calls}
+    for row, single in enumerate(alone):
+        with watch(model) as one:
+            said = output_of(run(model, single))
+        for call in one.calls:
+            queries, keys = real(family, call.stack, batch, row)
+            got = calls[call.stack, call.layer].weights()[row : row + 1, :, queries]
+            assert (got[..., ~keys] == 0).all(), (call.stack, call.layer)
+            assert_same(got[..., keys], call.weights(), roundings=ROUNDINGS, dtype=torch.float32)
+        part = together[row : row + 1]
+        if family.kind != "text and vision":
+            stack = "decoder" if family.kind in ("encoder-decoder", "speech") else ""
+            part = part[:, real(family, stack, batch, row)[0]]
+        assert_same(part, said, roundings=ROUNDINGS, dtype=torch.float32)
+
+
+@pytest.mark.parametrize(("name", "side"), PADDED)
+def test_a_padded_batch_is_told_as_eager_computes_it(name: str, side: Side) -> None:
+    family = FAMILIES[name]
+    model, _ = tiny(name, dtype=family.softmax_in)
+    batch, _ = ragged(name, LENGTHS, side, dtype=family.softmax_in)
+    want = eager_weights(model, batch)
+    with watch(model) as watched:
+        run(model, batch)
+    for call in watched.calls:
+        for row in range(len(LENGTHS)):
+            queries = real(family, call.stack, batch, row)[0]
+            got, same = call.weights(), want[call.stack][call.layer]
+            assert_close(name, got[row, :, queries], same[row, :, queries])
+
+
+def test_a_watch_in_a_watch_tells_both_and_the_inner_one_ends_first() -> None:
+    model, inputs = tiny("bert")
+    with watch(model) as outer:
+        with watch(model) as inner:
+            run(model, inputs)
+        run(model, inputs)
+        assert model.config._attn_implementation == NAME
+    assert (len(outer.calls), len(inner.calls)) == (6, 3)
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_watches_may_end_in_the_order_in_which_they_began() -> None:
+    model, inputs = tiny("bert")
+    first, second = watch(model), watch(model)
+    with_first, with_second = first.__enter__(), second.__enter__()
+    first.__exit__(None, None, None)
+    run(model, inputs)
+    second.__exit__(None, None, None)
+    assert (len(with_first.calls), len(with_second.calls)) == (0, 3)
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_a_model_can_be_watched_again_and_again() -> None:
+    model, inputs = tiny("llama")
+    for _ in range(3):
+        with watch(model) as watched:
+            run(model, inputs)
+            run(model, inputs)
+        assert [call.layer for call in watched.calls] == [0, 1, 2, 0, 1, 2]
+
+
+def test_two_models_are_told_apart_even_where_they_share_a_config() -> None:
+    first, inputs = tiny("llama")
+    config = first.config
+    second = AutoModelForCausalLM.from_config(config, dtype=torch.float64).eval()
+    second.config = config
+    wants = [output_of(run(model, inputs)) for model in (first, second)]
+    with watch(first) as one:
+        second_alone = output_of(run(second, inputs))
+        assert one.calls == []
+        with watch(second) as two:
+            run(first, inputs)
+            run(second, inputs)
+        after = output_of(run(second, inputs))
+    assert {id(call.place.module) for call in one.calls}.isdisjoint(
+        id(call.place.module) for call in two.calls
+    )
+    assert (len(one.calls), len(two.calls)) == (3, 3)
+    assert_close("llama", second_alone, wants[1])
+    assert_close("llama", after, wants[1])
+    assert config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize("name", ["llama", "mpnet", "deberta_v2"])
+def test_a_watch_sees_what_heads_give_before_anybody_silences_them(name: str) -> None:
+    model, inputs = tiny(name)
+    with watch(model) as alone:
+        run(model, inputs)
+    with watch(model) as around, silence(model, "L0H1"):
+        run(model, inputs)
+    with silence(model, "L0H1"), watch(model) as inside:
+        run(model, inputs)
+    for plain, outer, inner in zip(alone, around, inside, strict=True):
+        assert torch.equal(outer.mixed, inner.mixed)
+        assert torch.equal(outer.mixed, plain.mixed) == (plain.layer == 0)
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral", "gemma3", "gpt_oss", "gpt2", "qwen2", "falcon"])
+def test_prompt_and_single_steps_with_a_cache_are_told_as_eager_computes_them(name: str) -> None:
+    model, inputs = tiny(name)
+    ids = inputs["input_ids"]
+    got, want = [], []
+    with watch(model, got.append):
+        steps_with_cache(model, ids)
+    with eagerly(model):
+        steps = steps_with_cache(model, ids)
+    want = [layer for result in steps for layer in weights_of(result)[""]]
+    assert len(got) == len(want)
+    for call, weights in zip(got, want, strict=True):
+        assert_close(name, call.weights(), weights)
+
+
+def steps_with_cache(model: nn.Module, ids: Tensor) -> list[Any]:
+    """A prompt of 7, a chunk of 3, then single tokens."""
+    cache, results = DynamicCache(config=model.config), []
+    for low, high in ((0, 7), (7, 10), (10, 11), (11, 12), (12, 13)):
+        with torch.no_grad():
+            part = ids[:, low:high]
+            results.append(model(part, past_key_values=cache, use_cache=True, output_attentions=True))
+    return results
+
+
+def test_generation_goes_on_as_without_a_watch() -> None:
+    model, inputs = tiny("llama")
+    batch, _ = ragged("llama", LENGTHS, "left")
+    batch.pop("position_ids")
+    options = {"max_new_tokens": 5, "min_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
+    want = model.generate(**batch, **options)
+    with watch(model) as watched:
+        got = model.generate(**batch, **options)
+    assert torch.equal(got, want)
+    assert len(watched.calls) == 5 * 3
+    assert [call.keys.shape[2] for call in watched.calls[::3]] == [13, 14, 15, 16, 17]
+
+
+@pytest.mark.parametrize("name", ["llama", "bloom"])
+def test_a_function_of_your_own_may_drop_every_call(name: str) -> None:
+    model, inputs = tiny(name)
+    kept: list[weakref.ref[Tensor]] = []
+    with watch(model, lambda call: kept.append(weakref.ref(call.mixed))) as watched:
+        run(model, inputs)
+        gc.collect()
+        assert [ref() for ref in kept] == [None] * len(kept) != []
+    assert watched.calls == []
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "t5", "llama"])
+def test_a_model_in_training_drops_weights_and_its_calls_tell_them_undropped(name: str) -> None:
+    model, inputs = tiny(name)
+    for module in model.modules():
+        for rate in ("attention_dropout", "dropout_prob", "dropout"):
+            if isinstance(getattr(module, rate, None), float):
+                setattr(module, rate, 0.5)
+            elif isinstance(getattr(module, rate, None), nn.Dropout):
+                getattr(module, rate).p = 0.5
+    model.train()
+    with watch(model) as watched:
+        first, second = output_of(model(**inputs)), output_of(model(**inputs))
+    assert not torch.equal(first, second)
+    rates = {call.rules.dropout for call in watched.calls}
+    assert max(rates) == 0.5
+    for call in watched.calls:
+        sums = call.weights().sum(-1)
+        assert_same(sums, torch.ones_like(sums), roundings=17, dtype=torch.float32)
+
+
+@each_family
+def test_gradients_are_those_of_the_unwatched_model(name: str) -> None:
+    model, inputs = tiny(name)
+    want = gradients(model, inputs)
+    with watch(model, needs_lse=True):
+        got = gradients(model, inputs)
+    assert got.keys() == want.keys()
+    for key, grad in want.items():
+        assert_same(got[key], grad, roundings=4 * ROUNDINGS, dtype=FAMILIES[name].softmax_in)
+
+
+def gradients(model: nn.Module, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Of the mean square of what it says: forward and backward, so twice the chain of roundings."""
+    model.zero_grad()
+    output_of(model(**inputs)).square().mean().backward()
+    return {key: p.grad.clone() for key, p in model.named_parameters() if p.grad is not None}
+
+
+@each_unrouted
+@pytest.mark.filterwarnings("default")
+def test_a_model_served_from_its_weights_says_so_once_where_it_was_asked(name: str) -> None:
+    model, inputs = family_model(name)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with watch(model):
+            run(model, inputs)
+    [warning] = [one for one in caught if "its own full weights are read" in str(one.message)]
+    assert f"{FAMILIES[name].attention} does not ask" in str(warning.message)
+    assert warning.filename == __file__
+
+
+def test_a_falcon_built_for_sdpa_is_watched_with_its_weights() -> None:
+    family = FAMILIES["falcon"]
+    model = AutoModelForCausalLM.from_config(config_of(family), dtype=torch.float64).eval()
+    same, inputs = tiny("falcon")
+    model.load_state_dict(same.state_dict())
+    assert model.config._attn_implementation == "sdpa"
+    want = output_of(run(model, inputs))
+    with watch(model) as watched:
+        got = output_of(run(model, inputs))
+    assert model.config._attn_implementation == "sdpa"
+    assert_close("falcon", got, want)
+    assert_all_weights("falcon", watched.calls, family_weights("falcon"))
+
+
+def test_albert_tells_layers_that_share_modules_in_groups() -> None:
+    from transformers import AutoConfig, AutoModel
+
+    config = AutoConfig.for_model(
+        "albert",
+        num_hidden_layers=5,
+        num_hidden_groups=2,
+        inner_group_num=2,
+        hidden_size=12,
+        num_attention_heads=3,
+        embedding_size=5,
+        intermediate_size=7,
+        vocab_size=31,
+    )
+    model = AutoModel.from_config(config, dtype=torch.float64).eval()
+    inputs = {"input_ids": torch.arange(9)[None]}
+    want = []
+    with eagerly(model):
+        for module in model.modules():
+            if type(module).__name__ == "AlbertAttention":
+                module.register_forward_hook(lambda *args: want.append(args[2][1]))
+        run(model, inputs)
+    with watch(model) as watched:
+        run(model, inputs)
+    assert [call.layer for call in watched.calls] == list(range(10))
+    for call, weights in zip(watched.calls, want, strict=False):
+        assert_same(call.weights(), weights, roundings=ROUNDINGS)
+
+
+def test_a_saved_config_does_not_name_headwise(tmp_path: Any) -> None:
+    model, _ = tiny("llama")
+    with watch(model):
+        model.save_pretrained(tmp_path)
+    assert "headwise" not in (tmp_path / "config.json").read_text()
+
+
+def test_a_paged_cache_is_refused_by_name() -> None:
+    from headwise.errors import ModelError
+    from headwise.watching.routing import headwise_attention
+
+    part = torch.zeros(1, 2, 3, 4)
+    with pytest.raises(ModelError, match="Linear cannot be watched under continuous batching"):
+        headwise_attention(nn.Linear(1, 1), part, part, part, None, cache=object())
