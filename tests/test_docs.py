@@ -1,31 +1,11 @@
 """The documentation tells the truth: every snippet runs and prints what stands below it."""
 
-import contextlib
-import io
-import itertools
-import re
 from pathlib import Path
 
 import pytest
+from snippets import assert_prints_alike, printed_by, snippets
 
 DOCS = Path(__file__).parents[1] / "docs"
-
-
-def snippets(text: str) -> list[tuple[str, str]]:
-    """Python blocks, each with the output block that follows it."""
-    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [
-        (code, output)
-        for (language, code), (following, output) in itertools.pairwise([*blocks, ("", "")])
-        if language == "python" and following == "text"
-    ]
-
-
-def printed_by(snippet: str) -> str:
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(compile(snippet, "snippet", "exec"), {"__name__": "__main__"})
-    return printed.getvalue()
-
 
 CASES = [
     pytest.param(code, output, id=f"{page.name}-{number}")
@@ -40,7 +20,7 @@ def test_there_are_snippets_to_check() -> None:
 
 @pytest.mark.parametrize(("code", "output"), CASES)
 def test_a_snippet_prints_what_the_page_shows(code: str, output: str) -> None:
-    assert printed_by(code) == output
+    assert_prints_alike(printed_by(code), output)
 
 
 def test_every_python_block_is_followed_by_its_output() -> None:

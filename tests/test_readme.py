@@ -1,8 +1,5 @@
 """The README tells the truth: its code runs, its commands exist, its map is the tree."""
 
-import contextlib
-import io
-import itertools
 import re
 import shlex
 import subprocess
@@ -11,16 +8,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from snippets import assert_prints_alike, blocks, printed_by, snippets
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-SNIPPETS = [
-    (text, following)
-    for (language, text), (next_language, following) in itertools.pairwise(BLOCKS)
-    if (language, next_language) == ("python", "text")
-]
+BLOCKS = blocks(README)
+SNIPPETS = snippets(README)
 TRANSCRIPTS = [
     tuple(part.split("\n", 1))
     for language, text in BLOCKS
@@ -33,12 +27,6 @@ COMMANDS = [
     if language == "sh"
     for line in text.splitlines()
 ]
-
-
-def printed_by(snippet: str) -> str:
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(compile(snippet, "README.md", "exec"), {"__name__": "__main__"})
-    return printed.getvalue()
 
 
 def headwise(arguments: list[str]) -> subprocess.CompletedProcess[str]:
@@ -70,14 +58,14 @@ def test_the_readme_has_code_and_commands_to_check() -> None:
 
 @pytest.mark.parametrize(("snippet", "output"), SNIPPETS)
 def test_a_snippet_prints_what_the_readme_shows(snippet: str, output: str) -> None:
-    assert printed_by(snippet) == output
+    assert_prints_alike(printed_by(snippet), output)
 
 
 @pytest.mark.parametrize(("command", "output"), TRANSCRIPTS)
 def test_a_command_prints_what_the_readme_shows(command: str, output: str) -> None:
     name, *arguments = shlex.split(command)
     assert name == "headwise"
-    assert headwise(arguments).stdout == output
+    assert_prints_alike(headwise(arguments).stdout, output)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

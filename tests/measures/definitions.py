@@ -42,7 +42,9 @@ class Case:
 
     def norms(self) -> Tensor:
         """`|v_k Wo_h|` of every head and key."""
-        return torch.stack([(v @ wo).norm(dim=-1) for v, wo in zip(self.values, self.projection)])
+        return torch.stack(
+            [(v @ wo).norm(dim=-1) for v, wo in zip(self.values, self.projection, strict=True)]
+        )
 
     def moved(self) -> Tensor:
         """`A[q,k] |v_k Wo|`, each row's shares of their sum: Kobayashi's weights."""
@@ -57,12 +59,11 @@ Pick = Callable[[int], list[int] | None]
 
 def mass(weights: Tensor, pick: Pick) -> Tensor:
     """What each row gives to the keys picked for it."""
-    rows = []
-    for q in range(weights.shape[1]):
+    picked = torch.zeros_like(weights[0])
+    for q in range(len(picked)):
         keys = pick(q)
-        nothing = torch.full_like(weights[:, 0, 0], NAN)
-        rows.append(nothing if keys is None else weights[:, q, keys].sum(-1))
-    return torch.stack(rows, dim=1)
+        picked[q, range(picked.shape[1]) if keys is None else keys] = NAN if keys is None else 1
+    return torch.einsum("hqk,qk->hq", weights, picked)
 
 
 def at(offset: int, num_keys: int) -> Pick:
@@ -150,12 +151,22 @@ def confidence(case: Case) -> dict[str, Tensor]:
         place = case.weights.argmax(-1) - torch.arange(case.num_queries)
         offsets = OFFSETS if case.is_causal else OFFSETS | AHEAD
         for name, offset in offsets.items():
-            found[f"largest_{name}"] = (place == offset).to(case.weights)
+            has_key = mass(case.weights, at(offset, case.num_keys)).isfinite()
+            is_there = (place == offset).to(case.weights)
+            found[f"largest_{name}"] = torch.where(has_key, is_there, NAN)
     return found
 
 
+def lead(case: Case) -> Tensor:
+    """How much a row's largest weight is over its second: where 0, none of them is the largest."""
+    if case.num_keys == 1:
+        return case.weights[..., 0]
+    first, second = case.weights.topk(2, dim=-1).values.unbind(-1)
+    return first - second
+
+
 def outputs(case: Case) -> dict[str, Tensor]:
-    parts = torch.stack([mixed @ wo for mixed, wo in zip(case.mixed, case.projection)])
+    parts = torch.stack([mixed @ wo for mixed, wo in zip(case.mixed, case.projection, strict=True)])
     whole = parts.sum(0)
     share = (parts * whole).sum(-1) / (whole * whole).sum(-1)
     return {"output_norm": parts.norm(dim=-1), "output_share": share}

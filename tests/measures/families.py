@@ -5,17 +5,21 @@ its tokens, and for each stack, layer and sequence a `Case` that headwise had no
 values come from a watched run, and are held against the eager outputs first.
 """
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 import torch
 import transformers
+from torch import Tensor
+from transformers import PreTrainedModel
+
 from headwise.measures.reading import Batch, given_batches
 from headwise.watching.calls import AttentionCall
 from headwise.watching.watch import watch
-from torch import Tensor
-from transformers import PreTrainedModel
 
 from ..attention.tolerance import assert_same
 from ..watching.tiny import (
@@ -28,9 +32,10 @@ from ..watching.tiny import (
     tiny,
 )
 from ..watching.tiny_configs import EOS, FAMILIES, SPECIAL, Family
-from .definitions import Case
+from .definitions import Case, every_column
 
-LENGTHS = (7, 13, 1, 11)
+LENGTHS = (7, 13, 1)
+UNPADDED = 2
 ROUNDINGS = 3 * (48 + 17 + 43)
 """Of the longest chain: three layers, each with sums over d_model, keys and the hidden units."""
 WORDS = 11
@@ -40,32 +45,37 @@ Place = tuple[str, int, int]
 
 
 class Measured(NamedTuple):
-    """A model, a batch for it, and what its eager attention is."""
+    """A model, a batch for it, what its eager attention is, and every column of that."""
 
     family: Family
     model: PreTrainedModel
     batch: Batch
     cases: dict[Place, Case]
+    columns: dict[Place, dict[str, Tensor]]
 
 
 def precision(family: Family) -> torch.dtype:
     """The coarsest dtype on the way: Llama's kin round their norms and rotations to float32."""
-    return torch.float64 if family.kind != "decoder" or not family.is_routed else torch.float32
+    is_exact = family.softmax_in == torch.float64 and family.name != "gpt_oss"
+    return torch.float64 if is_exact else torch.float32
 
 
-@lru_cache(maxsize=4)
+@cache
 def measured(name: str, padding: str) -> Measured:
     """The family on a batch that is not padded, or padded on the right or on the left."""
     family = FAMILIES[name]
     transformers.logging.set_verbosity_error()  # unrouted families say that they do not switch
     if padding == "none":
-        model, inputs = tiny(name)
+        model, inputs = tiny(name, batch=UNPADDED)
     else:
         dtype = family.softmax_in
         model, _ = tiny(name, dtype=dtype)
         inputs, _ = ragged(name, LENGTHS, padding, dtype=dtype)
     inputs = in_dtype(few_words(inputs), model.dtype)
-    return Measured(family, model, flagged(inputs), cases_of(family, model, flagged(inputs)))
+    batch = flagged(inputs)
+    cases = cases_of(family, model, batch)
+    columns = {place: every_column(case) for place, case in cases.items()}
+    return Measured(family, model, batch, cases, columns)
 
 
 def few_words(inputs: Inputs) -> Inputs:
@@ -130,15 +140,25 @@ def eager_layers(family: Family, model: PreTrainedModel, inputs: Inputs) -> dict
     for hook in hooks:
         hook.remove()
     return {
-        stack: [Eager(part, *rest) for part, rest in zip(weights[stack], arrived[stack], strict=True)]
+        stack: [
+            Eager(part, *rest) for part, rest in zip(weights[stack], arrived[stack], strict=True)
+        ]
         for stack in family.stacks
     }
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the warning that an unrouted model is served from its own weights."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*its own full weights are read instead")
+        yield
 
 
 def watched_values(model: PreTrainedModel, inputs: Inputs) -> dict[tuple[str, int], Tensor]:
     """The values `[batch heads key d_value]` of every layer that shows them."""
     found = {}
-    with torch.no_grad(), watch(model) as seen:
+    with quiet(), torch.no_grad(), watch(model) as seen:
         model(**inputs)
     for call in seen.calls:
         if isinstance(call, AttentionCall):
@@ -164,7 +184,7 @@ def cases_of(family: Family, model: PreTrainedModel, batch: Batch) -> dict[Place
     }
 
 
-def case_of(  # noqa: PLR0913 - all that one case is made of
+def case_of(
     family: Family, batch: Batch, stack: str, row: int, eager: Eager, values: Tensor | None
 ) -> Case:
     weights = eager.weights[row].double()

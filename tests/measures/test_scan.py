@@ -95,11 +95,11 @@ def test_tensors_are_enough() -> None:
     assert len(table) == 10
     assert (table.df["special"] == 0).all()
     assert table.df["next"].isna().all(), "a causal model sees nothing ahead"
-    assert "induction" not in table.df, "random tokens need a tokenizer"
+    assert table.df["induction"].isna().all(), "random tokens need a tokenizer"
 
 
 def test_sampled_rows_have_standard_errors(minilm: LoadedModel) -> None:
-    sampled = run(task_of(minilm, ScanSettings(rows=7, repeats=False)))
+    sampled = run(task_of(minilm, ScanSettings(rows=41, repeats=False)))
     whole = run(task_of(minilm, ScanSettings(rows="all", repeats=False)))
     assert sampled is not None and whole is not None
     columns = [name for name in sampled.table.df if name.endswith("_se")]
@@ -107,8 +107,9 @@ def test_sampled_rows_have_standard_errors(minilm: LoadedModel) -> None:
     assert [name for name in whole.table.df if name.endswith("_se")] == []
     for name in ("entropy", "first", "previous"):
         off = (sampled.table.df[name] - whole.table.df[name]).abs()
-        assert (off <= 6 * sampled.table.df[f"{name}_se"] + 1e-6).all(), name
-    assert "7 random rows" in sampled.table.about["rows"]
+        is_near = off <= 3 * sampled.table.df[f"{name}_se"] + 1e-6
+        assert is_near.mean() > 0.9, name
+    assert "41 random rows" in sampled.table.about["rows"]
 
 
 def test_a_tally_is_read_back_to_the_last_bit(minilm: LoadedModel) -> None:

@@ -48,7 +48,9 @@ def assert_close(name: str, got: Tensor, want: Tensor, what: str = "result") -> 
 def assert_all_weights(name: str, calls: list[Any], want: dict[str, list[Tensor]]) -> None:
     """The calls' weights are these, layer by layer of every stack, and there are no others."""
     places = sorted((call.stack, call.layer) for call in calls)
-    assert places == sorted((stack, n) for stack, layers in want.items() for n in range(len(layers)))
+    assert places == sorted(
+        (stack, n) for stack, layers in want.items() for n in range(len(layers))
+    )
     for call in calls:
         what = f"weights of {call.stack}.L{call.layer}"
         assert_close(name, call.weights(), want[call.stack][call.layer], what)

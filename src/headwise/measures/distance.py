@@ -1,17 +1,18 @@
 """Distance: how far away a head looks, and in which direction."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
 from headwise.measures.measure import Measure, RowValues
-from headwise.measures.offsets import never_ahead
 from headwise.measures.view import Sums, Tile, View
 
 
 class Distance(Measure):
     """`sum_k A[q,k] |q - k|`, and `sum_k A[q,k] (k - q)` of each row."""
 
-    columns = {
+    columns: ClassVar[dict[str, str]] = {
         "distance": "Mean distance in tokens between a query and the keys it attends to.",
         "signed_distance": "The same with keys before the query counted negative.",
     }
@@ -22,12 +23,14 @@ class Distance(Measure):
 
     def features(self, view: View) -> dict[str, Tensor]:
         """Positions, from the middle of the sequence so that fewer digits are lost."""
-        position = torch.arange(view.num_keys, device=view.rows.device) - view.num_keys // 2
+        like = view.sequence.mixed
+        position = torch.arange(view.num_keys, dtype=like.dtype, device=like.device)
+        position -= view.num_keys // 2
         return {"mass": torch.ones_like(position)[None], "position": position[None]}
 
     def see(self, view: View, tile: Tile, sums: Sums) -> None:
         """Where keys lie on both sides, only the weights themselves can tell how far."""
-        if not never_ahead(view):
+        if not view.never_ahead:
             keys = torch.arange(tile.low, tile.high, device=view.rows.device)
             apart = (keys - view.places[tile.span, None]).abs().to(tile.weights)
             sums.add("distance", tile.span, torch.linalg.vecdot(tile.weights, apart[None]))
@@ -36,5 +39,5 @@ class Distance(Measure):
         """A head that only looks back is as far away as its keys lie behind."""
         places = (view.places - view.num_keys // 2).to(sums.like)
         signed = sums["position"] - places * sums["mass"]
-        distance = -signed if never_ahead(view) else sums["distance"]
+        distance = -signed if view.never_ahead else sums["distance"]
         return {"distance": RowValues(distance), "signed_distance": RowValues(signed)}

@@ -1,5 +1,7 @@
 """Entropy: how widely a head spreads its attention."""
 
+from typing import ClassVar
+
 from headwise.measures.measure import Measure, RowValues
 from headwise.measures.view import Sums, Tile, View
 
@@ -7,7 +9,7 @@ from headwise.measures.view import Sums, Tile, View
 class Entropy(Measure):
     """`-sum_k A[q,k] ln A[q,k]` of each row."""
 
-    columns = {
+    columns: ClassVar[dict[str, str]] = {
         "entropy": "Mean entropy of the rows in nats, 0 to the log of the keys seen.",
         "normalised_entropy": "The same with each row divided by the log of the keys it may see, "
         "0 to 1; rows that see one key are left out.",
@@ -15,14 +17,12 @@ class Entropy(Measure):
 
     def see(self, view: View, tile: Tile, sums: Sums) -> None:
         """Add the tile's share, and leave it in the place of the tile's logs."""
-        sums.add("entropy", tile.span, -tile.logs.mul_(tile.weights).sum(-1))
+        sums["entropy"][:, tile.span] -= tile.logs.mul_(tile.weights).sum(-1)
 
     def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
         """Nats, and shares of the largest entropy that the row could have."""
-        seen = view.sequence.count_seen(view.rows)
-        several = (seen > 1).all(0)
-        normalised = sums["entropy"] / seen.clamp(min=2).log()
+        normalised = sums["entropy"] / view.seen.clamp(min=2).log()
         return {
-            "entropy": RowValues(sums["entropy"], (seen > 0).all(0)),
-            "normalised_entropy": RowValues(normalised, several),
+            "entropy": RowValues(sums["entropy"]),
+            "normalised_entropy": RowValues(normalised, (view.seen > 1).all(0)),
         }

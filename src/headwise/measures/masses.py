@@ -1,5 +1,7 @@
 """Masses: how much attention goes to kinds of tokens: the first ones, separators, punctuation."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -14,7 +16,7 @@ class Masses(Measure):
     Value-weighted: `A[q,k] |v_k Wo|` over its sum in the row (https://arxiv.org/abs/2004.10102).
     """
 
-    columns = {
+    columns: ClassVar[dict[str, str]] = {
         "first": "Mean weight on the first token, over the rows after it, 0 to 1.",
         "first4": "Mean weight on the first four tokens, over the rows after them, 0 to 1.",
         "special": "Mean weight on special tokens such as [CLS], [SEP] or BOS, 0 to 1.",
@@ -44,13 +46,15 @@ class Masses(Measure):
                 features[f"value_{name}"] = keys * view.value_norms
         return features
 
+    def rows(self, view: View) -> dict[str, Tensor]:
+        """Which rows a class is about, where not all: those among the first cannot look back."""
+        if view.is_cross:
+            return {}
+        return {"first": view.places >= 1, "first4": view.places >= 4}
+
     def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
-        """Rows among the first tokens cannot look back at them; they are left out of theirs."""
-        rows = {
-            "first": None if view.is_cross else view.places >= 1,
-            "first4": None if view.is_cross else view.places >= 4,
-        }
-        columns = {}
+        """Sums, and shares of the row's whole value-weighted attention."""
+        rows, columns = self.rows(view), {}
         for name in self.classes(view):
             columns[name] = RowValues(sums[name], rows.get(name))
             if view.value_norms is not None:

@@ -1,5 +1,7 @@
 """Outputs: how much of a layer's output comes from each head, through the output projection."""
 
+from typing import ClassVar
+
 from headwise.measures.measure import Measure, RowValues
 from headwise.measures.offsets import positive
 from headwise.measures.view import Sums, View
@@ -12,7 +14,7 @@ class Outputs(Measure):
     of a layer's heads add up to 1, and a head that works against the others has a negative one.
     """
 
-    columns = {
+    columns: ClassVar[dict[str, str]] = {
         "output_norm": "Mean length of what the head adds to the layer's output.",
         "output_share": "Mean share of the layer's output that the head makes; the heads of a "
         "layer add up to 1, and a head against the others counts negative.",

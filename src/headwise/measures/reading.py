@@ -8,6 +8,7 @@ overlap, each with the special tokens that the tokenizer puts around a text; a l
 than two tokens of text is dropped. Windows of like length share a batch, padded on the right.
 """
 
+import math
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,10 @@ from headwise.watching.calls import TokenFacts
 BATCH_TOKENS = 4096
 """Tokens of a batch, padding included, unless one window alone has more."""
 BATCH_WINDOWS = 32
+SHORTEST = 2
+"""Tokens of text that a window has at least: one alone has nothing to look at."""
+UNLIMITED = 2048
+"""Tokens of a window where neither model nor tokenizer knows a limit."""
 
 
 @dataclass(frozen=True)
@@ -60,31 +65,37 @@ class Reader:
         limit = position_limit(tokenizer, config)
         self.length = min(length or limit, limit)
         self.around = special_ids_around(tokenizer)
-        if self.length < len(self.around[0]) + len(self.around[1]) + 2:
+        if self.length < len(self.around[0]) + len(self.around[1]) + SHORTEST:
             raise OptionError(
                 f"a length of {self.length} leaves no room for text: the tokenizer puts "
                 f"{len(self.around[0]) + len(self.around[1])} special tokens around it"
             )
+        self.special_ids = frozenset(tokenizer.all_special_ids)
         self._marks: dict[int, bool] = {}
 
     def windows(self, texts: Iterable[str], max_tokens: int | None = None) -> list[Window]:
         """Every window of the texts, until there are `max_tokens` tokens."""
         before, after = self.around
-        room = self.length - len(before) - len(after)
+        around = len(before) + len(after)
+        left = math.inf if max_tokens is None else max_tokens
         found: list[Window] = []
-        left = max_tokens if max_tokens is not None else torch.iinfo(torch.int64).max
         for text in texts:
+            if left < around + SHORTEST:
+                break
             ids = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-            for start in range(0, len(ids), room):
-                part = ids[start : start + min(room, left - len(before) - len(after))]
-                if len(part) < 2:
+            start = 0
+            while (size := int(min(self.length, left)) - around) >= SHORTEST:
+                part = ids[start : start + size]
+                if len(part) < SHORTEST:
                     break
                 found.append(Window(len(found), (*before, *part, *after)))
-                left -= len(found[-1].ids)
-            if left <= len(before) + len(after) + 1:
-                break
+                left -= len(part) + around
+                start += size
         if not found:
-            raise OptionError("there is no text to read: give at least two tokens of it")
+            raise OptionError(
+                f"there is no text to read: give at least {SHORTEST} tokens of it, and room for "
+                f"{around + SHORTEST} with the special tokens around them"
+            )
         return found
 
     def batches(self, windows: Sequence[Window]) -> list[list[Window]]:
@@ -127,7 +138,7 @@ class Reader:
 
     def facts(self, ids: Tensor, is_real: Tensor) -> TokenFacts:
         """What is known of the tokens of a batch."""
-        special = torch.tensor(sorted(set(self.tokenizer.all_special_ids)), dtype=ids.dtype)
+        special = torch.tensor(sorted(self.special_ids), dtype=ids.dtype)
         return TokenFacts(
             ids=ids,
             is_real=is_real,
@@ -141,30 +152,57 @@ class Reader:
         for token in distinct.tolist():
             if token not in self._marks:
                 text = self.tokenizer.decode([token]).strip()
-                is_special = token in self.tokenizer.all_special_ids
-                self._marks[token] = not is_special and is_marks(text)
-        marks = torch.tensor([self._marks[token] for token in distinct.tolist()])
+                self._marks[token] = token not in self.special_ids and is_marks(text)
+        marks = torch.tensor([self._marks[token] for token in distinct.tolist()], dtype=torch.bool)
         return marks[place]
 
 
 def is_marks(text: str) -> bool:
     """Whether a text is nothing but punctuation marks or symbols.
 
-    >>> is_marks("..."), is_marks("a."), is_marks("")
-    (True, False, False)
+    What stands for bytes that are no character, as in half of one, is neither.
+
+    >>> is_marks("..."), is_marks("a."), is_marks(""), is_marks("\\ufffd")
+    (True, False, False, False)
     """
-    return bool(text) and all(unicodedata.category(mark)[0] in "PS" for mark in text)
+    return bool(text) and all(
+        unicodedata.category(mark)[0] in "PS" and mark != UNREADABLE for mark in text
+    )
+
+
+UNREADABLE = "\ufffd"
+
+
+LIMITS = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_sequence_length",
+    "max_seq_len",
+    "seq_length",
+    "max_target_positions",
+)
+"""What configs call the most tokens that a model takes."""
+PADDED_POSITIONS = (
+    *("roberta", "xlm-roberta", "xlm-roberta-xl", "roberta-prelayernorm", "camembert", "mpnet"),
+    *("longformer", "data2vec-text", "ibert", "xmod", "luke"),
+)
+"""Models whose positions begin after the padding id, which takes as many from their limit."""
 
 
 def position_limit(tokenizer: Any, config: Any) -> int:
     """The longest input that model and tokenizer say they are made for."""
     inner = getattr(config, "text_config", None) or config
-    names = ("max_position_embeddings", "n_positions", "max_sequence_length")
-    limits = [getattr(inner, name) for name in names if getattr(inner, name, None)]
-    if getattr(inner, "model_type", "") in ("roberta", "xlm-roberta", "camembert"):
-        limits = [limit - 2 for limit in limits]  # its positions begin after the padding id
-    limits.append(getattr(tokenizer, "model_max_length", None) or 512)
-    return int(min(limits))
+    named = [getattr(inner, name, None) or 0 for name in LIMITS]
+    limits = [limit for limit in named if limit > 0]
+    if getattr(inner, "model_type", "") in PADDED_POSITIONS:
+        limits = [limit - 1 - (inner.pad_token_id or 0) for limit in limits]
+    limits.append(getattr(tokenizer, "model_max_length", None) or UNKNOWN)
+    shortest = int(min(limits))
+    return UNLIMITED if shortest >= UNKNOWN else shortest
+
+
+UNKNOWN = 10**9
+"""transformers writes 10^30 for a limit that a tokenizer does not know."""
 
 
 def special_ids_around(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -191,7 +229,7 @@ def given_batches(
                 mask = tensors.get(f"{prefix}attention_mask")
                 facts[stack] = facts_of_tensors(ids, mask, reader)
         if "encoder" in facts:
-            facts["cross"] = facts["text"] = facts["encoder"]
+            facts["cross"] = facts["text"] = facts["encoder"]  # whose tokens are the keys
         size = len(next(iter(tensors.values())))
         yield Batch(tensors, facts, tuple(range(count, count + size)))
         count += size
@@ -215,9 +253,8 @@ def repeated_windows(
     With one period for all, a head that looks a fixed distance back would pass for induction.
     """
     generator = torch.Generator().manual_seed(seed)
-    special = set(reader.tokenizer.all_special_ids)
     size = len(reader.tokenizer)
-    ordinary = [token for token in range(size) if token not in special]
+    ordinary = [token for token in range(size) if token not in reader.special_ids]
     before, after = reader.around
     longest = min(longest, (reader.length - len(before) - len(after)) // 2)
     windows = []

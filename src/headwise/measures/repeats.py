@@ -1,14 +1,15 @@
 """Repeats: attention to earlier copies of a token, and to what came after them."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwise.measures.measure import Measure, RowValues
 from headwise.measures.offsets import positive
-from headwise.measures.view import Sums, Tile, View
+from headwise.measures.view import ByToken, Sums, Tile, View
 
 
 class Repeats(Measure):
@@ -18,7 +19,7 @@ class Repeats(Measure):
     keys whose own previous token is the query's. Both over the rows that have such a key.
     """
 
-    columns = {
+    columns: ClassVar[dict[str, str]] = {
         "duplicate": "Mean weight on earlier copies of the query's token, over the rows that have "
         "one, 0 to 1.",
         "text_induction": "Mean weight on the tokens that followed earlier copies of the query's "
@@ -40,20 +41,20 @@ class Repeats(Measure):
     def see(self, view: View, tile: Tile, sums: Sums) -> None:
         """Pick the weights of the pairs that lie in the tile."""
         assert view.tokens is not None
-        copies = earlier_copies(view.tokens.ids, view.places[tile.span])
+        copies = earlier_copies(view.tokens.by_token, view.places[tile.span])
         for name, shift in SHIFTS.items():
             add_pairs(view, tile, sums, name, copies.row, copies.key + shift)
 
     def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
         """Over the rows whose token has come before."""
         assert view.tokens is not None
-        counts = copies_before(view.tokens.ids)[view.places.clamp(0, view.num_keys - 1)]
+        has_copy = (copies_before(view.tokens.by_token) > 0)[view.places]
         columns = {}
         for name in SHIFTS:
-            columns[name] = RowValues(sums[name], counts > 0)
+            columns[name] = RowValues(sums[name], has_copy)
             if view.value_norms is not None:
                 share = sums[f"value_{name}"] / positive(sums["value_norm"])
-                columns[f"value_{name}"] = RowValues(share, counts > 0)
+                columns[f"value_{name}"] = RowValues(share, has_copy)
         return columns
 
 
@@ -68,34 +69,33 @@ class Pairs:
     key: Int[Tensor, " pairs"]
 
 
-def copies_before(ids: Int[Tensor, " key"]) -> Int[Tensor, " key"]:
+def copies_before(by_token: ByToken) -> Int[Tensor, " key"]:
     """How many earlier tokens equal each token."""
-    order, starts = classes(ids)
-    counts = torch.empty_like(ids)
-    counts[order] = torch.arange(len(ids), device=ids.device) - starts
-    return counts
+    return by_token.rank - by_token.begin
 
 
-def classes(ids: Int[Tensor, " key"]) -> tuple[Tensor, Tensor]:
-    """Positions sorted by token, then place; and where in that order each one's token begins."""
-    order = torch.argsort(ids, stable=True)
-    sorted_ids = ids[order]
-    is_first = torch.ones_like(sorted_ids, dtype=torch.bool)
-    is_first[1:] = sorted_ids[1:] != sorted_ids[:-1]
-    index = torch.arange(len(ids), device=ids.device)
-    return order, torch.where(is_first, index, 0).cummax(0).values
+def copies_seen(view: View) -> Float[Tensor, "#heads query"]:
+    """How many earlier copies of its own token each row may see."""
+    assert view.tokens is not None
+    ids, places = view.tokens.ids, view.places
+    if view.seen_range is None:
+        position = torch.arange(len(ids), device=ids.device)
+        is_copy = (ids[places, None] == ids) & (position < places[:, None])
+        return (view.allowed() & is_copy).sum(-1).to(view.sequence.mixed.dtype)
+    by_token, size = view.tokens.by_token, len(ids)
+    codes = by_token.begin[by_token.order] * size + by_token.order  # ascending
+    low = torch.minimum(view.seen_range[0], places)
+    first = torch.searchsorted(codes, by_token.begin[places] * size + low)
+    return (by_token.rank[places] - first).to(view.sequence.mixed.dtype)[None]
 
 
-def earlier_copies(ids: Int[Tensor, " key"], places: Int[Tensor, " row"]) -> Pairs:
+def earlier_copies(by_token: ByToken, places: Int[Tensor, " row"]) -> Pairs:
     """Every pair of one of the places and an earlier position with the same token."""
-    order, starts = classes(ids)
-    rank = torch.empty_like(order)
-    rank[order] = torch.arange(len(ids), device=ids.device)
-    begin = starts[rank[places]]
-    counts = rank[places] - begin
-    row = torch.repeat_interleave(torch.arange(len(places), device=ids.device), counts)
-    within = torch.arange(len(row), device=ids.device) - (counts.cumsum(0) - counts)[row]
-    return Pairs(row, order[begin[row] + within])
+    begin = by_token.begin[places]
+    counts = by_token.rank[places] - begin
+    row = torch.repeat_interleave(counts)
+    within = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
+    return Pairs(row, by_token.order[begin[row] + within])
 
 
 def add_pairs(view: View, tile: Tile, sums: Sums, name: str, row: Tensor, key: Tensor) -> None:
@@ -104,7 +104,7 @@ def add_pairs(view: View, tile: Tile, sums: Sums, name: str, row: Tensor, key: T
     row, key = row[inside], key[inside]
     if len(row) == 0:
         return
-    found = tile.weights[:, row, key - tile.low]
+    found = tile.weights.flatten(1)[:, row * (tile.high - tile.low) + key - tile.low]
     sums[name][:, tile.span].index_add_(1, row, found)
     if view.value_norms is not None:
         weighted = found * view.value_norms[:, key]

@@ -25,6 +25,7 @@ def centred_kernels(
     `n (n - 3)`, whose sums over documents converge to CKA whatever the documents' lengths.
     """
     count = outputs.shape[1]
+    outputs = outputs - outputs.mean(1, keepdim=True)  # changes nothing but how much is rounded
     kernels = outputs @ outputs.mT
     kernels.diagonal(dim1=1, dim2=2).zero_()
     rows = kernels.sum(-1) / (count - 2)
@@ -54,7 +55,7 @@ def divergences(
 ) -> Float[Tensor, "heads heads row"]:
     """Jensen-Shannon divergence of every two heads' rows in nats, 0 to ln 2."""
     entropy = torch.special.entr(weights).sum(-1)
-    found = torch.zeros(len(weights), len(weights), weights.shape[1], dtype=weights.dtype)
+    found = weights.new_zeros(len(weights), len(weights), weights.shape[1])
     for one in range(len(weights)):
         middle = torch.special.entr((weights[one] + weights) / 2).sum(-1)
         found[one] = middle - (entropy[one] + entropy) / 2

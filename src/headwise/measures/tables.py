@@ -16,7 +16,7 @@ from headwise.measures.tally import Tally
 
 
 def head_ids(tally: Tally) -> list[HeadId]:
-    """Every head that was counted, stacks in the order of their first, layers and heads in order."""
+    """Every head that was counted: stacks as they came, layers and heads in order."""
     stacks = list(dict.fromkeys(stack for stack, _ in tally.num_heads))
     keys = sorted(tally.num_heads, key=lambda key: (stacks.index(key[0]), key[1]))
     return [
@@ -46,9 +46,23 @@ def measured(tally: Tally) -> pd.DataFrame:
             means[start : start + len(found)] = found
             errors[start : start + len(found)] = spread
         columns[name] = means
-        if np.nanmax(errors, initial=0.0) > 0:
+        if ((errors != 0) & ~np.isnan(means)).any():
             columns[f"{name}_se"] = errors
     return pd.DataFrame(columns)
+
+
+PROMISED = (
+    *("entropy", "normalised_entropy", "previous", "next", "self", "first", "first4", "special"),
+    *("punctuation", "distance", "signed_distance", "duplicate", "induction", "confidence"),
+    "output_share",
+)
+"""Columns that every table has, if with nothing in them."""
+
+
+def with_promised(df: pd.DataFrame) -> pd.DataFrame:
+    """The table with every promised column; NaN where the model or the text has no such thing."""
+    absent = [name for name in PROMISED if name not in df]
+    return df.assign(**{name: np.full(len(df), np.nan) for name in absent})
 
 
 def with_best_offset(df: pd.DataFrame) -> pd.DataFrame:
@@ -130,7 +144,7 @@ def relations(tally: Tally) -> pd.DataFrame:
 
 def head_table(tally: Tally, found: pd.DataFrame, about: dict[str, Any]) -> HeadTable:
     """The table that a scan gives; `found` are its relations."""
-    df = with_nearest(with_best_offset(measured(tally)), tally)
+    df = with_nearest(with_best_offset(with_promised(measured(tally))), tally)
     decided: dict[str, Verdict] = {}
     if len(found) > 0:
         decided = relation_roles(found, len(df))

@@ -4,7 +4,8 @@ In: values per head and row. Out: means over all rows, and where only some rows 
 standard error. Sums of sums are sums: any way of splitting the work gives the same result.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
@@ -19,38 +20,55 @@ Key = tuple[str, int]
 
 
 class Totals:
-    """For each layer and column: three sums a head, in float64.
+    """For each layer and column: five sums a head, in float64.
 
-    With `n` rows measured of a document's `N`, the document's mean stands for all `N` of them, and
-    adds `N^2 (1 - n/N) s^2 / n` to the variance of the sum (stratified sampling).
+    They are the sum of the values, the number of rows that have one, and what sampling adds to the
+    uncertainty of both. With `n` rows measured of a document's `N`, each stands for `N / n`, and a
+    sum over the document has the variance `N^2 (1 - n/N) s^2 / n` (stratified sampling; Cochran,
+    Sampling Techniques, 5.3). A row without a value counts 0 in both sums, and the mean is their
+    ratio, whose error needs the variance of each and their covariance (Cochran, 6.4).
     """
 
     def __init__(self) -> None:
         """Nothing counted."""
-        self.sums: dict[tuple[Key, str], Float[Tensor, "three heads"]] = {}
+        self.sums: dict[tuple[Key, str], Float[Tensor, "five heads"]] = {}
 
     def add(self, key: Key, column: str, rows: RowValues, stands_for: float) -> None:
         """Add one document's rows; `stands_for` is how many rows each measured one speaks for."""
-        values = rows.values.double()
-        if rows.is_defined is not None:
-            values = values[:, rows.is_defined]
-        measured = values.shape[1]
-        if measured == 0:
+        self.add_all(key, {column: rows}, stands_for)
+
+    def add_all(self, key: Key, columns: Mapping[str, RowValues], stands_for: float) -> None:
+        """Add every column of one document's rows."""
+        if not columns:
             return
-        every = measured * stands_for
-        mean = values.mean(1)
-        spread = torch.zeros_like(mean)
+        values = torch.stack([column.values for column in columns.values()]).double()
+        everywhere = values.new_ones(values.shape[-1], dtype=torch.bool)
+        defined = torch.stack(
+            [
+                everywhere if column.is_defined is None else column.is_defined
+                for column in columns.values()
+            ]
+        )
+        values = values.masked_fill(~defined[:, None], 0)
+        counted = defined.double()[:, None].expand_as(values)
+        parts = values.new_zeros(5, *values.shape[:2])
+        parts[0], parts[1] = values.sum(-1) * stands_for, counted.sum(-1) * stands_for
         if stands_for > 1:
-            spread = values.var(1) if measured > 1 else mean.square()
-        variance = every**2 * (1 - 1 / stands_for) * spread / measured
-        parts = torch.stack([every * mean, torch.full_like(mean, every), variance]).cpu()
-        place = (key, column)
-        self.sums[place] = self.sums[place] + parts if place in self.sums else parts
+            parts[2:] = uncertainty(values, counted, stands_for)
+        parts = parts.cpu()
+        for place, (column, has_any) in enumerate(
+            zip(columns, defined.any(1).tolist(), strict=True)
+        ):
+            if has_any:
+                self._add((key, column), parts[:, place])
+
+    def _add(self, place: tuple[Key, str], parts: Float[Tensor, "five heads"]) -> None:
+        self.sums[place] = self.sums[place] + parts if place in self.sums else parts.clone()
 
     def merge(self, other: "Totals") -> None:
         """Add what another has counted."""
         for place, parts in other.sums.items():
-            self.sums[place] = self.sums[place] + parts if place in self.sums else parts
+            self._add(place, parts)
 
     def keys(self) -> list[Key]:
         """Every layer that was counted, stacks in the order of their first."""
@@ -67,9 +85,15 @@ class Totals:
         return None if parts is None else (parts[0] / parts[1]).numpy()
 
     def errors(self, key: Key, column: str) -> NDArray[np.float64] | None:
-        """Standard error of each mean: 0 where every row was measured."""
+        """Standard error of each mean: 0 where every row was measured, NaN where but one was."""
         parts = self.sums.get((key, column))
-        return None if parts is None else (parts[2].clamp(min=0).sqrt() / parts[1]).numpy()
+        if parts is None:
+            return None
+        total, count, of_total, of_count, of_both = parts
+        mean = total / count
+        variance = of_total - 2 * mean * of_both + mean.square() * of_count
+        found: NDArray[np.float64] = (variance.clamp(min=0).sqrt() / count).numpy()
+        return found
 
     def state(self) -> dict[str, NDArray[np.float64]]:
         """Everything counted, as arrays by name."""
@@ -86,3 +110,21 @@ class Totals:
             stack, layer, column = name.split("|")
             totals.sums[(stack, int(layer)), column] = torch.from_numpy(np.array(parts))
         return totals
+
+
+def uncertainty(
+    values: Float[Tensor, "columns heads row"],
+    counted: Float[Tensor, "columns heads row"],
+    stands_for: float,
+) -> Float[Tensor, "three columns heads"]:
+    """What one document adds to the variance of the sum, of the count, and to their covariance."""
+    measured = values.shape[-1]
+    of_values = values - values.mean(-1, keepdim=True)
+    of_counts = counted - counted.mean(-1, keepdim=True)
+    products = [
+        (one * other).sum(-1)
+        for one, other in ((of_values, of_values), (of_counts, of_counts), (of_values, of_counts))
+    ]
+    factor = measured * stands_for**2 * (1 - 1 / stands_for)
+    spread = torch.stack(products) / (measured - 1) if measured > 1 else math.nan
+    return factor * spread * values.new_ones(3, *values.shape[:2])

@@ -1,48 +1,34 @@
 """Uniform: what every mass would be for a head that looks at all its keys alike."""
 
+from typing import ClassVar
+
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from headwise.measures.masses import Masses
 from headwise.measures.measure import Measure, RowValues
 from headwise.measures.offsets import positive
-from headwise.measures.repeats import copies_before
+from headwise.measures.repeats import copies_before, copies_seen
 from headwise.measures.view import Sums, View
 
 
 class Uniform(Measure):
     """The baseline of the roles: masses under equal weights on the keys that a row may see."""
 
-    columns = {
-        f"uniform_{name}": f"The {name} mass of a head with equal weights."
+    columns: ClassVar[dict[str, str]] = {
+        f"uniform_{name}": f"The {name} mass of a head with equal weights, 0 to 1."
         for name in ("offset", "first", "first4", "special", "punctuation", "duplicate")
     }
 
     def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
-        """Shares of the keys seen, from counts alone."""
-        seen = view.sequence.count_seen(view.rows)
-        columns = {"uniform_offset": RowValues(1 / positive(seen), (seen > 0).all(0))}
-        for name, keys in Masses().classes(view).items():
-            counts = counted(view, keys.to(sums.like))
-            rows = None
-            if name.startswith("first") and not view.is_cross:
-                rows = view.places >= (1 if name == "first" else 4)
-            columns[f"uniform_{name}"] = RowValues(counts / positive(seen), rows)
+        """Shares of the keys seen, from counts alone; over the rows of the mass itself."""
+        shape, seen, masses = (view.num_heads, -1), positive(view.seen), Masses()
+        columns = {"uniform_offset": RowValues((1 / seen).expand(shape))}
+        classes, rows = masses.classes(view), masses.rows(view)
+        counts = view.count_seen(torch.stack(list(classes.values()))) / seen
+        for name, found in zip(classes, counts, strict=True):
+            columns[f"uniform_{name}"] = RowValues(found.expand(shape), rows.get(name))
         if view.tokens is not None and not view.is_cross:
-            copies = copies_before(view.tokens.ids)[view.places].to(sums.like)
-            columns["uniform_duplicate"] = RowValues(copies / positive(seen), copies > 0)
+            share = (copies_seen(view) / seen).expand(shape)
+            has_copy = (copies_before(view.tokens.by_token) > 0)[view.places]
+            columns["uniform_duplicate"] = RowValues(share, has_copy)
         return columns
-
-
-def counted(view: View, keys: Float[Tensor, " key"]) -> Float[Tensor, " query"]:
-    """How many of the marked keys lie in the band that each row sees."""
-    so_far = torch.cat([keys.new_zeros(1), keys.cumsum(0)])
-    task = view.sequence.task
-    band = None if task is None else task.band
-    low, high = torch.zeros_like(view.places), torch.full_like(view.places, view.num_keys)
-    if band is not None and band.before is not None:
-        low = (view.places - band.before).clamp(0, view.num_keys)
-    if band is not None and band.after is not None:
-        high = (view.places + band.after + 1).clamp(0, view.num_keys)
-    return so_far[high] - so_far[low]

@@ -5,10 +5,12 @@ and what was loaded, so that a table can say what it is a table of. Pickled weig
 and code that comes with a model runs only when asked for.
 """
 
+import functools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -124,7 +126,7 @@ def loaded(
     optional = {"revision": options.revision, "gguf_file": gguf_file}
     common |= {key: value for key, value in optional.items() if value is not None}
     spread = {"device_map": options.device_map, "tp_plan": options.tp_plan}
-    with quiet(), explained(name):
+    with quiet(), explained(name), parsed_once():
         model, notes = AutoModel.from_pretrained(
             source,
             dtype=DTYPES[options.dtype],
@@ -152,10 +154,17 @@ def check_complete(name: str, missing: set[str]) -> None:
         )
 
 
+def reads_text(model: nn.Module) -> bool:
+    """Whether some embedding of the model has a row for every word that its config counts."""
+    config: Any = model.config
+    words = getattr(config.get_text_config(), "vocab_size", None)
+    sizes = [one.num_embeddings for one in model.modules() if isinstance(one, nn.Embedding)]
+    return words is not None and max(sizes, default=0) >= words
+
+
 def tokenizer_of(source: str, model: nn.Module, common: dict[str, Any]) -> Any:
     """The model's tokenizer; None for a model that reads no text."""
-    config: Any = model.config
-    if not hasattr(config.get_text_config(), "vocab_size"):
+    if not reads_text(model):
         return None
     folder = Path(source)
     is_here = any(any(folder.glob(pattern)) for pattern in TOKENIZER_FILES)
@@ -185,6 +194,24 @@ def one_sentence(error: Exception) -> str:
     """What an error says, on one line and not at length."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
+
+
+@contextmanager
+def parsed_once() -> Iterator[None]:
+    """While it lasts a GGUF file is parsed once, not for config, weights and tokenizer each."""
+    if find_spec("gguf") is None:
+        yield
+        return
+    import gguf
+
+    kept = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
+    for name, parse in kept.items():
+        setattr(gguf, name, functools.cache(parse))
+    try:
+        yield
+    finally:
+        for name, parse in kept.items():
+            setattr(gguf, name, parse)
 
 
 @contextmanager

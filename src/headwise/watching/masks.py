@@ -128,6 +128,7 @@ def headwise_mask(
 ) -> Tensor:
     """The mask function beside headwise's attention: structure where it is known, dense else."""
     options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+    attention_mask = None if attention_mask is None else attention_mask.bool()
 
     def lay_out() -> Tensor:
         mask = sdpa_mask(
@@ -148,7 +149,7 @@ def headwise_mask(
         return lay_out()
     is_real = masking_utils.prepare_padding_mask(attention_mask, kv_length, kv_offset)
     if is_real is not None:
-        is_real = is_real[:, kv_offset : kv_offset + kv_length].bool()
+        is_real = is_real[:, kv_offset : kv_offset + kv_length]
         is_real = None if bool(is_real.all()) else is_real
     structure = Structure(*band, int(q_offset) - int(kv_offset), is_real)
     shape = (batch_size, 1, q_length, kv_length)

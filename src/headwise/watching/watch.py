@@ -82,23 +82,21 @@ def attached(
         yield
 
 
+OWN = ("headwise", "contextlib", "jaxtyping", "beartype")
+"""Packages whose frames stand between a `with` block and the code that it enters."""
+
+
 def warn_of_weights(model: nn.Module, names: list[str]) -> None:
-    """Say that a model is served from its own weights, and what that costs."""
+    """Say that a model is served from its own weights, and what that costs, to who asked for it."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in OWN:
+        frame, level = frame.f_back, level + 1
     warnings.warn(
         f"{type(model).__name__}'s {', '.join(names)} does not ask transformers' attention "
         "interface: its own full weights are read instead, which takes memory for every "
         "query-key pair and leaves value-weighted measures out",
-        stacklevel=frames_to_the_user(),
+        stacklevel=level,
     )
-
-
-def frames_to_the_user() -> int:
-    """How many frames above its caller the first one stands that is not headwise's own."""
-    ours = ("headwise", "contextlib", "jaxtyping", "beartype")
-    frame, level = inspect.currentframe(), 0
-    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ours:
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 @contextmanager

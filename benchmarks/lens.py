@@ -1,0 +1,41 @@
+"""TransformerLens on a model of the benchmark's sizes: seconds and peak memory of `run_with_cache`.
+
+Run by benchmarks/scan.py in an environment of its own: python benchmarks/lens.py 1024
+"""
+
+import json
+import resource
+import statistics
+import sys
+import time
+
+import torch
+from transformer_lens import HookedTransformer, HookedTransformerConfig
+
+length = int(sys.argv[1])
+config = HookedTransformerConfig(
+    n_layers=6,
+    d_model=512,
+    n_ctx=length,
+    d_head=64,
+    n_heads=8,
+    d_mlp=1376,
+    d_vocab=1000,
+    act_fn="silu",
+    gated_mlp=True,
+    positional_embedding_type="rotary",
+    rotary_dim=64,
+    normalization_type="RMS",
+    seed=0,
+)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+model = HookedTransformer(config)
+ids = torch.randint(0, 1000, (1, length))
+times = []
+with torch.inference_mode():
+    for _ in range(4):
+        start = time.perf_counter()
+        model.run_with_cache(ids, return_type=None)
+        times.append(time.perf_counter() - start)
+peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+print(json.dumps({"seconds": round(statistics.median(times[1:]), 4), "memory": peak}))

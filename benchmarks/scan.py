@@ -1,0 +1,271 @@
+"""What measuring heads costs: all default measures against a plain forward pass, time and memory.
+
+A Llama-like model of six layers, d_model 512 and 8 heads reads one document of random tokens.
+Contestants: the plain forward pass (transformers' sdpa); headwise, every row and 512 sampled rows;
+the usual way, transformers' eager weights with `output_attentions`, from which the same numbers
+are taken; and TransformerLens' `run_with_cache`, in an environment of its own (--lens PYTHON).
+Times take turns in one process; each memory figure comes from a process of its own.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from harness import setting
+from rich.console import Console
+from rich.table import Table
+from transformers import LlamaConfig, LlamaModel
+
+from headwise.measures.reading import Batch
+from headwise.measures.steps import RowChoice, TextStep, default_measures
+from headwise.measures.tally import Tally
+from headwise.watching.calls import TokenFacts
+
+RESULTS = Path(__file__).parent / "results" / "scan.json"
+VOCABULARY, LAYERS, HEADS, D_MODEL = 1000, 6, 8, 512
+LENGTHS = (1024, 4096, 16384)
+LONGEST_EAGER = 4096
+"""Beyond this length the weights alone take over 50 GB."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One length: seconds and bytes of each contestant, and both over the plain pass."""
+
+    length: int
+    seconds: dict[str, float]
+    spread: dict[str, float]
+    time_ratio: dict[str, float]
+    memory: dict[str, int]
+    memory_ratio: dict[str, float]
+
+
+def make_model(implementation: str = "sdpa") -> LlamaModel:
+    """The same random weights each time."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=D_MODEL,
+        intermediate_size=1376,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        num_key_value_heads=HEADS,
+        max_position_embeddings=1 << 16,
+        attn_implementation=implementation,
+    )
+    return LlamaModel(config).eval()
+
+
+def make_batch(length: int) -> Batch:
+    """One document of random tokens, a tenth of them punctuation."""
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(0, VOCABULARY, (1, length), generator=generator)
+    facts = TokenFacts(
+        ids=ids,
+        is_real=torch.ones_like(ids, dtype=torch.bool),
+        is_special=ids < 2,
+        is_punctuation=ids % 10 == 0,
+    )
+    return Batch({"input_ids": ids}, {"": facts}, (0,))
+
+
+def plain(length: int) -> Callable[[], object]:
+    """The forward pass alone."""
+    model, batch = make_model(), make_batch(length)
+    return lambda: model(**batch.inputs, use_cache=False)
+
+
+def headwise_way(rows: int | str) -> Callable[[int], Callable[[], object]]:
+    """Every default measure, comparisons between heads included."""
+
+    def build(length: int) -> Callable[[], object]:
+        model, batch = make_model(), make_batch(length)
+        inputs = {**batch.inputs, "use_cache": False}
+        batch = Batch(inputs, batch.facts, batch.indices)
+
+        def run() -> None:
+            step = TextStep(Tally(), default_measures(), RowChoice(rows), compares=True)
+            step.run(model, batch)
+
+        return run
+
+    return build
+
+
+def eager_way(length: int) -> Callable[[], object]:
+    """Full weights of every layer, and a good part of the same numbers from them."""
+    model, batch = make_model("eager"), make_batch(length)
+    facts = batch.facts[""]
+    position = torch.arange(length)
+    same = (facts.ids[0][:, None] == facts.ids[0]).tril(-1)
+    followed = torch.zeros_like(same)
+    followed[:, 1:] = same[:, :-1]
+    apart = (position[:, None] - position).abs().float()
+
+    def run() -> None:
+        result = model(**batch.inputs, use_cache=False, output_attentions=True)
+        for weights in result.attentions:
+            torch.special.entr(weights).sum(-1).mean((0, 2))
+            weights.amax(-1).mean((0, 2))
+            for offset in range(-4, 1):
+                weights.diagonal(offset, 2, 3).mean((0, 2))
+            for mask in (same, followed):
+                (weights * mask).sum(-1).mean((0, 2))
+            (weights * apart).sum(-1).mean((0, 2))
+            for keys in (facts.is_special[0], facts.is_punctuation[0], position < 1, position < 4):
+                (weights @ keys.float()).mean((0, 2))
+
+    return run
+
+
+CONTESTANTS: dict[str, Callable[[int], Callable[[], object]]] = {
+    "plain": plain,
+    "headwise, every row": headwise_way("all"),
+    "headwise, 512 rows": headwise_way(512),
+    "eager weights": eager_way,
+}
+
+
+def takes_part(name: str, length: int) -> bool:
+    """Whether the contestant can run at that length here."""
+    return name != "eager weights" or length <= LONGEST_EAGER
+
+
+def time_them(length: int, rounds: int) -> dict[str, list[float]]:
+    """Seconds of each contestant, taking turns."""
+    runs = {name: build(length) for name, build in CONTESTANTS.items() if takes_part(name, length)}
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    with torch.inference_mode():
+        for run in runs.values():
+            run()
+        for _ in range(rounds):
+            for name, run in runs.items():
+                start = time.perf_counter()
+                run()
+                times[name].append(time.perf_counter() - start)
+    return times
+
+
+def peak_of(name: str, length: int) -> int:
+    """Peak memory of one contestant in bytes, model included, in a process of its own."""
+    command = [sys.executable, __file__, "--memory", name, str(length)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return int(done.stdout.split()[-1])
+
+
+def print_peak(name: str, length: int) -> None:
+    """Run once and print the peak, less what was there before the model was made."""
+    before = status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # begin the peak anew
+    run = CONTESTANTS[name](length)
+    with torch.inference_mode():
+        run()
+    print(status("VmHWM") - before)
+
+
+def status(field: str) -> int:
+    """Bytes that the kernel states for this process."""
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(field)
+
+
+def measure(length: int, rounds: int) -> Result:
+    """One row of the table."""
+    times = time_them(length, rounds)
+    seconds = {name: statistics.median(values) for name, values in times.items()}
+    ratios = {
+        name: statistics.median(
+            ours / theirs for ours, theirs in zip(values, times["plain"], strict=True)
+        )
+        for name, values in times.items()
+    }
+    memory = {name: peak_of(name, length) for name in times}
+    return Result(
+        length=length,
+        seconds={name: round(value, 4) for name, value in seconds.items()},
+        spread={name: round((max(v) - min(v)) / 2 / seconds[name], 3) for name, v in times.items()},
+        time_ratio={name: round(value, 3) for name, value in ratios.items()},
+        memory=memory,
+        memory_ratio={name: round(value / memory["plain"], 3) for name, value in memory.items()},
+    )
+
+
+def lens(python: str, length: int) -> dict[str, float]:
+    """TransformerLens on a model of the same sizes, in the environment of that interpreter."""
+    script = Path(__file__).with_name("lens.py")
+    done = subprocess.run([python, str(script), str(length)], capture_output=True, text=True)
+    if done.returncode:
+        return {"failed": done.returncode}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def as_table(results: list[Result]) -> Table:
+    """For the terminal."""
+    table = Table()
+    for heading in ("tokens", "way", "seconds", "times plain", "peak memory", "times plain"):
+        table.add_column(heading)
+    for row in results:
+        for name in row.seconds:
+            table.add_row(
+                f"{row.length:,}",
+                name,
+                f"{row.seconds[name]:.3g} ±{row.spread.get(name, 0):.0%}",
+                f"{row.time_ratio[name]:.2f}",
+                f"{row.memory[name] / 2**20:,.0f} MiB",
+                f"{row.memory_ratio[name]:.2f}",
+            )
+    return table
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--memory", nargs=2, metavar=("NAME", "LENGTH"), help=argparse.SUPPRESS)
+    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--longest", type=int, default=0, help="one sampled run of this length too")
+    parser.add_argument("--lens", help="an interpreter that has transformer-lens")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    if options.memory:
+        print_peak(options.memory[0], int(options.memory[1]))
+        return
+    console, results = Console(width=110), []
+    record: dict[str, object] = {"setting": setting()}
+    for length in options.lengths:
+        rounds = options.rounds if length < 8192 else max(2, options.rounds - 2)
+        results.append(measure(length, rounds))
+        console.print(as_table(results[-1:]))
+    if options.longest:
+        start = time.perf_counter()
+        run = headwise_way(512)(options.longest)
+        with torch.inference_mode():
+            run()
+        seconds = time.perf_counter() - start
+        eager = LAYERS * HEADS * options.longest**2 * 4
+        record["longest"] = {
+            "length": options.longest, "seconds": round(seconds, 1), "eager_bytes": eager
+        }  # fmt: skip
+        console.print(f"{options.longest:,} tokens: {seconds:.1f} s; eager: {eager / 1e9:.0f} GB")
+    if options.lens:
+        record["lens"] = {str(length): lens(options.lens, length) for length in options.lengths[:2]}
+        console.print(record["lens"])
+    record["results"] = [asdict(row) for row in results]
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    console.print(as_table(results))
+
+
+if __name__ == "__main__":
+    main()

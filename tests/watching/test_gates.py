@@ -1,0 +1,315 @@
+"""Gates act on what each head gives, before the output projection mixes the heads."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from headwise.errors import OptionError
+from headwise.heads import HeadId
+from headwise.watching.gates import MeanOutputs, gate, mean_outputs, silence
+from headwise.watching.routing import LISTENERS, ROUTED
+from headwise.watching.watch import watch
+
+from ..attention.tolerance import assert_same
+from .helpers import (
+    LENGTHS,
+    ROUNDINGS,
+    allow_weights,
+    assert_close,
+    each_family,
+    family_model,
+    run,
+)
+from .tiny import attention_modules, eagerly, output_of, output_projection, ragged, tiny
+from .tiny_configs import FAMILIES
+
+pytestmark = allow_weights
+Factors = dict[tuple[str, int], Tensor]
+
+
+def stack_in(name: str, family: Any) -> str:
+    """The stack of an attention module's path, by the words of this table alone."""
+    if list(family.stacks) == [""]:
+        return ""
+    if "encoder_attn" in name or "EncDecAttention" in name:
+        return "cross"
+    return next(stack for stack in ("text", "vision", "decoder", "encoder") if stack in name)
+
+
+@contextmanager
+def hooked(model: nn.Module, name: str, factors: Factors) -> Iterator[None]:
+    """Gates by hooks of the test's own: the slice of each head, at the projection's input."""
+    family, hooks = FAMILIES[name], []
+    counts: dict[str, int] = {}
+
+    def multiply(stack: str, layer: int | None) -> Any:
+        def hook(_: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            number = layer
+            if number is None:  # ALBERT: one module for all layers, which take turns
+                number = counts.get(stack, 0) % family.stacks[stack].num_layers
+                counts[stack] = counts.get(stack, 0) + 1
+            if (stack, number) not in factors:
+                return given
+            each = factors[stack, number].to(given[0])
+            size = given[0].shape[-1] // len(each)
+            return (given[0] * each.repeat_interleave(size), *given[1:])
+
+        return hook
+
+    numbers: dict[str, int] = {}
+    for path in attention_modules(model, family):
+        stack = stack_in(path, family)
+        layer = None if name == "albert" else numbers.setdefault(stack, 0)
+        numbers[stack] = numbers.get(stack, 0) + 1
+        projection = output_projection(model, family, path)
+        hooks.append(projection.register_forward_pre_hook(multiply(stack, layer)))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def some_heads(name: str) -> tuple[list[HeadId], Factors]:
+    """The first head of the first layer and the last two of the last, in every stack."""
+    heads, factors = [], {}
+    for stack, (num_layers, num_heads, _) in FAMILIES[name].stacks.items():
+        mine = [(0, 0), (num_layers - 1, num_heads - 1), (num_layers - 1, num_heads - 2)]
+        heads += [HeadId(layer, head, stack) for layer, head in mine]
+        for layer, head in mine:
+            each = factors.setdefault((stack, layer), torch.ones(num_heads, dtype=torch.float64))
+            each[head] = 0
+    return heads, factors
+
+
+@each_family
+def test_silencing_heads_zeroes_their_slices_before_the_projection(name: str) -> None:
+    model, inputs = family_model(name)
+    heads, factors = some_heads(name)
+    plain = output_of(run(model, inputs))
+    with hooked(model, name, factors):
+        want = output_of(run(model, inputs))
+    with silence(model, heads):
+        got = output_of(run(model, inputs))
+    assert_close(name, got, want)
+    with pytest.raises(AssertionError, match="largest difference"):
+        assert_close(name, got, plain)
+
+
+@each_family
+def test_silencing_nothing_changes_no_bit(name: str) -> None:
+    model, inputs = family_model(name)
+    want = output_of(run(model, inputs))
+    with silence(model, []):
+        assert torch.equal(output_of(run(model, inputs)), want)
+    assert torch.equal(output_of(run(model, inputs)), want)
+
+
+@each_family
+def test_gates_of_one_change_nothing_and_others_scale_each_head(name: str) -> None:
+    model, inputs = family_model(name)
+    plain = output_of(run(model, inputs))
+    shapes = {
+        (stack, layer): facts.num_heads
+        for stack, facts in FAMILIES[name].stacks.items()
+        for layer in range(facts.num_layers)
+    }
+    ones = {label(key): torch.ones(count) for key, count in shapes.items()}
+    with watch(model, lambda call: None):
+        unchanged = output_of(run(model, inputs))
+    with gate(model, ones):
+        assert torch.equal(output_of(run(model, inputs)), unchanged)
+    assert_close(name, unchanged, plain)
+    factors = {key: 2 * torch.rand(count, dtype=torch.float64) for key, count in shapes.items()}
+    with hooked(model, name, factors):
+        want = output_of(run(model, inputs))
+    with gate(model, {label(key): each for key, each in factors.items()}):
+        assert_close(name, output_of(run(model, inputs)), want)
+
+
+def label(key: tuple[str, int]) -> str:
+    return f"{key[0]}.L{key[1]}" if key[0] else f"L{key[1]}"
+
+
+@pytest.mark.parametrize("name", ["bert", "albert", "llama", "gemma2", "gpt_oss", "t5", "falcon"])
+def test_learned_gates_get_the_gradient_of_their_hooks(name: str) -> None:
+    model, inputs = tiny(name)
+    model.requires_grad_(False)
+
+    def learned() -> Factors:
+        return {
+            (stack, layer): torch.linspace(0.5, 1.5, facts.num_heads, dtype=torch.float64)
+            for stack, facts in FAMILIES[name].stacks.items()
+            for layer in range(facts.num_layers)
+        }
+
+    wants, gots = learned(), learned()
+    for each in [*wants.values(), *gots.values()]:
+        each.requires_grad_()
+    with eagerly(model), hooked(model, name, wants):
+        output_of(model(**inputs)).square().mean().backward()
+    with gate(model, {label(key): each for key, each in gots.items()}):
+        output_of(model(**inputs)).square().mean().backward()
+    precision = FAMILIES[name].softmax_in
+    for key, want in wants.items():
+        assert want.grad.abs().min() > 0
+        assert_same(gots[key].grad, want.grad, roundings=2 * ROUNDINGS, dtype=precision)
+
+
+def test_a_gates_gradient_is_the_slope_of_the_loss() -> None:
+    model, inputs = tiny("bert")
+    gates = torch.ones(5, dtype=torch.float64, requires_grad=True)
+
+    def loss(factors: Tensor) -> Tensor:
+        with gate(model, {"L1": factors}):
+            return output_of(model(**inputs)).square().mean()
+
+    size = loss(gates)
+    size.backward()
+    step = torch.finfo(torch.float64).eps ** (1 / 3)
+    for head in range(5):
+        move = step * nn.functional.one_hot(torch.tensor(head), 5)
+        with torch.no_grad():
+            slope = (loss(gates + move) - loss(gates - move)) / (2 * step)
+        # Rounding moves the losses by eps, hence their difference over the step by its square.
+        assert abs(slope - gates.grad[head]) <= ROUNDINGS * step**2 * (1 + size)
+
+
+@pytest.mark.parametrize("name", ["bert", "llama", "mpnet", "bart", "clip", "albert"])
+def test_means_take_the_place_of_silenced_heads(name: str) -> None:
+    family = FAMILIES[name]
+    model, _ = tiny(name, dtype=family.softmax_in)
+    batch, alone = ragged(name, LENGTHS, dtype=family.softmax_in)
+    means = mean_outputs(model, [batch])
+    sums: dict[tuple[str, int], Tensor] = {}
+    counts: dict[tuple[str, int], int] = {}
+    for single in alone:
+        with watch(model) as watched:
+            run(model, single)
+        for call in watched.calls:
+            key = call.stack, call.layer
+            sums[key] = sums.get(key, 0) + call.mixed.double().sum((0, 2))
+            counts[key] = counts.get(key, 0) + call.mixed.shape[2]
+    assert means.by_layer.keys() == sums.keys()
+    for key, total in sums.items():
+        want = total / counts[key]
+        assert_same(means.by_layer[key], want, roundings=ROUNDINGS, dtype=torch.float32)
+    heads, factors = some_heads(name)
+    with watch(model) as watched:
+        run(model, batch)
+    given: dict[tuple[str, int], Tensor] = {}
+    with silence(model, heads, means=means), spying(watched.places, given):
+        run(model, batch)
+    for (stack, layer), factor in factors.items():
+        concat = given[stack, layer]
+        apart = concat.unflatten(-1, (len(factor), -1))
+        for head in (factor == 0).nonzero()[:, 0].tolist():
+            mean = means.by_layer[stack, layer][head].to(apart)
+            assert torch.equal(apart[..., head, :], mean.expand_as(apart[..., head, :]))
+
+
+@contextmanager
+def spying(places: Any, given: dict[tuple[str, int], Tensor]) -> Iterator[None]:
+    """Keep what the output projections get; of ALBERT's one, turn by turn."""
+    hooks, rounds = [], {}
+
+    def hook_of(mine: list[Any]) -> Any:
+        def hook(projection: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            place = mine[rounds.get(projection, 0)]
+            rounds[projection] = rounds.get(projection, 0) + 1
+            given[place.stack, place.layer] = inputs[0]
+
+        return hook
+
+    for projection in {place.output_projection: None for place in places}:
+        mine = [place for place in places if place.output_projection is projection]
+        hooks.append(projection.register_forward_pre_hook(hook_of(mine)))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def test_means_over_batches_are_means_over_tokens() -> None:
+    model, inputs = tiny("llama")
+    whole = mean_outputs(model, [inputs])
+    pieces = [{key: part[rows] for key, part in inputs.items()} for rows in ([0], [1, 2, 3])]
+    parts = mean_outputs(model, pieces)
+    for key, mean in whole.by_layer.items():
+        assert_same(parts.by_layer[key], mean, roundings=ROUNDINGS, dtype=torch.float32)
+
+
+def test_silenced_heads_stay_silent_in_a_watch_and_in_each_other() -> None:
+    model, inputs = tiny("bert")
+    with silence(model, "L0H1 L2H3"):
+        want = output_of(run(model, inputs))
+    with silence(model, "L0H1"), watch(model), silence(model, "L2H3"):
+        got = output_of(run(model, inputs))
+    assert torch.equal(got, want)
+
+
+def test_gates_and_silence_act_one_after_the_other() -> None:
+    model, inputs = tiny("bert")
+    halves = {"L0": torch.full((5,), 0.5)}
+    with gate(model, halves), gate(model, halves):
+        got = output_of(run(model, inputs))
+    with gate(model, {"L0": torch.full((5,), 0.25)}):
+        assert torch.equal(got, output_of(run(model, inputs)))
+
+
+@pytest.mark.parametrize("name", ["llama", "mpnet", "albert"])
+def test_after_an_error_the_heads_speak_again(name: str) -> None:
+    model, inputs = tiny(name)
+    want = output_of(run(model, inputs))
+    with pytest.raises(KeyError, match="in between"), silence(model, "L0H1"):
+        raise KeyError("in between")
+    with pytest.raises(KeyError, match="in between"), gate(model, {"L1": torch.zeros(6)}):
+        raise KeyError("in between")
+    assert torch.equal(output_of(run(model, inputs)), want)
+    assert not LISTENERS and not ROUTED
+
+
+@pytest.mark.parametrize("name", ["bert", "mpnet"])
+def test_an_unknown_head_is_named_with_the_heads_there_are(name: str) -> None:
+    model, inputs = tiny(name)
+    last = FAMILIES[name].stacks[""].num_heads - 1
+    works = rf"L1H11 is not in this model: layer 1 has heads 0\.\.{last}"
+    with pytest.raises(OptionError, match=works), silence(model, "L1H11"):
+        run(model, inputs)
+
+
+def test_an_unknown_layer_is_named_with_the_layers_there_are() -> None:
+    model, _ = tiny("bart")
+    layers = r"encoder\.L0, encoder\.L1, decoder\.L0, \.\.\., cross\.L1, cross\.L2"
+    with pytest.raises(OptionError, match=rf"L0H1 is not in this model: its layers are {layers}"):
+        silence(model, "L0H1").__enter__()
+    with pytest.raises(
+        OptionError, match=rf"L9 is no layer of this model: its layers are {layers}"
+    ):
+        gate(model, {"L9": torch.ones(3)}).__enter__()
+
+
+def test_what_is_no_head_is_refused() -> None:
+    model, _ = tiny("bert")
+    with pytest.raises(OptionError, match=r"'0\.1' is not a head"):
+        silence(model, "0.1").__enter__()
+
+
+def test_gates_for_another_number_of_heads_are_refused() -> None:
+    model, inputs = tiny("bert")
+    message = r"the gates of L1 are \[3\]: the layer has 5 heads"
+    with pytest.raises(OptionError, match=message), gate(model, {"L1": torch.ones(3)}):
+        run(model, inputs)
+
+
+def test_means_of_no_batch_and_of_other_layers_are_refused() -> None:
+    model, _ = tiny("bert")
+    with pytest.raises(OptionError, match="mean_outputs was given no batch"):
+        mean_outputs(model, [])
+    with pytest.raises(OptionError, match="there are no mean outputs of L1"):
+        silence(model, "L1H0", means=MeanOutputs({})).__enter__()
