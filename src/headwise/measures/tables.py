@@ -61,8 +61,11 @@ PROMISED = (
 
 def with_promised(df: pd.DataFrame) -> pd.DataFrame:
     """The table with every promised column; NaN where the model or the text has no such thing."""
-    absent = [name for name in PROMISED if name not in df]
-    return df.assign(**{name: np.full(len(df), np.nan) for name in absent})
+    whole = df.copy()
+    for name in PROMISED:
+        if name not in whole:
+            whole[name] = np.nan
+    return whole
 
 
 def with_best_offset(df: pd.DataFrame) -> pd.DataFrame:
