@@ -89,10 +89,12 @@ def headwise_way(rows: int | str) -> Callable[[int], Callable[[], object]]:
     def build(length: int) -> Callable[[], object]:
         model, batch = make_model(), make_batch(length)
         inputs = {**batch.inputs, "use_cache": False}
-        batch = Batch(inputs, batch.facts, batch.indices)
+        batch, grams = Batch(inputs, batch.facts, batch.indices), {}
 
         def run() -> None:
-            step = TextStep(Tally(), default_measures(), RowChoice(rows), compares=True)
+            step = TextStep(
+                Tally(), default_measures(), RowChoice(rows), compares=True, grams=grams
+            )
             step.run(model, batch)
 
         return run

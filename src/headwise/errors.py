@@ -4,7 +4,7 @@
     ├── ShapeError      a tensor's shape does not fit (also a ValueError)
     ├── MaskError       a mask's kind or shape cannot be used (also a ValueError)
     ├── OptionError     an option is unknown, or contradicts another (also a ValueError)
-    │   └── OutputError what would be written is there already, or is another's
+    │   └── OutputError what would be written is there already (also a ValueError)
     ├── PathError       the path asked for cannot compute this call
     ├── CacheError      a cache is full, or belongs to another layer or batch
     ├── ModelError      a model cannot be found, loaded or watched

@@ -26,14 +26,12 @@ class Outputs(Measure):
 
     def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
         """From inner products of the projection's rows, without the outputs themselves."""
-        grams, weight = view.head_grams, view.output_weight
-        assert grams is not None and weight is not None
+        grams, gram = view.head_grams, view.output_gram
+        assert grams is not None and gram is not None
         mixed = view.sequence.mixed[:, view.rows]
         squares = ((mixed @ grams) * mixed).sum(-1)
-        weight = weight.to(mixed.dtype)
         concat = mixed.transpose(0, 1).flatten(1)
-        together = (concat @ weight) @ weight.T
-        with_all = (together * concat).unflatten(-1, (view.num_heads, -1)).sum(-1).T
+        with_all = ((concat @ gram) * concat).unflatten(-1, (view.num_heads, -1)).sum(-1).T
         share = with_all / positive(with_all.sum(0))
         return {
             "output_norm": RowValues(squares.clamp(min=0).sqrt()),

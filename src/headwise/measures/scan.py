@@ -29,6 +29,7 @@ from headwise.measures.steps import (
     ROWS_LIMIT,
     ROWS_SAMPLED,
     EncodedSentence,
+    Grams,
     RelationStep,
     RepeatStep,
     RowChoice,
@@ -113,6 +114,7 @@ class Task:
     treebank: Iterable[ProbeSentence] | None = None
     settings: ScanSettings = field(default_factory=ScanSettings)
     about: Mapping[str, Any] = field(default_factory=dict)
+    grams: Grams = field(default_factory=dict, repr=False)
 
     @property
     def device(self) -> torch.device:
@@ -160,7 +162,8 @@ class Task:
         settings = self.settings
         choice = RowChoice(settings.rows, settings.seed)
         measures = default_measures(settings.measures)
-        TextStep(tally, measures, choice, compares=settings.compares).run(self.model, batch)
+        step = TextStep(tally, measures, choice, compares=settings.compares, grams=self.grams)
+        step.run(self.model, batch)
         tally.count("tokens", batch.num_tokens)
         tally.count("windows", len(batch.indices))
 
@@ -174,7 +177,7 @@ class Task:
 
     def repeat(self, reader: Reader, windows: list[Window], tally: Tally) -> None:
         """Measure induction on some windows of repeated tokens."""
-        RepeatStep(tally).run(self.model, reader.batch(windows, self.device))
+        RepeatStep(tally, self.grams).run(self.model, reader.batch(windows, self.device))
         tally.count("repeated_tokens", sum(len(window.ids) for window in windows))
 
     def relation_steps(self, source: str, sentences: Iterable[ProbeSentence]) -> Iterator[Step]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 ROWS = 128
 """Rows of a document at most that outputs are compared on."""
-LOOKS = 8
+LOOKS = 4
 """Rows of a document at most that weights are compared on."""
 
 
@@ -56,7 +56,7 @@ def divergences(
     """Jensen-Shannon divergence of every two heads' rows in nats, 0 to ln 2."""
     entropy = torch.special.entr(weights).sum(-1)
     found = weights.new_zeros(len(weights), len(weights), weights.shape[1])
-    for one in range(len(weights)):
-        middle = torch.special.entr((weights[one] + weights) / 2).sum(-1)
-        found[one] = middle - (entropy[one] + entropy) / 2
-    return found.clamp(min=0)
+    for one in range(len(weights) - 1):
+        middle = torch.special.entr((weights[one] + weights[one + 1 :]) / 2).sum(-1)
+        found[one, one + 1 :] = middle - (entropy[one] + entropy[one + 1 :]) / 2
+    return (found + found.transpose(0, 1)).clamp(min=0)

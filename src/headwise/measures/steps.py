@@ -92,9 +92,26 @@ def key_facts(facts: TokenFacts | None, sequence: int, keys: slice, size: int) -
     )
 
 
-def views_of(call: Call, batch: Batch, choice: RowChoice) -> list[tuple[int, View]]:
+Grams = dict[tuple[str, int], Tensor | None]
+"""`Wo Wo^T` of each layer's output projection, made once for all batches."""
+
+
+def gram_of(call: Call, grams: Grams) -> Tensor | None:
+    """`Wo Wo^T` of a call's output projection; None if that is not known."""
+    key = (call.stack, call.layer)
+    if key not in grams:
+        weight = call.output_weight
+        if weight is not None:
+            weight = weight.to(torch.promote_types(call.mixed.dtype, torch.float32))
+            weight = weight @ weight.T
+        grams[key] = weight
+    return grams[key]
+
+
+def views_of(call: Call, batch: Batch, choice: RowChoice, grams: Grams) -> list[tuple[int, View]]:
     """One view for each sequence of a call, with its place in the batch."""
     found = []
+    gram = gram_of(call, grams)
     facts = batch.facts.get(call.stack)
     of_queries = batch.facts.get("decoder") if call.stack == "cross" else facts
     num_keys = call.shown.shape[3] if isinstance(call, ShownCall) else call.keys.shape[2]
@@ -107,7 +124,7 @@ def views_of(call: Call, batch: Batch, choice: RowChoice) -> list[tuple[int, Vie
             sequence=call.sequence(place, queries, keys),
             rows=choice.of(queries.stop - queries.start, index),
             tokens=key_facts(facts, place, keys, num_keys),
-            output_weight=call.output_weight,
+            output_gram=gram,
             is_cross=call.stack == "cross",
         )
         found.append((place, view))
@@ -118,10 +135,17 @@ class TextStep:
     """Counts every default measure of one batch."""
 
     def __init__(
-        self, tally: Tally, measures: Sequence[Measure], choice: RowChoice, *, compares: bool
+        self,
+        tally: Tally,
+        measures: Sequence[Measure],
+        choice: RowChoice,
+        *,
+        compares: bool,
+        grams: Grams | None = None,
     ) -> None:
         """What to count, on which rows, and whether heads are compared with each other."""
         self.tally, self.measures, self.choice, self.compares = tally, measures, choice, compares
+        self.grams: Grams = {} if grams is None else grams
         self.kernels: dict[str, list[list[Tensor]]] = {}
 
     def run(self, model: nn.Module, batch: Batch) -> None:
@@ -141,10 +165,9 @@ class TextStep:
         """Count one layer's attention."""
         key = (call.stack, call.layer)
         self.tally.num_heads[key] = call.num_heads
-        for place, view in views_of(call, batch, self.choice):
+        for place, view in views_of(call, batch, self.choice, self.grams):
             stands_for = view.sequence.num_queries / len(view.rows)
-            for column, rows in measure_rows(view, self.measures).items():
-                self.tally.totals.add(key, column, rows, stands_for)
+            self.tally.totals.add_all(key, measure_rows(view, self.measures), stands_for)
             if self.compares and place < COMPARED:
                 self.compare(key, view, place, batch.indices[place])
 
@@ -176,9 +199,9 @@ ON_REPEATS = {
 class RepeatStep:
     """Counts induction on repeated random tokens, under names of its own."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: Tally, grams: Grams | None = None) -> None:
         """Where to count."""
-        self.tally = tally
+        self.tally, self.grams = tally, {} if grams is None else grams
 
     def run(self, model: nn.Module, batch: Batch) -> None:
         """Run the model on the batch and count."""
@@ -186,7 +209,7 @@ class RepeatStep:
 
         def each(call: Call) -> None:
             key = (call.stack, call.layer)
-            for _, view in views_of(call, batch, RowChoice("all")):
+            for _, view in views_of(call, batch, RowChoice("all"), self.grams):
                 columns = measure_rows(view, measures)
                 for name, ours in ON_REPEATS.items():
                     if name in columns:

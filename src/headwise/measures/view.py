@@ -71,7 +71,8 @@ class View:
     """Positions of the measured queries, in order."""
     tokens: KeyFacts | None
     """Of the keys; None where there are none, as in a picture."""
-    output_weight: Float[Tensor, "concat d_model"] | None
+    output_gram: Float[Tensor, "concat concat"] | None
+    """`Wo Wo^T` of the output projection: inner products after it without computing it."""
     is_cross: bool = False
     """Whether queries and keys are of different sequences: then no distance joins them."""
 
@@ -147,18 +148,13 @@ class View:
         return (so_far[:, high] - so_far[:, low])[:, None]
 
     @cached_property
-    def head_weights(self) -> Float[Tensor, "heads d_value d_model"] | None:
-        """Each head's part of the output projection."""
-        if self.output_weight is None:
-            return None
-        weight = self.output_weight.to(self.sequence.mixed.dtype)
-        parts: Tensor = weight.unflatten(0, (self.num_heads, -1))
-        return parts
-
-    @cached_property
     def head_grams(self) -> Float[Tensor, "heads d_value d_value"] | None:
-        """`Wo Wo^T` of each head: lengths after the projection without computing it."""
-        return None if self.head_weights is None else self.head_weights @ self.head_weights.mT
+        """`Wo Wo^T` of each head's own part of the projection."""
+        if self.output_gram is None:
+            return None
+        size = self.sequence.mixed.shape[-1]
+        blocks = self.output_gram.unflatten(0, (-1, size)).unflatten(-1, (-1, size))
+        return torch.stack([blocks[head, :, head] for head in range(self.num_heads)])
 
     @cached_property
     def value_norms(self) -> Float[Tensor, "heads key"] | None:

@@ -323,7 +323,6 @@ class Sequence:
         lse = lse.masked_fill(lse == -torch.inf, -LOWEST)  # such a row has no weights at all
         shape = (kv_heads, queries.shape[1], high - low)
         room = None if room is None else room[: math.prod(shape)].view(shape)
-        bias = self._bias(rows, low, high)
         if task.rules.softcap is None:
             start = -fold_groups(lse[None, ..., None], kv_heads)[0]
             logs = torch.baddbmm(start, queries, keys.mT, out=room)
@@ -333,21 +332,29 @@ class Sequence:
             scores = unfold_groups(scores[None], self.num_heads)[0]
             logs = scores.div_(task.rules.softcap).tanh_().mul_(task.rules.softcap)
             logs -= lse[..., None]
-        if bias is not None:
+        if task.has_bias:
+            bias = bias_at(task, rows, low, high)
+            assert bias is not None
             logs += bias[0].clamp(min=LOWEST)
+        elif len(rows):
+            self._hide(logs, rows, low, high)
         return logs
 
-    def _bias(self, rows: Tensor, low: int, high: int) -> Tensor | None:
-        """What is added to the scores of that tile; None where nothing is."""
+    def _hide(self, logs: Tensor, rows: Tensor, low: int, high: int) -> None:
+        """Lower the logs of what lies outside the band; only the edges of a tile can."""
         assert self.task is not None
         band = self.task.band
-        first, last = (int(rows.min()), int(rows.max())) if len(rows) else (0, 0)
-        is_inside = (band.before is None or last + band.offset - band.before <= low) and (
-            band.after is None or first + band.offset + band.after >= high - 1
-        )
-        if len(rows) == 0 or (is_inside and not self.task.has_bias):
-            return None
-        return bias_at(self.task, rows, low, high)
+        first, last = (int(row) + band.offset for row in rows.aminmax())
+        edges = []
+        if band.after is not None:
+            edges.append((max(low, first + band.after + 1), high))
+        if band.before is not None:
+            edges.append((low, min(high, last - band.before)))
+        for start, end in edges:
+            if start < end:
+                keys = torch.arange(start, end, device=rows.device)
+                is_hidden = ~band.visible(rows, keys)
+                logs[:, :, start - low : end - low].masked_fill_(is_hidden, LOWEST)
 
     def count_seen(self, rows: Int[Tensor, " query"]) -> Float[Tensor, "heads query"]:
         """How many keys each row may see."""

@@ -1,0 +1,137 @@
+"""Corners of single measures: short texts, one token over and over, rows that see nothing."""
+
+import math
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from headwise.attention.core import attend_with_lse
+from headwise.attention.rules import Rules
+from headwise.attention.task import make_task
+from headwise.measures.measure import RowValues, measure_rows
+from headwise.measures.steps import default_measures
+from headwise.measures.view import KeyFacts, View
+from headwise.watching.calls import Sequence
+
+from ..attention.tolerance import assert_same
+
+HEADS, D_KEY, D_MODEL = 5, 7, 23
+
+
+def view_of(ids: Tensor, rules: Rules, special: Tensor | None = None, seed: int = 0) -> View:
+    """Random heads on some tokens."""
+    random, length = torch.Generator().manual_seed(seed), len(ids)
+    shape = (3, 1, HEADS, length, D_KEY)
+    queries, keys, values = torch.randn(shape, generator=random, dtype=torch.float64)
+    mixed, lse = attend_with_lse(queries, keys, values, rules=rules)
+    task = make_task(queries, keys, values, rules)
+    weight = torch.randn(HEADS * D_KEY, D_MODEL, generator=random, dtype=torch.float64)
+    nothing = torch.zeros(length, dtype=torch.bool)
+    return View(
+        sequence=Sequence(task=task, mixed=mixed[0], lse=lse[0], shown=None),
+        rows=torch.arange(length),
+        tokens=KeyFacts(
+            ids=ids, is_special=nothing if special is None else special, is_punctuation=nothing
+        ),
+        output_weight=weight,
+    )
+
+
+def columns(view: View) -> dict[str, RowValues]:
+    return measure_rows(view, default_measures())
+
+
+def rows_with(column: RowValues) -> list[int]:
+    assert column.is_defined is not None
+    return column.is_defined.nonzero()[:, 0].tolist()
+
+
+CAUSAL, FULL = Rules(is_causal=True), Rules()
+
+
+def test_a_single_token_looks_at_itself_alone() -> None:
+    got = columns(view_of(torch.tensor([3]), FULL))
+    ones = torch.ones(HEADS, 1, dtype=torch.float64)
+    for name in ("self", "value_self", "confidence", "largest_self", "uniform_offset"):
+        assert_same(got[name].values, ones, roundings=D_KEY, name=name)
+    assert_same(got["entropy"].values, 0 * ones, roundings=D_KEY)
+    for name in ("normalised_entropy", "previous", "first", "duplicate", "largest_previous"):
+        assert rows_with(got[name]) == []
+
+
+def test_one_token_over_and_over_is_a_copy_of_all_before() -> None:
+    got = columns(view_of(torch.full((11,), 4), CAUSAL))
+    whole = torch.ones(HEADS, 11, dtype=torch.float64)
+    assert rows_with(got["duplicate"]) == list(range(1, 11))
+    both = got["duplicate"].values + got["self"].values
+    assert_same(both, whole, roundings=11)
+    induced = got["text_induction"].values + (got["first"].values)
+    assert_same(induced[:, 1:], whole[:, 1:], roundings=11)
+    share = torch.arange(11) / torch.arange(1, 12, dtype=torch.float64)
+    assert_same(got["uniform_duplicate"].values, share.expand(HEADS, -1), roundings=2)
+
+
+def test_masses_and_shares_add_up() -> None:
+    view = view_of(torch.arange(13), FULL, torch.arange(13) % 2 == 0)
+    odd = view_of(torch.arange(13), FULL, torch.arange(13) % 2 == 1)
+    for name in ("special", "value_special", "uniform_special"):
+        both = columns(view)[name].values + columns(odd)[name].values
+        assert_same(both, torch.ones_like(both), roundings=26, name=name)
+    shares = columns(view)["output_share"].values.sum(0)
+    assert_same(shares, torch.ones_like(shares), roundings=HEADS * D_MODEL)
+
+
+def test_special_tokens_everywhere_leave_no_confidence() -> None:
+    got = columns(view_of(torch.arange(11), CAUSAL, torch.ones(11, dtype=torch.bool)))
+    assert rows_with(got["confidence"]) == []
+    assert_same(got["special"].values, torch.ones_like(got["special"].values), roundings=11)
+    start = columns(view_of(torch.arange(11), CAUSAL, torch.arange(11) < 2))
+    assert rows_with(start["confidence"]) == list(range(2, 11))
+
+
+def test_a_row_that_sees_nothing_has_no_number() -> None:
+    mask = torch.ones(11, 11, dtype=torch.bool)
+    mask[4] = False
+    got = columns(view_of(torch.arange(11), Rules(mask=mask)))
+    for name, column in got.items():
+        assert 4 not in rows_with(column), name
+    assert rows_with(got["entropy"]) == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10]
+
+
+def test_equal_weights_have_the_largest_entropy() -> None:
+    view = view_of(torch.arange(11), CAUSAL)
+    view.sequence.task.keys.zero_()
+    seen = torch.arange(1, 12, dtype=torch.float64)
+    view.sequence.lse.copy_(seen.log().expand(HEADS, -1))
+    got = columns(view)
+    assert_same(got["entropy"].values, seen.log().expand(HEADS, -1), roundings=22)
+    normalised = got["normalised_entropy"].values[:, 1:]
+    assert_same(normalised, torch.ones_like(normalised), roundings=22)
+    assert got["entropy"].values.max() <= math.log(11) + 22 * torch.finfo(torch.float64).eps
+
+
+def test_a_measure_alone_says_what_it_says_among_all() -> None:
+    view = view_of(torch.arange(13) % 4, Rules(window=(3, 2)), torch.arange(13) < 1)
+    whole = columns(view)
+    for measure in default_measures():
+        for name, column in measure_rows(view, [measure]).items():
+            assert_same(column.values, whole[name].values, roundings=13, name=name)
+
+
+@given(st.permutations(range(HEADS)))
+def test_permuted_heads_permute_rows_and_nothing_else(order: list[int]) -> None:
+    view = view_of(torch.arange(11) % 3, CAUSAL)
+    task, old = view.sequence.task, view.sequence
+    assert task is not None and old.lse is not None and view.output_weight is not None
+    tensors = (part[:, order] for part in (task.queries, task.keys, task.values))
+    sequence = Sequence(
+        task=make_task(*tensors, task.rules), mixed=old.mixed[order], lse=old.lse[order], shown=None
+    )
+    weight = view.output_weight.unflatten(0, (HEADS, -1))[order].flatten(0, 1)
+    moved = View(sequence=sequence, rows=view.rows, tokens=view.tokens, output_weight=weight)
+    want = columns(view)
+    for name, column in columns(moved).items():
+        expected = want[name].values[order]
+        assert_same(column.values, expected, roundings=HEADS * D_MODEL, name=name)

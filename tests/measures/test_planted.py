@@ -1,0 +1,36 @@
+"""Planted truth: heads made by hand are named for what they do, and their shuffled twins are not."""
+
+import pytest
+
+from headwise.heads import HeadTable
+from headwise.measures.scan import ScanSettings, Task, run
+
+from .planted import PLANTED, TWINS, model, texts, tokenizer
+
+
+@pytest.fixture(scope="module")
+def table() -> HeadTable:
+    settings = ScanSettings(compares=False)
+    found = run(Task(model=model(), tokenizer=tokenizer(), texts=texts(), settings=settings))
+    assert found is not None
+    return found.table
+
+
+@pytest.mark.parametrize(("place", "role"), PLANTED.items())
+def test_a_planted_head_is_named(table: HeadTable, place: tuple[int, int], role: str) -> None:
+    row = table["L{}H{}".format(*place)]
+    assert role in row["roles"], row[f"{role}_score"]
+
+
+@pytest.mark.parametrize(("place", "role"), TWINS.items())
+def test_its_shuffled_twin_is_not(table: HeadTable, place: tuple[int, int], role: str) -> None:
+    row = table["L{}H{}".format(*place)]
+    assert role not in row["roles"], row[f"{role}_score"]
+
+
+def test_the_head_one_back_looks_one_back(table: HeadTable) -> None:
+    row = table["L0H0"]
+    assert row["best_offset"] == -1
+    assert row["positional_detail"] == "-1"
+    assert row["previous"] > 0.99
+    assert row["entropy"] < 0.1

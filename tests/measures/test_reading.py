@@ -1,0 +1,181 @@
+"""Reading: windows that lose nothing, batches of like lengths, and flags that are true."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwise.errors import OptionError
+from headwise.measures.reading import (
+    BATCH_TOKENS,
+    BATCH_WINDOWS,
+    SHORTEST,
+    UNLIMITED,
+    Reader,
+    Window,
+    given_batches,
+    position_limit,
+    repeated_windows,
+)
+from headwise.watching.loading import load_model
+
+START, END = 1, 2
+CONFIG = SimpleNamespace(max_position_embeddings=64, model_type="bert")
+
+
+class Numbers:
+    """A tokenizer of numbers apart by spaces, with a special token on either side."""
+
+    all_special_ids = (0, START, END)
+    pad_token_id = 0
+    model_max_length = 10**30
+
+    def __call__(self, text: str, add_special_tokens: bool = True, **_: Any) -> dict[str, Any]:
+        ids = [3 if part == "a" else int(part) for part in text.split()]
+        return {"input_ids": [START, *ids, END] if add_special_tokens else ids}
+
+    def __len__(self) -> int:
+        return 97
+
+    def decode(self, ids: list[int]) -> str:
+        return "." if ids[0] % 7 == 0 else "a"
+
+
+def reader(length: int) -> Reader:
+    return Reader(Numbers(), CONFIG, length=length)
+
+
+def texts(lengths: list[int]) -> list[str]:
+    return [" ".join(str(10 + place) for place in range(length)) for length in lengths]
+
+
+sizes = st.lists(st.integers(0, 40), min_size=1, max_size=6)
+
+
+@given(sizes, st.integers(4, 17))
+def test_windows_hold_every_token_once_but_a_short_tail(lengths: list[int], length: int) -> None:
+    if max(lengths) < SHORTEST:
+        return
+    room, place = length - 2, 0
+    windows = reader(length).windows(texts(lengths))
+    for size in lengths:
+        whole = list(range(10, 10 + size))
+        tail = size % room
+        kept = whole[: size - tail] if tail < SHORTEST else whole
+        for start in range(0, len(kept), room):
+            assert windows[place].ids == (START, *kept[start : start + room], END)
+            assert windows[place].index == place
+            place += 1
+    assert place == len(windows)
+
+
+@given(sizes, st.integers(4, 17), st.integers(1, 100))
+def test_no_more_tokens_than_asked_for_and_no_fewer_if_they_fit(
+    lengths: list[int], length: int, most: int
+) -> None:
+    whole = reader(length)
+    if max(lengths) < SHORTEST or most < 2 + SHORTEST:
+        with pytest.raises(OptionError, match="at least 2 tokens of it, and room for 4"):
+            whole.windows(texts(lengths), most)
+        return
+    read = sum(len(window.ids) for window in whole.windows(texts(lengths), most))
+    every = sum(len(window.ids) for window in whole.windows(texts(lengths)))
+    assert read <= most
+    if every > most and min(lengths) > 20:  # else a text's end may leave a few
+        assert most - read < 2 + SHORTEST
+
+
+def test_a_length_without_room_for_text_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"a length of 3 leaves no room .* 2 special tokens"):
+        reader(3)
+
+
+@given(st.lists(st.integers(2, 700), min_size=1, max_size=60))
+def test_batches_hold_windows_of_like_length(lengths: list[int]) -> None:
+    windows = [Window(place, (3,) * length) for place, length in enumerate(lengths)]
+    groups = reader(64).batches(windows)
+    assert sorted(one.index for group in groups for one in group) == list(range(len(lengths)))
+    for group in groups:
+        longest, shortest = len(group[0].ids), len(group[-1].ids)
+        assert len(group) <= BATCH_WINDOWS
+        assert longest * len(group) <= BATCH_TOKENS or len(group) == 1
+        assert longest < 2 * shortest
+
+
+def test_a_batch_is_padded_on_the_right_and_knows_it() -> None:
+    windows = [Window(7, (START, 14, 15, END)), Window(3, (START, 9, END))]
+    batch = reader(64).batch(windows, "cpu")
+    facts = batch.facts[""]
+    assert batch.indices == (7, 3)
+    assert batch.num_tokens == 7
+    assert batch.inputs["input_ids"].tolist() == [[1, 14, 15, 2], [1, 9, 2, 0]]
+    assert batch.inputs["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
+    assert facts.is_special.tolist() == [[True, False, False, True], [True, False, True, True]]
+    assert facts.is_punctuation.tolist() == [[False, True, False, False], [False] * 4]
+    assert facts.span(1) == slice(0, 3)
+
+
+def test_tensors_tell_the_tokens_of_each_stack() -> None:
+    read, written = torch.randint(3, 9, (2, 5)), torch.randint(3, 9, (2, 3))
+    (batch,) = given_batches([{"input_ids": read, "decoder_input_ids": written}], None)
+    assert {name: tuple(one.ids.shape) for name, one in batch.facts.items()} == {
+        **dict.fromkeys(("", "encoder", "cross", "text"), (2, 5)),
+        "decoder": (2, 3),
+    }
+    (sound,) = given_batches(
+        [{"input_features": torch.ones(2, 3, 4), "decoder_input_ids": written}], None
+    )
+    assert list(sound.facts) == ["decoder"]
+
+
+@pytest.mark.parametrize(
+    ("config", "limit"),
+    [
+        ({"max_position_embeddings": 64}, 64),
+        ({"max_position_embeddings": 514, "model_type": "roberta", "pad_token_id": 1}, 512),
+        ({"text_config": SimpleNamespace(max_position_embeddings=77)}, 77),
+        ({"max_seq_len": 61}, 61),
+        ({"max_position_embeddings": -1}, UNLIMITED),
+        ({}, UNLIMITED),
+    ],
+)
+def test_a_model_says_how_much_it_takes(config: dict[str, Any], limit: int) -> None:
+    assert position_limit(Numbers(), SimpleNamespace(**config)) == limit
+
+
+def test_repeated_windows_repeat_after_periods_of_their_own() -> None:
+    whole = reader(64)
+    windows = repeated_windows(whole, count=40, seed=0, shortest=5, longest=50)
+    periods = []
+    for window in windows:
+        assert (window.ids[0], window.ids[-1]) == (START, END)
+        middle = window.ids[1:-1]
+        periods.append(len(middle) // 2)
+        assert middle[: periods[-1]] == middle[periods[-1] :]
+        assert not whole.special_ids & set(middle)
+        assert len(window.ids) <= 64
+    assert len(set(periods)) > 10
+    assert min(periods) >= 5
+    assert repeated_windows(whole, count=40, seed=0, shortest=5, longest=50) == windows
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "marks", "special"),
+    [
+        ("minilm", "Well, yes ( no ) ...", [",", "(", ")", ".", ".", "."], 2),
+        ("smollm2", "Well, yes ( no ) ... é 日本", [",", " (", " )", " ..."], 0),
+    ],
+)
+def test_marks_and_special_tokens_of_real_tokenizers(
+    name: str, text: str, marks: list[str], special: int
+) -> None:
+    loaded = load_model(name)
+    whole = Reader(loaded.tokenizer, loaded.model.config)
+    batch = whole.batch(whole.windows([text]), "cpu")
+    facts = batch.facts[""]
+    found = facts.ids[0][facts.is_punctuation[0]].tolist()
+    assert [loaded.tokenizer.decode([token]) for token in found] == marks
+    assert int(facts.is_special.sum()) == special
