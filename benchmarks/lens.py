@@ -10,26 +10,22 @@ import sys
 import time
 
 import torch
-from transformer_lens import HookedTransformer, HookedTransformerConfig
+from transformer_lens.model_bridge.sources import native
 
 length = int(sys.argv[1])
-config = HookedTransformerConfig(
-    n_layers=6,
-    d_model=512,
-    n_ctx=length,
-    d_head=64,
-    n_heads=8,
-    d_mlp=1376,
-    d_vocab=1000,
-    act_fn="silu",
-    gated_mlp=True,
-    positional_embedding_type="rotary",
-    rotary_dim=64,
-    normalization_type="RMS",
-    seed=0,
-)
+config = {
+    "n_layers": 6,
+    "d_model": 512,
+    "n_ctx": length,
+    "d_head": 64,
+    "n_heads": 8,
+    "d_mlp": 1376,
+    "d_vocab": 1000,
+    "act_fn": "silu",
+    "seed": 0,
+}
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-model = HookedTransformer(config)
+model = native.boot(config)
 ids = torch.randint(0, 1000, (1, length))
 times = []
 with torch.inference_mode():

@@ -35,7 +35,7 @@ def view_of(ids: Tensor, rules: Rules, special: Tensor | None = None, seed: int 
         tokens=KeyFacts(
             ids=ids, is_special=nothing if special is None else special, is_punctuation=nothing
         ),
-        output_weight=weight,
+        output_gram=weight @ weight.T,
     )
 
 
@@ -124,13 +124,14 @@ def test_a_measure_alone_says_what_it_says_among_all() -> None:
 def test_permuted_heads_permute_rows_and_nothing_else(order: list[int]) -> None:
     view = view_of(torch.arange(11) % 3, CAUSAL)
     task, old = view.sequence.task, view.sequence
-    assert task is not None and old.lse is not None and view.output_weight is not None
+    assert task is not None and old.lse is not None and view.output_gram is not None
     tensors = (part[:, order] for part in (task.queries, task.keys, task.values))
     sequence = Sequence(
         task=make_task(*tensors, task.rules), mixed=old.mixed[order], lse=old.lse[order], shown=None
     )
-    weight = view.output_weight.unflatten(0, (HEADS, -1))[order].flatten(0, 1)
-    moved = View(sequence=sequence, rows=view.rows, tokens=view.tokens, output_weight=weight)
+    places = torch.arange(HEADS * D_KEY).unflatten(0, (HEADS, -1))[order].flatten()
+    gram = view.output_gram[places][:, places]
+    moved = View(sequence=sequence, rows=view.rows, tokens=view.tokens, output_gram=gram)
     want = columns(view)
     for name, column in columns(moved).items():
         expected = want[name].values[order]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from headwise.measures import view as view_module
 from headwise.measures.measure import RowValues, measure_rows
-from headwise.measures.steps import RowChoice, TextStep, default_measures, views_of
+from headwise.measures.steps import Grams, RowChoice, TextStep, default_measures, views_of
 from headwise.measures.tally import Tally
 from headwise.watching.calls import Call
 from headwise.watching.watch import watch
@@ -29,9 +29,10 @@ Columns = dict[str, RowValues]
 def rows_of(case: Measured, choice: RowChoice) -> dict[Place, tuple[Tensor, Columns]]:
     """What headwise measures on each layer and sequence, and on which rows."""
     found: dict[Place, tuple[Tensor, Columns]] = {}
+    grams: Grams = {}
 
     def each(call: Call) -> None:
-        for row, view in views_of(call, case.batch, choice):
+        for row, view in views_of(call, case.batch, choice, grams):
             found[call.stack, call.layer, row] = (view.rows, measure_rows(view, default_measures()))
 
     with quiet(), torch.inference_mode(), watch(case.model, each, needs_lse=True):

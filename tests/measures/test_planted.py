@@ -1,4 +1,4 @@
-"""Planted truth: heads made by hand are named for what they do, and their shuffled twins are not."""
+"""Planted truth: heads made by hand are named for what they do; their shuffled twins are not."""
 
 import pytest
 
