@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from snippets import assert_prints_alike, printed_by, snippets
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
 from snippets import assert_prints_alike, blocks, printed_by, snippets
 
 ROOT = Path(__file__).parents[1]

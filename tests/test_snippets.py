@@ -1,6 +1,7 @@
 """The comparison of printed output fails where it should."""
 
 import pytest
+
 from snippets import assert_prints_alike, snippets
 
 

@@ -167,9 +167,8 @@ def lead(case: Case) -> Tensor:
 
 def outputs(case: Case) -> dict[str, Tensor]:
     parts = torch.stack([mixed @ wo for mixed, wo in zip(case.mixed, case.projection, strict=True)])
-    whole = parts.sum(0)
-    share = (parts * whole).sum(-1) / (whole * whole).sum(-1)
-    return {"output_norm": parts.norm(dim=-1), "output_share": share}
+    lengths = parts.norm(dim=-1)
+    return {"output_norm": lengths, "output_share": lengths / lengths.sum(0)}
 
 
 def every_column(case: Case) -> dict[str, Tensor]:

@@ -27,7 +27,7 @@ def view_of(ids: Tensor, rules: Rules, special: Tensor | None = None, seed: int 
     queries, keys, values = torch.randn(shape, generator=random, dtype=torch.float64)
     mixed, lse = attend_with_lse(queries, keys, values, rules=rules)
     task = make_task(queries, keys, values, rules)
-    weight = torch.randn(HEADS * D_KEY, D_MODEL, generator=random, dtype=torch.float64)
+    parts = torch.randn(HEADS, D_KEY, D_MODEL, generator=random, dtype=torch.float64)
     nothing = torch.zeros(length, dtype=torch.bool)
     return View(
         sequence=Sequence(task=task, mixed=mixed[0], lse=lse[0], shown=None),
@@ -35,7 +35,7 @@ def view_of(ids: Tensor, rules: Rules, special: Tensor | None = None, seed: int 
         tokens=KeyFacts(
             ids=ids, is_special=nothing if special is None else special, is_punctuation=nothing
         ),
-        output_gram=weight @ weight.T,
+        head_grams=parts @ parts.mT,
     )
 
 
@@ -124,14 +124,13 @@ def test_a_measure_alone_says_what_it_says_among_all() -> None:
 def test_permuted_heads_permute_rows_and_nothing_else(order: list[int]) -> None:
     view = view_of(torch.arange(11) % 3, CAUSAL)
     task, old = view.sequence.task, view.sequence
-    assert task is not None and old.lse is not None and view.output_gram is not None
+    assert task is not None and old.lse is not None and view.head_grams is not None
     tensors = (part[:, order] for part in (task.queries, task.keys, task.values))
     sequence = Sequence(
         task=make_task(*tensors, task.rules), mixed=old.mixed[order], lse=old.lse[order], shown=None
     )
-    places = torch.arange(HEADS * D_KEY).unflatten(0, (HEADS, -1))[order].flatten()
-    gram = view.output_gram[places][:, places]
-    moved = View(sequence=sequence, rows=view.rows, tokens=view.tokens, output_gram=gram)
+    grams = view.head_grams[order]
+    moved = View(sequence=sequence, rows=view.rows, tokens=view.tokens, head_grams=grams)
     want = columns(view)
     for name, column in columns(moved).items():
         expected = want[name].values[order]

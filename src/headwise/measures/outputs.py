@@ -10,14 +10,14 @@ from headwise.measures.view import Sums, View
 class Outputs(Measure):
     """Lengths and shares of `mixed_h Wo_h`, the part of the layer's output that a head makes.
 
-    The share is `<part, output> / <output, output>` with the projection's bias left out: the shares
-    of a layer's heads add up to 1, and a head that works against the others has a negative one.
+    The share is the part's length over the sum of all heads' lengths: parts that cancel each other
+    count as much as parts that add up.
     """
 
     columns: ClassVar[dict[str, str]] = {
         "output_norm": "Mean length of what the head adds to the layer's output.",
-        "output_share": "Mean share of the layer's output that the head makes; the heads of a "
-        "layer add up to 1, and a head against the others counts negative.",
+        "output_share": "Mean share of that length in the sum over the layer's heads, 0 to 1; the "
+        "heads of a layer add up to 1.",
     }
 
     def serves(self, view: View) -> bool:
@@ -26,14 +26,10 @@ class Outputs(Measure):
 
     def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
         """From inner products of the projection's rows, without the outputs themselves."""
-        grams, gram = view.head_grams, view.output_gram
-        assert grams is not None and gram is not None
+        assert view.head_grams is not None
         mixed = view.sequence.mixed[:, view.rows]
-        squares = ((mixed @ grams) * mixed).sum(-1)
-        concat = mixed.transpose(0, 1).flatten(1)
-        with_all = ((concat @ gram) * concat).unflatten(-1, (view.num_heads, -1)).sum(-1).T
-        share = with_all / positive(with_all.sum(0))
+        lengths = ((mixed @ view.head_grams) * mixed).sum(-1).clamp(min=0).sqrt()
         return {
-            "output_norm": RowValues(squares.clamp(min=0).sqrt()),
-            "output_share": RowValues(share),
+            "output_norm": RowValues(lengths),
+            "output_share": RowValues(lengths / positive(lengths.sum(0))),
         }

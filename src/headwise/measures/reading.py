@@ -11,13 +11,14 @@ than two tokens of text is dropped. Windows of like length share a batch, padded
 import math
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from headwise.errors import OptionError
+from headwise.measures.view import KeyFacts
 from headwise.watching.calls import TokenFacts
 
 BATCH_TOKENS = 4096
@@ -47,6 +48,22 @@ class Batch:
     """Of the queries of each stack; "" for a model with one. Missing where there are no tokens."""
     indices: tuple[int, ...]
     """Place of each sequence among all that are read: what its random rows are drawn by."""
+    _key_facts: dict[tuple[str, int], KeyFacts] = field(default_factory=dict, repr=False)
+
+    def key_facts(self, stack: str, sequence: int, size: int) -> KeyFacts | None:
+        """What is known of the `size` keys of one sequence, the same object for every layer."""
+        facts = self.facts.get(stack)
+        if facts is None or facts.ids.shape[1] != size:
+            return None
+        key = (stack, sequence)
+        if key not in self._key_facts:
+            span = facts.span(sequence)
+            self._key_facts[key] = KeyFacts(
+                ids=facts.ids[sequence, span],
+                is_special=facts.is_special[sequence, span],
+                is_punctuation=facts.is_punctuation[sequence, span],
+            )
+        return self._key_facts[key]
 
     @property
     def num_tokens(self) -> int:

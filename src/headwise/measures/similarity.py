@@ -12,7 +12,7 @@ from torch import Tensor
 
 ROWS = 128
 """Rows of a document at most that outputs are compared on."""
-LOOKS = 4
+LOOKS = 2
 """Rows of a document at most that weights are compared on."""
 
 

@@ -28,7 +28,7 @@ from headwise.measures.similarity import (
 )
 from headwise.measures.tally import Tally
 from headwise.measures.uniform import Uniform
-from headwise.measures.view import KeyFacts, View
+from headwise.measures.view import View
 from headwise.probes.scoring import RelationScores
 from headwise.probes.sentences import ProbeSentence
 from headwise.probes.words import Encoded, word_weights
@@ -81,29 +81,19 @@ def span_of(facts: TokenFacts | None, sequence: int, size: int) -> slice:
     return facts.span(sequence)
 
 
-def key_facts(facts: TokenFacts | None, sequence: int, keys: slice, size: int) -> KeyFacts | None:
-    """What is known of the keys of one sequence."""
-    if facts is None or facts.ids.shape[1] != size:
-        return None
-    return KeyFacts(
-        ids=facts.ids[sequence, keys],
-        is_special=facts.is_special[sequence, keys],
-        is_punctuation=facts.is_punctuation[sequence, keys],
-    )
-
-
 Grams = dict[tuple[str, int], Tensor | None]
-"""`Wo Wo^T` of each layer's output projection, made once for all batches."""
+"""`Wo Wo^T` of each layer's heads, made once for all batches."""
 
 
-def gram_of(call: Call, grams: Grams) -> Tensor | None:
-    """`Wo Wo^T` of a call's output projection; None if that is not known."""
+def grams_of(call: Call, grams: Grams) -> Tensor | None:
+    """`Wo Wo^T` of each head's part of the output projection; None if that is not known."""
     key = (call.stack, call.layer)
     if key not in grams:
         weight = call.output_weight
         if weight is not None:
             weight = weight.to(torch.promote_types(call.mixed.dtype, torch.float32))
-            weight = weight @ weight.T
+            parts = weight.unflatten(0, (call.num_heads, -1))
+            weight = parts @ parts.mT
         grams[key] = weight
     return grams[key]
 
@@ -111,7 +101,6 @@ def gram_of(call: Call, grams: Grams) -> Tensor | None:
 def views_of(call: Call, batch: Batch, choice: RowChoice, grams: Grams) -> list[tuple[int, View]]:
     """One view for each sequence of a call, with its place in the batch."""
     found = []
-    gram = gram_of(call, grams)
     facts = batch.facts.get(call.stack)
     of_queries = batch.facts.get("decoder") if call.stack == "cross" else facts
     num_keys = call.shown.shape[3] if isinstance(call, ShownCall) else call.keys.shape[2]
@@ -123,8 +112,8 @@ def views_of(call: Call, batch: Batch, choice: RowChoice, grams: Grams) -> list[
         view = View(
             sequence=call.sequence(place, queries, keys),
             rows=choice.of(queries.stop - queries.start, index),
-            tokens=key_facts(facts, place, keys, num_keys),
-            output_gram=gram,
+            tokens=batch.key_facts(call.stack, place, num_keys),
+            head_grams=grams_of(call, grams),
             is_cross=call.stack == "cross",
         )
         found.append((place, view))
@@ -183,7 +172,7 @@ class TextStep:
         kernels[place].append(centred_kernels(view.sequence.mixed[:, rows]))
         looks = rows[torch.linspace(0, len(rows) - 1, min(LOOKS, len(rows))).long()]
         weights = view.sequence.log_weights(looks, 0, view.num_keys).exp()
-        found = divergences(weights.double()).sum(-1)
+        found = divergences(weights).sum(-1)
         counted = torch.full_like(found[:1], len(looks))
         self.tally.add_to(self.tally.divergence, key, torch.cat([found, counted]))
 

@@ -71,8 +71,8 @@ class View:
     """Positions of the measured queries, in order."""
     tokens: KeyFacts | None
     """Of the keys; None where there are none, as in a picture."""
-    output_gram: Float[Tensor, "concat concat"] | None
-    """`Wo Wo^T` of the output projection: inner products after it without computing it."""
+    head_grams: Float[Tensor, "heads d_value d_value"] | None
+    """`Wo Wo^T` of each head's part of the output projection: lengths after it without it."""
     is_cross: bool = False
     """Whether queries and keys are of different sequences: then no distance joins them."""
 
@@ -146,15 +146,6 @@ class View:
         so_far = torch.nn.functional.pad(marks.cumsum(1), (1, 0))
         low, high = self.seen_range
         return (so_far[:, high] - so_far[:, low])[:, None]
-
-    @cached_property
-    def head_grams(self) -> Float[Tensor, "heads d_value d_value"] | None:
-        """`Wo Wo^T` of each head's own part of the projection."""
-        if self.output_gram is None:
-            return None
-        size = self.sequence.mixed.shape[-1]
-        blocks = self.output_gram.unflatten(0, (-1, size)).unflatten(-1, (-1, size))
-        return torch.stack([blocks[head, :, head] for head in range(self.num_heads)])
 
     @cached_property
     def value_norms(self) -> Float[Tensor, "heads key"] | None:

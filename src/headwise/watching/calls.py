@@ -345,16 +345,15 @@ class Sequence:
         assert self.task is not None
         band = self.task.band
         first, last = (int(row) + band.offset for row in rows.aminmax())
-        edges = []
-        if band.after is not None:
-            edges.append((max(low, first + band.after + 1), high))
-        if band.before is not None:
-            edges.append((low, min(high, last - band.before)))
-        for start, end in edges:
-            if start < end:
-                keys = torch.arange(start, end, device=rows.device)
-                is_hidden = ~band.visible(rows, keys)
-                logs[:, :, start - low : end - low].masked_fill_(is_hidden, LOWEST)
+        places = (rows + band.offset)[:, None]
+        if band.after is not None and first + band.after + 1 < high:
+            start = max(low, first + band.after + 1)
+            is_hidden = torch.arange(start, high, device=rows.device) > places + band.after
+            logs[:, :, start - low :].masked_fill_(is_hidden, LOWEST)
+        if band.before is not None and low < last - band.before:
+            end = min(high, last - band.before)
+            is_hidden = torch.arange(low, end, device=rows.device) < places - band.before
+            logs[:, :, : end - low].masked_fill_(is_hidden, LOWEST)
 
     def count_seen(self, rows: Int[Tensor, " query"]) -> Float[Tensor, "heads query"]:
         """How many keys each row may see."""
