@@ -34,8 +34,9 @@ test: $(TEST) ## format, lint, types and tests
 
 check: test ## the same as make test
 
-bench: $(BENCH) ## time the layer against its rivals
+bench: $(BENCH) ## time the layer against its rivals, and the scan against a plain pass
 	@$(BIN)/python benchmarks/layer.py
+	@$(BIN)/python benchmarks/scan.py
 
 constraints: ## resolve every version anew and rewrite constraints.txt
 	rm -rf .venv/fresh && $(PYTHON) -m venv .venv/fresh

@@ -24,7 +24,7 @@ from headwise.attention.machine import low_precision_is_safe, with_safe_setting
 ROUNDS = 100
 """Most turns a contestant gets."""
 SECONDS = 5.0
-"""A case stops taking turns after this long, once each contestant had eight."""
+"""A case stops taking turns after this long, once each contestant had six."""
 
 OURS = ("headwise", "drop-in")
 YARDSTICKS = ("peak", "read")
@@ -90,7 +90,7 @@ def race(case: Case, *, seconds: float = SECONDS) -> Result:
             for _ in range(repeats[name]):
                 runs[name]()
             times[name].append((time.perf_counter() - begin) / repeats[name] * 1e3)
-        if turn >= 7 and time.perf_counter() - start > seconds:
+        if turn >= 5 and time.perf_counter() - start > seconds:
             break
     torch.set_grad_enabled(True)
     return summary(case, times)

@@ -6,6 +6,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from harness import Result
 from rich.table import Table
@@ -117,7 +118,47 @@ def targets(record: tuple[dict[str, object], list[Result]]) -> list[str]:
     return lines
 
 
+SCAN = HERE / "results" / "scan.json"
+SCAN_MARKED = re.compile(r"(<!-- scan.json: -->\n).*?(<!-- :scan.json -->)", re.DOTALL)
+
+
+def scan_markdown(record: dict[str, Any]) -> str:
+    """What measuring costs, a row a length and a way."""
+    heading = ("tokens", "way", "seconds", "times plain", "peak memory", "times plain")
+    lines: list[tuple[str, ...]] = [heading, ("---",) * len(heading)]
+    for row in record["results"]:
+        for name in row["seconds"]:
+            lines.append(
+                (
+                    f"{row['length']:,}",
+                    name,
+                    f"{row['seconds'][name]:.3g} ±{row['spread'][name]:.0%}",
+                    f"{row['time_ratio'][name]:.2f}",
+                    f"{row['memory'][name] / 2**20:,.0f} MiB",
+                    f"{row['memory_ratio'][name]:.2f}",
+                )
+            )
+    for length, found in record.get("lens", {}).items():
+        if "seconds" in found:
+            memory = f"{found['memory'] / 2**20:,.0f} MiB"
+            name = "TransformerLens run_with_cache"
+            lines.append((f"{int(length):,}", name, f"{found['seconds']:.3g}", "", memory, ""))
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    longest = record.get("longest")
+    if longest:
+        text += (
+            f"\n\n{longest['length']:,} tokens, 512 rows: {longest['seconds']:.0f} s; eager weights "
+            f"would take {longest['eager_bytes'] / 1e9:.0f} GB."
+        )
+    return f"{text}\n"
+
+
+def in_readme_scan(text: str, record: dict[str, Any]) -> str:
+    """The README's text with this run between its markers."""
+    return SCAN_MARKED.sub(lambda found: found[1] + scan_markdown(record) + found[2], text)
+
+
 if __name__ == "__main__":
-    README.write_text(
-        in_readme(README.read_text(encoding="utf-8"), read_json(RESULTS)), encoding="utf-8"
-    )
+    page = in_readme(README.read_text(encoding="utf-8"), read_json(RESULTS))
+    page = in_readme_scan(page, json.loads(SCAN.read_text(encoding="utf-8")))
+    README.write_text(page, encoding="utf-8")

@@ -246,7 +246,7 @@ def main() -> None:
     console, results = Console(width=110), []
     record: dict[str, object] = {"setting": setting()}
     for length in options.lengths:
-        rounds = options.rounds if length < 8192 else max(2, options.rounds - 2)
+        rounds = {1024: 3 * options.rounds, 16384: 3}.get(length, options.rounds)
         results.append(measure(length, rounds))
         console.print(as_table(results[-1:]))
     if options.longest:

@@ -25,6 +25,9 @@ def test_the_readme_shows_the_last_run(render: dict[str, Any]) -> None:
     record = render["read_json"](BENCHMARKS / "results" / "layer.json")
     assert render["in_readme"](readme, record) == readme
     assert "| headwise |" in readme
+    scan = json.loads((BENCHMARKS / "results" / "scan.json").read_text("utf-8"))
+    assert render["in_readme_scan"](readme, scan) == readme
+    assert "| headwise, every row |" in readme
 
 
 def test_a_slower_run_says_so(render: dict[str, Any], tmp_path: Path) -> None:

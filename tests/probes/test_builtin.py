@@ -9,7 +9,7 @@ import pytest
 from headwise.errors import OptionError
 from headwise.probes.__main__ import baseline_table, highest_share, shares
 from headwise.probes.builtin import (
-    BRIEF_SENTENCES,
+    WORKED_SENTENCES,
     MOST,
     RELATIONS,
     builtin_sentences,
@@ -127,7 +127,7 @@ def test_no_list_of_words_holds_a_word_twice() -> None:
 def test_the_written_sentences_say_who_belongs_to_whom() -> None:
     said = {
         (arc.relation, sentence.words[arc.dependent], sentence.words[arc.head])
-        for sentence in BRIEF_SENTENCES
+        for sentence in WORKED_SENTENCES
         for arc in sentence.arcs
     }
     assert {

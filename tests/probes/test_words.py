@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from headwise.errors import OptionError, ShapeError
-from headwise.probes.builtin import BRIEF_SENTENCES, builtin_sentences
+from headwise.probes.builtin import WORKED_SENTENCES, builtin_sentences
 from headwise.probes.words import NO_WORD, encode, spell, word_weights
 
 from ..attention.tolerance import assert_same
@@ -69,7 +69,7 @@ def test_marks_that_close_are_written_without_a_space() -> None:
 @pytest.mark.parametrize("make", [byte_level, word_pieces])
 @pytest.mark.parametrize(
     "words",
-    [WORDS, *(sentence.words for sentence in BRIEF_SENTENCES)],
+    [WORDS, *(sentence.words for sentence in WORKED_SENTENCES)],
     ids=lambda words: "-".join(words[:3]),
 )
 def test_the_pieces_of_a_word_spell_the_word(make: Any, words: tuple[str, ...]) -> None:

@@ -157,7 +157,7 @@ def _written(text: str, *arcs: Arc) -> ProbeSentence:
 
 
 # Sentences to look at one by one; "subject-predicate" joins a subject to what is said of it.
-BRIEF_SENTENCES = (
+WORKED_SENTENCES = (
     _written(
         "The cat sat down",
         Arc("determiner-noun", 0, 1),
