@@ -147,8 +147,8 @@ def scan_markdown(record: dict[str, Any]) -> str:
     longest = record.get("longest")
     if longest:
         text += (
-            f"\n\n{longest['length']:,} tokens, 512 rows: {longest['seconds']:.0f} s; eager weights "
-            f"would take {longest['eager_bytes'] / 1e9:.0f} GB."
+            f"\n\n{longest['length']:,} tokens, 512 rows: {longest['seconds']:.0f} s; eager "
+            f"weights would take {longest['eager_bytes'] / 1e9:.0f} GB."
         )
     return f"{text}\n"
 

@@ -9,6 +9,7 @@ import random
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor
+from headwise.probes.sentences import Arc, ProbeSentence
 from transformers import GPT2Config, GPT2Model, PreTrainedTokenizerFast
 
 SIZE = 64  # of a block: positions, tokens, the token before, nothing
@@ -16,8 +17,20 @@ POSITION, TOKEN, BEFORE = (slice(SIZE * block, SIZE * (block + 1)) for block in 
 MARKS = (".", ",")
 WORDS = tuple(f"w{number}" for number in range(SIZE - len(MARKS) - 1))
 VOCABULARY = {word: number for number, word in enumerate(("[UNK]", *MARKS, *WORDS))}
-PLANTED = {(0, 0): "positional", (0, 1): "sink", (0, 2): "delimiter", (1, 0): "induction"}
-TWINS = {(0, 3): "positional", (1, 1): "induction", (1, 2): "delimiter"}
+PLANTED = {
+    (0, 0): "positional",
+    (0, 1): "sink",
+    (0, 2): "delimiter",
+    (1, 0): "induction",
+    (2, 0): "syntactic",
+}
+TWINS = {
+    (0, 3): "positional",
+    (1, 3): "sink",
+    (1, 2): "delimiter",
+    (1, 1): "induction",
+    (2, 1): "syntactic",
+}
 """The same heads, with the places or tokens that their keys tell mixed up."""
 
 
@@ -36,6 +49,26 @@ def texts(count: int = 6, length: int = 50) -> list[str]:
     ]
 
 
+VERB_OF = {f"w{number}": f"w{number + 20}" for number in range(20)}
+"""Twenty nouns, each with a verb of its own; the words after them fill the gaps."""
+
+
+def sentences(count: int = 60) -> list[ProbeSentence]:
+    """A noun, its verb some way after it, and other nouns before, between and behind."""
+    drawn, found = random.Random(7), []
+    for _ in range(count):
+        noun, *others = drawn.sample(list(VERB_OF), 4)
+        fill = [*others, *drawn.choices(WORDS[40:], k=8)]
+        drawn.shuffle(fill)
+        start = drawn.randrange(0, 4)
+        gap = drawn.randrange(1, 7)
+        words = [*fill[:start], noun, *fill[start : start + gap], VERB_OF[noun]]
+        words += fill[start + gap :]
+        arc = Arc("subject-verb", dependent=start, head=start + gap + 1)
+        found.append(ProbeSentence(tuple(words), (arc,)))
+    return found
+
+
 def mixed_up() -> Tensor:
     return torch.eye(SIZE)[torch.randperm(SIZE, generator=torch.Generator().manual_seed(2))]
 
@@ -43,7 +76,7 @@ def mixed_up() -> Tensor:
 @torch.no_grad()
 def model() -> GPT2Model:
     config = GPT2Config(
-        vocab_size=SIZE, n_positions=SIZE, n_embd=4 * SIZE, n_head=4, n_layer=2, n_inner=3,
+        vocab_size=SIZE, n_positions=SIZE, n_embd=4 * SIZE, n_head=4, n_layer=3, n_inner=3,
         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
     )  # fmt: skip
     made = GPT2Model(config).eval()
@@ -65,6 +98,12 @@ def model() -> GPT2Model:
     carry(made, 0, 0, TOKEN, BEFORE)
     plant(made, 1, 0, torch.eye(SIZE), TOKEN, torch.eye(SIZE), BEFORE)
     plant(made, 1, 1, torch.eye(SIZE), TOKEN, mixed_up(), BEFORE)
+    plant(made, 1, 3, everywhere_first, POSITION, mixed_up(), POSITION)
+    verb_to_noun = torch.zeros(SIZE, SIZE)
+    for noun, verb in VERB_OF.items():
+        verb_to_noun[VOCABULARY[verb], VOCABULARY[noun]] = 1
+    plant(made, 2, 0, verb_to_noun, TOKEN, torch.eye(SIZE), TOKEN)
+    plant(made, 2, 1, verb_to_noun, TOKEN, mixed_up(), TOKEN)
     return made
 
 

@@ -5,13 +5,20 @@ import pytest
 from headwise.heads import HeadTable
 from headwise.measures.scan import ScanSettings, Task, run
 
-from .planted import PLANTED, TWINS, model, texts, tokenizer
+from .planted import PLANTED, TWINS, model, sentences, texts, tokenizer
 
 
 @pytest.fixture(scope="module")
 def table() -> HeadTable:
     settings = ScanSettings(compares=False)
-    found = run(Task(model=model(), tokenizer=tokenizer(), texts=texts(), settings=settings))
+    task = Task(
+        model=model(),
+        tokenizer=tokenizer(),
+        texts=texts(),
+        treebank=sentences(),
+        settings=settings,
+    )
+    found = run(task)
     assert found is not None
     return found.table
 
@@ -34,3 +41,9 @@ def test_the_head_one_back_looks_one_back(table: HeadTable) -> None:
     assert row["positional_detail"] == "-1"
     assert row["previous"] > 0.99
     assert row["entropy"] < 0.1
+
+
+def test_the_relation_is_named_with_the_role(table: HeadTable) -> None:
+    row = table["L2H0"]
+    assert row["syntactic_detail"] == "subject-verb, head"
+    assert row["syntactic_score"] > 0.95 > row["syntactic_baseline"] + 0.3
