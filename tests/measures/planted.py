@@ -9,8 +9,9 @@ import random
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor
-from headwise.probes.sentences import Arc, ProbeSentence
 from transformers import GPT2Config, GPT2Model, PreTrainedTokenizerFast
+
+from headwise.probes.sentences import Arc, ProbeSentence
 
 SIZE = 64  # of a block: positions, tokens, the token before, nothing
 POSITION, TOKEN, BEFORE = (slice(SIZE * block, SIZE * (block + 1)) for block in range(3))

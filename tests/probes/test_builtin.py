@@ -9,9 +9,9 @@ import pytest
 from headwise.errors import OptionError
 from headwise.probes.__main__ import baseline_table, highest_share, shares
 from headwise.probes.builtin import (
-    WORKED_SENTENCES,
     MOST,
     RELATIONS,
+    WORKED_SENTENCES,
     builtin_sentences,
 )
 from headwise.probes.questions import READINGS, Reading, ask
