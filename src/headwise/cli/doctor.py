@@ -17,7 +17,6 @@ from typing import Annotated, Any
 import typer
 
 OPTIONAL_PACKAGES = {
-    "transformers": "real models",
     "gguf": "the embedded model smollm2",
     "accelerate": "the embedded model smollm2",
     "plotly": "charts",

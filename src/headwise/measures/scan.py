@@ -323,9 +323,6 @@ def scan(
     `model` is a transformers model, or a name: `minilm`, `smollm2`, a directory, a hub id. `texts`
     are documents, read by the tokenizer; `inputs` are tensors the model takes, for a model without
     one. Left alone, the built-in text and sentences are read.
-
-    >>> table = headwise.scan()  # doctest: +SKIP
-    >>> table.top("previous", 3)  # doctest: +SKIP
     """
     task = make_task(
         model, texts, tokenizer=tokenizer, inputs=inputs, treebank=treebank, settings=settings
