@@ -50,8 +50,8 @@ def texts(count: int = 6, length: int = 50) -> list[str]:
     ]
 
 
-VERB_OF = {f"w{number}": f"w{number + 20}" for number in range(20)}
-"""Twenty nouns, each with a verb of its own; the words after them fill the gaps."""
+VERB_OF = {f"w{number}": f"w{number + 20}" for number in range(1, 20)}
+"""Nineteen nouns, each with a verb of its own (the tokenizer gives w0 the number of "a")."""
 
 
 def sentences(count: int = 60) -> list[ProbeSentence]:
