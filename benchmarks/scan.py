@@ -22,10 +22,12 @@ import torch
 from harness import setting
 from rich.console import Console
 from rich.table import Table
+from torch import Tensor
 from transformers import LlamaConfig, LlamaModel
 
 from headwise.measures.reading import Batch
-from headwise.measures.steps import RowChoice, TextStep, default_measures
+from headwise.measures.similarity import LOOKS, ROWS, centred_kernels, divergences, products
+from headwise.measures.steps import Kept, RowChoice, TextStep, default_measures
 from headwise.measures.tally import Tally
 from headwise.watching.calls import TokenFacts
 
@@ -87,52 +89,87 @@ def headwise_way(rows: int | str) -> Callable[[int], Callable[[], object]]:
     """Every default measure, comparisons between heads included."""
 
     def build(length: int) -> Callable[[], object]:
-        model, batch = make_model(), make_batch(length)
+        model, batch, kept = make_model(), make_batch(length), Kept()
         inputs = {**batch.inputs, "use_cache": False}
-        batch, grams = Batch(inputs, batch.facts, batch.indices), {}
 
         def run() -> None:
-            step = TextStep(
-                Tally(), default_measures(), RowChoice(rows), compares=True, grams=grams
-            )
-            step.run(model, batch)
+            choice = RowChoice(rows)
+            step = TextStep(Tally(), default_measures(), choice, compares=True, kept=kept)
+            step.run(model, Batch(inputs, batch.facts, batch.indices))  # nothing worked out yet
 
         return run
 
     return build
 
 
-def eager_way(length: int) -> Callable[[], object]:
-    """Full weights of every layer, and a good part of the same numbers from them."""
-    model, batch = make_model("eager"), make_batch(length)
-    facts = batch.facts[""]
-    position = torch.arange(length)
-    same = (facts.ids[0][:, None] == facts.ids[0]).tril(-1)
-    followed = torch.zeros_like(same)
-    followed[:, 1:] = same[:, :-1]
-    apart = (position[:, None] - position).abs().float()
+class EagerWay:
+    """Full weights of every layer, and the same numbers from them, plainly."""
 
-    def run() -> None:
-        result = model(**batch.inputs, use_cache=False, output_attentions=True)
-        for weights in result.attentions:
-            torch.special.entr(weights).sum(-1).mean((0, 2))
-            weights.amax(-1).mean((0, 2))
-            for offset in range(-4, 1):
-                weights.diagonal(offset, 2, 3).mean((0, 2))
-            for mask in (same, followed):
-                (weights * mask).sum(-1).mean((0, 2))
-            (weights * apart).sum(-1).mean((0, 2))
-            for keys in (facts.is_special[0], facts.is_punctuation[0], position < 1, position < 4):
-                (weights @ keys.float()).mean((0, 2))
+    def __init__(self, length: int) -> None:
+        """A model that shows its weights, and everything that all layers share."""
+        self.model, self.batch = make_model("eager"), make_batch(length)
+        facts, position = self.batch.facts[""], torch.arange(length)
+        self.apart = (position - position[:, None]).float()
+        self.same = (facts.ids[0][:, None] == facts.ids[0]).tril(-1).float()
+        self.followed = torch.zeros_like(self.same)
+        self.followed[:, 1:] = self.same[:, :-1]
+        self.is_special = facts.is_special[0]
+        self.seen = torch.arange(1, length + 1).float()
+        classes = [position < 1, position < 4, facts.is_special[0], facts.is_punctuation[0]]
+        self.classes = torch.stack(classes, -1).float()
+        self.heard: dict[str, list[Tensor]] = {"values": [], "mixed": []}
+        for layer in self.model.layers:
+            layer.self_attn.v_proj.register_forward_hook(
+                lambda _, __, output: self.heard["values"].append(output)
+            )
+            layer.self_attn.o_proj.register_forward_pre_hook(
+                lambda _, inputs: self.heard["mixed"].append(inputs[0])
+            )
 
-    return run
+    def __call__(self) -> None:
+        """One document."""
+        for parts in self.heard.values():
+            parts.clear()
+        result = self.model(**self.batch.inputs, use_cache=False, output_attentions=True)
+        kernels = []
+        for number, weights in enumerate(result.attentions):
+            values, mixed = (
+                self.heard[name][number][0].unflatten(-1, (HEADS, -1)).transpose(0, 1)
+                for name in ("values", "mixed")
+            )
+            projection = self.model.layers[number].self_attn.o_proj.weight.T
+            self.measure(weights[0], values, mixed, projection.unflatten(0, (HEADS, -1)))
+            kernels.append(centred_kernels(mixed[:, :ROWS]))
+            divergences(weights[0, :, -LOOKS:])
+        products(torch.cat(kernels))
+
+    def measure(self, weights: Tensor, values: Tensor, mixed: Tensor, projection: Tensor) -> None:
+        """Means over the rows of one layer."""
+        norms = (values @ projection).norm(dim=-1)
+        features = torch.cat([self.classes.expand(HEADS, -1, -1), norms[..., None]], -1)
+        features = torch.cat([features, self.classes * norms[..., None]], -1)
+        (weights @ features).mean(1)
+        weighted = weights * norms[:, None]
+        entropy = torch.special.entr(weights).sum(-1)
+        entropy.mean(1), (entropy[:, 1:] / self.seen[1:].log()).mean(1)
+        largest = weights.argmax(-1)
+        weights.masked_fill(self.is_special, 0).amax(-1).mean(1)
+        for offset in range(-4, 1):
+            weights.diagonal(offset, 1, 2).mean(1), weighted.diagonal(offset, 1, 2).mean(1)
+            (largest == torch.arange(len(self.seen)) + offset).float().mean(1)
+        for pairs in (self.same, self.followed):
+            (weights * pairs).sum(-1).mean(1), (weighted * pairs).sum(-1).mean(1)
+        signed = (weights * self.apart).sum(-1)
+        signed.mean(1), signed.abs().mean(1)
+        lengths = (mixed @ projection).norm(dim=-1)
+        lengths.mean(1), (lengths / lengths.sum(0)).mean(1)
 
 
 CONTESTANTS: dict[str, Callable[[int], Callable[[], object]]] = {
     "plain": plain,
     "headwise, every row": headwise_way("all"),
     "headwise, 512 rows": headwise_way(512),
-    "eager weights": eager_way,
+    "eager weights": EagerWay,
 }
 
 

@@ -10,10 +10,11 @@ from torch import Tensor
 from headwise.attention.core import attend_with_lse
 from headwise.attention.rules import Rules
 from headwise.attention.task import make_task
+from headwise.measures.layout import KeyFacts, Layout
 from headwise.measures.measure import RowValues, measure_rows
 from headwise.measures.steps import default_measures
-from headwise.measures.view import KeyFacts, View
-from headwise.watching.calls import Sequence
+from headwise.measures.view import View
+from headwise.watching.sequence import Sequence
 
 from ..attention.tolerance import assert_same
 
@@ -29,14 +30,12 @@ def view_of(ids: Tensor, rules: Rules, special: Tensor | None = None, seed: int 
     task = make_task(queries, keys, values, rules)
     parts = torch.randn(HEADS, D_KEY, D_MODEL, generator=random, dtype=torch.float64)
     nothing = torch.zeros(length, dtype=torch.bool)
-    return View(
-        sequence=Sequence(task=task, mixed=mixed[0], lse=lse[0], shown=None),
-        rows=torch.arange(length),
-        tokens=KeyFacts(
-            ids=ids, is_special=nothing if special is None else special, is_punctuation=nothing
-        ),
-        head_grams=parts @ parts.mT,
+    sequence = Sequence(task=task, mixed=mixed[0], lse=lse[0], shown=None)
+    tokens = KeyFacts(
+        ids=ids, is_special=nothing if special is None else special, is_punctuation=nothing
     )
+    layout = Layout.of(sequence, torch.arange(length), tokens)
+    return View(sequence=sequence, layout=layout, output_roots=parts)
 
 
 def columns(view: View) -> dict[str, RowValues]:
@@ -124,13 +123,12 @@ def test_a_measure_alone_says_what_it_says_among_all() -> None:
 def test_permuted_heads_permute_rows_and_nothing_else(order: list[int]) -> None:
     view = view_of(torch.arange(11) % 3, CAUSAL)
     task, old = view.sequence.task, view.sequence
-    assert task is not None and old.lse is not None and view.head_grams is not None
+    assert task is not None and old.lse is not None and view.output_roots is not None
     tensors = (part[:, order] for part in (task.queries, task.keys, task.values))
     sequence = Sequence(
         task=make_task(*tensors, task.rules), mixed=old.mixed[order], lse=old.lse[order], shown=None
     )
-    grams = view.head_grams[order]
-    moved = View(sequence=sequence, rows=view.rows, tokens=view.tokens, head_grams=grams)
+    moved = View(sequence=sequence, layout=view.layout, output_roots=view.output_roots[order])
     want = columns(view)
     for name, column in columns(moved).items():
         expected = want[name].values[order]

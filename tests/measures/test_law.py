@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from headwise.measures import view as view_module
+from headwise.measures import layout as layout_module
+from headwise.measures import measure as measure_module
 from headwise.measures.measure import RowValues, measure_rows
-from headwise.measures.steps import Grams, RowChoice, TextStep, default_measures, views_of
+from headwise.measures.steps import Kept, RowChoice, TextStep, default_measures, views_of
 from headwise.measures.tally import Tally
 from headwise.watching.calls import Call
 from headwise.watching.watch import watch
@@ -29,11 +30,14 @@ Columns = dict[str, RowValues]
 def rows_of(case: Measured, choice: RowChoice) -> dict[Place, tuple[Tensor, Columns]]:
     """What headwise measures on each layer and sequence, and on which rows."""
     found: dict[Place, tuple[Tensor, Columns]] = {}
-    grams: Grams = {}
+    kept = Kept()
 
     def each(call: Call) -> None:
-        for row, view in views_of(call, case.batch, choice, grams):
-            found[call.stack, call.layer, row] = (view.rows, measure_rows(view, default_measures()))
+        for row, view in views_of(call, case.batch, choice, kept):
+            found[call.stack, call.layer, row] = (
+                view.layout.rows,
+                measure_rows(view, default_measures()),
+            )
 
     with quiet(), torch.inference_mode(), watch(case.model, each, needs_lse=True):
         case.model(**case.batch.inputs)
@@ -87,8 +91,8 @@ def test_every_column_is_its_definition(name: str, padding: str) -> None:
 @pytest.fixture
 def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles that cut every family's rows, keys and windows."""
-    monkeypatch.setattr(view_module, "TILE_ROWS", 5)
-    monkeypatch.setattr(view_module, "TILE_KEYS", 7)
+    monkeypatch.setattr(layout_module, "TILE_ROWS", 5)
+    monkeypatch.setattr(layout_module, "TILE_KEYS", 7)
 
 
 @each_case
@@ -104,7 +108,14 @@ def test_sampled_rows_have_the_values_they_have_among_all(name: str, padding: st
 
 
 def test_few_numbers_a_tile_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view_module, "TILE_NUMBERS", 1)
+    monkeypatch.setattr(layout_module, "TILE_NUMBERS", 1)
+    assert_law(measured("gemma2", "right"), RowChoice("all"))
+
+
+def test_places_worked_out_anew_for_every_layer_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(measure_module, "KEPT_PICKS", 0)
     assert_law(measured("gemma2", "right"), RowChoice("all"))
 
 

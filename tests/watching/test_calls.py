@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from headwise.attention.rules import Rules
 from headwise.errors import ModelError, OptionError
-from headwise.watching.calls import LOWEST, AttentionCall, Sequence, ShownCall, TokenFacts
+from headwise.watching.calls import AttentionCall, ShownCall, TokenFacts
 from headwise.watching.places import Place
+from headwise.watching.sequence import LOWEST, Sequence
 from headwise.watching.watch import watch
 
 from ..attention.tolerance import assert_same
@@ -168,11 +169,11 @@ def assert_tiles(name: str, sequence: Sequence, want: Tensor) -> None:
         (scattered.flip(0), (0, keys), True),
     ):
         room = want.new_empty(heads * len(rows) * (high - low) + 5) if has_room else None
-        logs = sequence.log_weights(rows, low, high, room)
+        logs = sequence.log_weights(sequence.block(rows, low, high), room)
         assert logs.isfinite().all()
         assert_close(name, logs.exp(), want[:, rows, low:high], "tile")
         assert_close(name, sequence.count_seen(rows), (want[:, rows] > 0).sum(-1).to(want))
-    low, high = sequence.keys_seen(0, queries - 1)
+    low, high = sequence.band.keys_of(0, queries - 1, keys)
     assert (want[..., :low] == 0).all() and (want[..., high:] == 0).all()
 
 
@@ -185,15 +186,13 @@ def test_half_precision_is_asked_about_in_float32(dtype: torch.dtype) -> None:
         **{name: getattr(wide, name).float() for name in ("queries", "keys", "values", "mixed")},
     )
     query, key = torch.arange(11), torch.arange(11)
+    narrow, wider = (one.sequence(1, slice(0, 11), slice(0, 11)) for one in (call, wide))
     positions = torch.arange(11)[None, None, :, None] * 100.0
     pairs = {
         "lse": (call.lse, wide.lse),
         "weight_at": (call.weight_at(query, key), wide.weight_at(query, key)),
         "attend": (call.attend(positions), wide.attend(positions)),
-        "tile": (
-            call.sequence(1, slice(0, 11), slice(0, 11)).log_weights(query, 0, 11).exp(),
-            wide.sequence(1, slice(0, 11), slice(0, 11)).log_weights(query, 0, 11).exp(),
-        ),
+        "tile": (*(one.log_weights(one.block(query, 0, 11)).exp() for one in (narrow, wider)),),
     }
     for name, (got, want) in pairs.items():
         assert got.dtype == torch.float32
@@ -244,7 +243,7 @@ def test_rules_of_every_kind_reach_pairs_and_tiles(rules: dict[str, Any]) -> Non
         for queries in (slice(0, 11), slice(2, 9)):
             sequence = call.sequence(index, queries, slice(None))
             rows = torch.arange(queries.stop - queries.start)
-            logs = sequence.log_weights(rows, 0, 11)
+            logs = sequence.log_weights(sequence.block(rows, 0, 11))
             assert logs.isfinite().all()
             want = weights[index][:, queries]
             assert_same(logs.exp(), want, roundings=roundings, name="tile")
@@ -255,14 +254,14 @@ def test_counting_in_pieces_counts_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     call = random_call(**RULES["holes"])
     rows = torch.arange(11)
     whole = call.sequence(0, slice(None), slice(None)).count_seen(rows)
-    monkeypatch.setattr("headwise.watching.calls.COUNTED_AT_ONCE", 2 * 6 * 11)
+    monkeypatch.setattr("headwise.watching.sequence.COUNTED_AT_ONCE", 2 * 6 * 11)
     assert torch.equal(call.sequence(0, slice(None), slice(None)).count_seen(rows), whole)
 
 
 def test_padding_inside_a_span_is_not_seen() -> None:
     call = random_call(lengths=torch.tensor([4, 11]))
     sequence = call.sequence(0, slice(0, 4), slice(0, 7))
-    logs = sequence.log_weights(torch.arange(4), 0, 7)
+    logs = sequence.log_weights(sequence.block(torch.arange(4), 0, 7))
     assert (logs[..., 4:] <= LOWEST / 2).all()
     want = call.weights()[0, :, :4, :7]
     assert_same(logs.exp(), want, roundings=16)
@@ -272,7 +271,7 @@ def test_padding_inside_a_span_is_not_seen() -> None:
 def test_no_rows_have_no_weights() -> None:
     sequence = random_call(is_causal=True).sequence(0, slice(None), slice(None))
     nothing = torch.arange(0)
-    assert sequence.log_weights(nothing, 0, 11).shape == (6, 0, 11)
+    assert sequence.log_weights(sequence.block(nothing, 0, 11)).shape == (6, 0, 11)
     assert sequence.count_seen(nothing).shape == (6, 0)
 
 
@@ -283,7 +282,8 @@ def test_a_sequence_of_a_model_in_training_carries_no_gradients() -> None:
     assert watched.calls[1].queries.requires_grad
     sequence = watched.calls[1].sequence(0, slice(None), slice(None))
     room = torch.empty(6 * 13 * 13, dtype=torch.float64)
-    assert not sequence.log_weights(torch.arange(13), 0, 13, room).requires_grad
+    block = sequence.block(torch.arange(13), 0, 13)
+    assert not sequence.log_weights(block, room).requires_grad
     assert not sequence.mixed.requires_grad
 
 

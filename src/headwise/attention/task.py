@@ -43,6 +43,18 @@ class Band:
         low = min(max(low, 0), num_keys)
         return low, max(min(high, num_keys), low)
 
+    def range_of(
+        self, rows: Int[Tensor, " query"], num_keys: int
+    ) -> tuple[Int[Tensor, " query"], Int[Tensor, " query"]]:
+        """Half-open range of keys that each of some queries may see."""
+        places = rows + self.offset
+        low, high = torch.zeros_like(places), torch.full_like(places, num_keys)
+        if self.before is not None:
+            low = (places - self.before).clamp(0, num_keys)
+        if self.after is not None:
+            high = (places + self.after + 1).clamp(0, num_keys)
+        return low, torch.maximum(low, high)
+
     def simplified(self, num_queries: int, num_keys: int) -> "Band":
         """The same band without the bounds that block nothing."""
         before, after = self.before, self.after

@@ -3,11 +3,14 @@
 from typing import ClassVar
 
 import torch
+from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headwise.measures.measure import Measure, RowValues
-from headwise.measures.offsets import OFFSETS, keys_at_offsets, offsets_of
+from headwise.measures.layout import Layout
+from headwise.measures.measure import Measure, PairsOf, RowValues
+from headwise.measures.offsets import OFFSETS, offset_pairs, rows_with_key
 from headwise.measures.view import Sums, Tile, View
+from headwise.watching.sequence import Block
 
 
 class Confidence(Measure):
@@ -25,19 +28,19 @@ class Confidence(Measure):
         for name, offset in OFFSETS.items()
     }
 
-    def offsets(self, view: View) -> dict[str, int]:
+    def pairs(self, layout: Layout) -> dict[str, PairsOf]:
         """Where the largest weight may lie."""
-        return offsets_of(view)
+        return offset_pairs(layout)
 
     def see(self, view: View, tile: Tile, sums: Sums) -> None:
         """Keep each row's largest weight so far, of ordinary tokens and of all.
 
         Special tokens have their weights taken out of the tile for a moment: it is read once.
         """
-        if view.tokens is None:
+        if view.layout.tokens is None:
             keep_largest(sums, "largest", tile, tile.weights.amax(-1))
             return
-        special = view.tokens.is_special[tile.low : tile.high].nonzero()[:, 0]
+        special = special_keys(view.layout, tile.block)
         if len(special) == 0:
             largest = tile.weights.amax(-1)
             keep_largest(sums, "confidence", tile, largest)
@@ -51,19 +54,30 @@ class Confidence(Measure):
 
     def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
         """The largest weights, and which offsets they lie at."""
-        if view.tokens is None:
+        if view.layout.tokens is None:
             columns = {"confidence": RowValues(sums["largest"])}
         else:
-            ordinary = view.count_seen(~view.tokens.is_special[None])[0]
-            columns = {"confidence": RowValues(sums["confidence"], (ordinary > 0).all(0))}
-        if view.is_cross:
-            return columns
-        there = keys_at_offsets(view)
-        has_key = (there >= 0) & (there < view.num_keys)
-        for name, rows in zip(offsets_of(view), has_key, strict=True):
+            columns = {"confidence": RowValues(sums["confidence"], sees_ordinary(view))}
+        for name, has_key in rows_with_key(view.layout).items():
             is_largest = sums[name] >= sums["largest"]
-            columns[f"largest_{name}"] = RowValues(is_largest.to(sums.like), rows)
+            columns[f"largest_{name}"] = RowValues(is_largest.to(sums.like), has_key)
         return columns
+
+
+def sees_ordinary(view: View) -> Bool[Tensor, " query"]:
+    """Which rows may see a token that is not special."""
+    assert view.layout.tokens is not None
+    is_ordinary = ~view.layout.tokens.is_special[None]
+    if view.layout.has_gaps:
+        return (view.count_seen(is_ordinary)[0] > 0).all(0)
+    return view.layout.once("ordinary", lambda: view.layout.count_seen(is_ordinary)[0, 0] > 0)
+
+
+def special_keys(layout: Layout, block: Block) -> Int[Tensor, " special"]:
+    """Which columns of a block are special tokens."""
+    assert layout.tokens is not None
+    is_special = layout.tokens.is_special[block.low : block.high]
+    return layout.once(("special", block.low, block.high), lambda: is_special.nonzero()[:, 0])
 
 
 def keep_largest(sums: Sums, name: str, tile: Tile, found: Tensor) -> None:

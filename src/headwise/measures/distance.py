@@ -19,25 +19,25 @@ class Distance(Measure):
 
     def serves(self, view: View) -> bool:
         """Distances need queries and keys of one sequence."""
-        return not view.is_cross
+        return not view.layout.is_cross
 
     def features(self, view: View) -> dict[str, Tensor]:
         """Positions, from the middle of the sequence so that fewer digits are lost."""
-        like = view.sequence.mixed
-        position = torch.arange(view.num_keys, dtype=like.dtype, device=like.device)
-        position -= view.num_keys // 2
+        like, size = view.sequence.mixed, view.layout.num_keys
+        position = torch.arange(size, dtype=like.dtype, device=like.device) - size // 2
         return {"mass": torch.ones_like(position)[None], "position": position[None]}
 
     def see(self, view: View, tile: Tile, sums: Sums) -> None:
         """Where keys lie on both sides, only the weights themselves can tell how far."""
-        if not view.never_ahead:
-            keys = torch.arange(tile.low, tile.high, device=view.rows.device)
-            apart = (keys - view.places[tile.span, None]).abs().to(tile.weights)
+        if not view.layout.never_ahead:
+            places = tile.block.places[:, None].to(tile.weights)
+            keys = torch.arange(tile.block.low, tile.block.high, device=places.device)
+            apart = (keys - places).abs_()
             sums.add("distance", tile.span, torch.linalg.vecdot(tile.weights, apart[None]))
 
     def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
         """A head that only looks back is as far away as its keys lie behind."""
-        places = (view.places - view.num_keys // 2).to(sums.like)
+        places = (view.layout.places - view.layout.num_keys // 2).to(sums.like)
         signed = sums["position"] - places * sums["mass"]
-        distance = -signed if view.never_ahead else sums["distance"]
+        distance = -signed if view.layout.never_ahead else sums["distance"]
         return {"distance": RowValues(distance), "signed_distance": RowValues(signed)}

@@ -5,6 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from headwise.measures.layout import Layout
 from headwise.measures.measure import Measure, RowValues
 from headwise.measures.offsets import positive
 from headwise.measures.view import Sums, View
@@ -27,18 +28,22 @@ class Masses(Measure):
         for name, words in columns.items()
     }
 
-    def classes(self, view: View) -> dict[str, Tensor]:
-        """1 for the keys of each class, 0 for the others."""
-        position = torch.arange(view.num_keys, device=view.rows.device)
-        found = {"first": position < 1, "first4": position < 4}
-        if view.tokens is not None:
-            found["special"] = view.tokens.is_special
-            found["punctuation"] = view.tokens.is_punctuation
-        return found
+    def classes(self, layout: Layout) -> dict[str, Tensor]:
+        """Which keys are of each class."""
+
+        def find() -> dict[str, Tensor]:
+            position = torch.arange(layout.num_keys, device=layout.rows.device)
+            found = {"first": position < 1, "first4": position < 4}
+            if layout.tokens is not None:
+                found["special"] = layout.tokens.is_special
+                found["punctuation"] = layout.tokens.is_punctuation
+            return found
+
+        return layout.once("classes", find)
 
     def features(self, view: View) -> dict[str, Tensor]:
         """Each class, and each class times the lengths of the values."""
-        classes = {name: keys.to(view.sequence.mixed) for name, keys in self.classes(view).items()}
+        classes = self.classes(view.layout)
         features = {name: keys[None] for name, keys in classes.items()}
         if view.value_norms is not None:
             features["value_norm"] = view.value_norms
@@ -46,16 +51,18 @@ class Masses(Measure):
                 features[f"value_{name}"] = keys * view.value_norms
         return features
 
-    def rows(self, view: View) -> dict[str, Tensor]:
+    def rows(self, layout: Layout) -> dict[str, Tensor]:
         """Which rows a class is about, where not all: those among the first cannot look back."""
-        if view.is_cross:
+        if layout.is_cross:
             return {}
-        return {"first": view.places >= 1, "first4": view.places >= 4}
+        return layout.once(
+            "rows of classes", lambda: {"first": layout.places >= 1, "first4": layout.places >= 4}
+        )
 
     def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
         """Sums, and shares of the row's whole value-weighted attention."""
-        rows, columns = self.rows(view), {}
-        for name in self.classes(view):
+        rows, columns = self.rows(view.layout), {}
+        for name in self.classes(view.layout):
             columns[name] = RowValues(sums[name], rows.get(name))
             if view.value_norms is not None:
                 share = sums[f"value_{name}"] / positive(sums["value_norm"])

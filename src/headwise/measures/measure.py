@@ -4,15 +4,20 @@ In: a view and measures. Out: for every column a value per head and row, and whi
 defined on. Nothing here knows any particular measure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from headwise.measures.layout import Layout
 from headwise.measures.view import Sums, Tile, View
+from headwise.watching.sequence import Block
+
+KEPT_PICKS = 1 << 20
+"""Single weights of a layout whose places are remembered from layer to layer, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +27,18 @@ class RowValues:
     values: Float[Tensor, "heads query"]
     is_defined: Bool[Tensor, " query"] | None = None
     """Rows that the column is about; None = all."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Rows of a block, counted from its first, and for each a key of the sequence."""
+
+    row: Int[Tensor, " pairs"]
+    key: Int[Tensor, " pairs"]
+
+
+PairsOf = Callable[[Int[Tensor, " row"]], Pairs]
+"""From the key positions of some rows to pairs; their keys may lie outside the sequence."""
 
 
 class Measure:
@@ -34,12 +51,15 @@ class Measure:
         """Whether the view has what the measure needs."""
         return True
 
-    def features(self, view: View) -> dict[str, Float[Tensor, "#heads key"]]:
+    def features(self, view: View) -> dict[str, Shaped[Tensor, "#heads key"]]:
         """Numbers of the keys to be summed under each row's weights, by name."""
         return {}
 
-    def offsets(self, view: View) -> dict[str, int]:
-        """Distances from the query at which each row's weight is wanted, by name."""
+    def pairs(self, layout: Layout) -> dict[str, PairsOf]:
+        """Single weights to be summed for each row, by name.
+
+        The sum of the same weights times the lengths of their values is named `value_...`.
+        """
         return {}
 
     def see(self, view: View, tile: Tile, sums: Sums) -> None:
@@ -56,20 +76,21 @@ def measure_rows(view: View, measures: Sequence[Measure]) -> dict[str, RowValues
     A row that sees no key has no weights, and no number in any column.
     """
     serving = [measure for measure in measures if measure.serves(view)]
+    sums = Sums(view)
     features: dict[str, Tensor] = {}
-    offsets: dict[str, int] = {}
+    pairs: dict[str, PairsOf] = {}
     for measure in serving:
         features |= measure.features(view)
-        offsets |= measure.offsets(view)
-    sums = Sums(view)
-    summed, picked = sums.table(list(features)), sums.table(list(offsets))
+        pairs |= measure.pairs(view.layout)
+    summed = sums.table(list(features), dim=2)
     stacked = stack_features(view, list(features.values()))
-    apart = torch.tensor(list(offsets.values()), device=view.rows.device)
+    picker = Picker(view, pairs, sums) if pairs else None
     for tile in view.tiles():
         if features:
-            summed[:, tile.span] += torch.bmm(tile.weights, stacked[:, tile.low : tile.high])
-        if offsets:
-            picked[:, tile.span] += weights_apart(view, tile, apart)
+            keys = slice(tile.block.low, tile.block.high)
+            summed[:, tile.span] += torch.bmm(tile.weights, stacked[:, keys])
+        if picker is not None:
+            picker.pick(tile)
         for measure in serving:
             measure.see(view, tile, sums)
     columns: dict[str, RowValues] = {}
@@ -79,24 +100,71 @@ def measure_rows(view: View, measures: Sequence[Measure]) -> dict[str, RowValues
 
 
 def stack_features(
-    view: View, features: Sequence[Float[Tensor, "#heads key"]]
+    view: View, features: Sequence[Shaped[Tensor, "#heads key"]]
 ) -> Float[Tensor, "heads key features"]:
     """The features side by side, in the dtype of the weights."""
-    like, shape = view.sequence.mixed, (view.num_heads, view.num_keys)
+    like, shape = view.sequence.mixed, (view.layout.num_heads, view.layout.num_keys)
     if not features:
         return like.new_empty(*shape, 0)
     return torch.stack([feature.to(like).expand(shape) for feature in features], -1)
 
 
-def weights_apart(
-    view: View, tile: Tile, apart: Int[Tensor, " offsets"]
-) -> Float[Tensor, "heads query offsets"]:
-    """Each row's weights at these distances, 0 where the tile does not hold them."""
-    width = tile.high - tile.low
-    keys = view.places[tile.span, None] + (apart - tile.low)
-    inside = (keys >= 0) & (keys < width)
-    picked = keys.clamp_(0, width - 1).expand(view.num_heads, -1, -1)
-    return tile.weights.gather(2, picked) * inside
+@dataclass(frozen=True, eq=False)
+class Picks:
+    """Single weights of a block: where each stands in it, its key, and which sum it belongs to."""
+
+    cell: Int[Tensor, " picks"]
+    key: Int[Tensor, " picks"]
+    slot: Int[Tensor, " picks"]
+
+    @classmethod
+    def of(cls, block: Block, first_row: int, num_rows: int, wanted: list[PairsOf]) -> "Picks":
+        """The pairs that lie in a block, whose rows are `first_row` and on of `num_rows`."""
+        cells, keys, slots = [], [], []
+        for number, pairs_of in enumerate(wanted):
+            pairs = pairs_of(block.places)
+            inside = (pairs.key >= block.low) & (pairs.key < block.high)
+            row, key = pairs.row[inside], pairs.key[inside]
+            cells.append(row * block.width + key - block.low)
+            keys.append(key)
+            slots.append(row + (number * num_rows + first_row))
+        return cls(torch.cat(cells), torch.cat(keys), torch.cat(slots))
+
+
+class Picker:
+    """Sums single weights of tiles, and the same weighted by the lengths of their values."""
+
+    def __init__(self, view: View, wanted: Mapping[str, PairsOf], sums: Sums) -> None:
+        """What is wanted from which view; the sums are found by their names."""
+        self.layout, self.names, self.pairs = view.layout, tuple(wanted), list(wanted.values())
+        self.picked = sums.table(self.names, dim=1).flatten(1)
+        self.norms, self.weighted = view.value_norms, self.picked
+        if self.norms is not None:
+            value_names = [f"value_{name}" for name in self.names]
+            self.weighted = sums.table(value_names, dim=1).flatten(1)
+
+    def pick(self, tile: Tile) -> None:
+        """Add the tile's weights to the sums they belong to."""
+        picks = self.picks(tile)
+        if len(picks.cell) == 0:
+            return
+        slot = picks.slot.expand(self.layout.num_heads, -1)
+        found = tile.weights.flatten(1).index_select(1, picks.cell)
+        self.picked.scatter_add_(1, slot, found)
+        if self.norms is not None:
+            found *= self.norms.index_select(1, picks.key)
+            self.weighted.scatter_add_(1, slot, found)
+
+    def picks(self, tile: Tile) -> Picks:
+        """Where the tile holds what is wanted: remembered for the next layer if that is little."""
+        name = (self.names, tile.span.start, tile.block.low)
+        kept: dict[object, Picks] = self.layout.once("picks", dict)
+        if name in kept:
+            return kept[name]
+        picks = Picks.of(tile.block, tile.span.start, len(self.layout.rows), self.pairs)
+        if len(picks.cell) * len(self.layout.blocks) <= KEPT_PICKS:
+            kept[name] = picks
+        return picks
 
 
 def seeing_only(view: View, columns: dict[str, RowValues]) -> dict[str, RowValues]:

@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.measures.measure import Measure, RowValues
+from headwise.measures.layout import Layout
+from headwise.measures.measure import Measure, Pairs, PairsOf, RowValues
 from headwise.measures.view import Sums, View
 
 OFFSETS = {
@@ -29,11 +30,33 @@ def words(offset: int) -> str:
     return f"the token {abs(offset)} {'before' if offset < 0 else 'after'}"
 
 
-def offsets_of(view: View) -> dict[str, int]:
-    """The offsets at which the view's queries may see a key; none if no distance joins them."""
-    if view.is_cross:
+def pairs_at(offset: int) -> PairsOf:
+    """Each row and the key that far from it."""
+    return lambda places: Pairs(torch.arange(len(places), device=places.device), places + offset)
+
+
+def offset_pairs(layout: Layout) -> dict[str, PairsOf]:
+    """The offsets at which queries may see a key; none if no distance joins them."""
+    if layout.is_cross:
         return {}
-    return {name: one for name, one in OFFSETS.items() if one <= 0 or not view.never_ahead}
+    return {
+        name: pairs_at(offset)
+        for name, offset in OFFSETS.items()
+        if offset <= 0 or not layout.never_ahead
+    }
+
+
+def rows_with_key(layout: Layout) -> dict[str, Tensor]:
+    """For each offset, which rows have a key there."""
+
+    def find() -> dict[str, Tensor]:
+        found = {}
+        for name in offset_pairs(layout):
+            key = layout.places + OFFSETS[name]
+            found[name] = (key >= 0) & (key < layout.num_keys)
+        return found
+
+    return layout.once("rows with key", find)
 
 
 class Offsets(Measure):
@@ -48,11 +71,11 @@ class Offsets(Measure):
 
     def serves(self, view: View) -> bool:
         """Distances need queries and keys of one sequence."""
-        return not view.is_cross
+        return not view.layout.is_cross
 
-    def offsets(self, view: View) -> dict[str, int]:
-        """All of them."""
-        return offsets_of(view)
+    def pairs(self, layout: Layout) -> dict[str, PairsOf]:
+        """One key for each row and offset."""
+        return offset_pairs(layout)
 
     def features(self, view: View) -> dict[str, Tensor]:
         """The lengths of the values, whose sum a share is a share of."""
@@ -60,25 +83,14 @@ class Offsets(Measure):
 
     def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
         """Means over the rows that have a key at that offset."""
-        names, there = list(offsets_of(view)), keys_at_offsets(view)
-        has_key = (there >= 0) & (there < view.num_keys)
-        found = {name: sums[name] for name in names}
+        columns, rows = {}, rows_with_key(view.layout)
+        for name, has_key in rows.items():
+            columns[name] = RowValues(sums[name], has_key)
         if view.value_norms is not None:
-            norms = view.value_norms[:, there.clamp(0, view.num_keys - 1)]
-            weights = torch.stack([sums[name] for name in names], 1)
-            shares = weights * norms / positive(sums["value_norm"])[:, None]
-            found |= {f"value_{name}": shares[:, place] for place, name in enumerate(names)}
-        rows = dict(zip(names, has_key, strict=True))
-        return {
-            name: RowValues(values, rows[name.removeprefix("value_")])
-            for name, values in found.items()
-        }
-
-
-def keys_at_offsets(view: View) -> Tensor:
-    """`[offsets query]`: which key lies there; it may lie outside the sequence."""
-    offsets = torch.tensor(list(offsets_of(view).values()), device=view.rows.device)
-    return view.places + offsets[:, None]
+            whole = positive(sums["value_norm"])
+            for name, has_key in rows.items():
+                columns[f"value_{name}"] = RowValues(sums[f"value_{name}"] / whole, has_key)
+        return columns
 
 
 def positive(tensor: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:

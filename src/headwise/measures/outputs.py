@@ -2,6 +2,8 @@
 
 from typing import ClassVar
 
+import torch
+
 from headwise.measures.measure import Measure, RowValues
 from headwise.measures.offsets import positive
 from headwise.measures.view import Sums, View
@@ -22,13 +24,15 @@ class Outputs(Measure):
 
     def serves(self, view: View) -> bool:
         """It takes the output projection."""
-        return view.head_grams is not None
+        return view.output_roots is not None
 
     def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
-        """From inner products of the projection's rows, without the outputs themselves."""
-        assert view.head_grams is not None
-        mixed = view.sequence.mixed[:, view.rows]
-        lengths = ((mixed @ view.head_grams) * mixed).sum(-1).clamp(min=0).sqrt()
+        """Lengths alone, without the outputs themselves."""
+        assert view.output_roots is not None
+        mixed = view.sequence.mixed
+        if len(view.layout.rows) < mixed.shape[1]:
+            mixed = mixed[:, view.layout.rows]
+        lengths = torch.linalg.vector_norm(mixed @ view.output_roots, dim=-1)
         return {
             "output_norm": RowValues(lengths),
             "output_share": RowValues(lengths / positive(lengths.sum(0))),

@@ -10,7 +10,7 @@ than two tokens of text is dropped. Windows of like length share a batch, padded
 
 import math
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import OptionError
-from headwise.measures.view import KeyFacts
+from headwise.measures.layout import KeyFacts, Layout
 from headwise.watching.calls import TokenFacts
 
 BATCH_TOKENS = 4096
@@ -48,6 +48,8 @@ class Batch:
     """Of the queries of each stack; "" for a model with one. Missing where there are no tokens."""
     indices: tuple[int, ...]
     """Place of each sequence among all that are read: what its random rows are drawn by."""
+    layouts: dict[Hashable, Layout] = field(default_factory=dict, repr=False)
+    """Which rows are measured and what they see, for the layers that have them in common."""
     _key_facts: dict[tuple[str, int], KeyFacts] = field(default_factory=dict, repr=False)
 
     def key_facts(self, stack: str, sequence: int, size: int) -> KeyFacts | None:

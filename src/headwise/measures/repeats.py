@@ -1,15 +1,19 @@
 """Repeats: attention to earlier copies of a token, and to what came after them."""
 
-from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headwise.measures.measure import Measure, RowValues
+from headwise.measures.layout import ByToken, Layout
+from headwise.measures.measure import Measure, Pairs, PairsOf, RowValues
 from headwise.measures.offsets import positive
-from headwise.measures.view import ByToken, Sums, Tile, View
+from headwise.measures.view import Sums, View
+
+SHIFTS = {"duplicate": 0, "text_induction": 1}
+"""How far after an earlier copy of the query's token the key of each stands."""
 
 
 class Repeats(Measure):
@@ -32,23 +36,22 @@ class Repeats(Measure):
 
     def serves(self, view: View) -> bool:
         """It takes tokens, and queries and keys of one sequence."""
-        return view.tokens is not None and not view.is_cross
+        return view.layout.tokens is not None and not view.layout.is_cross
 
     def features(self, view: View) -> dict[str, Tensor]:
         """The lengths of the values, whose sum a share is a share of."""
         return {} if view.value_norms is None else {"value_norm": view.value_norms}
 
-    def see(self, view: View, tile: Tile, sums: Sums) -> None:
-        """Pick the weights of the pairs that lie in the tile."""
-        assert view.tokens is not None
-        copies = earlier_copies(view.tokens.by_token, view.places[tile.span])
-        for name, shift in SHIFTS.items():
-            add_pairs(view, tile, sums, name, copies.row, copies.key + shift)
+    def pairs(self, layout: Layout) -> dict[str, PairsOf]:
+        """Each row with every earlier copy of its token, and with what came after that."""
+        assert layout.tokens is not None
+        by_token = layout.tokens.by_token
+        return {name: partial(earlier_copies, by_token, shift) for name, shift in SHIFTS.items()}
 
     def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
         """Over the rows whose token has come before."""
-        assert view.tokens is not None
-        has_copy = (copies_before(view.tokens.by_token) > 0)[view.places]
+        assert view.layout.tokens is not None
+        has_copy = view.layout.tokens.has_copy[view.layout.places]
         columns = {}
         for name in SHIFTS:
             columns[name] = RowValues(sums[name], has_copy)
@@ -58,54 +61,26 @@ class Repeats(Measure):
         return columns
 
 
-SHIFTS = {"duplicate": 0, "text_induction": 1}
-
-
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """Rows, and for each pair the key that its row's token is repeated from."""
-
-    row: Int[Tensor, " pairs"]
-    key: Int[Tensor, " pairs"]
-
-
-def copies_before(by_token: ByToken) -> Int[Tensor, " key"]:
-    """How many earlier tokens equal each token."""
-    return by_token.rank - by_token.begin
-
-
 def copies_seen(view: View) -> Float[Tensor, "#heads query"]:
     """How many earlier copies of its own token each row may see."""
-    assert view.tokens is not None
-    ids, places = view.tokens.ids, view.places
-    if view.seen_range is None:
+    layout, dtype = view.layout, view.sequence.mixed.dtype
+    assert layout.tokens is not None
+    ids, places = layout.tokens.ids, layout.places
+    if layout.has_gaps:
         position = torch.arange(len(ids), device=ids.device)
         is_copy = (ids[places, None] == ids) & (position < places[:, None])
-        return (view.allowed() & is_copy).sum(-1).to(view.sequence.mixed.dtype)
-    by_token, size = view.tokens.by_token, len(ids)
+        return (view.allowed & is_copy).sum(-1).to(dtype)
+    by_token, size = layout.tokens.by_token, len(ids)
     codes = by_token.begin[by_token.order] * size + by_token.order  # ascending
-    low = torch.minimum(view.seen_range[0], places)
+    low = torch.minimum(layout.seen_range[0], places)
     first = torch.searchsorted(codes, by_token.begin[places] * size + low)
-    return (by_token.rank[places] - first).to(view.sequence.mixed.dtype)[None]
+    return (by_token.rank[places] - first).to(dtype)[None]
 
 
-def earlier_copies(by_token: ByToken, places: Int[Tensor, " row"]) -> Pairs:
-    """Every pair of one of the places and an earlier position with the same token."""
+def earlier_copies(by_token: ByToken, shift: int, places: Int[Tensor, " row"]) -> Pairs:
+    """Every pair of a row and the position `shift` after an earlier copy of the row's token."""
     begin = by_token.begin[places]
     counts = by_token.rank[places] - begin
     row = torch.repeat_interleave(counts)
     within = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
-    return Pairs(row, by_token.order[begin[row] + within])
-
-
-def add_pairs(view: View, tile: Tile, sums: Sums, name: str, row: Tensor, key: Tensor) -> None:
-    """Add the weights of the pairs whose key lies in the tile to their rows."""
-    inside = (key >= tile.low) & (key < tile.high)
-    row, key = row[inside], key[inside]
-    if len(row) == 0:
-        return
-    found = tile.weights.flatten(1)[:, row * (tile.high - tile.low) + key - tile.low]
-    sums[name][:, tile.span].index_add_(1, row, found)
-    if view.value_norms is not None:
-        weighted = found * view.value_norms[:, key]
-        sums[f"value_{name}"][:, tile.span].index_add_(1, row, weighted)
+    return Pairs(row, by_token.order[begin[row] + within] + shift)

@@ -29,7 +29,7 @@ from headwise.measures.steps import (
     ROWS_LIMIT,
     ROWS_SAMPLED,
     EncodedSentence,
-    Grams,
+    Kept,
     RelationStep,
     RepeatStep,
     RowChoice,
@@ -114,7 +114,7 @@ class Task:
     treebank: Iterable[ProbeSentence] | None = None
     settings: ScanSettings = field(default_factory=ScanSettings)
     about: Mapping[str, Any] = field(default_factory=dict)
-    grams: Grams = field(default_factory=dict, repr=False)
+    kept: Kept = field(default_factory=Kept, repr=False)
 
     @property
     def device(self) -> torch.device:
@@ -162,7 +162,7 @@ class Task:
         settings = self.settings
         choice = RowChoice(settings.rows, settings.seed)
         measures = default_measures(settings.measures)
-        step = TextStep(tally, measures, choice, compares=settings.compares, grams=self.grams)
+        step = TextStep(tally, measures, choice, compares=settings.compares, kept=self.kept)
         step.run(self.model, batch)
         tally.count("tokens", batch.num_tokens)
         tally.count("windows", len(batch.indices))
@@ -177,7 +177,7 @@ class Task:
 
     def repeat(self, reader: Reader, windows: list[Window], tally: Tally) -> None:
         """Measure induction on some windows of repeated tokens."""
-        RepeatStep(tally, self.grams).run(self.model, reader.batch(windows, self.device))
+        RepeatStep(tally, self.kept).run(self.model, reader.batch(windows, self.device))
         tally.count("repeated_tokens", sum(len(window.ids) for window in windows))
 
     def relation_steps(self, source: str, sentences: Iterable[ProbeSentence]) -> Iterator[Step]:

@@ -14,6 +14,8 @@ ROWS = 128
 """Rows of a document at most that outputs are compared on."""
 LOOKS = 2
 """Rows of a document at most that weights are compared on."""
+PAIRS_AT_ONCE = 32
+"""Pairs of heads whose weights are compared in one go."""
 
 
 def centred_kernels(
@@ -31,7 +33,8 @@ def centred_kernels(
     rows = kernels.sum(-1) / (count - 2)
     whole = rows.sum(-1, keepdim=True) / (2 * (count - 1))
     rows = rows - whole
-    kernels = kernels - rows[:, :, None] - rows[:, None, :]
+    kernels -= rows[:, :, None]
+    kernels -= rows[:, None, :]
     kernels.diagonal(dim1=1, dim2=2).zero_()
     return kernels
 
@@ -56,7 +59,9 @@ def divergences(
     """Jensen-Shannon divergence of every two heads' rows in nats, 0 to ln 2."""
     entropy = torch.special.entr(weights).sum(-1)
     found = weights.new_zeros(len(weights), len(weights), weights.shape[1])
-    for one in range(len(weights) - 1):
-        middle = torch.special.entr((weights[one] + weights[one + 1 :]) / 2).sum(-1)
-        found[one, one + 1 :] = middle - (entropy[one] + entropy[one + 1 :]) / 2
-    return (found + found.transpose(0, 1)).clamp(min=0)
+    pairs = torch.combinations(torch.arange(len(weights), device=weights.device))
+    for one, other in (part.T for part in pairs.split(PAIRS_AT_ONCE)):
+        middle = torch.special.entr((weights[one] + weights[other]) / 2).sum(-1)
+        part = (middle - (entropy[one] + entropy[other]) / 2).clamp(min=0)
+        found[one, other], found[other, one] = part, part
+    return found

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.measures.confidence import Confidence
 from headwise.measures.distance import Distance
 from headwise.measures.entropy import Entropy
+from headwise.measures.layout import Layout, has_gaps
 from headwise.measures.masses import Masses
 from headwise.measures.measure import Measure, measure_rows
 from headwise.measures.offsets import Offsets
@@ -28,11 +30,11 @@ from headwise.measures.similarity import (
 )
 from headwise.measures.tally import Tally
 from headwise.measures.uniform import Uniform
-from headwise.measures.view import View
+from headwise.measures.view import Scratch, View
 from headwise.probes.scoring import RelationScores
 from headwise.probes.sentences import ProbeSentence
 from headwise.probes.words import Encoded, word_weights
-from headwise.watching.calls import Call, ShownCall, TokenFacts
+from headwise.watching.calls import Call, ShownCall, TokenFacts, at_least_float32
 from headwise.watching.watch import watch
 
 MEASURES: dict[str, type[Measure]] = {
@@ -81,24 +83,31 @@ def span_of(facts: TokenFacts | None, sequence: int, size: int) -> slice:
     return facts.span(sequence)
 
 
-Grams = dict[tuple[str, int], Tensor | None]
-"""`Wo Wo^T` of each layer's heads, made once for all batches."""
+class Kept:
+    """What serves batch after batch: each layer's output roots, and room for tiles."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.scratch = Scratch()
+        self._roots: dict[tuple[str, int], Tensor | None] = {}
+
+    def roots_of(self, call: Call) -> Float[Tensor, "heads d_value width"] | None:
+        """For each head's part of the output projection a small matrix that gives its lengths.
+
+        `|v Wo| = |v R^T|` with the triangle `R` of `Wo^T = Q R`. None if the projection is not
+        known.
+        """
+        key = (call.stack, call.layer)
+        if key not in self._roots:
+            roots = call.output_weight
+            if roots is not None:
+                parts = roots.to(at_least_float32(call.mixed)).unflatten(0, (call.num_heads, -1))
+                roots = torch.linalg.qr(parts.mT, mode="r").R.mT.contiguous()
+            self._roots[key] = roots
+        return self._roots[key]
 
 
-def grams_of(call: Call, grams: Grams) -> Tensor | None:
-    """`Wo Wo^T` of each head's part of the output projection; None if that is not known."""
-    key = (call.stack, call.layer)
-    if key not in grams:
-        weight = call.output_weight
-        if weight is not None:
-            weight = weight.to(torch.promote_types(call.mixed.dtype, torch.float32))
-            parts = weight.unflatten(0, (call.num_heads, -1))
-            weight = parts @ parts.mT
-        grams[key] = weight
-    return grams[key]
-
-
-def views_of(call: Call, batch: Batch, choice: RowChoice, grams: Grams) -> list[tuple[int, View]]:
+def views_of(call: Call, batch: Batch, choice: RowChoice, kept: Kept) -> list[tuple[int, View]]:
     """One view for each sequence of a call, with its place in the batch."""
     found = []
     facts = batch.facts.get(call.stack)
@@ -109,13 +118,19 @@ def views_of(call: Call, batch: Batch, choice: RowChoice, grams: Grams) -> list[
         keys = span_of(facts, place, num_keys)
         if queries.stop == queries.start or keys.stop == keys.start:
             continue
-        view = View(
-            sequence=call.sequence(place, queries, keys),
-            rows=choice.of(queries.stop - queries.start, index),
-            tokens=batch.key_facts(call.stack, place, num_keys),
-            head_grams=grams_of(call, grams),
-            is_cross=call.stack == "cross",
-        )
+        sequence = call.sequence(place, queries, keys)
+        shape = (sequence.num_heads, sequence.num_queries, sequence.num_keys)
+        name = (call.stack, place, choice, shape, sequence.band)
+        layout = None if has_gaps(sequence) else batch.layouts.get(name)
+        if layout is None:
+            layout = batch.layouts[name] = Layout.of(
+                sequence,
+                choice.of(sequence.num_queries, index),
+                batch.key_facts(call.stack, place, num_keys),
+                is_cross=call.stack == "cross",
+            )
+        roots = kept.roots_of(call)
+        view = View(sequence=sequence, layout=layout, output_roots=roots, scratch=kept.scratch)
         found.append((place, view))
     return found
 
@@ -130,11 +145,11 @@ class TextStep:
         choice: RowChoice,
         *,
         compares: bool,
-        grams: Grams | None = None,
+        kept: Kept | None = None,
     ) -> None:
         """What to count, on which rows, and whether heads are compared with each other."""
         self.tally, self.measures, self.choice, self.compares = tally, measures, choice, compares
-        self.grams: Grams = {} if grams is None else grams
+        self.kept = kept or Kept()
         self.kernels: dict[str, list[list[Tensor]]] = {}
 
     def run(self, model: nn.Module, batch: Batch) -> None:
@@ -154,9 +169,9 @@ class TextStep:
         """Count one layer's attention."""
         key = (call.stack, call.layer)
         self.tally.num_heads[key] = call.num_heads
-        for place, view in views_of(call, batch, self.choice, self.grams):
-            stands_for = view.sequence.num_queries / len(view.rows)
-            self.tally.totals.add_all(key, measure_rows(view, self.measures), stands_for)
+        for place, view in views_of(call, batch, self.choice, self.kept):
+            columns = measure_rows(view, self.measures)
+            self.tally.totals.add_all(key, columns, view.layout.stands_for)
             if self.compares and place < COMPARED:
                 self.compare(key, view, place, batch.indices[place])
 
@@ -171,7 +186,8 @@ class TextStep:
             kernels.append([])
         kernels[place].append(centred_kernels(view.sequence.mixed[:, rows]))
         looks = rows[torch.linspace(0, len(rows) - 1, min(LOOKS, len(rows))).long()]
-        weights = view.sequence.log_weights(looks, 0, view.num_keys).exp()
+        block = view.sequence.block(looks, 0, view.layout.num_keys)
+        weights = view.sequence.log_weights(block).exp()
         found = divergences(weights).sum(-1)
         counted = torch.full_like(found[:1], len(looks))
         self.tally.add_to(self.tally.divergence, key, torch.cat([found, counted]))
@@ -188,9 +204,9 @@ ON_REPEATS = {
 class RepeatStep:
     """Counts induction on repeated random tokens, under names of its own."""
 
-    def __init__(self, tally: Tally, grams: Grams | None = None) -> None:
+    def __init__(self, tally: Tally, kept: Kept | None = None) -> None:
         """Where to count."""
-        self.tally, self.grams = tally, {} if grams is None else grams
+        self.tally, self.kept = tally, kept or Kept()
 
     def run(self, model: nn.Module, batch: Batch) -> None:
         """Run the model on the batch and count."""
@@ -198,7 +214,7 @@ class RepeatStep:
 
         def each(call: Call) -> None:
             key = (call.stack, call.layer)
-            for _, view in views_of(call, batch, RowChoice("all"), self.grams):
+            for _, view in views_of(call, batch, RowChoice("all"), self.kept):
                 columns = measure_rows(view, measures)
                 for name, ours in ON_REPEATS.items():
                     if name in columns:

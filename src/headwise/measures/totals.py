@@ -42,25 +42,25 @@ class Totals:
         if not columns:
             return
         values = torch.stack([column.values for column in columns.values()]).double()
-        everywhere = values.new_ones(values.shape[-1], dtype=torch.bool)
-        defined = torch.stack(
-            [
-                everywhere if column.is_defined is None else column.is_defined
-                for column in columns.values()
-            ]
-        )
-        values = values.masked_fill(~defined[:, None], 0)
-        counted = defined.double()[:, None].expand_as(values)
+        counts = []
+        for rows, column in zip(values, columns.values(), strict=True):
+            if column.is_defined is None:
+                counts.append(rows.new_tensor(rows.shape[-1]))
+            else:
+                rows.masked_fill_(~column.is_defined, 0)
+                counts.append(column.is_defined.sum().double())
+        count = torch.stack(counts)[:, None]
         parts = values.new_zeros(5, *values.shape[:2])
-        parts[0], parts[1] = values.sum(-1) * stands_for, counted.sum(-1) * stands_for
+        parts[0], parts[1] = values.sum(-1), count
         if stands_for > 1:
-            parts[2:] = uncertainty(values, counted, stands_for)
+            parts[2:] = uncertainty(values, count, stands_for)
+        parts[:2] *= stands_for
         parts = parts.cpu()
-        for place, (column, has_any) in enumerate(
-            zip(columns, defined.any(1).tolist(), strict=True)
+        for place, (name, has_any) in enumerate(
+            zip(columns, (count[:, 0] > 0).tolist(), strict=True)
         ):
             if has_any:
-                self._add((key, column), parts[:, place])
+                self._add((key, name), parts[:, place])
 
     def _add(self, place: tuple[Key, str], parts: Float[Tensor, "five heads"]) -> None:
         self.sums[place] = self.sums[place] + parts if place in self.sums else parts.clone()
@@ -114,17 +114,20 @@ class Totals:
 
 def uncertainty(
     values: Float[Tensor, "columns heads row"],
-    counted: Float[Tensor, "columns heads row"],
+    count: Float[Tensor, "columns 1"],
     stands_for: float,
 ) -> Float[Tensor, "three columns heads"]:
-    """What one document adds to the variance of the sum, of the count, and to their covariance."""
+    """What one document adds to the variance of the sum, of the count, and to their covariance.
+
+    `count` of the rows have a value; the others are 0.
+    """
     measured = values.shape[-1]
-    of_values = values - values.mean(-1, keepdim=True)
-    of_counts = counted - counted.mean(-1, keepdim=True)
-    products = [
-        (one * other).sum(-1)
-        for one, other in ((of_values, of_values), (of_counts, of_counts), (of_values, of_counts))
-    ]
-    factor = measured * stands_for**2 * (1 - 1 / stands_for)
-    spread = torch.stack(products) / (measured - 1) if measured > 1 else math.nan
-    return factor * spread * values.new_ones(3, *values.shape[:2])
+    if measured == 1:
+        return values.new_full((3, *values.shape[:2]), math.nan)
+    mean = values.mean(-1, keepdim=True)
+    of_values = (values - mean).square_().sum(-1)
+    left_out = 1 - count / measured
+    products = torch.stack(
+        [of_values, (count * left_out).expand_as(of_values), values.sum(-1) * left_out]
+    )
+    return products * (measured / (measured - 1) * stands_for**2 * (1 - 1 / stands_for))

@@ -7,7 +7,7 @@ import torch
 from headwise.measures.masses import Masses
 from headwise.measures.measure import Measure, RowValues
 from headwise.measures.offsets import positive
-from headwise.measures.repeats import copies_before, copies_seen
+from headwise.measures.repeats import copies_seen
 from headwise.measures.view import Sums, View
 
 
@@ -21,14 +21,22 @@ class Uniform(Measure):
 
     def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
         """Shares of the keys seen, from counts alone; over the rows of the mass itself."""
-        shape, seen, masses = (view.num_heads, -1), positive(view.seen), Masses()
-        columns = {"uniform_offset": RowValues((1 / seen).expand(shape))}
-        classes, rows = masses.classes(view), masses.rows(view)
-        counts = view.count_seen(torch.stack(list(classes.values()))) / seen
-        for name, found in zip(classes, counts, strict=True):
-            columns[f"uniform_{name}"] = RowValues(found.expand(shape), rows.get(name))
-        if view.tokens is not None and not view.is_cross:
-            share = (copies_seen(view) / seen).expand(shape)
-            has_copy = (copies_before(view.tokens.by_token) > 0)[view.places]
-            columns["uniform_duplicate"] = RowValues(share, has_copy)
-        return columns
+        if view.layout.has_gaps:
+            return uniform_columns(view)
+        return view.layout.once(("uniform", sums.like.dtype), lambda: uniform_columns(view))
+
+
+def uniform_columns(view: View) -> dict[str, RowValues]:
+    """Every column."""
+    layout, masses = view.layout, Masses()
+    shape, seen = (layout.num_heads, -1), positive(view.seen)
+    columns = {"uniform_offset": RowValues((1 / seen).expand(shape))}
+    classes, rows = masses.classes(layout), masses.rows(layout)
+    counts = view.count_seen(torch.stack(list(classes.values()))) / seen
+    for name, found in zip(classes, counts, strict=True):
+        columns[f"uniform_{name}"] = RowValues(found.expand(shape), rows.get(name))
+    if layout.tokens is not None and not layout.is_cross:
+        share = (copies_seen(view) / seen).expand(shape)
+        has_copy = layout.tokens.has_copy[layout.places]
+        columns["uniform_duplicate"] = RowValues(share, has_copy)
+    return columns

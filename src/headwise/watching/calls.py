@@ -4,7 +4,6 @@ In: the real queries, keys and values of a model with the rules they met under, 
 model that shows nothing else. Out: answers that need no full matrix. It knows no model.
 """
 
-import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -13,19 +12,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headwise.attention.core import attend, attend_in_steps, attend_with_lse
-from headwise.attention.kernels import fold_groups, unfold_groups
 from headwise.attention.ragged import lengths_as_mask
 from headwise.attention.rules import Rules, four_axes
-from headwise.attention.task import Task, bias_at, bias_of_pairs, make_task
+from headwise.attention.task import Task, bias_of_pairs, make_task
 from headwise.errors import ModelError, OptionError
 from headwise.watching.places import Place, output_weight
+from headwise.watching.sequence import LOWEST, Sequence
 
-LOWEST = -1e30
-"""Stands for the log of 0: its exponential is 0 in every dtype, and twice it is finite."""
 LARGEST_WEIGHTS = 2 << 30
 """Bytes of a weight matrix that is still handed out whole."""
-COUNTED_AT_ONCE = 1 << 22
-"""Query-key pairs, over all heads, whose masks are looked through at a time."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -40,24 +35,23 @@ class TokenFacts:
 
     def span(self, sequence: int) -> slice:
         """Where the real tokens of a sequence stand."""
-        real = self.is_real[sequence].nonzero()[:, 0]
-        if len(real) == 0:
-            return slice(0, 0)
-        return slice(int(real[0]), int(real[-1]) + 1)
+        return self._spans[sequence]
+
+    @cached_property
+    def _spans(self) -> list[slice]:
+        starts = self.is_real.int().argmax(1)
+        stops = self.is_real.shape[1] - self.is_real.flip(1).int().argmax(1)
+        spans = torch.stack([starts, stops], 1).masked_fill(~self.is_real.any(1, keepdim=True), 0)
+        return [slice(start, stop) for start, stop in spans.tolist()]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class AttentionCall:
-    """One layer's attention on one batch; heads that share keys are not repeated."""
+class PlacedCall:
+    """What every call has: a place in the model, and what the heads there gave."""
 
     place: Place
-    queries: Float[Tensor, "batch heads query d_key"]
-    keys: Float[Tensor, "batch kv_heads key d_key"]
-    values: Float[Tensor, "batch kv_heads key d_value"]
-    rules: Rules
     mixed: Float[Tensor, "batch heads query d_value"]
     """Each head's mean of the values: the input of the output projection, before any gate."""
-    known_lse: Float[Tensor, "batch heads query"] | None = field(default=None, repr=False)
 
     @property
     def layer(self) -> int:
@@ -72,7 +66,27 @@ class AttentionCall:
     @property
     def num_heads(self) -> int:
         """Query heads."""
-        return self.queries.shape[1]
+        return self.mixed.shape[1]
+
+    @cached_property
+    def output_weight(self) -> Float[Tensor, "concat d_model"] | None:
+        """The output projection as a matrix from all heads' outputs; None if it is not known."""
+        if self.place.output_projection is None:
+            return None
+        weight = output_weight(self.place.output_projection).detach()
+        fits = weight.shape[0] == self.mixed.shape[1] * self.mixed.shape[-1]
+        return weight if fits else None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AttentionCall(PlacedCall):
+    """One layer's attention on one batch; heads that share keys are not repeated."""
+
+    queries: Float[Tensor, "batch heads query d_key"]
+    keys: Float[Tensor, "batch kv_heads key d_key"]
+    values: Float[Tensor, "batch kv_heads key d_value"]
+    rules: Rules
+    known_lse: Float[Tensor, "batch heads query"] | None = field(default=None, repr=False)
 
     @cached_property
     def lse(self) -> Float[Tensor, "batch heads query"]:
@@ -121,12 +135,7 @@ class AttentionCall:
         check_size(batch * heads * query * self.keys.shape[2], self.layer)
         return attend_in_steps(self.queries, self.keys, self.values, rules=self._sure).weights
 
-    @cached_property
-    def output_weight(self) -> Float[Tensor, "concat d_model"] | None:
-        """The output projection as a matrix from all heads' outputs; None if it is not known."""
-        return known_output_weight(self.place, self.mixed)
-
-    def sequence(self, index: int, queries: slice, keys: slice) -> "Sequence":
+    def sequence(self, index: int, queries: slice, keys: slice) -> Sequence:
         """One sequence of the batch, some of its queries and keys, in float32 at least.
 
         Give the spans of its real tokens. It carries no gradients.
@@ -173,27 +182,10 @@ class AttentionCall:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ShownCall:
+class ShownCall(PlacedCall):
     """One layer's attention of a module that shows its weights, and neither keys nor values."""
 
-    place: Place
     shown: Float[Tensor, "batch heads query key"]
-    mixed: Float[Tensor, "batch heads query d_value"]
-
-    @property
-    def layer(self) -> int:
-        """Its layer, counted from 0."""
-        return self.place.layer
-
-    @property
-    def stack(self) -> str:
-        """The stack it belongs to."""
-        return self.place.stack
-
-    @property
-    def num_heads(self) -> int:
-        """Heads."""
-        return self.shown.shape[1]
 
     @property
     def lse(self) -> Float[Tensor, "batch heads query"]:
@@ -220,12 +212,7 @@ class ShownCall:
         """Every weight; in training, after dropout."""
         return self.shown
 
-    @cached_property
-    def output_weight(self) -> Float[Tensor, "concat d_model"] | None:
-        """The output projection as a matrix from all heads' outputs; None if it is not known."""
-        return known_output_weight(self.place, self.mixed)
-
-    def sequence(self, index: int, queries: slice, keys: slice) -> "Sequence":
+    def sequence(self, index: int, queries: slice, keys: slice) -> Sequence:
         """One sequence of the batch, some of its queries and keys, in float32 at least."""
         wide = at_least_float32(self.shown)
         return Sequence(
@@ -244,14 +231,6 @@ def at_least_float32(tensor: Tensor) -> torch.dtype:
     return torch.promote_types(tensor.dtype, torch.float32)
 
 
-def known_output_weight(place: Place, mixed: Tensor) -> Tensor | None:
-    """The matrix of the place's output projection, where it fits the heads' outputs."""
-    if place.output_projection is None:
-        return None
-    weight = output_weight(place.output_projection).detach()
-    return weight if weight.shape[0] == mixed.shape[1] * mixed.shape[-1] else None
-
-
 def check_size(numbers: int, layer: int) -> None:
     """Raise where so many weights are too many to be handed out."""
     if numbers * 4 > LARGEST_WEIGHTS:
@@ -259,129 +238,3 @@ def check_size(numbers: int, layer: int) -> None:
             f"the weights of layer {layer} would take {numbers * 4 / 2**30:.1f} GiB: ask for "
             "`attend`, `weight_at` or a shorter text instead"
         )
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Sequence:
-    """One sequence of a call, whose weights are computed a tile at a time."""
-
-    task: Task | None
-    mixed: Float[Tensor, "heads query d_value"]
-    lse: Float[Tensor, "heads query"] | None
-    shown: Float[Tensor, "heads query key"] | None
-
-    @property
-    def num_heads(self) -> int:
-        """Query heads."""
-        return self.mixed.shape[0]
-
-    @property
-    def num_queries(self) -> int:
-        """Rows of its weight matrix."""
-        return self.mixed.shape[1]
-
-    @property
-    def num_keys(self) -> int:
-        """Columns of its weight matrix."""
-        if self.shown is not None:
-            return self.shown.shape[-1]
-        assert self.task is not None
-        return self.task.num_keys
-
-    @property
-    def values(self) -> Float[Tensor, "kv_heads key d_value"] | None:
-        """The values, where the model shows them."""
-        return None if self.task is None else self.task.values[0]
-
-    @property
-    def offset(self) -> int:
-        """Key position of the first query."""
-        return self.num_keys - self.num_queries if self.task is None else self.task.band.offset
-
-    def keys_seen(self, first: int, last: int) -> tuple[int, int]:
-        """Half-open range of keys that any of the rows `first..last` may see."""
-        if self.task is None:
-            return 0, self.num_keys
-        return self.task.band.keys_of(first, last, self.num_keys)
-
-    def log_weights(
-        self, rows: Int[Tensor, " query"], low: int, high: int, room: Tensor | None = None
-    ) -> Float[Tensor, "heads query key"]:
-        """Log of the weights of some rows for the keys `low..high`, written into `room` if given.
-
-        What a row does not see has a log so low that its weight is 0; it is finite, so that
-        weights times logs are numbers.
-        """
-        if self.shown is not None:
-            return self.shown[:, rows, low:high].log().clamp_(min=LOWEST)
-        assert self.task is not None and self.lse is not None
-        task, kv_heads = self.task, self.task.keys.shape[1]
-        picked = as_run(rows)
-        queries = fold_groups(task.queries[:, :, picked] * task.scale, kv_heads)[0]
-        keys = task.keys[0, :, low:high]
-        lse = self.lse[:, picked]
-        lse = lse.masked_fill(lse == -torch.inf, -LOWEST)  # such a row has no weights at all
-        shape = (kv_heads, queries.shape[1], high - low)
-        room = None if room is None else room[: math.prod(shape)].view(shape)
-        if task.rules.softcap is None:
-            start = -fold_groups(lse[None, ..., None], kv_heads)[0]
-            logs = torch.baddbmm(start, queries, keys.mT, out=room)
-            logs = unfold_groups(logs[None], self.num_heads)[0]
-        else:
-            scores = torch.bmm(queries, keys.mT, out=room)
-            scores = unfold_groups(scores[None], self.num_heads)[0]
-            logs = scores.div_(task.rules.softcap).tanh_().mul_(task.rules.softcap)
-            logs -= lse[..., None]
-        if task.has_bias:
-            bias = bias_at(task, rows, low, high)
-            assert bias is not None
-            logs += bias[0].clamp(min=LOWEST)
-        elif len(rows):
-            self._hide(logs, rows, low, high)
-        return logs
-
-    def _hide(self, logs: Tensor, rows: Tensor, low: int, high: int) -> None:
-        """Lower the logs of what lies outside the band; only the edges of a tile can."""
-        assert self.task is not None
-        band = self.task.band
-        first, last = (int(row) + band.offset for row in rows.aminmax())
-        places = (rows + band.offset)[:, None]
-        if band.after is not None and first + band.after + 1 < high:
-            start = max(low, first + band.after + 1)
-            is_hidden = torch.arange(start, high, device=rows.device) > places + band.after
-            logs[:, :, start - low :].masked_fill_(is_hidden, LOWEST)
-        if band.before is not None and low < last - band.before:
-            end = min(high, last - band.before)
-            is_hidden = torch.arange(low, end, device=rows.device) < places - band.before
-            logs[:, :, : end - low].masked_fill_(is_hidden, LOWEST)
-
-    def count_seen(self, rows: Int[Tensor, " query"]) -> Float[Tensor, "heads query"]:
-        """How many keys each row may see."""
-        if self.task is None:
-            assert self.shown is not None
-            return (self.shown[:, rows] > 0).sum(-1).to(self.mixed.dtype)
-        band, last = self.task.band, self.num_keys - 1
-        if self.task.mask is None:
-            low, high = torch.zeros_like(rows), torch.full_like(rows, last)
-            if band.before is not None:
-                low = (rows + band.offset - band.before).clamp(min=0)
-            if band.after is not None:
-                high = (rows + band.offset + band.after).clamp(max=last)
-            seen = (high - low + 1).clamp(min=0)
-            return seen.to(self.mixed.dtype).expand(self.num_heads, -1)
-        size = max(1, COUNTED_AT_ONCE // (self.num_heads * self.num_keys))
-        counts = [self._count_unblocked(part) for part in rows.split(size)]
-        return torch.cat(counts, -1).to(self.mixed.dtype).expand(self.num_heads, -1)
-
-    def _count_unblocked(self, rows: Tensor) -> Int[Tensor, "#heads query"]:
-        assert self.task is not None
-        bias = bias_at(self.task, rows, 0, self.num_keys)
-        assert bias is not None
-        return (bias[0] > -torch.inf).sum(-1)
-
-
-def as_run(rows: Int[Tensor, " query"]) -> slice | Tensor:
-    """The rows as a slice, which copies nothing, if they are neighbours in order."""
-    if len(rows) and bool((rows.diff() == 1).all()):
-        return slice(int(rows[0]), int(rows[-1]) + 1)
-    return rows

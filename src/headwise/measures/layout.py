@@ -1,0 +1,171 @@
+"""Layout: which rows of a sequence are measured, what they may see and what is known of the tokens.
+
+In: positions and tokens. Out: blocks that cover all the rows may see, and whatever follows from
+positions alone. Layers of one batch share it, so that each such thing is worked out once.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from headwise.attention.task import Band
+from headwise.watching.sequence import Block, Sequence
+
+Made = TypeVar("Made")
+
+TILE_NUMBERS = 1 << 21
+"""Weights in a block at most, over all heads: 8 MiB in float32."""
+TILE_ROWS, TILE_KEYS = 128, 2048
+"""Rows and keys of a block at most; of a causal triangle's edge, the smaller the less is wasted."""
+
+
+@dataclass(frozen=True, eq=False)
+class ByToken:
+    """Positions put in order of their token, those of one token in the order of the text."""
+
+    order: Int[Tensor, " key"]
+    """Position of each place in the order."""
+    rank: Int[Tensor, " key"]
+    """Place of each position in the order."""
+    begin: Int[Tensor, " key"]
+    """Place in the order at which the token of each position begins."""
+
+    @classmethod
+    def of(cls, ids: Int[Tensor, " key"]) -> "ByToken":
+        """The order of some tokens."""
+        order = torch.argsort(ids, stable=True)
+        in_order, places = ids[order], torch.arange(len(ids), device=ids.device)
+        is_first = in_order.diff(prepend=in_order[:1] - 1) != 0
+        rank, begin = torch.empty_like(order), torch.empty_like(order)
+        rank[order] = places
+        begin[order] = torch.where(is_first, places, 0).cummax(0).values
+        return cls(order, rank, begin)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class KeyFacts:
+    """What is known of the tokens of one sequence, padding left out."""
+
+    ids: Int[Tensor, " key"]
+    is_special: Bool[Tensor, " key"]
+    is_punctuation: Bool[Tensor, " key"]
+
+    @cached_property
+    def by_token(self) -> ByToken:
+        """Where copies of a token stand."""
+        return ByToken.of(self.ids)
+
+    @cached_property
+    def has_copy(self) -> Bool[Tensor, " key"]:
+        """Whether the same token stands earlier."""
+        return self.by_token.rank > self.by_token.begin
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Layout:
+    """Rows of one sequence, and what they may see."""
+
+    rows: Int[Tensor, " query"]
+    """Positions of the measured queries, in order."""
+    num_heads: int
+    num_queries: int
+    num_keys: int
+    band: Band
+    has_gaps: bool
+    """Whether rows may see other keys than a run of neighbours."""
+    never_ahead: bool
+    """Whether no query sees a key after its own."""
+    tokens: KeyFacts | None
+    """Of the keys; None where there are none, as in a picture."""
+    is_cross: bool
+    """Whether queries and keys are of different sequences: then no distance joins them."""
+    _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        sequence: Sequence,
+        rows: Int[Tensor, " query"],
+        tokens: KeyFacts | None,
+        *,
+        is_cross: bool = False,
+    ) -> "Layout":
+        """The layout that some rows of a sequence have."""
+        if sequence.shown is not None:
+            never_ahead = not bool(sequence.shown.triu(sequence.band.offset + 1).any())
+        else:
+            never_ahead = sequence.band.after == 0
+        return cls(
+            rows=rows,
+            num_heads=sequence.num_heads,
+            num_queries=sequence.num_queries,
+            num_keys=sequence.num_keys,
+            band=sequence.band,
+            has_gaps=has_gaps(sequence),
+            never_ahead=never_ahead,
+            tokens=tokens,
+            is_cross=is_cross,
+        )
+
+    def once(self, name: Hashable, make: Callable[[], Made]) -> Made:
+        """What `make` gives, made when it is first asked for under that name."""
+        if name not in self._kept:
+            self._kept[name] = make()
+        found: Made = self._kept[name]
+        return found
+
+    @property
+    def stands_for(self) -> float:
+        """How many rows of the sequence each measured one speaks for."""
+        return self.num_queries / len(self.rows)
+
+    @cached_property
+    def places(self) -> Int[Tensor, " query"]:
+        """Key position of each measured query."""
+        return self.rows + self.band.offset
+
+    @cached_property
+    def seen_range(self) -> tuple[Int[Tensor, " query"], Int[Tensor, " query"]]:
+        """First key that each row sees, and the one after its last, where there are no gaps."""
+        return self.band.range_of(self.rows, self.num_keys)
+
+    @cached_property
+    def seen(self) -> Int[Tensor, " query"]:
+        """How many keys each row may see, where there are no gaps."""
+        low, high = self.seen_range
+        return high - low
+
+    def count_seen(self, marked: Bool[Tensor, "kind key"]) -> Int[Tensor, "kind 1 query"]:
+        """How many keys of each kind each row may see, where there are no gaps."""
+        so_far = torch.nn.functional.pad(marked.cumsum(1), (1, 0))
+        low, high = self.seen_range
+        return (so_far[:, high] - so_far[:, low])[:, None]
+
+    @cached_property
+    def blocks(self) -> list[tuple[slice, Block]]:
+        """Everything that the rows may see, and which of the rows each block is about."""
+        width = min(self.num_keys, TILE_KEYS)
+        fitting = max(1, TILE_NUMBERS // (self.num_heads * width))
+        size, found = min(len(self.rows), TILE_ROWS, fitting), []
+        for start in range(0, len(self.rows), size):
+            rows = self.rows[start : start + size]
+            low, high = self.band.keys_of(int(rows[0]), int(rows[-1]), self.num_keys)
+            for key in range(low, high, TILE_KEYS):
+                block = Block(rows, key, min(key + TILE_KEYS, high), self.band)
+                found.append((slice(start, start + len(rows)), block))
+        return found
+
+
+def has_gaps(sequence: Sequence) -> bool:
+    """Whether something besides the band may hide keys: cheap to say of masks of keys alone."""
+    if sequence.task is None:
+        return True
+    mask = sequence.task.mask
+    if mask is None:
+        return False
+    return not (mask.dtype == torch.bool and mask.shape[:3].numel() == 1 and bool(mask.all()))

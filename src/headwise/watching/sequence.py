@@ -1,0 +1,183 @@
+"""Sequence: one sequence of a call, whose weights are worked out a block at a time.
+
+In: what one sequence's rows and keys met under, or the weights themselves. Out: the logs of any
+block of the weight matrix. Blocks know positions only, so that every layer can use the same ones.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from headwise.attention.kernels import fold_groups, unfold_groups
+from headwise.attention.task import Band, Task, bias_at
+
+LOWEST = -1e30
+"""Stands for the log of 0: its exponential is 0 in every dtype, and twice it is finite."""
+COUNTED_AT_ONCE = 1 << 22
+"""Query-key pairs, over all heads, whose masks are looked through at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some rows of a weight matrix and the keys `low..high`, seen through a band."""
+
+    rows: Int[Tensor, " query"]
+    low: int
+    high: int
+    band: Band
+    """Everything may be seen where the weights are given as they are."""
+
+    @property
+    def width(self) -> int:
+        """Number of keys."""
+        return self.high - self.low
+
+    @cached_property
+    def places(self) -> Int[Tensor, " query"]:
+        """Key position of each row."""
+        return self.rows + self.band.offset
+
+    @cached_property
+    def picked(self) -> slice | Tensor:
+        """The rows as a slice, which copies nothing, if they are neighbours in order."""
+        if len(self.rows) and bool((self.rows.diff() == 1).all()):
+            return slice(int(self.rows[0]), int(self.rows[-1]) + 1)
+        return self.rows
+
+    @cached_property
+    def edges(self) -> list[tuple[slice, Float[Tensor, "query key"]]]:
+        """Columns that hold keys outside the band, and what lowers the logs of those.
+
+        It is added: to fill by a mask of truth values takes twenty times as long.
+        """
+        if not len(self.rows) or self.band.is_full:
+            return []
+        found, band = [], self.band
+        first, last = (int(place) for place in self.places.aminmax())
+        places = self.places[:, None]
+        if band.after is not None and first + band.after + 1 < self.high:
+            start = max(self.low, first + band.after + 1)
+            keys = torch.arange(start, self.high, device=places.device)
+            found.append((slice(start - self.low, None), lowest_where(keys > places + band.after)))
+        if band.before is not None and self.low < last - band.before:
+            end = min(self.high, last - band.before)
+            keys = torch.arange(self.low, end, device=places.device)
+            found.append((slice(None, end - self.low), lowest_where(keys < places - band.before)))
+        return found
+
+
+def lowest_where(is_hidden: Bool[Tensor, "query key"]) -> Float[Tensor, "query key"]:
+    """`LOWEST` for what is hidden, 0 for the rest."""
+    return torch.zeros((), device=is_hidden.device).where(~is_hidden, LOWEST)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sequence:
+    """One sequence of a call, whose weights are computed a block at a time."""
+
+    task: Task | None
+    mixed: Float[Tensor, "heads query d_value"]
+    lse: Float[Tensor, "heads query"] | None
+    shown: Float[Tensor, "heads query key"] | None
+
+    @property
+    def num_heads(self) -> int:
+        """Query heads."""
+        return self.mixed.shape[0]
+
+    @property
+    def num_queries(self) -> int:
+        """Rows of its weight matrix."""
+        return self.mixed.shape[1]
+
+    @property
+    def num_keys(self) -> int:
+        """Columns of its weight matrix."""
+        if self.shown is not None:
+            return self.shown.shape[-1]
+        assert self.task is not None
+        return self.task.num_keys
+
+    @property
+    def values(self) -> Float[Tensor, "kv_heads key d_value"] | None:
+        """The values, where the model shows them."""
+        return None if self.task is None else self.task.values[0]
+
+    @property
+    def band(self) -> Band:
+        """Which keys each query may see by its place alone."""
+        if self.task is None:
+            return Band(None, None, self.num_keys - self.num_queries)
+        return self.task.band
+
+    def block(self, rows: Int[Tensor, " query"], low: int, high: int) -> Block:
+        """Some rows and the keys `low..high`."""
+        return Block(rows, low, high, self.band)
+
+    @cached_property
+    def _scaled(self) -> Float[Tensor, "1 heads query d_key"]:
+        assert self.task is not None
+        return self.task.queries * self.task.scale
+
+    @cached_property
+    def _lowered(self) -> Float[Tensor, "1 heads query 1"]:
+        """What is added to every score of a row to make it a log of a weight."""
+        assert self.lse is not None
+        nothing_seen = self.lse == -torch.inf  # such a row has no weights at all
+        return -self.lse.masked_fill(nothing_seen, -LOWEST)[None, ..., None]
+
+    def log_weights(
+        self, block: Block, room: Tensor | None = None
+    ) -> Float[Tensor, "heads query key"]:
+        """Log of the weights of a block, written into `room` if given.
+
+        What a row does not see has a log so low that its weight is 0; it is finite, so that
+        weights times logs are numbers.
+        """
+        if self.shown is not None:
+            return self.shown[:, block.rows, block.low : block.high].log().clamp_(min=LOWEST)
+        assert self.task is not None
+        task, kv_heads = self.task, self.task.keys.shape[1]
+        queries = fold_groups(self._scaled[:, :, block.picked], kv_heads)[0]
+        lowered = self._lowered[:, :, block.picked]
+        keys = task.keys[0, :, block.low : block.high]
+        shape = (kv_heads, queries.shape[1], block.width)
+        room = None if room is None else room[: math.prod(shape)].view(shape)
+        if task.rules.softcap is None:
+            logs = torch.baddbmm(fold_groups(lowered, kv_heads)[0], queries, keys.mT, out=room)
+            logs = unfold_groups(logs[None], self.num_heads)[0]
+        else:
+            scores = torch.bmm(queries, keys.mT, out=room)
+            scores = unfold_groups(scores[None], self.num_heads)[0]
+            logs = scores.div_(task.rules.softcap).tanh_().mul_(task.rules.softcap)
+            logs += lowered[0]
+        if task.has_bias:
+            bias = bias_at(task, block.rows, block.low, block.high)
+            assert bias is not None
+            logs += bias[0].clamp(min=LOWEST)
+        else:
+            for columns, lowering in block.edges:
+                logs[:, :, columns] += lowering
+        return logs
+
+    def count_seen(self, rows: Int[Tensor, " query"]) -> Float[Tensor, "heads query"]:
+        """How many keys each row may see."""
+        if self.task is None:
+            assert self.shown is not None
+            return (self.shown[:, rows] > 0).sum(-1).to(self.mixed.dtype)
+        if self.task.mask is None:
+            low, high = self.band.range_of(rows, self.num_keys)
+            return (high - low).to(self.mixed.dtype).expand(self.num_heads, -1)
+        size = max(1, COUNTED_AT_ONCE // (self.num_heads * self.num_keys))
+        counts = [self._count_unblocked(part) for part in rows.split(size)]
+        return torch.cat(counts, -1).to(self.mixed.dtype).expand(self.num_heads, -1)
+
+    def _count_unblocked(self, rows: Tensor) -> Int[Tensor, "#heads query"]:
+        assert self.task is not None
+        bias = bias_at(self.task, rows, 0, self.num_keys)
+        assert bias is not None
+        return (bias[0] > -torch.inf).sum(-1)
