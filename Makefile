@@ -1,6 +1,7 @@
 # Every target sets itself up: it makes .venv, installs what it needs at the versions of
 # constraints.txt, and does so again only when pyproject.toml or constraints.txt has changed.
-# PYTHON chooses the interpreter that .venv is made with.
+# PYTHON chooses the interpreter that .venv is made with; LENS, if given, is one that has
+# transformer-lens, for make bench.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -36,7 +37,7 @@ check: test ## the same as make test
 
 bench: $(BENCH) ## time the layer against its rivals, and the scan against a plain pass
 	@$(BIN)/python benchmarks/layer.py
-	@$(BIN)/python benchmarks/scan.py
+	@$(BIN)/python benchmarks/scan.py --longest 32768 $(if $(LENS),--lens $(LENS))
 
 constraints: ## resolve every version anew and rewrite constraints.txt
 	rm -rf .venv/fresh && $(PYTHON) -m venv .venv/fresh

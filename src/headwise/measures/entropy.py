@@ -17,12 +17,12 @@ class Entropy(Measure):
 
     def see(self, view: View, tile: Tile, sums: Sums) -> None:
         """Add the tile's share, and leave it in the place of the tile's logs."""
-        sums["entropy"][:, tile.span] -= tile.logs.mul_(tile.weights).sum(-1)
+        sums["entropy"][:, tile.span].sub_(tile.logs.mul_(tile.weights).sum(-1))
 
     def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
         """Nats, and shares of the largest entropy that the row could have."""
         normalised = sums["entropy"] / view.seen.clamp(min=2).log()
         return {
             "entropy": RowValues(sums["entropy"]),
-            "normalised_entropy": RowValues(normalised, (view.seen > 1).all(0)),
+            "normalised_entropy": RowValues(normalised, view.sees_at_least(2)),
         }

@@ -130,6 +130,12 @@ class Layout:
         return self.rows + self.band.offset
 
     @cached_property
+    def has_copy(self) -> Bool[Tensor, " query"]:
+        """Which rows have their own token at an earlier key, where queries are keys."""
+        assert self.tokens is not None
+        return self.tokens.has_copy[self.places]
+
+    @cached_property
     def seen_range(self) -> tuple[Int[Tensor, " query"], Int[Tensor, " query"]]:
         """First key that each row sees, and the one after its last, where there are no gaps."""
         return self.band.range_of(self.rows, self.num_keys)

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from headwise.measures.layout import Layout
 from headwise.measures.measure import Measure, RowValues
-from headwise.measures.offsets import positive
 from headwise.measures.view import Sums, View
 
 
@@ -65,6 +64,5 @@ class Masses(Measure):
         for name in self.classes(view.layout):
             columns[name] = RowValues(sums[name], rows.get(name))
             if view.value_norms is not None:
-                share = sums[f"value_{name}"] / positive(sums["value_norm"])
-                columns[f"value_{name}"] = RowValues(share, rows.get(name))
+                columns[f"value_{name}"] = RowValues(sums.value_share(name), rows.get(name))
         return columns

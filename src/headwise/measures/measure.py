@@ -88,7 +88,7 @@ def measure_rows(view: View, measures: Sequence[Measure]) -> dict[str, RowValues
     for tile in view.tiles():
         if features:
             keys = slice(tile.block.low, tile.block.high)
-            summed[:, tile.span] += torch.bmm(tile.weights, stacked[:, keys])
+            summed[:, tile.span].add_(torch.bmm(tile.weights, stacked[:, keys]))
         if picker is not None:
             picker.pick(tile)
         for measure in serving:
@@ -169,7 +169,7 @@ class Picker:
 
 def seeing_only(view: View, columns: dict[str, RowValues]) -> dict[str, RowValues]:
     """The columns without the rows that see no key."""
-    sees = (view.seen > 0).all(0)
+    sees = view.sees_at_least(1)
     if bool(sees.all()):
         return columns
     return {

@@ -3,7 +3,6 @@
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from headwise.measures.layout import Layout
@@ -86,13 +85,6 @@ class Offsets(Measure):
         columns, rows = {}, rows_with_key(view.layout)
         for name, has_key in rows.items():
             columns[name] = RowValues(sums[name], has_key)
-        if view.value_norms is not None:
-            whole = positive(sums["value_norm"])
-            for name, has_key in rows.items():
-                columns[f"value_{name}"] = RowValues(sums[f"value_{name}"] / whole, has_key)
+            if view.value_norms is not None:
+                columns[f"value_{name}"] = RowValues(sums.value_share(name), has_key)
         return columns
-
-
-def positive(tensor: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
-    """The tensor with 1 for 0, to divide by: what is then divided is 0 too."""
-    return tensor.masked_fill(tensor == 0, 1)

@@ -5,8 +5,7 @@ from typing import ClassVar
 import torch
 
 from headwise.measures.measure import Measure, RowValues
-from headwise.measures.offsets import positive
-from headwise.measures.view import Sums, View
+from headwise.measures.view import Sums, View, positive
 
 
 class Outputs(Measure):

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from headwise.measures.layout import ByToken, Layout
 from headwise.measures.measure import Measure, Pairs, PairsOf, RowValues
-from headwise.measures.offsets import positive
 from headwise.measures.view import Sums, View
 
 SHIFTS = {"duplicate": 0, "text_induction": 1}
@@ -50,14 +49,11 @@ class Repeats(Measure):
 
     def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
         """Over the rows whose token has come before."""
-        assert view.layout.tokens is not None
-        has_copy = view.layout.tokens.has_copy[view.layout.places]
-        columns = {}
+        columns, has_copy = {}, view.layout.has_copy
         for name in SHIFTS:
             columns[name] = RowValues(sums[name], has_copy)
             if view.value_norms is not None:
-                share = sums[f"value_{name}"] / positive(sums["value_norm"])
-                columns[f"value_{name}"] = RowValues(share, has_copy)
+                columns[f"value_{name}"] = RowValues(sums.value_share(name), has_copy)
         return columns
 
 

@@ -57,11 +57,20 @@ def divergences(
     weights: Float[Tensor, "heads row key"],
 ) -> Float[Tensor, "heads heads row"]:
     """Jensen-Shannon divergence of every two heads' rows in nats, 0 to ln 2."""
-    entropy = torch.special.entr(weights).sum(-1)
+    entropy = entropies(weights)
     found = weights.new_zeros(len(weights), len(weights), weights.shape[1])
     pairs = torch.combinations(torch.arange(len(weights), device=weights.device))
     for one, other in (part.T for part in pairs.split(PAIRS_AT_ONCE)):
-        middle = torch.special.entr((weights[one] + weights[other]) / 2).sum(-1)
-        part = (middle - (entropy[one] + entropy[other]) / 2).clamp(min=0)
+        middle = entropies(
+            weights.index_select(0, one).add_(weights.index_select(0, other)).div_(2)
+        )
+        part = (middle - (entropy[one] + entropy[other]) / 2).clamp_(min=0)
         found[one, other], found[other, one] = part, part
+    return found
+
+
+def entropies(weights: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows"]:
+    """Entropy of each row in nats; `torch.special.entr` takes three times as long."""
+    tiny = torch.finfo(weights.dtype).tiny  # its log is finite, and a weight of 0 counts nothing
+    found: Tensor = -torch.linalg.vecdot(weights, weights.clamp(min=tiny).log_())
     return found

@@ -30,11 +30,12 @@ from headwise.measures.similarity import (
 )
 from headwise.measures.tally import Tally
 from headwise.measures.uniform import Uniform
-from headwise.measures.view import Scratch, View
+from headwise.measures.view import LEAST_LOG, Scratch, View
 from headwise.probes.scoring import RelationScores
 from headwise.probes.sentences import ProbeSentence
 from headwise.probes.words import Encoded, word_weights
 from headwise.watching.calls import Call, ShownCall, TokenFacts, at_least_float32
+from headwise.watching.sequence import Block
 from headwise.watching.watch import watch
 
 MEASURES: dict[str, type[Measure]] = {
@@ -177,20 +178,28 @@ class TextStep:
 
     def compare(self, key: tuple[str, int], view: View, place: int, index: int) -> None:
         """Compare the heads of one layer with each other, and keep their outputs' kernels."""
-        total = view.sequence.num_queries
-        if total < 4:
+        if view.layout.num_queries < 4:
             return
-        rows = drawn(total, min(ROWS, total), self.choice.seed + 1, index)
+        rows, looks = compared(view.layout, self.choice.seed + 1, index)
         kernels = self.kernels.setdefault(key[0], [])
         while len(kernels) <= place:
             kernels.append([])
         kernels[place].append(centred_kernels(view.sequence.mixed[:, rows]))
-        looks = rows[torch.linspace(0, len(rows) - 1, min(LOOKS, len(rows))).long()]
-        block = view.sequence.block(looks, 0, view.layout.num_keys)
-        weights = view.sequence.log_weights(block).exp()
+        weights = view.sequence.log_weights(looks).clamp_(min=LEAST_LOG).exp_()
         found = divergences(weights).sum(-1)
-        counted = torch.full_like(found[:1], len(looks))
+        counted = torch.full_like(found[:1], len(looks.rows))
         self.tally.add_to(self.tally.divergence, key, torch.cat([found, counted]))
+
+
+def compared(layout: Layout, seed: int, index: int) -> tuple[Tensor, Block]:
+    """Rows whose outputs are compared between heads, and a few of them whose weights are."""
+
+    def draw() -> tuple[Tensor, Block]:
+        rows = drawn(layout.num_queries, min(ROWS, layout.num_queries), seed, index)
+        few = rows[torch.linspace(0, len(rows) - 1, min(LOOKS, len(rows))).long()]
+        return rows, Block(few, 0, layout.num_keys, layout.band)
+
+    return layout.once(("compared", seed), draw)
 
 
 ON_REPEATS = {

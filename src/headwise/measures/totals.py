@@ -41,26 +41,26 @@ class Totals:
         """Add every column of one document's rows."""
         if not columns:
             return
-        values = torch.stack([column.values for column in columns.values()]).double()
-        counts = []
-        for rows, column in zip(values, columns.values(), strict=True):
-            if column.is_defined is None:
-                counts.append(rows.new_tensor(rows.shape[-1]))
-            else:
-                rows.masked_fill_(~column.is_defined, 0)
-                counts.append(column.is_defined.sum().double())
-        count = torch.stack(counts)[:, None]
+        by_rows: dict[int, list[str]] = {}
+        for name, column in columns.items():
+            by_rows.setdefault(id(column.is_defined), []).append(name)
+        names = [name for group in by_rows.values() for name in group]
+        values = torch.stack([columns[name].values for name in names]).double()
+        counts, start = values.new_full((len(names), 1), values.shape[-1]), 0
+        for group in by_rows.values():
+            is_defined, end = columns[group[0]].is_defined, start + len(group)
+            if is_defined is not None:
+                values[start:end].masked_fill_(~is_defined, 0)
+                counts[start:end] = is_defined.sum()
+            start = end
         parts = values.new_zeros(5, *values.shape[:2])
-        parts[0], parts[1] = values.sum(-1), count
+        parts[0], parts[1] = values.sum(-1), counts
         if stands_for > 1:
-            parts[2:] = uncertainty(values, count, stands_for)
+            parts[2:] = uncertainty(values, counts, stands_for)
         parts[:2] *= stands_for
-        parts = parts.cpu()
-        for place, (name, has_any) in enumerate(
-            zip(columns, (count[:, 0] > 0).tolist(), strict=True)
-        ):
-            if has_any:
-                self._add((key, name), parts[:, place])
+        for name, count, part in zip(names, counts.tolist(), parts.cpu().unbind(1), strict=True):
+            if count[0]:
+                self._add((key, name), part)
 
     def _add(self, place: tuple[Key, str], parts: Float[Tensor, "five heads"]) -> None:
         self.sums[place] = self.sums[place] + parts if place in self.sums else parts.clone()

@@ -6,9 +6,8 @@ import torch
 
 from headwise.measures.masses import Masses
 from headwise.measures.measure import Measure, RowValues
-from headwise.measures.offsets import positive
 from headwise.measures.repeats import copies_seen
-from headwise.measures.view import Sums, View
+from headwise.measures.view import Sums, View, positive
 
 
 class Uniform(Measure):
@@ -37,6 +36,5 @@ def uniform_columns(view: View) -> dict[str, RowValues]:
         columns[f"uniform_{name}"] = RowValues(found.expand(shape), rows.get(name))
     if layout.tokens is not None and not layout.is_cross:
         share = (copies_seen(view) / seen).expand(shape)
-        has_copy = layout.tokens.has_copy[layout.places]
-        columns["uniform_duplicate"] = RowValues(share, has_copy)
+        columns["uniform_duplicate"] = RowValues(share, layout.has_copy)
     return columns

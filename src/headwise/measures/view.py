@@ -59,6 +59,12 @@ class View:
             return self.sequence.count_seen(self.layout.rows)
         return self.layout.seen.to(self.sequence.mixed.dtype)[None]
 
+    def sees_at_least(self, keys: int) -> Bool[Tensor, " query"]:
+        """Which rows may see so many keys."""
+        if self.layout.has_gaps:
+            return (self.seen >= keys).all(0)
+        return self.layout.once(("sees", keys), lambda: self.layout.seen >= keys)
+
     @cached_property
     def allowed(self) -> Bool[Tensor, "#heads query key"]:
         """Which keys each row may see, laid out: for layouts with gaps."""
@@ -133,6 +139,19 @@ class Sums(dict[str, Tensor]):
         self.update(zip(names, table.unbind(dim), strict=True))
         return table
 
+    def value_share(self, name: str) -> Float[Tensor, "heads query"]:
+        """A sum of weights times lengths of values, over the same of all the row's weights."""
+        return self[f"value_{name}"] / self._values
+
+    @cached_property
+    def _values(self) -> Float[Tensor, "heads query"]:
+        return positive(self["value_norm"])
+
     def add(self, name: str, span: slice, part: Float[Tensor, "heads query"]) -> None:
         """Add a tile's share."""
-        self[name][:, span] += part
+        self[name][:, span].add_(part)
+
+
+def positive(tensor: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
+    """The tensor with 1 for 0, to divide by: what is then divided is 0 too."""
+    return tensor.masked_fill(tensor == 0, 1)

@@ -42,11 +42,19 @@ class Block:
         return self.rows + self.band.offset
 
     @cached_property
-    def picked(self) -> slice | Tensor:
-        """The rows as a slice, which copies nothing, if they are neighbours in order."""
+    def _run(self) -> slice | None:
+        """The rows as a slice, if they are neighbours in order."""
         if len(self.rows) and bool((self.rows.diff() == 1).all()):
             return slice(int(self.rows[0]), int(self.rows[-1]) + 1)
-        return self.rows
+        return None
+
+    def rows_of(
+        self, tensor: Float[Tensor, "1 heads query width"]
+    ) -> Float[Tensor, "1 heads rows width"]:
+        """The block's rows of a tensor, without a copy where they are neighbours."""
+        if self._run is None:
+            return tensor.index_select(2, self.rows)
+        return tensor[:, :, self._run]
 
     @cached_property
     def edges(self) -> list[tuple[slice, Float[Tensor, "query key"]]]:
@@ -142,8 +150,8 @@ class Sequence:
             return self.shown[:, block.rows, block.low : block.high].log().clamp_(min=LOWEST)
         assert self.task is not None
         task, kv_heads = self.task, self.task.keys.shape[1]
-        queries = fold_groups(self._scaled[:, :, block.picked], kv_heads)[0]
-        lowered = self._lowered[:, :, block.picked]
+        queries = fold_groups(block.rows_of(self._scaled), kv_heads)[0]
+        lowered = block.rows_of(self._lowered)
         keys = task.keys[0, :, block.low : block.high]
         shape = (kv_heads, queries.shape[1], block.width)
         room = None if room is None else room[: math.prod(shape)].view(shape)
@@ -161,7 +169,7 @@ class Sequence:
             logs += bias[0].clamp(min=LOWEST)
         else:
             for columns, lowering in block.edges:
-                logs[:, :, columns] += lowering
+                logs[:, :, columns].add_(lowering)
         return logs
 
     def count_seen(self, rows: Int[Tensor, " query"]) -> Float[Tensor, "heads query"]:
