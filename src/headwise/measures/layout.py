@@ -18,9 +18,9 @@ from headwise.watching.sequence import Block, Sequence
 
 Made = TypeVar("Made")
 
-TILE_NUMBERS = 1 << 21
-"""Weights in a block at most, over all heads: 8 MiB in float32."""
-TILE_ROWS, TILE_KEYS = 128, 2048
+TILE_NUMBERS = 1 << 20
+"""Weights in a block at most, over all heads: 4 MiB in float32."""
+TILE_ROWS, TILE_KEYS = 128, 1024
 """Rows and keys of a block at most; of a causal triangle's edge, the smaller the less is wasted."""
 
 

@@ -2,10 +2,8 @@
 
 from typing import ClassVar
 
-import torch
-
 from headwise.measures.measure import Measure, RowValues
-from headwise.measures.view import Sums, View, positive
+from headwise.measures.view import Sums, View, lengths_after, positive
 
 
 class Outputs(Measure):
@@ -31,7 +29,7 @@ class Outputs(Measure):
         mixed = view.sequence.mixed
         if len(view.layout.rows) < mixed.shape[1]:
             mixed = mixed[:, view.layout.rows]
-        lengths = torch.linalg.vector_norm(mixed @ view.output_roots, dim=-1)
+        lengths = lengths_after(mixed, view.output_roots)
         return {
             "output_norm": RowValues(lengths),
             "output_share": RowValues(lengths / positive(lengths.sum(0))),

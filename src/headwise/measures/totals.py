@@ -6,6 +6,7 @@ standard error. Sums of sums are sums: any way of splitting the work gives the s
 
 import math
 from collections.abc import Iterable, Mapping
+from itertools import groupby
 
 import numpy as np
 import torch
@@ -17,6 +18,8 @@ from headwise.measures.measure import RowValues
 
 Key = tuple[str, int]
 """A stack and a layer."""
+SUMMED_AT_ONCE = 1 << 19
+"""Values that are added up in float64 at a time: 4 MiB."""
 
 
 class Totals:
@@ -45,22 +48,13 @@ class Totals:
         for name, column in columns.items():
             by_rows.setdefault(id(column.is_defined), []).append(name)
         names = [name for group in by_rows.values() for name in group]
-        values = torch.stack([columns[name].values for name in names]).double()
-        counts, start = values.new_full((len(names), 1), values.shape[-1]), 0
-        for group in by_rows.values():
-            is_defined, end = columns[group[0]].is_defined, start + len(group)
-            if is_defined is not None:
-                values[start:end].masked_fill_(~is_defined, 0)
-                counts[start:end] = is_defined.sum()
-            start = end
-        parts = values.new_zeros(5, *values.shape[:2])
-        parts[0], parts[1] = values.sum(-1), counts
-        if stands_for > 1:
-            parts[2:] = uncertainty(values, counts, stands_for)
-        parts[:2] *= stands_for
-        for name, count, part in zip(names, counts.tolist(), parts.cpu().unbind(1), strict=True):
-            if count[0]:
-                self._add((key, name), part)
+        size = max(1, SUMMED_AT_ONCE // next(iter(columns.values())).values.numel())
+        for start in range(0, len(names), size):
+            few = {name: columns[name] for name in names[start : start + size]}
+            counts, parts = summed(few, stands_for)
+            for name, count, part in zip(few, counts, parts.unbind(1), strict=True):
+                if count:
+                    self._add((key, name), part)
 
     def _add(self, place: tuple[Key, str], parts: Float[Tensor, "five heads"]) -> None:
         self.sums[place] = self.sums[place] + parts if place in self.sums else parts.clone()
@@ -110,6 +104,30 @@ class Totals:
             stack, layer, column = name.split("|")
             totals.sums[(stack, int(layer)), column] = torch.from_numpy(np.array(parts))
         return totals
+
+
+def summed(
+    columns: Mapping[str, RowValues], stands_for: float
+) -> tuple[list[float], Float[Tensor, "five columns heads"]]:
+    """How many rows each column has a value on, and its five sums.
+
+    Columns next to each other that are about the same rows are taken together.
+    """
+    values = torch.stack([column.values for column in columns.values()]).double()
+    counts, start = values.new_full((len(columns), 1), values.shape[-1]), 0
+    for _, group in groupby(columns.values(), lambda column: id(column.is_defined)):
+        same = list(group)
+        end, is_defined = start + len(same), same[0].is_defined
+        if is_defined is not None:
+            values[start:end].masked_fill_(~is_defined, 0)
+            counts[start:end] = is_defined.sum()
+        start = end
+    parts = values.new_zeros(5, *values.shape[:2])
+    parts[0], parts[1] = values.sum(-1), counts
+    if stands_for > 1:
+        parts[2:] = uncertainty(values, counts, stands_for)
+    parts[:2] *= stands_for
+    return counts[:, 0].tolist(), parts.cpu()
 
 
 def uncertainty(

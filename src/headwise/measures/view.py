@@ -22,6 +22,10 @@ LEAST_LOG = -87.0
 hold takes thirty times as long."""
 
 
+AT_ONCE = 2048
+"""Rows whose products with the output projection are made at a time."""
+
+
 class Scratch:
     """Memory for one tile, kept from view to view: fresh memory costs more than what it is for."""
 
@@ -91,8 +95,7 @@ class View:
         if values is None or roots is None:
             return None
         shared = roots.unflatten(0, (values.shape[0], -1))
-        norms: Tensor = torch.linalg.vector_norm(values[:, None] @ shared, dim=-1)
-        return norms.flatten(0, 1)
+        return lengths_after(values[:, None], shared).flatten(0, 1)
 
     def tiles(self) -> Iterator["Tile"]:
         """All weights of the rows, a tile at a time; the next tile takes the place of the last."""
@@ -103,6 +106,14 @@ class View:
             logs = self.sequence.log_weights(block, rooms[0]).clamp_(min=LEAST_LOG)
             weights = torch.exp(logs, out=rooms[1][: logs.numel()].view(logs.shape))
             yield Tile(logs, weights, span, block)
+
+
+def lengths_after(
+    rows: Float[Tensor, "... row d_value"], roots: Float[Tensor, "... d_value width"]
+) -> Float[Tensor, "... row"]:
+    """Length of each row after a matrix, some rows at a time: the products take no memory."""
+    parts = rows.split(AT_ONCE, dim=-2)
+    return torch.cat([torch.linalg.vector_norm(part @ roots, dim=-1) for part in parts], -1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -127,11 +127,6 @@ class Sequence:
         return Block(rows, low, high, self.band)
 
     @cached_property
-    def _scaled(self) -> Float[Tensor, "1 heads query d_key"]:
-        assert self.task is not None
-        return self.task.queries * self.task.scale
-
-    @cached_property
     def _lowered(self) -> Float[Tensor, "1 heads query 1"]:
         """What is added to every score of a row to make it a log of a weight."""
         assert self.lse is not None
@@ -150,19 +145,18 @@ class Sequence:
             return self.shown[:, block.rows, block.low : block.high].log().clamp_(min=LOWEST)
         assert self.task is not None
         task, kv_heads = self.task, self.task.keys.shape[1]
-        queries = fold_groups(block.rows_of(self._scaled), kv_heads)[0]
+        queries = fold_groups(block.rows_of(task.queries), kv_heads)[0]
         lowered = block.rows_of(self._lowered)
+        start = fold_groups(lowered, kv_heads)[0]
         keys = task.keys[0, :, block.low : block.high]
         shape = (kv_heads, queries.shape[1], block.width)
         room = None if room is None else room[: math.prod(shape)].view(shape)
-        if task.rules.softcap is None:
-            logs = torch.baddbmm(fold_groups(lowered, kv_heads)[0], queries, keys.mT, out=room)
-            logs = unfold_groups(logs[None], self.num_heads)[0]
-        else:
-            scores = torch.bmm(queries, keys.mT, out=room)
-            scores = unfold_groups(scores[None], self.num_heads)[0]
-            logs = scores.div_(task.rules.softcap).tanh_().mul_(task.rules.softcap)
-            logs += lowered[0]
+        cap = task.rules.softcap
+        beta = 1 if cap is None else 0  # rows are lowered after the cap, where there is one
+        logs = torch.baddbmm(start, queries, keys.mT, beta=beta, alpha=task.scale, out=room)
+        logs = unfold_groups(logs[None], self.num_heads)[0]
+        if cap is not None:
+            logs = logs.div_(cap).tanh_().mul_(cap).add_(lowered[0])
         if task.has_bias:
             bias = bias_at(task, block.rows, block.low, block.high)
             assert bias is not None
