@@ -12,12 +12,14 @@ PACKAGE = ROOT / "src/headwise"
 # The map of the package: a line imports from itself and from the lines above it.
 LINES = (
     "errors",
+    "drawing",
     "heads",
     "attention",
     "nn",
     "watching",
     "probes",
     "measures",
+    "tracing",
     "pruning",
     "planning",
     "sweeps",

@@ -329,6 +329,8 @@ def test_a_table_prints_as_one_line_and_shows_itself_in_a_notebook() -> None:
     html = of_names(["<b>.L0H0"])._repr_html_()
     assert "<table" in html
     assert "&lt;b&gt;" in html
+    html = of_names(["<b>.L0H0"])["<b>.L0H0"]._repr_html_()  # a head alone
+    assert "&lt;b&gt;.L0H0" in html and "<b>" not in html
 
 
 def test_every_role_has_one_sentence_of_what_it_says_and_does_not() -> None:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from headwise.errors import HeadwiseError
     from headwise.heads import HeadId, HeadTable
     from headwise.measures.scan import ScanSettings, scan
+    from headwise.planning.plans import Plan, plan
+    from headwise.planning.shapes import Shape
+    from headwise.tracing.record import trace
+    from headwise.tracing.trace import Trace
     from headwise.watching.calls import AttentionCall
     from headwise.watching.gates import gate, mean_outputs, silence
     from headwise.watching.loading import load_model
@@ -34,12 +38,15 @@ __all__ = [
     "HeadTable",
     "HeadwiseError",
     "MultiHeadAttention",
+    "Plan",
     "RelativeBias",
     "RollingCache",
     "Rotary",
     "RotaryScaling",
     "Rules",
     "ScanSettings",
+    "Shape",
+    "Trace",
     "__version__",
     "attend",
     "attend_with_lse",
@@ -48,9 +55,11 @@ __all__ = [
     "load_model",
     "mean_outputs",
     "nn",
+    "plan",
     "scan",
     "silence",
     "tensor_parallel_plan",
+    "trace",
     "watch",
 ]
 
@@ -63,21 +72,26 @@ _HOME = {
     "HeadTable": "headwise.heads",
     "HeadwiseError": "headwise.errors",
     "MultiHeadAttention": "headwise.attention.layer",
+    "Plan": "headwise.planning.plans",
     "RelativeBias": "headwise.attention.positions",
     "RollingCache": "headwise.attention.cache",
     "Rotary": "headwise.attention.positions",
     "RotaryScaling": "headwise.attention.positions",
     "Rules": "headwise.attention.rules",
     "ScanSettings": "headwise.measures.scan",
+    "Shape": "headwise.planning.shapes",
+    "Trace": "headwise.tracing.trace",
     "attend": "headwise.attention.core",
     "attend_with_lse": "headwise.attention.core",
     "explain_path": "headwise.attention.core",
     "gate": "headwise.watching.gates",
     "load_model": "headwise.watching.loading",
     "mean_outputs": "headwise.watching.gates",
+    "plan": "headwise.planning.plans",
     "scan": "headwise.measures.scan",
     "silence": "headwise.watching.gates",
     "tensor_parallel_plan": "headwise.attention.parallel",
+    "trace": "headwise.tracing.record",
     "watch": "headwise.watching.watch",
 }
 

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from headwise.drawing.tables import STYLE, words_table
 from headwise.errors import OptionError, OutputError
 
 ROLES = {
@@ -116,13 +117,14 @@ class HeadTable:
         """Number of heads."""
         return len(self.df)
 
-    def __getitem__(self, head: str | HeadId) -> pd.Series:
+    def __getitem__(self, head: str | HeadId) -> "HeadRow":
         """One head's row, named as the head is."""
         asked = HeadId.parse(head) if isinstance(head, str) else head
         heads = self.heads
         if asked not in heads:
             raise OptionError(f"{asked} is not in this table: {self._extent(asked.stack)}")
-        return self.df.iloc[heads.index(asked)].rename(str(asked))
+        row = self.df.iloc[heads.index(asked)]
+        return HeadRow(row, name=str(asked))
 
     def __eq__(self, other: object) -> bool:
         """Same heads, columns, values and making; NaN equals NaN."""
@@ -137,7 +139,7 @@ class HeadTable:
 
     def _repr_html_(self) -> str:
         """The table for a notebook, as pandas draws it."""
-        return self.df.to_html(max_rows=60, notebook=True)
+        return self.df.to_html(max_rows=24, max_cols=16, notebook=True)
 
     @property
     def heads(self) -> tuple[HeadId, ...]:
@@ -224,6 +226,28 @@ class HeadTable:
         if kind in ("text", "roles"):
             raise OptionError(f"column {column!r} holds {kind}, and numbers are needed here")
         return self.df[column].to_numpy(dtype="float64")
+
+
+class HeadRow(pd.Series):
+    """One head's row of a table, which shows itself in a notebook."""
+
+    @property
+    def _constructor(self) -> type[pd.Series]:
+        return pd.Series
+
+    def _repr_html_(self) -> str:
+        rows = [(str(column), _in_words(cell)) for column, cell in self.items()]
+        shown = [row for row in rows if row[1]]
+        return f'{STYLE}<div class="headwise">{words_table(("", str(self.name)), shown)}</div>'
+
+
+def _in_words(cell: Any) -> str:
+    """A cell as it is read; nothing for a missing one."""
+    if isinstance(cell, tuple | list):
+        return ", ".join(map(str, cell)) or "none"
+    if isinstance(cell, float):
+        return "" if np.isnan(cell) else f"{cell:.4g}"
+    return str(cell)
 
 
 def _near(name: str, names: Iterable[str]) -> str:

@@ -10,13 +10,7 @@ from headwise import __version__, cli
 from headwise.cli import doctor
 from headwise.errors import MaskError
 
-
-def run_main(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
-    """Run `headwise` with the arguments in this process; the exit code."""
-    monkeypatch.setattr(sys, "argv", ["headwise", *arguments])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    return end.value.code
+from .running import Ran, Runner
 
 
 def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,30 +30,26 @@ def test_the_version_is_printed_however_headwise_is_started(command: list[str]) 
     assert ended.stdout == f"headwise {__version__}\n"
 
 
-def test_the_help_lists_the_commands(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_main(monkeypatch, "--help") == 0
-    assert "doctor" in capsys.readouterr().out
+def test_the_help_lists_the_commands(headwise: Runner) -> None:
+    ran = headwise("--help")
+    assert ran.code == 0
+    for command in ("scan", "trace", "plan", "doctor"):
+        assert command in ran.out
 
 
 @pytest.mark.parametrize("wrong", [["docter"], ["--no-such-option"], ["doctor", "--jsn"]])
-def test_a_wrong_command_or_option_exits_2_and_is_named(
-    wrong: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_main(monkeypatch, *wrong) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert wrong[-1] in err
-    assert "Traceback" not in err
+def test_a_wrong_command_or_option_exits_2_and_is_named(headwise: Runner, wrong: list[str]) -> None:
+    ran = headwise(*wrong)
+    assert (ran.code, ran.out) == (2, "")
+    assert wrong[-1] in ran.err
+    assert "Traceback" not in ran.err
 
 
 def test_a_users_mistake_is_one_sentence_and_exit_2(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    headwise: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_with(MaskError("a mask of 3 keys does not fit 5 keys"), monkeypatch)
-    assert run_main(monkeypatch, "doctor") == 2
-    assert capsys.readouterr() == ("", "headwise: a mask of 3 keys does not fit 5 keys\n")
+    assert headwise("doctor") == Ran(2, "", "headwise: a mask of 3 keys does not fit 5 keys\n")
 
 
 def test_a_bug_of_ours_is_not_passed_off_as_a_users_mistake(
@@ -72,8 +62,7 @@ def test_a_bug_of_ours_is_not_passed_off_as_a_users_mistake(
 
 
 def test_an_interrupt_exits_130_without_a_word(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    headwise: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_with(KeyboardInterrupt(), monkeypatch)
-    assert run_main(monkeypatch, "doctor") == 130
-    assert capsys.readouterr() == ("", "")
+    assert headwise("doctor") == Ran(130, "", "")

@@ -7,19 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from headwise import cli
 from headwise.heads import HeadTable
 
+from .running import Runner
+
 TEXT = "The cat sat on the mat. The dog sat on the cat, and the mat was not amused.\n"
-
-
-def run_main(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    """Run `headwise scan` with the arguments in this process; the exit code."""
-    monkeypatch.setattr(sys, "argv", ["headwise", "scan", *map(str, arguments)])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    assert isinstance(end.value.code, int)
-    return end.value.code
 
 
 @pytest.fixture
@@ -29,18 +21,12 @@ def text(tmp_path: Path) -> Path:
     return file
 
 
-def test_the_table_is_printed_and_written(
-    text: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_table_is_printed_and_written(headwise: Runner, text: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert run_main(monkeypatch, "--text", text, "--out", out) == 0
-    printed, err = capsys.readouterr()
-    assert "72 heads in 6 layers" in printed
-    assert "positional" in printed and "L0" in printed
-    assert err == ""
+    ran = headwise("scan", "--text", text, "--out", out)
+    assert (ran.code, ran.err) == (0, "")
+    assert "72 heads in 6 layers" in ran.out
+    assert "positional" in ran.out and "L0" in ran.out
     table = HeadTable.read(out / "heads.parquet")
     assert table == HeadTable.read(out / "heads.csv")
     made = json.loads((out / "scan.json").read_text("utf-8"))
@@ -48,29 +34,24 @@ def test_the_table_is_printed_and_written(
     assert made["tokens"] > 20
 
 
-def test_json_is_the_table(
-    text: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_is_the_table(headwise: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(TEXT))
-    assert run_main(monkeypatch, "--text", "-", "--json", "--measures", "entropy,offsets") == 0
-    printed = json.loads(capsys.readouterr().out)
+    ran = headwise("scan", "--text", "-", "--json", "--measures", "entropy,offsets")
+    printed = json.loads(ran.out)
     assert len(printed["heads"]) == 72
     assert printed["heads"][0]["layer"] == 0
     assert printed["about"]["settings"]["measures"] == ["entropy", "offsets"]
 
 
-def test_a_treebank_gives_relations(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_treebank_gives_relations(headwise: Runner, tmp_path: Path) -> None:
     file = tmp_path / "small.conllu"
     rows = [
         "1\tCats\tcat\tNOUN\t_\t_\t2\tnsubj\t_\t_",
         "2\tsleep\tsleep\tVERB\t_\t_\t0\troot\t_\t_",
+        "3\twell\twell\tADV\t_\t_\t2\tadvmod\t_\t_",
     ]
-    rows += ["3\twell\twell\tADV\t_\t_\t2\tadvmod\t_\t_"]
     file.write_text("\n".join([*rows, "", ""]) * 12, encoding="utf-8")
-    assert run_main(monkeypatch, "--treebank", file, "--out", tmp_path / "out") == 0
-    assert "nsubj (treebank)" in capsys.readouterr().out
+    assert "nsubj (treebank)" in headwise("scan", "--treebank", file, "--out", tmp_path / "out").out
     assert (tmp_path / "out" / "relations.parquet").exists()
 
 
@@ -89,41 +70,27 @@ def test_a_treebank_gives_relations(
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_2(
+    headwise: Runner,
     arguments: list[str],
     words: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.chdir(tmp_path)
-    assert run_main(monkeypatch, *arguments) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert words in err
-    assert "Traceback" not in err
-    assert err.count("\n") == 1
+    assert words in headwise.refused("scan", *arguments)
 
 
-def test_a_folder_with_other_settings_is_kept(
-    text: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_folder_with_other_settings_is_kept(headwise: Runner, text: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert run_main(monkeypatch, "--text", text, "--out", out, "--length", 16) == 0
+    arguments = ("scan", "--text", text, "--out", out, "--length")
+    assert headwise(*arguments, 16).code == 0
     held = (out / "heads.parquet").read_bytes()
-    assert run_main(monkeypatch, "--text", text, "--out", out, "--length", 12) == 2
-    assert "settings.length was 16, now 12" in capsys.readouterr().err
+    assert "settings.length was 16, now 12" in headwise(*arguments, 12).err
     assert (out / "heads.parquet").read_bytes() == held
-    assert run_main(monkeypatch, "--text", text, "--out", out, "--length", 12, "--force") == 0
+    assert headwise(*arguments, 12, "--force").code == 0
 
 
-def test_text_that_is_no_text_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_text_that_is_no_text_is_refused(headwise: Runner, tmp_path: Path) -> None:
     file = tmp_path / "picture.png"
     file.write_bytes(b"\x89PNG\xff\xfe")
-    assert run_main(monkeypatch, "--text", file) == 2
-    assert "is not UTF-8 text" in capsys.readouterr().err
+    assert "is not UTF-8 text" in headwise.refused("scan", "--text", file)

@@ -182,25 +182,38 @@ class MultiHeadAttention(nn.Module):
         """
         self._check(x, context, lengths=lengths, cache=cache)
         source = x if context is None else context
-        queries = split_heads(self.Wq(x), self.d_key)
-        keys = split_heads(self.Wk(source), self.d_key)
-        values = split_heads(self.Wv(source), self.d_value)
-        if self.q_norm is not None and self.k_norm is not None:
-            queries, keys = self.q_norm(queries), self.k_norm(keys)
-        if isinstance(self.position, Rotary):
-            seen = 0 if cache is None else cache.seen
-            queries, keys = self._rotated(queries, keys, self.position, seen)
+        queries, keys, values = self.projected(x, source, 0 if cache is None else cache.seen)
         if gates is not None:
             gates = check_gates(gates, queries)
         if cache is not None:
             if mask is not None:
                 checked_mask(mask, queries, cache.held_after(keys.shape[2]))
             keys, values = cache.append(keys, values)
-        rules = self._rules(mask, lengths, is_self=context is None)
+        rules = self.rules_for(mask, lengths, is_self=context is None)
         if need_weights:
             steps = attend_in_steps(queries, keys, values, rules=rules)
             return self._output(steps.mixed, gates), steps.weights
         return self._output(run(queries, keys, values, rules).output, gates)
+
+    def projected(
+        self,
+        x: Float[Tensor, "batch query d_model"],
+        source: Float[Tensor, "batch key d_context"],
+        seen: int = 0,
+    ) -> tuple[
+        Float[Tensor, "batch heads query d_key"],
+        Float[Tensor, "batch kv_heads key d_key"],
+        Float[Tensor, "batch kv_heads key d_value"],
+    ]:
+        """Queries, keys and values as attention gets them, after `seen` cached positions."""
+        queries = split_heads(self.Wq(x), self.d_key)
+        keys = split_heads(self.Wk(source), self.d_key)
+        values = split_heads(self.Wv(source), self.d_value)
+        if self.q_norm is not None and self.k_norm is not None:
+            queries, keys = self.q_norm(queries), self.k_norm(keys)
+        if isinstance(self.position, Rotary):
+            queries, keys = self._rotated(queries, keys, self.position, seen)
+        return queries, keys, values
 
     def _output(self, mixed: Tensor, gates: Tensor | None) -> Tensor:
         if gates is not None:
@@ -208,7 +221,8 @@ class MultiHeadAttention(nn.Module):
         output: Tensor = self.Wo(mixed.transpose(1, 2).flatten(2))
         return output
 
-    def _rules(self, mask: Tensor | None, lengths: Tensor | None, *, is_self: bool) -> Rules:
+    def rules_for(self, mask: Tensor | None, lengths: Tensor | None, *, is_self: bool) -> Rules:
+        """What the layer's attention obeys on such an input."""
         own = (self.window, self.slopes, self.relative_bias, self.softcap, self.sinks)
         dropout = self.dropout if self.training else 0.0
         if mask is None and lengths is None and not dropout and own == (None,) * len(own):

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli import doctor, scan
+from headwise.cli import doctor, plan, scan, trace
 from headwise.errors import HeadwiseError
 
 BAD_INPUT, INTERRUPTED = 2, 130  # 2 is what a wrong option exits with; 130 is 128 + SIGINT
@@ -21,6 +21,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("scan")(scan.run)
+app.command("trace")(trace.run)
+app.add_typer(plan.app, name="plan")
 app.command("doctor")(doctor.run)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise.cli.screen import quiet_console
 from headwise.errors import OptionError
 
 if TYPE_CHECKING:
@@ -175,13 +176,6 @@ def sentences_of(path: Path) -> Iterator["ProbeSentence"]:
     from headwise.probes.treebank import read_treebank
 
     return read_treebank(path, with_subtypes=False)
-
-
-def quiet_console(*, is_stderr: bool = False) -> "Console":
-    """A terminal that colours nothing but what is asked for."""
-    from rich.console import Console
-
-    return Console(stderr=is_stderr, highlight=False)
 
 
 def bar(console: "Console") -> Any:

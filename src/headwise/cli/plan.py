@@ -1,0 +1,209 @@
+"""`headwise plan`: what heads cost. Arithmetic alone; torch is never imported."""
+
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from headwise.cli.screen import quiet_console
+from headwise.errors import OptionError
+
+if TYPE_CHECKING:
+    from headwise.planning.plans import Plan
+    from headwise.planning.shapes import Shape
+
+
+class WithDefault(TyperGroup):
+    """A group whose first command is meant where none is named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the first command's name before what names none."""
+        if args and args[0] not in self.commands and args[0] != "--help":
+            args = [next(iter(self.commands)), *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=WithDefault,
+    no_args_is_help=True,
+    help="Say what heads cost: headwise plan MODEL, or --d-model and --heads.",
+)
+
+Model = Annotated[
+    str | None, typer.Argument(help="A known model, a directory with a config.json, or a hub's id.")
+]
+Models = Annotated[list[str], typer.Argument(help="Two or more, each as headwise plan takes it.")]
+DModel = Annotated[int | None, typer.Option(help="Width of the model.")]
+Heads = Annotated[int | None, typer.Option(help="Query heads.")]
+KvHeads = Annotated[int | None, typer.Option(help="KV heads (default: as many as heads).")]
+DKey = Annotated[int | None, typer.Option(help="Size of a head's keys (default: d_model / heads).")]
+DValue = Annotated[int | None, typer.Option(help="Size of a head's values (default: d_key).")]
+Layers = Annotated[int, typer.Option(help="Layers.")]
+Window = Annotated[int | None, typer.Option(help="Keys that a query sees (default: all).")]
+Length = Annotated[
+    int | None,
+    typer.Option(help="Positions of a sequence (default: the model's context, at most 8,192)."),
+]
+Batch = Annotated[int, typer.Option(help="Sequences at once.")]
+Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16, float8 or int8.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
+
+
+@app.command("show")
+def show(  # noqa: PLR0913 - one parameter an option
+    model: Model = None,
+    d_model: DModel = None,
+    heads: Heads = None,
+    kv_heads: KvHeads = None,
+    d_key: DKey = None,
+    d_value: DValue = None,
+    layers: Layers = 1,
+    window: Window = None,
+    length: Length = None,
+    batch: Batch = 1,
+    dtype: Dtype = "bfloat16",
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """What one model's heads cost; the word show may be left out."""
+    from headwise.planning.plans import plan
+    from headwise.planning.shapes import make_shape
+
+    shape: Shape | None = None
+    sizes = {"--d-model": d_model, "--heads": heads}
+    others = {"--kv-heads": kv_heads, "--d-key": d_key, "--d-value": d_value, "--window": window}
+    if model is None:
+        missing = [name for name, value in sizes.items() if value is None]
+        if missing:
+            raise OptionError(
+                f"{missing[0]} is missing: name a model, or give --d-model and --heads"
+            )
+        assert d_model is not None and heads is not None
+        shape = make_shape(
+            d_model=d_model,
+            num_heads=heads,
+            num_kv_heads=kv_heads,
+            d_key=d_key,
+            d_value=d_value,
+            num_layers=layers,
+            window=window,
+        )
+    else:
+        given = [name for name, value in (sizes | others).items() if value is not None]
+        if given:
+            raise OptionError(
+                f"{model} has its own sizes: leave {given[0]} or the model's name out"
+            )
+    found = plan(model, shape=shape, length=length, batch=batch, dtype=dtype)
+    if not printed([found], as_json=as_json, as_csv=as_csv):
+        print_plan(found)
+
+
+@app.command("compare")
+def compare(
+    models: Models,
+    length: Length = None,
+    batch: Batch = 1,
+    dtype: Dtype = "bfloat16",
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Several models side by side."""
+    from headwise.planning.plans import LONGEST, plan
+
+    if length is None:
+        contexts = [plan(model).shape.context or LONGEST for model in models]
+        length = min(*contexts, LONGEST)
+    found = [plan(model, length=length, batch=batch, dtype=dtype) for model in models]
+    if printed(found, as_json=as_json, as_csv=as_csv):
+        return
+    from headwise.views.plan import comparison
+
+    screen = quiet_console()
+    screen.print(f"At {length:,} tokens, batch {batch}, {dtype}:")
+    screen.print(comparison(found))
+    screen.print(
+        "params: of the attention of all layers. share: of the whole model. a token: "
+        "multiply-adds of attention, on average. ops/B: operations for each byte read when "
+        "decoding a token."
+    )
+
+
+@app.command("heads")
+def heads(
+    d_model: Annotated[int, typer.Option(help="Width to share out.")],
+    length: Annotated[int, typer.Option(help="Positions of a sequence.")] = 512,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Every number of heads that a width can be shared out among, and what speaks against it."""
+    from headwise.planning.plans import head_choices
+
+    found = head_choices(d_model, length=length)
+    remarks = ["; ".join(choice.remarks) for choice in found]
+    if printed([choice.plan for choice in found], as_json=as_json, as_csv=as_csv, remarks=remarks):
+        return
+    from headwise.views.plan import choices
+
+    screen = quiet_console()
+    screen.print(f"d_model {d_model:,}, one layer, one causal sequence of {length:,} tokens")
+    screen.print(choices(found))
+    screen.print(
+        "The same parameters and multiply-adds however many heads there are: only what the "
+        "weights would take laid out grows. What several heads can do that one cannot is no "
+        "matter of cost. Nearly all published models have heads of 64 to 128. Rank: the scores "
+        "of a head have no more of it than d_key (https://arxiv.org/abs/2002.07028)."
+    )
+
+
+@app.command("models")
+def models(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """The known models, with their sources."""
+    from headwise.planning.known import KNOWN
+    from headwise.planning.plans import plan
+
+    if printed([plan(name) for name in KNOWN], as_json=as_json, as_csv=as_csv):
+        return
+    from headwise.views.plan import known_models
+
+    quiet_console().print(known_models(KNOWN.values()))
+
+
+def printed(
+    plans: Sequence["Plan"],
+    *,
+    as_json: bool,
+    as_csv: bool,
+    remarks: Sequence[str] | None = None,
+) -> bool:
+    """Print the plans for programs, if that was asked for."""
+    if as_json and as_csv:
+        raise OptionError("--json and --csv are two formats: give one of them")
+    rows = [plan.to_json() if as_json else plan.to_row() for plan in plans]
+    for row, words in zip(rows, remarks or [], strict=False):
+        row["remarks"] = words
+    if as_json:
+        typer.echo(json.dumps(rows[0] if len(rows) == 1 else rows, indent=1))
+    if as_csv:
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return as_json or as_csv
+
+
+def print_plan(plan: "Plan") -> None:
+    """Print one plan for people."""
+    from headwise.views.plan import headline, plan_tables
+
+    screen = quiet_console()
+    for line in headline(plan):
+        screen.print(line)
+    for table in plan_tables(plan):
+        screen.print()
+        screen.print(table)

@@ -1,0 +1,35 @@
+"""What commands share: the terminal, files written aside, numbers with commas between them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwise.errors import OptionError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def quiet_console(*, is_stderr: bool = False) -> "Console":
+    """A terminal that colours nothing but what is asked for."""
+    from rich.console import Console
+
+    return Console(stderr=is_stderr, highlight=False)
+
+
+def write_new(path: Path, text: str, *, force: bool) -> None:
+    """Write beside the place and move there; what is there already stays unless it is forced."""
+    if path.exists() and not force:
+        raise OptionError(f"{path} is there already: choose another name, or give --force")
+    if not path.parent.is_dir():
+        raise OptionError(f"{path.parent} is no folder")
+    aside = path.with_name(f".{path.name}.part")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)
+
+
+def whole_numbers(text: str, option: str) -> list[int]:
+    """Numbers with commas between them."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as err:
+        raise OptionError(f"{option} is {text!r}: give numbers with commas, such as 0,3") from err

@@ -1,0 +1,220 @@
+"""`headwise trace`: every number of one layer's attention."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwise.cli.screen import quiet_console, whole_numbers, write_new
+from headwise.errors import OptionError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from headwise.tracing.maps import Maps
+    from headwise.tracing.trace import Trace
+
+
+class Example(StrEnum):
+    """What can be followed without a model."""
+
+    cat_sleeps = "cat-sleeps"
+    dimensions = "dimensions"
+
+
+Model = Annotated[str, typer.Argument(help="minilm, smollm2, a directory, or a model hub's id.")]
+Text = Annotated[str, typer.Option(help="What the model reads.")]
+Layer = Annotated[int, typer.Option(help="Which layer, counted from 0.")]
+Stack = Annotated[
+    str | None, typer.Option(help="encoder, decoder, cross ... (default: the first).")
+]
+Heads = Annotated[str | None, typer.Option(help="Which heads, with commas (default: all).")]
+StepName = Annotated[str | None, typer.Option("--step", help="Show the values of this step.")]
+ExampleName = Annotated[Example | None, typer.Option(help="A worked example instead of a model.")]
+CompareSingle = Annotated[
+    bool,
+    typer.Option("--compare-single-head", help="Show what one head would make of all of them."),
+]
+Query = Annotated[
+    int | None, typer.Option(help="Token whose rows are compared (default: the last ordinary one).")
+]
+Words = Annotated[bool, typer.Option("--words", help="Merge the pieces of a word.")]
+HideSpecial = Annotated[bool, typer.Option("--hide-special", help="Leave special tokens out.")]
+DropSink = Annotated[
+    bool, typer.Option("--drop-sink", help="Leave the first key out; rows sum to 1 again.")
+]
+Html = Annotated[Path | None, typer.Option(help="Write a page that needs no other file.")]
+Svg = Annotated[Path | None, typer.Option(help="Write the chosen heads' maps as one image.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+SHOWN_HEADS = 4
+"""Heads whose weights are printed where none are chosen."""
+
+
+def run(  # noqa: PLR0913 - one parameter an option
+    model: Model = "minilm",
+    text: Text = "The cat sat down",
+    layer: Layer = 0,
+    stack: Stack = None,
+    heads: Heads = None,
+    step: StepName = None,
+    example: ExampleName = None,
+    compare_single_head: CompareSingle = False,
+    query: Query = None,
+    words: Words = False,
+    hide_special: HideSpecial = False,
+    drop_sink: DropSink = False,
+    html: Html = None,
+    svg: Svg = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show every number of one layer's attention, and what each head adds to its output."""
+    console = quiet_console()
+    if example is Example.dimensions:
+        show_dimensions(console, as_json=as_json)
+        return
+    chosen = None if heads is None else whole_numbers(heads, "--heads")
+    found = traced(model, text, layer, stack, chosen, example)
+    maps = found.maps(words=words, special=not hide_special, sink=not drop_sink)
+    for path, write in ((svg, svg_of), (html, html_of)):
+        if path is not None:
+            write_new(path, write(found, maps), force=force)
+    if as_json:
+        typer.echo(json.dumps(found.to_json(None if step is None else [step])))
+    elif compare_single_head:
+        show_blurring(console, found, query)
+    elif step is not None:
+        show_step(console, found, step, maps)
+    elif example is not None:
+        show_everything(console, found)
+    else:
+        show_trace(console, found, maps, all_heads=heads is not None)
+    for path in (svg, html):
+        if path is not None and not as_json:
+            console.print(f"wrote {path}")
+
+
+def traced(
+    model: str,
+    text: str,
+    layer: int,
+    stack: str | None,
+    heads: list[int] | None,
+    example: Example | None,
+) -> "Trace":
+    """The trace that the options ask for."""
+    from headwise.tracing.record import trace, trace_layer
+
+    if example is not None:
+        from headwise.attention.worked import cat_sleeps
+
+        worked = cat_sleeps()
+        return trace_layer(worked.layer, worked.x, heads=heads, tokens=worked.tokens)
+    if not text.strip():
+        raise OptionError("the text is empty: give --text some words")
+    return trace(model, text, layer=layer, stack=stack, heads=heads)
+
+
+def svg_of(_: "Trace", maps: "Maps") -> str:
+    """The maps as an image."""
+    from headwise.tracing.page import maps_svg
+
+    return maps_svg(maps)
+
+
+def html_of(trace: "Trace", maps: "Maps") -> str:
+    """The trace as a page."""
+    from headwise.tracing.page import trace_page
+
+    return trace_page(trace, maps)
+
+
+def show_trace(console: "Console", trace: "Trace", maps: "Maps", *, all_heads: bool) -> None:
+    """Steps, weights of some heads, contributions."""
+    from headwise.tracing.maps import Maps
+    from headwise.tracing.trace import closing_lines
+    from headwise.views.trace_tables import contributions_table, map_tables, steps_table
+
+    console.print(f"[bold]{trace.title}[/bold]")
+    console.print(steps_table(trace))
+    if not all_heads and len(maps.heads) > SHOWN_HEADS:
+        console.print(
+            f"Weights of {SHOWN_HEADS} of {len(maps.heads)} heads; --heads chooses others."
+        )
+        maps = Maps(maps.weights[:SHOWN_HEADS], maps.heads[:SHOWN_HEADS], maps.labels)
+    console.print(map_tables(maps))
+    console.print("What each head adds to the output:")
+    console.print(contributions_table(trace))
+    for line in closing_lines(trace):
+        console.print(line)
+
+
+def show_step(console: "Console", trace: "Trace", name: str, maps: "Maps") -> None:
+    """The values of one step."""
+    from headwise.views.trace_tables import map_tables, step_matrices
+
+    step = trace[name]
+    console.print(f"[bold]{trace.title}[/bold], {name}: {step.formula}", end="  ")
+    console.print(step.shape, markup=False)
+    if name == "weights":
+        console.print(map_tables(maps))
+        return
+    for one in step_matrices(trace, step):
+        console.print(one)
+
+
+def show_everything(console: "Console", trace: "Trace") -> None:
+    """Every step in full: for examples small enough to be followed by hand."""
+    from rich.columns import Columns
+
+    from headwise.tracing.trace import closing_lines
+    from headwise.views.trace_tables import shares_table, step_matrices
+
+    console.print(f"[bold]{' '.join(trace.labels.queries)}[/bold], {trace.title}")
+    for step in trace.steps.values():
+        console.rule(f"{step.name}: {step.formula}", align="left")
+        console.print(step.shape, markup=False)
+        console.print(Columns(step_matrices(trace, step)))
+    console.rule("heads before and after Wo", align="left")
+    console.print(shares_table(trace))
+    for line in closing_lines(trace):
+        console.print(line)
+
+
+def show_blurring(console: "Console", trace: "Trace", query: int | None) -> None:
+    """The heads' rows beside the one row that an average of them would be."""
+    from headwise.tracing.blurring import blur_of, sharpness, three_targets
+    from headwise.views.trace_tables import blur_table, sharpness_line
+
+    if query is None:
+        special = trace.labels.is_special or (False,) * len(trace.labels.queries)
+        query = max(place for place, is_special in enumerate(special) if not is_special)
+    blur = blur_of(trace, query)
+    console.print(f"[bold]{trace.title}[/bold]: where each head looks from one token")
+    console.print(blur_table(blur))
+    console.print(sharpness_line(sharpness(trace)))
+    console.print("\nThe textbook's case: three keys to look at, three heads or one softmax")
+    three, together = three_targets()
+    console.print(blur_table(three, together))
+
+
+def show_dimensions(console: "Console", *, as_json: bool) -> None:
+    """The shapes of every step of the textbook's example."""
+    from headwise.attention.worked import dimensions
+    from headwise.views.trace_tables import dimensions_table
+
+    found = {heads: dimensions(4, 16, 512, heads) for heads in (4, 8)}
+    if as_json:
+        plain = {f"{heads} heads": [one._asdict() for one in found[heads]] for heads in found}
+        typer.echo(json.dumps(plain))
+        return
+    for heads, shapes in found.items():
+        console.print(
+            f"[bold]batch 4, 16 positions, d_model 512, {heads} heads: d_key = d_value = "
+            f"{512 // heads}[/bold]"
+        )
+        console.print(dimensions_table(shapes))

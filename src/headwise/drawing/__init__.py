@@ -1,0 +1,1 @@
+"""Drawing: numbers and labels as SVG and HTML text; it knows no heads, no models, no tensors."""

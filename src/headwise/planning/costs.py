@@ -1,0 +1,131 @@
+"""Costs: what a shape costs in parameters, multiply-adds and bytes.
+
+In: a shape, a length, a batch, a dtype. Out: whole numbers. Every formula is in docs/plan.md.
+"""
+
+from dataclasses import dataclass
+
+from headwise.errors import OptionError
+from headwise.planning.shapes import Shape
+
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a model is run on: sequences of a length, a batch of them, numbers of a dtype."""
+
+    length: int = 1024
+    batch: int = 1
+    dtype: str = "bfloat16"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be run."""
+        if self.dtype not in DTYPE_BYTES:
+            raise OptionError(f"there is no dtype {self.dtype!r}: give {', '.join(DTYPE_BYTES)}")
+        for name in ("length", "batch"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"the {name} is {getattr(self, name)}: it must be at least 1")
+
+    @property
+    def bytes_each(self) -> int:
+        """Bytes of one number."""
+        return DTYPE_BYTES[self.dtype]
+
+
+def parameters(shape: Shape) -> dict[str, int]:
+    """Parameters of one layer's attention, by projection, biases included."""
+    queries, keys = shape.num_heads * shape.d_key, shape.num_kv_heads * shape.d_key
+    values, concat = shape.num_kv_heads * shape.d_value, shape.num_heads * shape.d_value
+    found = {
+        name: shape.d_model * width + width * shape.bias_in
+        for name, width in (("Wq", queries), ("Wk", keys), ("Wv", values))
+    }
+    found["Wo"] = concat * shape.d_model + shape.d_model * shape.bias_out
+    if shape.has_qk_norm:
+        found["norms"] = 2 * shape.d_key
+    if shape.has_sinks:
+        found["sinks"] = shape.num_heads
+    return found
+
+
+def layer_parameters(shape: Shape) -> int:
+    """All parameters of one layer's attention."""
+    return sum(parameters(shape).values())
+
+
+def pairs(length: int, *, is_causal: bool, window: int | None) -> int:
+    """Pairs of a query and a key it may see, in a sequence.
+
+    A causal window holds the query's own key and those before it; one that is not causal reaches
+    as far ahead as back.
+    """
+    reach = length - 1 if window is None else (window - 1 if is_causal else window // 2)
+    reach = min(reach, length - 1)
+    before = reach * length - reach * (reach + 1) // 2
+    return length + before * (1 if is_causal else 2)
+
+
+def all_pairs(shape: Shape, length: int) -> int:
+    """The same over all layers."""
+    local = pairs(length, is_causal=shape.is_causal, window=shape.window)
+    whole = pairs(length, is_causal=shape.is_causal, window=None)
+    return shape.num_local * local + (shape.num_layers - shape.num_local) * whole
+
+
+def projection_weights(shape: Shape) -> int:
+    """Entries of the four matrices of one layer: multiply-adds a token spends on them."""
+    inwards = shape.num_kv_heads * (shape.d_key + shape.d_value) + shape.num_heads * shape.d_key
+    return shape.d_model * (inwards + shape.num_heads * shape.d_value)
+
+
+def multiply_adds(shape: Shape, length: int) -> dict[str, int]:
+    """Multiply-adds of all layers on one sequence, by step, without what queries may not see."""
+    seen = all_pairs(shape, length) * shape.num_heads
+    return {
+        "projections": length * projection_weights(shape) * shape.num_layers,
+        "scores": seen * shape.d_key,
+        "mixing": seen * shape.d_value,
+    }
+
+
+def cached_positions(shape: Shape, length: int) -> int:
+    """Positions whose keys and values are kept, summed over the layers."""
+    local = length if shape.window is None else min(length, shape.window)
+    return shape.num_local * local + (shape.num_layers - shape.num_local) * length
+
+
+def cache_bytes(shape: Shape, setting: Setting) -> int:
+    """Bytes of the keys and values kept while text is generated; 0 for models that do not."""
+    if not shape.is_causal:
+        return 0
+    numbers = shape.num_kv_heads * (shape.d_key + shape.d_value)
+    return setting.batch * cached_positions(shape, setting.length) * numbers * setting.bytes_each
+
+
+def weight_matrix_bytes(shape: Shape, setting: Setting) -> int:
+    """Bytes of one layer's weights laid out: `batch x heads x query x key` numbers."""
+    return setting.batch * shape.num_heads * setting.length**2 * setting.bytes_each
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoding:
+    """What the attention of all layers does for one new token of every sequence in the batch."""
+
+    multiply_adds: int
+    bytes_read: int
+    """The four matrices once, and every sequence's keys and values."""
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte read; a multiply-add is two of them."""
+        return 2 * self.multiply_adds / self.bytes_read
+
+
+def decoding(shape: Shape, setting: Setting) -> Decoding:
+    """One step of decoding with a full cache."""
+    seen = cached_positions(shape, setting.length) * shape.num_heads
+    weights = projection_weights(shape) * shape.num_layers
+    work = setting.batch * (weights + seen * (shape.d_key + shape.d_value))
+    read = weights * setting.bytes_each + cache_bytes(shape, setting)
+    return Decoding(multiply_adds=work, bytes_read=read)

@@ -1,0 +1,103 @@
+"""Shape: the sizes of a model that decide what its heads cost.
+
+In: sizes, of which only the width, the heads and the layers must be given. Out: all of them,
+checked. What follows from them is the business of `costs`.
+"""
+
+from dataclasses import dataclass
+
+from headwise.errors import OptionError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """Sizes of the attention of one stack of layers."""
+
+    d_model: int
+    num_heads: int
+    num_kv_heads: int
+    d_key: int
+    d_value: int
+    num_layers: int
+    is_causal: bool = True
+    window: int | None = None
+    """Keys that a query of a local layer sees, its own included; None = all."""
+    num_local: int = 0
+    """Layers that see a window only; the others see everything."""
+    bias_in: bool = False
+    """Whether Wq, Wk and Wv have a bias."""
+    bias_out: bool = False
+    has_qk_norm: bool = False
+    """Whether each head's queries and keys are normalised, with one scale a dimension."""
+    has_sinks: bool = False
+    """Whether each head has a learned logit that no key answers to."""
+    context: int | None = None
+    """Positions that the model was made for."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no model can be."""
+        for name in ("d_model", "num_heads", "num_kv_heads", "d_key", "d_value", "num_layers"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        if self.num_heads % self.num_kv_heads:
+            raise OptionError(
+                f"{self.num_heads} heads cannot share {self.num_kv_heads} KV heads evenly"
+            )
+        if self.window is not None and self.window < 1:
+            raise OptionError(f"the window is {self.window}: a query sees at least its own key")
+        if not 0 <= self.num_local <= self.num_layers:
+            raise OptionError(f"{self.num_local} of {self.num_layers} layers cannot be local")
+
+    @property
+    def group(self) -> int:
+        """Query heads that share a KV head."""
+        return self.num_heads // self.num_kv_heads
+
+    @property
+    def words(self) -> str:
+        """The shape in a line."""
+        served = "" if self.group == 1 else f" over {self.num_kv_heads} KV heads"
+        sizes = str(self.d_key) if self.d_key == self.d_value else f"{self.d_key} / {self.d_value}"
+        local = ""
+        if self.window is not None and self.num_local:
+            which = "all" if self.num_local == self.num_layers else str(self.num_local)
+            local = f", {which} of them with a window of {self.window:,}"
+        return (
+            f"d_model {self.d_model:,}, {self.num_heads} heads of {sizes}{served}, "
+            f"{self.num_layers} layers{local}"
+        )
+
+
+def make_shape(
+    *,
+    d_model: int,
+    num_heads: int,
+    num_kv_heads: int | None = None,
+    d_key: int | None = None,
+    d_value: int | None = None,
+    num_layers: int = 1,
+    window: int | None = None,
+) -> Shape:
+    """A shape in which what is left out follows the textbook: heads share out the width."""
+    if d_key is None:
+        if num_heads < 1 or d_model % num_heads:
+            raise OptionError(
+                f"{num_heads} heads cannot share a d_model of {d_model} evenly: give d_key, or one "
+                f"of {', '.join(map(str, divisors(d_model)))} heads"
+            )
+        d_key = d_model // num_heads
+    return Shape(
+        d_model=d_model,
+        num_heads=num_heads,
+        num_kv_heads=num_heads if num_kv_heads is None else num_kv_heads,
+        d_key=d_key,
+        d_value=d_key if d_value is None else d_value,
+        num_layers=num_layers,
+        window=window,
+        num_local=0 if window is None else num_layers,
+    )
+
+
+def divisors(number: int) -> list[int]:
+    """Every number that divides it, in order."""
+    return [one for one in range(1, number + 1) if number % one == 0]

@@ -1,0 +1,1 @@
+"""Tracing: every number of one attention computation, named, with its formula."""

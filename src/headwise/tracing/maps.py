@@ -1,0 +1,92 @@
+"""Maps: the weights of some heads with a label for every row and column.
+
+In: weights between tokens. Out: the same by word, without special tokens, without the sink.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headwise.errors import OptionError
+
+NO_WORD = -1
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What stands at each position of the queries and of the keys."""
+
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    is_special: tuple[bool, ...] = ()
+    """Of the keys; empty where nothing is known."""
+    word_of: tuple[int, ...] = ()
+    """For each key the word it is a piece of, -1 for none; empty where nothing is known."""
+
+    @property
+    def is_self(self) -> bool:
+        """Whether queries and keys are the same tokens."""
+        return self.queries == self.keys
+
+
+@dataclass(frozen=True, eq=False)
+class Maps:
+    """Weights of some heads."""
+
+    weights: Float[Tensor, "heads query key"]
+    heads: tuple[str, ...]
+    labels: Labels
+
+    def by_word(self) -> "Maps":
+        """Pieces of a word as one: summed where it is looked at, averaged where it looks.
+
+        Special tokens belong to no word and are left out (https://arxiv.org/abs/1906.04341).
+        """
+        labels = self.labels
+        if not labels.word_of or not labels.is_self:
+            raise OptionError("words are known only of a text that a fast tokenizer has read")
+        place = torch.tensor(labels.word_of)
+        count = int(place.max()) + 1 if len(place) else 0
+        belongs = (place[:, None] == torch.arange(count)).to(self.weights.dtype)
+        averages = belongs / belongs.sum(0).clamp(min=1)
+        words = [""] * count
+        for token, word in zip(labels.keys, labels.word_of, strict=True):
+            if word != NO_WORD:
+                words[word] += token
+        names = tuple(words)
+        return replace(
+            self,
+            weights=averages.mT @ (self.weights @ belongs),
+            labels=Labels(names, names, (False,) * count, tuple(range(count))),
+        )
+
+    def without_special(self) -> "Maps":
+        """Only rows and columns of ordinary tokens; what went to the others is not shared out."""
+        labels = self.labels
+        if not labels.is_special:
+            return self
+        kept = [place for place, special in enumerate(labels.is_special) if not special]
+        rows = kept if labels.is_self else list(range(len(labels.queries)))
+
+        def of(items: tuple[str, ...], places: list[int]) -> tuple[str, ...]:
+            return tuple(items[place] for place in places)
+
+        return Maps(
+            self.weights[:, rows][:, :, kept],
+            self.heads,
+            Labels(
+                of(labels.queries, rows),
+                of(labels.keys, kept),
+                (False,) * len(kept),
+                tuple(labels.word_of[place] for place in kept) if labels.word_of else (),
+            ),
+        )
+
+    def without_sink(self) -> "Maps":
+        """The first key left out, and what remains of each row made to sum to one again."""
+        weights = self.weights.clone()
+        weights[:, :, 0] = 0
+        whole = weights.sum(-1, keepdim=True)
+        return replace(self, weights=weights / whole.masked_fill(whole == 0, 1))

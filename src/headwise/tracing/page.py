@@ -1,0 +1,67 @@
+"""A trace as HTML and SVG: a fragment for a notebook, a page of its own, an image of its heads."""
+
+from html import escape
+
+from headwise.drawing.heat import MOST_LABELS, HeatMap, heat_svg
+from headwise.drawing.tables import STYLE, number_table, page, words_table
+from headwise.tracing.maps import Maps
+from headwise.tracing.trace import Step, Trace, closing_lines
+
+SHOWN_HEADS = 4
+"""Heads whose maps a notebook shows at once."""
+
+
+def maps_svg(maps: Maps, *, columns: int | None = None) -> str:
+    """The maps of all chosen heads in one image."""
+    labels, found = maps.labels, []
+    for name, weights in zip(maps.heads, maps.weights.tolist(), strict=True):
+        found.append(HeatMap(name, weights, labels.queries, labels.keys))
+    return heat_svg(found, columns=columns)
+
+
+def trace_fragment(trace: Trace) -> str:
+    """Steps, a few maps and what was checked."""
+    maps = trace.maps()
+    parts = [f"<h3>{escape(trace.title)}</h3>", steps_html(trace)]
+    if max(len(maps.labels.queries), len(maps.labels.keys)) <= MOST_LABELS:
+        few = Maps(maps.weights[:SHOWN_HEADS], maps.heads[:SHOWN_HEADS], maps.labels)
+        parts.append(maps_svg(few))
+    parts.append(checks_html(trace))
+    return f'{STYLE}<div class="headwise">{"".join(parts)}</div>'
+
+
+def trace_page(trace: Trace, maps: Maps) -> str:
+    """One page that needs no other file: steps, maps, every small matrix, shares of the heads."""
+    parts = [f"<h1>{escape(trace.title)}</h1>", steps_html(trace), maps_svg(maps)]
+    parts += [checks_html(trace), shares_html(trace)]
+    parts += [matrices_html(trace, step) for step in trace.steps.values()]
+    return page(trace.title, "".join(parts))
+
+
+def steps_html(trace: Trace) -> str:
+    """Every step with formula and shape."""
+    rows = [(step.name, step.formula, step.shape) for step in trace.steps.values()]
+    return words_table(("step", "formula", "shape"), rows)
+
+
+def checks_html(trace: Trace) -> str:
+    """What was checked, and how the heads are mixed."""
+    return "".join(f"<p>{escape(line)}</p>" for line in closing_lines(trace))
+
+
+def shares_html(trace: Trace) -> str:
+    """What each head adds to the output, as lengths and shares."""
+    rows = [
+        (trace.name_of(head), str(trace.kv_head_of[head]), f"{length:.3f}", f"{share:.1%}")
+        for head, (length, share) in enumerate(trace.lengths)
+    ]
+    table = words_table(("head", "KV head", "mean length", "share"), rows)
+    return f"<h2>What each head adds to the output</h2>{table}"
+
+
+def matrices_html(trace: Trace, step: Step) -> str:
+    """The values of one step, where they are small enough to be read."""
+    parts = [f"<h2>{escape(step.name)}: {escape(step.formula)}</h2>"]
+    for name, values, rows, columns in trace.matrices(step):
+        parts.append(f"<h3>{escape(name)}</h3>{number_table(values.tolist(), rows, columns)}")
+    return "".join(parts)

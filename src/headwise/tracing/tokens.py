@@ -1,0 +1,61 @@
+"""Tokens: what to write beside each position of a trace.
+
+In: what a model was called with, and its tokenizer. Out: labels, special tokens and words.
+"""
+
+from typing import Any
+
+from headwise.measures.reading import Batch
+from headwise.tracing.maps import NO_WORD, Labels
+from headwise.watching.calls import Call, ShownCall
+
+MARKS = str.maketrans({"Ġ": "", "▁": "", "Ċ": "\\n"})
+"""What tokenizers write for a space before a word or the end of a line."""
+
+
+def labels_of(batch: Batch, stack: str, tokenizer: Any, call: Call, sequence: int = 0) -> Labels:
+    """Labels of the queries and keys of one sequence."""
+    num_queries = call.mixed.shape[2]
+    num_keys = call.shown.shape[3] if isinstance(call, ShownCall) else call.keys.shape[2]
+    of_keys = batch.facts.get(stack)
+    of_queries = batch.facts.get("decoder") if stack == "cross" else of_keys
+    keys = names_of(of_keys, tokenizer, sequence, num_keys)
+    queries = names_of(of_queries, tokenizer, sequence, num_queries)
+    if of_keys is None or of_keys.ids.shape[1] != num_keys:
+        return Labels(queries, keys)
+    special = tuple(of_keys.is_special[sequence].tolist())
+    return Labels(queries, keys, special, words_of(special, tokenizer, of_keys, sequence))
+
+
+def names_of(facts: Any, tokenizer: Any, sequence: int, size: int) -> tuple[str, ...]:
+    """Each token as it reads, or its position where nothing is known of it."""
+    if facts is None or tokenizer is None or facts.ids.shape[1] != size:
+        return tuple(map(str, range(size)))
+    pieces = tokenizer.convert_ids_to_tokens(facts.ids[sequence].tolist())
+    return tuple(piece.removeprefix("##").translate(MARKS) or piece for piece in pieces)
+
+
+def words_of(
+    special: tuple[bool, ...],
+    tokenizer: Any,
+    facts: Any,
+    sequence: int,
+) -> tuple[int, ...]:
+    """For each token the word it is a piece of: a piece goes on with the word before it."""
+    if tokenizer is None:
+        return ()
+    pieces = tokenizer.convert_ids_to_tokens(facts.ids[sequence].tolist())
+    marked = any(piece.startswith(("Ġ", "▁")) for piece in pieces)
+    found, word = [], NO_WORD
+    for place, (piece, is_special) in enumerate(zip(pieces, special, strict=True)):
+        if is_special:
+            found.append(NO_WORD)
+            continue
+        before = place == 0 or special[place - 1]
+        if marked:
+            goes_on = not piece.startswith(("Ġ", "▁")) and piece[:1].isalnum() and not before
+        else:
+            goes_on = piece.startswith("##") and not before
+        word += 0 if goes_on else 1
+        found.append(word)
+    return tuple(found)

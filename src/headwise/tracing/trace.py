@@ -1,0 +1,256 @@
+"""Trace: every step of one layer's attention, and what each head adds to the output.
+
+In: named tensors. Out: shapes in words, sums that are checked, shares of heads before and after Wo.
+Where the tensors come from is the business of `record`, how they look that of the views.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headwise.errors import OptionError
+from headwise.tracing.maps import Labels, Maps
+
+STEPS = {
+    "input": "X",
+    "queries": "Q = X Wq, head by head",
+    "keys": "K = X Wk, head by head",
+    "values": "V = X Wv, head by head",
+    "scores": "Q K^T",
+    "scaled": "scores x scale",
+    "masked": "scaled, -inf where a query may not look",
+    "weights": "softmax of each row",
+    "mixed": "weights V",
+    "concat": "all heads side by side",
+    "contributions": "mixed Wo, each head with its own rows of Wo",
+    "output": "concat Wo + bias",
+}
+"""Every step in order, and its formula."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One step: its name, its formula, its axes and its values."""
+
+    name: str
+    axes: tuple[str, ...]
+    values: Tensor
+    formula: str = ""
+
+    @property
+    def shape(self) -> str:
+        """The shape in words: `[heads 4, query 16, key 16]`."""
+        parts = (f"{axis} {size}" for axis, size in zip(self.axes, self.values.shape, strict=True))
+        return f"[{', '.join(parts)}]"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Trace:
+    """One layer's attention on a batch."""
+
+    title: str
+    steps: dict[str, Step]
+    heads: tuple[int, ...]
+    """The heads that were asked for; every step holds them all."""
+    kv_head_of: tuple[int, ...]
+    """For each head the KV head that serves it."""
+    labels: Labels
+    """Of the sequence that maps are of."""
+    sequence: int = 0
+    bias: Float[Tensor, " d_model"] | None = None
+    notes: tuple[str, ...] = ()
+    difference: float | None = None
+    """Largest difference between the layer's output and one computed head by head."""
+    compared: str = ""
+    """What was compared for it."""
+    prefix: str = field(default="L0", repr=False)
+    """What a head's name begins with: L2, encoder.L2."""
+
+    def __getitem__(self, name: str) -> Step:
+        """The step of that name."""
+        if name not in self.steps:
+            raise OptionError(f"this trace has no step {name!r}: it has {', '.join(self.steps)}")
+        return self.steps[name]
+
+    @property
+    def num_heads(self) -> int:
+        """Heads of the layer."""
+        return len(self.kv_head_of)
+
+    def head(self, number: int) -> "Trace":
+        """The same trace with one head chosen."""
+        return replace(self, heads=checked_heads([number], self.num_heads))
+
+    def name_of(self, head: int) -> str:
+        """A head as it is written everywhere: L2H5."""
+        return f"{self.prefix}H{head}"
+
+    @property
+    def remainder(self) -> float:
+        """Largest difference between the output and the heads' contributions plus the bias."""
+        whole = self["contributions"].values.sum(1)
+        if self.bias is not None:
+            whole = whole + self.bias
+        return float((whole - self["output"].values).abs().max())
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether the contributions and the bias are the output, but for rounding."""
+        output = self["output"].values
+        terms = self["contributions"].values.abs().sum(1)
+        eps = max(torch.finfo(output.dtype).eps, torch.finfo(torch.float32).eps)
+        concat = self["concat"].values.shape[-1]
+        return self.remainder <= 2 * concat * eps * max(float(terms.max()), 1.0)
+
+    @property
+    def shares_before(self) -> Float[Tensor, "heads concat"]:
+        """Share of each head in each column of the concat: its own columns, whole."""
+        concat = self["concat"].values
+        own = torch.zeros(self.num_heads, concat.shape[-1], dtype=concat.dtype)
+        width = concat.shape[-1] // self.num_heads
+        for head in range(self.num_heads):
+            own[head, head * width : (head + 1) * width] = 1
+        return own
+
+    @property
+    def shares_after(self) -> Float[Tensor, "heads d_model"]:
+        """Share of each head in each dimension of the output, by the size of what it adds."""
+        sizes = self["contributions"].values.abs().sum((0, 2))
+        return sizes / sizes.sum(0).clamp(min=torch.finfo(sizes.dtype).tiny)
+
+    @property
+    def lengths(self) -> list[tuple[float, float]]:
+        """For each head the mean length of what it adds to the output, and its share of all."""
+        lengths = self["contributions"].values.norm(dim=-1).mean((0, 2))
+        whole = float(lengths.sum()) or 1.0
+        return [(length, length / whole) for length in lengths.tolist()]
+
+    def matrices(self, step: Step) -> Iterator[tuple[str, Tensor, Sequence[str], Sequence[str]]]:
+        """A step's values as labelled matrices: one for each chosen head, or one for all."""
+        labels, values = self.labels, step.values[self.sequence]
+        if values.dim() == 2:
+            yield step.name, values, labels.queries, numbered(values.shape[1])
+            return
+        rows = labels.keys if step.axes[2] == "key" else labels.queries
+        columns = labels.keys if step.axes[3] == "key" else numbered(values.shape[2])
+        for head in self.heads:
+            own, served = head, ""
+            if step.axes[1] == "kv_heads":
+                own = self.kv_head_of[head]
+                served = f" (KV head {own})" if self.num_heads > values.shape[0] else ""
+            yield f"{self.name_of(head)} {step.name}{served}", values[own], rows, columns
+
+    def maps(self, *, words: bool = False, special: bool = True, sink: bool = True) -> Maps:
+        """The weights of the chosen heads with labels: by word, without special tokens or sink."""
+        weights = self["weights"].values[self.sequence, list(self.heads)]
+        maps = Maps(weights, tuple(map(self.name_of, self.heads)), self.labels)
+        if not sink:
+            maps = maps.without_sink()
+        if words:
+            maps = maps.by_word()
+        elif not special:
+            maps = maps.without_special()
+        return maps
+
+    def to_json(self, names: Sequence[str] | None = None) -> dict[str, Any]:
+        """Everything as plain numbers; values of more than `MOST_NUMBERS` are left out."""
+        steps = []
+        for name in names or self.steps:
+            step = self[name]
+            small = step.values.numel() <= MOST_NUMBERS
+            steps.append(
+                {
+                    "name": step.name,
+                    "formula": step.formula,
+                    "axes": list(step.axes),
+                    "shape": list(step.values.shape),
+                    "values": plain(step.values) if small else None,
+                }
+            )
+        return {
+            "title": self.title,
+            "heads": [self.name_of(head) for head in self.heads],
+            "kv_head_of": list(self.kv_head_of),
+            "queries": list(self.labels.queries),
+            "keys": list(self.labels.keys),
+            "adds_up": self.adds_up,
+            "remainder": self.remainder,
+            "difference": self.difference,
+            "segregation_concat": segregation(self.shares_before),
+            "segregation_output": segregation(self.shares_after),
+            "output_share": [share for _, share in self.lengths],
+            "notes": list(self.notes),
+            "steps": steps,
+        }
+
+    def _repr_html_(self) -> str:
+        """For a notebook."""
+        from headwise.tracing.page import trace_fragment
+
+        return trace_fragment(self)
+
+
+MOST_NUMBERS = 1 << 16
+"""Values of a step that JSON holds at most."""
+
+
+def plain(values: Tensor) -> Any:
+    """Nested lists, with None for what JSON cannot write."""
+    if values.dim() == 0:
+        number = values.item()
+        return number if math.isfinite(number) else None
+    if values.dim() == 1:
+        return [number if math.isfinite(number) else None for number in values.tolist()]
+    return [plain(part) for part in values]
+
+
+def numbered(count: int) -> list[str]:
+    """Names of columns that have none."""
+    return [str(place + 1) for place in range(count)]
+
+
+def closing_lines(trace: Trace) -> list[str]:
+    """What was checked, and how the heads are mixed."""
+    bias = " and the bias of Wo" if trace.bias is not None else ""
+    verdict = "add up to" if trace.adds_up else "do NOT add up to"
+    lines = [
+        f"The contributions of {trace.num_heads} heads{bias} {verdict} the output: largest "
+        f"difference {trace.remainder:.1e}."
+    ]
+    if trace.difference is not None:
+        lines.append(
+            f"Two implementations, {trace.compared}: {trace.difference:.1e} apart at most."
+        )
+    before, after = segregation(trace.shares_before), segregation(trace.shares_after)
+    lines.append(
+        f"Segregation (1: each column is one head's, 0: all heads alike): concat {before:.2f}, "
+        f"output {after:.2f}."
+    )
+    return [*lines, *trace.notes]
+
+
+def segregation(shares: Float[Tensor, "heads column"]) -> float:
+    """How far each column belongs to one head alone, 0 (all alike) to 1 (one head each).
+
+    One minus the entropy of the heads' shares over its largest value, averaged over the columns.
+    """
+    heads = len(shares)
+    if heads == 1:
+        return 1.0
+    entropy = torch.special.entr(shares).sum(0) / math.log(heads)
+    return float((1 - entropy).mean())
+
+
+def checked_heads(heads: Sequence[int] | None, num_heads: int) -> tuple[int, ...]:
+    """The heads asked for, all if none were."""
+    if heads is None:
+        return tuple(range(num_heads))
+    wrong = [head for head in heads if not 0 <= head < num_heads]
+    if wrong:
+        raise OptionError(f"head {wrong[0]} is not in this layer: it has heads 0..{num_heads - 1}")
+    return tuple(heads)

@@ -1,0 +1,136 @@
+"""Plans in the terminal: what heads cost, for one model, for several, and for a width."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from headwise.planning.known import Known
+from headwise.planning.plans import HeadChoice, Plan
+
+
+def count(number: float | int) -> str:
+    """A number with a unit people say: 2.36 M."""
+    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number:,.0f}"
+
+
+def size(number: int) -> str:
+    """Bytes with a unit: 36.0 MiB."""
+    for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if number >= 1 << power:
+            return f"{number / (1 << power):,.3g} {unit}"
+    return f"{number} B" if number else "-"
+
+
+def two_columns(title: str, rows: Iterable[tuple[str, str]]) -> Table:
+    """A small table of names and numbers."""
+    table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
+    table.add_column(min_width=34)
+    table.add_column(justify="right", min_width=20)
+    for name, number in rows:
+        table.add_row(name, number)
+    return table
+
+
+def headline(plan: Plan) -> list[str]:
+    """What is planned, and where its sizes come from."""
+    lines = [f"[bold]{plan.name}[/bold]: {plan.shape.words}"]
+    if plan.source:
+        lines.append(f"[dim]{plan.source}[/dim]")
+    if plan.note:
+        lines.append(f"note: {plan.note}")
+    return lines
+
+
+def plan_tables(plan: Plan) -> list[Table]:
+    """Parameters, compute and memory of one model."""
+    setting, step = plan.setting, plan.decoding
+    rows = [(f"{name}, a layer", f"{number:,}") for name, number in plan.parameters.items()]
+    rows.append(("attention, a layer", f"{plan.layer_parameters:,}"))
+    rows.append((f"attention, {plan.shape.num_layers} layers", f"{plan.model_parameters:,}"))
+    if plan.total is not None:
+        share = plan.model_parameters / plan.total
+        rows.append(("whole model", f"{plan.total:,}"))
+        rows.append(("attention's share", f"{share:.1%}"))
+    tables = [two_columns("Parameters", rows)]
+    work = plan.multiply_adds
+    rows = [(name, count(number)) for name, number in work.items()]
+    rows.append((f"a sequence of {setting.length:,}", count(sum(work.values()))))
+    rows.append(("a token, on average", count(plan.per_token)))
+    tables.append(two_columns("Multiply-adds, all layers", rows))
+    what = f"batch {setting.batch}, {setting.dtype}"
+    rows = [
+        (f"KV cache of {length:,} positions", size(number))
+        for length, number in plan.cache_by_length.items()
+        if number
+    ]
+    rows.append((f"one layer's weights at {setting.length:,}", size(plan.weight_matrix_bytes)))
+    tables.append(two_columns(f"Memory, {what}", rows))
+    if plan.shape.is_causal:
+        rows = [
+            ("multiply-adds", count(step.multiply_adds)),
+            ("bytes read", size(step.bytes_read)),
+            ("operations a byte", f"{step.intensity:.2f}"),
+        ]
+        title = f"Decoding one token after {setting.length:,}, {what}"
+        tables.append(two_columns(title, rows))
+    return tables
+
+
+def comparison(plans: Sequence[Plan]) -> Table:
+    """Several models side by side, a row each."""
+    table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
+    table.add_column("model", no_wrap=True)
+    sizes = ("d_model", "heads", "KV", "d_key", "layers")
+    for heading in (*sizes, "params", "share", "a token", "cache", "ops/B"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for plan in plans:
+        shape = plan.shape
+        share = "" if plan.total is None else f"{plan.model_parameters / plan.total:.0%}"
+        table.add_row(
+            plan.name,
+            f"{shape.d_model:,}",
+            str(shape.num_heads),
+            str(shape.num_kv_heads),
+            str(shape.d_key),
+            str(shape.num_layers),
+            count(plan.model_parameters),
+            share,
+            count(plan.per_token),
+            size(plan.cache_bytes),
+            f"{plan.decoding.intensity:.2f}" if shape.is_causal else "-",
+        )
+    return table
+
+
+def choices(found: Sequence[HeadChoice]) -> Table:
+    """Every head count of a width."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for heading in ("heads", "d_key", "parameters", "scores", "weights laid out"):
+        table.add_column(heading, justify="right")
+    table.add_column("remarks")
+    for choice in found:
+        work = choice.plan.multiply_adds
+        table.add_row(
+            str(choice.num_heads),
+            str(choice.d_key),
+            f"{choice.plan.layer_parameters:,}",
+            count(work["scores"]),
+            size(choice.plan.weight_matrix_bytes),
+            "; ".join(choice.remarks),
+        )
+    return table
+
+
+def known_models(rows: Iterable[Known]) -> Table:
+    """The known models with their sources."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("model")
+    table.add_column("shape")
+    table.add_column("source", overflow="fold")
+    for one in rows:
+        table.add_row(one.name, one.shape.words, one.source)
+    return table

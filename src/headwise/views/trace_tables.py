@@ -1,0 +1,148 @@
+"""A trace in the terminal: its steps, its matrices with token labels, and what each head adds."""
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.columns import Columns
+from rich.console import RenderableType
+from rich.table import Table
+from torch import Tensor
+
+from headwise.attention.worked import NamedShape
+from headwise.drawing.tables import is_small
+from headwise.tracing.blurring import Blur, Row, Sharpness
+from headwise.tracing.maps import Maps
+from headwise.tracing.trace import Step, Trace
+
+
+def steps_table(trace: Trace) -> Table:
+    """Every step with its formula and its shape in words."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("step", style="bold")
+    table.add_column("formula")
+    table.add_column("shape")
+    for step in trace.steps.values():
+        table.add_row(step.name, step.formula, step.shape.replace("[", r"\["))
+    return table
+
+
+def matrix(
+    title: str, values: Tensor, rows: Sequence[str], columns: Sequence[str], *, digits: int = 2
+) -> RenderableType:
+    """A small matrix in full with its labels; a large one as its size and range."""
+    if not is_small(*values.shape):
+        finite = values[values.isfinite()]
+        return (
+            f"{title}: {values.shape[0]} x {values.shape[1]}, from {float(finite.min()):.3g} to "
+            f"{float(finite.max()):.3g}, mean {float(finite.mean()):.3g}"
+        )
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    table.add_column("")
+    for column in columns:
+        table.add_column(escaped(column), justify="right")
+    for name, row in zip(rows, values.tolist(), strict=True):
+        table.add_row(escaped(name), *(number(value, digits) for value in row))
+    return table
+
+
+def number(value: float, digits: int) -> str:
+    """A value, with minus nothing for nothing."""
+    return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def escaped(text: str) -> str:
+    """A label that rich takes as it is."""
+    return text.replace("[", r"\[")
+
+
+def step_matrices(trace: Trace, step: Step) -> list[RenderableType]:
+    """The values of one step: a matrix for each chosen head, or one for all."""
+    return [matrix(*one) for one in trace.matrices(step)]
+
+
+def map_tables(maps: Maps) -> Columns:
+    """The weights of the chosen heads, side by side where they fit."""
+    labels = maps.labels
+    return Columns(
+        [
+            matrix(name, weights, labels.queries, labels.keys)
+            for name, weights in zip(maps.heads, maps.weights, strict=True)
+        ]
+    )
+
+
+def contributions_table(trace: Trace) -> Table:
+    """What each head adds to the output: how long it is, and which share of it all."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("head", style="bold")
+    for heading in ("KV head", "mean length", "share", "largest in dimensions"):
+        table.add_column(heading, justify="right")
+    leads = trace.shares_after.argmax(0).bincount(minlength=trace.num_heads)
+    for head, (length, share) in enumerate(trace.lengths):
+        table.add_row(
+            trace.name_of(head),
+            str(trace.kv_head_of[head]),
+            f"{length:.3f}",
+            f"{share:.1%}",
+            str(int(leads[head])),
+        )
+    return table
+
+
+def shares_table(trace: Trace, most: int = 8) -> Table:
+    """How much of the first output dimensions comes from each chosen head, before and after Wo."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("head", style="bold")
+    before, after = trace.shares_before, trace.shares_after
+    shown = min(most, after.shape[1])
+    places = [round(place * (before.shape[1] - 1) / max(shown - 1, 1)) for place in range(shown)]
+    for place in places:
+        table.add_column(f"concat {place + 1}", justify="right")
+    for place in range(shown):
+        table.add_column(f"out {place + 1}", justify="right")
+    for head in trace.heads:
+        table.add_row(
+            trace.name_of(head),
+            *(f"{float(before[head, place]):.0%}" for place in places),
+            *(f"{float(after[head, place]):.0%}" for place in range(shown)),
+        )
+    return table
+
+
+def blur_table(blur: Blur, extra: Row | None = None) -> Table:
+    """The heads' rows at one query, and the one row that stands for them all."""
+    shown = [row.weights for row in blur.heads]
+    best = sorted(range(len(blur.keys)), key=lambda key: -max(float(row[key]) for row in shown))
+    places = sorted(best[:6])
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column(escaped(blur.query), style="bold", no_wrap=True)
+    for heading in (*(escaped(blur.keys[place]) for place in places), "entropy", "largest"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in (*blur.heads, extra or blur.single):
+        table.add_row(
+            row.name,
+            *(f"{float(row.weights[place]):.2f}" for place in places),
+            f"{row.entropy:.2f}",
+            f"{row.largest:.2f}",
+            style="bold" if row is extra or row not in blur.heads else None,
+        )
+    return table
+
+
+def sharpness_line(found: Sharpness) -> str:
+    """The same over all queries."""
+    return (
+        f"Over all queries: a head's row has {found.entropy_of_heads:.2f} nats of entropy and a "
+        f"largest weight of {found.largest_of_heads:.2f}; the one row "
+        f"{found.entropy_of_single:.2f} nats and {found.largest_of_single:.2f}."
+    )
+
+
+def dimensions_table(shapes: Sequence[NamedShape]) -> Table:
+    """Every step's shape, axis by axis."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for heading in ("step", "shape", "axes"):
+        table.add_column(heading)
+    for one in shapes:
+        table.add_row(one.step, escaped(str(list(one.shape))), one.axes)
+    return table

@@ -1,0 +1,103 @@
+"""`headwise plan`: what it prints, and every mistake as one sentence."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from transformers import LlamaConfig
+
+from .running import Runner
+
+
+def test_a_known_model(headwise: Runner) -> None:
+    out = headwise("plan", "gpt2").out
+    assert "gpt2: d_model 768, 12 heads of 64, 12 layers" in out
+    assert "2,362,368" in out and "28,348,416" in out and "124,439,808" in out
+    assert "36 MiB" in out  # 2 x 12 layers x 768 x 1,024 positions x 2 bytes
+
+
+def test_json_and_csv_hold_the_same(headwise: Runner) -> None:
+    made = json.loads(headwise("plan", "llama3-8b", "--json").out)
+    assert made["cache_bytes_by_length"]["8192"] == 2**30
+    assert made["parameters_Wk"] == 4096 * 8 * 128
+    (row,) = csv.DictReader(io.StringIO(headwise("plan", "llama3-8b", "--csv").out))
+    assert {
+        name: str(value) for name, value in made.items() if name in row and value is not None
+    } == {name: value for name, value in row.items() if value != ""} | {
+        name: "" for name, value in made.items() if name in row and value == ""
+    }
+
+
+def test_sizes_by_flags(headwise: Runner) -> None:
+    arguments = ("--d-model", 512, "--heads", 8, "--kv-heads", 2, "--layers", 3, "--window", 64)
+    made = json.loads(headwise("plan", *arguments, "--json").out)
+    assert (made["d_key"], made["num_local"]) == (64, 3)
+    assert made["parameters_layer"] == 512 * 512 * 2 + 512 * 128 * 2
+
+
+def test_a_directory(headwise: Runner, tmp_path: Path) -> None:
+    LlamaConfig(hidden_size=64, num_attention_heads=4, num_key_value_heads=2).save_pretrained(
+        tmp_path
+    )
+    out = headwise("plan", tmp_path).out
+    assert "d_model 64, 4 heads of 16 over 2 KV heads" in " ".join(out.split())
+
+
+def test_models_side_by_side(headwise: Runner) -> None:
+    out = headwise("plan", "compare", "gpt2", "llama3-8b", "bert-base").out
+    assert "At 512 tokens, batch 1, bfloat16:" in out
+    assert [line.split()[0] for line in out.splitlines()[2:5]] == ["gpt2", "llama3-8b", "bert-base"]
+    rows = json.loads(headwise("plan", "compare", "gpt2", "gpt3", "--json").out)
+    assert [row["name"] for row in rows] == ["gpt2", "gpt3"]
+
+
+def test_head_counts_of_a_width(headwise: Runner) -> None:
+    out = headwise("plan", "heads", "--d-model", 512).out
+    assert "under 64; rank 32 of 512" in out
+    assert "2002.07028" in out
+    rows = json.loads(headwise("plan", "heads", "--d-model", 512, "--json").out)
+    assert len({row["multiply_adds_scores"] for row in rows}) == 1
+    assert [row["num_heads"] for row in rows] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
+    assert rows[3]["remarks"] == "rank 64 of 512"
+
+
+def test_every_known_model_is_listed_with_its_source(headwise: Runner) -> None:
+    out = headwise("plan", "models").out
+    assert "gpt-oss-120b" in out and "2005.14165" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["gpt-2"], "did you mean gpt2?"),
+        (["--heads", 8], "--d-model is missing: name a model, or give --d-model and --heads"),
+        (["gpt2", "--heads", 8], "gpt2 has its own sizes: leave --heads"),
+        (["--d-model", 10, "--heads", 3], "3 heads cannot share a d_model of 10 evenly"),
+        (["gpt2", "--dtype", "int3"], "there is no dtype 'int3'"),
+        (["gpt2", "--length", 0], "the length is 0"),
+        (["gpt2", "--json", "--csv"], "--json and --csv are two formats"),
+        (["compare", "gpt2", "nothing"], "nothing is neither a known model"),
+        (["heads", "--d-model", 0], "d_model is 0"),
+        (["no/such-model"], "the config of no/such-model cannot be had"),
+    ],
+)
+def test_a_mistake_is_one_sentence(headwise: Runner, arguments: list[object], words: str) -> None:
+    assert words in headwise.refused("plan", *arguments)
+
+
+def test_planning_needs_no_torch() -> None:
+    script = (
+        "import sys; sys.argv = ['headwise', 'plan', 'gpt2']\n"
+        "from headwise.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print([name for name in ('torch', 'transformers', 'pandas') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,105 @@
+"""`headwise trace`: what it prints and writes, and every mistake as one sentence."""
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from .running import Runner
+
+TIRED = "The animal didn't cross the street because it was too tired."
+
+
+def test_a_text_on_the_embedded_model(headwise: Runner) -> None:
+    out = headwise("trace", "--text", "The cat sat down", "--layer", 2, "--heads", "0,3").out
+    assert "minilm, layer 2" in out
+    assert "[batch 1, heads 12, query 6, key 6]" in out
+    assert "L2H3" in out and "L2H1 " in out  # weights of two, contributions of all
+    assert "The contributions of 12 heads and the bias of Wo add up to the output" in out
+    assert "Segregation" in out and "concat 1.00" in out
+
+
+def test_one_step(headwise: Runner) -> None:
+    out = headwise("trace", "--text", "The cat sat", "--step", "scores", "--heads", 5).out
+    assert "scores: Q K^T" in out and "L0H5 scores" in out and "cat" in out
+    large = headwise("trace", "--text", "The cat sat", "--step", "queries", "--heads", 5).out
+    assert "L0H5 queries: 5 x 32, from " in large
+
+
+def test_cat_sleeps_shows_every_number(headwise: Runner) -> None:
+    out = headwise("trace", "--example", "cat-sleeps").out
+    for expected in ("Cat sleeps", "5.00", "3.54", "0.97", "0.03", "0.50"):
+        assert expected in out
+    assert "0.0e+00 apart at most" in " ".join(out.split())
+
+
+def test_the_dimension_table(headwise: Runner) -> None:
+    out = headwise("trace", "--example", "dimensions").out
+    for shape in ("[4, 16, 512]", "[4, 16, 4, 128]", "[4, 4, 16, 128]", "[4, 4, 16, 16]"):
+        assert shape in out
+    assert "[4, 8, 16, 64]" in out
+    made = json.loads(headwise("trace", "--example", "dimensions", "--json").out)
+    assert made["4 heads"][4]["shape"] == [4, 4, 16, 16]
+
+
+def test_blurring(headwise: Runner) -> None:
+    out = headwise(
+        "trace", "--text", TIRED, "--layer", 3, "--compare-single-head", "--query", 9
+    ).out
+    assert "one row" in out and "one softmax" in out and "Over all queries" in out
+    assert "0.3" in out
+
+
+def test_json(headwise: Runner) -> None:
+    made = json.loads(headwise("trace", "--text", "The cat", "--step", "weights", "--json").out)
+    assert made["adds_up"] is True
+    assert made["steps"][0]["shape"] == [1, 12, 4, 4]
+
+
+def test_an_image_and_a_page(headwise: Runner, tmp_path: Path) -> None:
+    svg, page = tmp_path / "heads.svg", tmp_path / "trace.html"
+    arguments = ("trace", "--text", TIRED, "--heads", "0,1,2,3", "--svg", svg, "--html", page)
+    assert f"wrote {svg}" in headwise(*arguments).out.replace("\n", "")
+    assert ET.parse(svg).getroot().tag.endswith("svg")
+    text = page.read_text("utf-8")
+    assert text.startswith("<!doctype html>") and "<script" not in text
+    assert "src=" not in text and "href=" not in text
+    assert "is there already" in headwise.refused(*arguments)
+    assert headwise(*arguments, "--force").code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["heads.svg", "trace.html"]
+
+
+def test_words_without_special_tokens_or_sink(headwise: Runner) -> None:
+    text = "A catamaran sank"
+    pieces = headwise("trace", "--text", text, "--step", "weights", "--heads", 0).out
+    words = headwise("trace", "--text", text, "--step", "weights", "--heads", 0, "--words").out
+    assert "catamaran" in words and "CLS" in pieces and "CLS" not in words
+    hidden = headwise("trace", "--text", text, "--step", "weights", "--hide-special").out
+    assert "CLS" not in hidden
+    assert headwise("trace", "--text", text, "--step", "weights", "--drop-sink").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--layer", 9], "there is no layer 9: the model has layers 0..5"),
+        (["--heads", "12"], "head 12 is not in this layer: it has heads 0..11"),
+        (["--heads", "a"], "--heads is 'a': give numbers with commas"),
+        (["--step", "scoring"], "this trace has no step 'scoring'"),
+        (["--stack", "decoder"], "there is no stack 'decoder'"),
+        (["--text", "  "], "the text is empty"),
+        (["--compare-single-head", "--query", 99], "there is no token 99"),
+        (["--svg", "no/such/folder/x.svg"], "is no folder"),
+        (["./missing"], "./missing is no directory"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    headwise: Runner,
+    arguments: list[object],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert words in headwise.refused("trace", *arguments)

@@ -1,0 +1,143 @@
+"""What heads cost, against brute force and against torch's own count of operations."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import LlamaConfig, LlamaModel
+
+from headwise.attention.task import Band
+from headwise.errors import OptionError
+from headwise.planning import costs
+from headwise.planning.costs import Setting
+from headwise.planning.shapes import Shape, divisors, make_shape
+
+
+@given(
+    length=st.integers(1, 40),
+    window=st.none() | st.integers(1, 50),
+    is_causal=st.booleans(),
+)
+def test_pairs_are_those_of_the_mask(length: int, window: int | None, is_causal: bool) -> None:
+    before = None if window is None else (window - 1 if is_causal else window // 2)
+    after = 0 if is_causal else before
+    place = torch.arange(length)
+    seen = Band(before, after, 0).visible(place, place)
+    assert costs.pairs(length, is_causal=is_causal, window=window) == int(seen.sum())
+
+
+def llama(heads: int, kv_heads: int, head_dim: int) -> tuple[LlamaModel, Shape]:
+    config = LlamaConfig(
+        vocab_size=11,
+        hidden_size=60,
+        intermediate_size=13,
+        num_hidden_layers=3,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        head_dim=head_dim,
+        attn_implementation="eager",
+    )
+    shape = Shape(
+        d_model=60,
+        num_heads=heads,
+        num_kv_heads=kv_heads,
+        d_key=head_dim,
+        d_value=head_dim,
+        num_layers=3,
+    )
+    return LlamaModel(config).eval(), shape
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "head_dim"), [(4, 4, 14), (6, 2, 10), (5, 1, 6)])
+def test_multiply_adds_are_half_the_operations_that_torch_counts(
+    heads: int, kv_heads: int, head_dim: int
+) -> None:
+    model, shape = llama(heads, kv_heads, head_dim)
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), counter:
+        model(torch.zeros(1, 17, dtype=torch.long), use_cache=False)
+    counted = sum(
+        sum(operations.values())
+        for name, operations in counter.get_flop_counts().items()
+        if name.endswith("self_attn")
+    )
+    every_key = replace(shape, is_causal=False)  # eager computes what it hides, too
+    assert counted == 2 * sum(costs.multiply_adds(every_key, 17).values())
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "head_dim"), [(4, 4, 14), (6, 2, 10), (5, 1, 6)])
+def test_decoding_does_what_torch_counts_for_one_token(
+    heads: int, kv_heads: int, head_dim: int
+) -> None:
+    model, shape = llama(heads, kv_heads, head_dim)
+    with torch.no_grad():
+        cache = model(torch.zeros(1, 12, dtype=torch.long), use_cache=True).past_key_values
+        counter = FlopCounterMode(display=False)
+        with counter:
+            model(torch.zeros(1, 1, dtype=torch.long), past_key_values=cache)
+    counted = sum(
+        sum(operations.values())
+        for name, operations in counter.get_flop_counts().items()
+        if name.endswith("self_attn")
+    )
+    setting = Setting(length=13, dtype="float32")
+    assert counted == 2 * costs.decoding(shape, setting).multiply_adds
+    kept = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
+    assert kept == costs.cache_bytes(shape, setting)
+    weights = sum(p.numel() * 4 for name, p in model.named_parameters() if "self_attn" in name)
+    assert costs.decoding(shape, setting).bytes_read == weights + kept
+
+
+def test_the_textbook_numbers() -> None:
+    gpt2 = make_shape(d_model=768, num_heads=12)
+    assert costs.layer_parameters(gpt2) == 4 * 768**2
+    one, eight = make_shape(d_model=512, num_heads=1), make_shape(d_model=512, num_heads=8)
+    assert eight.d_key == 64
+    for shape in (one, eight):
+        whole = replace(shape, is_causal=False)
+        assert costs.multiply_adds(whole, 100)["scores"] == 100**2 * 512
+    setting = Setting(length=100, dtype="float32")
+    assert costs.weight_matrix_bytes(eight, setting) == 8 * costs.weight_matrix_bytes(one, setting)
+
+
+def test_a_window_bounds_the_cache() -> None:
+    shape = make_shape(d_model=64, num_heads=4, num_kv_heads=2, num_layers=3, window=10)
+    short, long = (
+        costs.cache_bytes(shape, Setting(length=length, dtype="float16")) for length in (7, 1000)
+    )
+    assert (short, long) == (2 * 3 * 7 * 2 * 16 * 2, 2 * 3 * 10 * 2 * 16 * 2)
+    mixed = replace(shape, num_local=2)
+    assert costs.cached_positions(mixed, 1000) == 2 * 10 + 1000
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        (
+            {"d_model": 10, "num_heads": 3},
+            "3 heads cannot share a d_model of 10 evenly: give d_key",
+        ),
+        ({"d_model": 12, "num_heads": 6, "num_kv_heads": 4}, "6 heads cannot share 4 KV heads"),
+        ({"d_model": 0, "num_heads": 1}, "d_model is 0"),
+        ({"d_model": 8, "num_heads": 2, "window": 0}, "the window is 0"),
+    ],
+)
+def test_impossible_sizes_are_refused(sizes: dict[str, int], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        make_shape(**sizes)
+
+
+def test_impossible_settings_are_refused() -> None:
+    with pytest.raises(OptionError, match="there is no dtype 'float12': give float32"):
+        Setting(dtype="float12")
+    with pytest.raises(OptionError, match="the length is 0"):
+        Setting(length=0)
+    with pytest.raises(OptionError, match="4 of 3 layers cannot be local"):
+        replace(make_shape(d_model=8, num_heads=2, num_layers=3), num_local=4)
+
+
+def test_divisors() -> None:
+    assert divisors(12) == [1, 2, 3, 4, 6, 12]

@@ -1,0 +1,187 @@
+"""A trace: every step of the textbook, and contributions that add up, on every family."""
+
+import warnings
+from collections.abc import Iterator
+
+import pytest
+import torch
+import transformers
+
+import headwise
+from headwise.attention.layer import MultiHeadAttention
+from headwise.attention.positions import Alibi, Rotary
+from headwise.attention.worked import cat_sleeps
+from headwise.errors import OptionError, ShapeError
+from headwise.tracing.record import trace, trace_layer
+from headwise.tracing.trace import STEPS, Trace, closing_lines, segregation
+from headwise.watching.places import find_places
+
+from ..attention.tolerance import assert_same
+from ..watching.tiny import tiny
+from ..watching.tiny_configs import FAMILIES
+
+ROUNDINGS = 3 * (48 + 17 + 43)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    before = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity_error()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*attention interface.*")
+        yield
+    transformers.logging.set_verbosity(before)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_contributions_add_up_to_the_output(name: str) -> None:
+    model, inputs = tiny(name)
+    for place in find_places(model):
+        found = trace(model, inputs, layer=place.layer, stack=place.stack)
+        whole = found["contributions"].values.sum(1)
+        if found.bias is not None:
+            whole = whole + found.bias
+        assert_same(whole, found["output"].values, roundings=ROUNDINGS, name=place.name)
+        assert found.adds_up
+        assert_same(
+            found["mixed"].values.transpose(1, 2).flatten(2),
+            found["concat"].values,
+            roundings=0,
+        )
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2", "gpt_oss", "t5", "bert", "vit"])
+def test_head_by_head_is_the_same(name: str) -> None:
+    model, inputs = tiny(name)
+    for place in find_places(model):
+        found = trace(model, inputs, layer=place.layer, stack=place.stack)
+        assert found.difference is not None
+        assert found.difference < ROUNDINGS * torch.finfo(torch.float32).eps, place.name
+
+
+def test_the_model_is_as_it_was_and_its_hooks_are_gone() -> None:
+    model, inputs = tiny("llama")
+    model.train()
+    before = model.config._attn_implementation
+    trace(model, inputs, layer=1)
+    assert model.training and model.config._attn_implementation == before
+    hooks = [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()]
+    assert not any(hooks)
+
+
+def test_a_grouped_layer_says_which_kv_head_serves_which() -> None:
+    layer = MultiHeadAttention(24, 6, num_kv_heads=2, d_key=8, position=Rotary())
+    found = trace_layer(layer, torch.randn(2, 7, 24))
+    assert found.kv_head_of == (0, 0, 0, 1, 1, 1)
+    assert found["keys"].shape == "[batch 2, kv_heads 2, key 7, d_key 8]"
+    assert found["scores"].shape == "[batch 2, heads 6, query 7, key 7]"
+    names = [name for name, *_ in found.matrices(found["keys"])]
+    assert names[3] == "L0H3 keys (KV head 1)"
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        MultiHeadAttention(12, 3),
+        MultiHeadAttention(12, 3, is_causal=True, window=3, softcap=2.0),
+        MultiHeadAttention(14, 7, num_kv_heads=1, d_key=3, d_value=5, qk_norm=True, sinks=True),
+        MultiHeadAttention(12, 2, position=Alibi(), bias=False),
+    ],
+)
+def test_our_layers_steps_are_the_layers(layer: MultiHeadAttention) -> None:
+    x = torch.randn(2, 11, layer.d_model, dtype=torch.float64)
+    layer = layer.double()
+    found = trace_layer(layer, x, heads=[1])
+    output, weights = layer(x, need_weights=True)
+    assert_same(found["output"].values, output, roundings=64)
+    assert_same(found["weights"].values, weights, roundings=64)
+    assert found.adds_up and found.difference is not None and found.difference < 1e-12
+    assert list(found.steps) == list(STEPS)
+    assert found.heads == (1,)
+
+
+def test_cat_sleeps_has_the_textbooks_numbers() -> None:
+    layer, tokens, x = cat_sleeps()
+    found = trace_layer(layer, x, tokens=tokens)
+    assert found["scores"].values[0, 0].tolist() == [[5.0, 0.0], [0.0, 0.0]]
+    rounded = (found["weights"].values[0] * 100).round() / 100
+    assert_same(rounded[0], torch.tensor([[0.97, 0.03], [0.5, 0.5]]), roundings=2)
+    assert_same(rounded[1], torch.tensor([[0.5, 0.5], [0.03, 0.97]]), roundings=2)
+    assert found["concat"].values.shape == (1, 2, 4)
+
+
+def test_wo_ends_the_segregation() -> None:
+    layer = MultiHeadAttention(32, 4)
+    found = trace_layer(layer, torch.randn(1, 9, 32))
+    assert segregation(found.shares_before) == 1.0
+    assert 0.0 < segregation(found.shares_after) < 0.5
+    columns = found.shares_after.sum(0)
+    assert_same(columns, torch.ones_like(columns), roundings=8)
+    assert segregation(torch.full((4, 3), 0.25)) == pytest.approx(0.0, abs=1e-6)
+    assert segregation(torch.ones(1, 3)) == 1.0
+
+
+def test_a_wrong_contribution_is_found() -> None:
+    found = trace_layer(MultiHeadAttention(12, 3), torch.randn(1, 5, 12))
+    found["contributions"].values[0, 1, 2, 3] += 0.01
+    assert not found.adds_up
+    assert "do NOT add up" in closing_lines(found)[0]
+
+
+def test_a_text_is_labelled_and_its_pieces_are_merged() -> None:
+    found = trace("minilm", "The catamaran didn't sink.", layer=2, heads=[0, 3])
+    assert found.title == "minilm, layer 2"
+    assert found.labels.keys[0] == "[CLS]" and found.labels.is_special[0]
+    words = found.maps(words=True)
+    assert "catamaran" in words.labels.keys and "[CLS]" not in words.labels.keys
+    assert words.heads == ("L2H0", "L2H3")
+    hidden = found.maps(special=False)
+    assert len(hidden.labels.keys) == len(found.labels.keys) - 2
+    dry = found.maps(sink=False).weights
+    assert dry[:, :, 0].abs().max() == 0
+    assert_same(dry.sum(-1), torch.ones(dry.shape[:2]), roundings=64)
+    assert headwise.trace is trace
+
+
+def test_mistakes_are_named() -> None:
+    model, inputs = tiny("llama")
+    with pytest.raises(OptionError, match=r"there is no layer 9: the model has layers 0\.\."):
+        trace(model, inputs, layer=9)
+    with pytest.raises(OptionError, match="there is no stack 'decoder'"):
+        trace(model, inputs, stack="decoder")
+    with pytest.raises(OptionError, match=r"head 99 is not in this layer: it has heads 0\.\."):
+        trace(model, inputs, heads=[99])
+    with pytest.raises(OptionError, match="a text is read by a tokenizer"):
+        trace(model, "hello")
+    layer = MultiHeadAttention(12, 3)
+    with pytest.raises(OptionError, match="a layer is traced on a tensor"):
+        trace(layer, "hello")
+    with pytest.raises(ShapeError, match=r"x is \[1, 5, 11\]; this layer takes"):
+        trace(layer, torch.zeros(5, 11))
+    with pytest.raises(OptionError, match="this trace has no step 'score': it has input, queries"):
+        _ = trace(layer, torch.zeros(5, 12))["score"]
+    with pytest.raises(ShapeError, match="3 tokens name 5 positions"):
+        trace_layer(layer, torch.zeros(5, 12), tokens=["a", "b", "c"])
+    with pytest.raises(OptionError, match="longer than the 512 tokens"):
+        trace("minilm", "word " * 600)
+
+
+def test_a_notebook_shows_it_safely() -> None:
+    layer, _, x = cat_sleeps()
+    shown = trace_layer(layer, x, tokens=["<b>", "a&b"])._repr_html_()
+    assert "<b>" not in shown and "&lt;b&gt;" in shown and "a&amp;b" in shown
+    assert "http" not in shown.replace("http://www.w3.org/2000/svg", "")
+    assert len(shown) < 20_000
+    alone = trace_layer(layer, x).head(1)._repr_html_()
+    assert "L0H1" in alone and "L0H0" not in alone
+
+
+def test_json_holds_small_values_and_leaves_large_ones_out() -> None:
+    found: Trace = trace_layer(MultiHeadAttention(12, 3, is_causal=True), torch.randn(1, 5, 12))
+    made = found.to_json(["masked", "weights"])
+    assert [step["name"] for step in made["steps"]] == ["masked", "weights"]
+    assert made["steps"][0]["values"][0][0][0][1] is None  # -inf
+    assert made["adds_up"] is True
+    large = trace_layer(MultiHeadAttention(12, 3), torch.randn(1, 200, 12)).to_json(["weights"])
+    assert large["steps"][0]["values"] is None
+    assert large["steps"][0]["shape"] == [1, 3, 200, 200]
