@@ -137,7 +137,12 @@ def show_trace(console: "Console", trace: "Trace", maps: "Maps", *, all_heads: b
     """Steps, weights of some heads, contributions."""
     from headwise.tracing.maps import Maps
     from headwise.tracing.trace import closing_lines
-    from headwise.views.trace_tables import contributions_table, map_tables, steps_table
+    from headwise.views.trace_tables import (
+        contributions_table,
+        map_tables,
+        shares_table,
+        steps_table,
+    )
 
     console.print(f"[bold]{trace.title}[/bold]")
     console.print(steps_table(trace))
@@ -149,6 +154,8 @@ def show_trace(console: "Console", trace: "Trace", maps: "Maps", *, all_heads: b
     console.print(map_tables(maps))
     console.print("What each head adds to the output:")
     console.print(contributions_table(trace))
+    console.print("Whose some columns are, before Wo (concat) and after it (out):")
+    console.print(shares_table(trace))
     for line in closing_lines(trace):
         console.print(line)
 

@@ -71,11 +71,19 @@ def encode(words: Sequence[str], tokenizer: Callable[..., Any]) -> Encoded | Non
 def word_weights(
     weights: Float[Tensor, "heads query key"], word_of_token: Sequence[int]
 ) -> Float[Tensor, "heads word word"]:
-    """Share of its attention that each word gives each other word.
+    """Share of its attention that each word gives each other word; to itself it gives none."""
+    between = merged_pieces(weights, word_of_token)
+    between.diagonal(dim1=1, dim2=2).zero_()
+    return between
+
+
+def merged_pieces(
+    weights: Float[Tensor, "heads query key"], word_of_token: Sequence[int]
+) -> Float[Tensor, "heads word word"]:
+    """Share of its attention that each word gives each word.
 
     Summed over the pieces of the word looked at, averaged over the pieces of the word that looks;
-    tokens of no word are dropped, and a word's attention to itself is set to zero
-    (Clark 2019, https://arxiv.org/abs/1906.04341).
+    tokens of no word are dropped (Clark 2019, https://arxiv.org/abs/1906.04341).
     """
     tokens = len(word_of_token)
     if weights.shape[1:] != (tokens, tokens):
@@ -88,6 +96,4 @@ def word_weights(
     exact = weights if weights.dtype == torch.float64 else weights.float()
     belongs = (place[:, None] == words).to(exact.dtype)  # token, word
     averages = belongs / belongs.sum(0).clamp(min=1)
-    between = averages.mT @ (exact @ belongs)
-    between.diagonal(dim1=1, dim2=2).zero_()
-    return between
+    return averages.mT @ (exact @ belongs)

@@ -5,13 +5,11 @@ In: weights between tokens. Out: the same by word, without special tokens, witho
 
 from dataclasses import dataclass, replace
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from headwise.errors import OptionError
-
-NO_WORD = -1
+from headwise.probes.words import NO_WORD, merged_pieces
 
 
 @dataclass(frozen=True)
@@ -40,26 +38,19 @@ class Maps:
     labels: Labels
 
     def by_word(self) -> "Maps":
-        """Pieces of a word as one: summed where it is looked at, averaged where it looks.
-
-        Special tokens belong to no word and are left out (https://arxiv.org/abs/1906.04341).
-        """
+        """Pieces of a word as one; special tokens belong to no word and are left out."""
         labels = self.labels
         if not labels.word_of or not labels.is_self:
             raise OptionError("words are known only of a text that a fast tokenizer has read")
-        place = torch.tensor(labels.word_of)
-        count = int(place.max()) + 1 if len(place) else 0
-        belongs = (place[:, None] == torch.arange(count)).to(self.weights.dtype)
-        averages = belongs / belongs.sum(0).clamp(min=1)
-        words = [""] * count
+        words = [""] * (max(labels.word_of) + 1)
         for token, word in zip(labels.keys, labels.word_of, strict=True):
             if word != NO_WORD:
                 words[word] += token
         names = tuple(words)
         return replace(
             self,
-            weights=averages.mT @ (self.weights @ belongs),
-            labels=Labels(names, names, (False,) * count, tuple(range(count))),
+            weights=merged_pieces(self.weights, labels.word_of),
+            labels=Labels(names, names, (False,) * len(names), tuple(range(len(names)))),
         )
 
     def without_special(self) -> "Maps":

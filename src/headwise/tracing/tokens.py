@@ -6,7 +6,8 @@ In: what a model was called with, and its tokenizer. Out: labels, special tokens
 from typing import Any
 
 from headwise.measures.reading import Batch
-from headwise.tracing.maps import NO_WORD, Labels
+from headwise.probes.words import NO_WORD
+from headwise.tracing.maps import Labels
 from headwise.watching.calls import Call, ShownCall
 
 MARKS = str.maketrans({"Ġ": "", "▁": "", "Ċ": "\\n"})

@@ -89,23 +89,22 @@ def contributions_table(trace: Trace) -> Table:
     return table
 
 
-def shares_table(trace: Trace, most: int = 8) -> Table:
-    """How much of the first output dimensions comes from each chosen head, before and after Wo."""
+def shares_table(trace: Trace, most: int = 4) -> Table:
+    """Share of each head in a few columns of the concat, spread over it, and of the output."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("head", style="bold")
     before, after = trace.shares_before, trace.shares_after
     shown = min(most, after.shape[1])
     places = [round(place * (before.shape[1] - 1) / max(shown - 1, 1)) for place in range(shown)]
-    for place in places:
-        table.add_column(f"concat {place + 1}", justify="right")
-    for place in range(shown):
-        table.add_column(f"out {place + 1}", justify="right")
-    for head in trace.heads:
-        table.add_row(
-            trace.name_of(head),
-            *(f"{float(before[head, place]):.0%}" for place in places),
-            *(f"{float(after[head, place]):.0%}" for place in range(shown)),
-        )
+    headings = [
+        *(f"concat {place + 1}" for place in places),
+        *(f"out {n + 1}" for n in range(shown)),
+    ]
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for head in range(trace.num_heads):
+        shares = [*before[head, places].tolist(), *after[head, :shown].tolist()]
+        table.add_row(trace.name_of(head), *(f"{share:.0%}" for share in shares))
     return table
 
 
