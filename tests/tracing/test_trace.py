@@ -11,7 +11,7 @@ import headwise
 from headwise.attention.layer import MultiHeadAttention
 from headwise.attention.positions import Alibi, Rotary
 from headwise.attention.worked import cat_sleeps
-from headwise.errors import OptionError, ShapeError
+from headwise.errors import ModelError, OptionError, ShapeError
 from headwise.tracing.record import trace, trace_layer
 from headwise.tracing.trace import STEPS, Trace, closing_lines, segregation
 from headwise.watching.places import find_places
@@ -119,6 +119,28 @@ def test_wo_ends_the_segregation() -> None:
     assert_same(columns, torch.ones_like(columns), roundings=8)
     assert segregation(torch.full((4, 3), 0.25)) == pytest.approx(0.0, abs=1e-6)
     assert segregation(torch.ones(1, 3)) == 1.0
+
+
+def test_each_sequence_has_its_own_mask() -> None:
+    layer, x = MultiHeadAttention(12, 3).double(), torch.randn(2, 5, 12, dtype=torch.float64)
+    mask = torch.rand(2, 5, 5) > 0.4
+    found = trace_layer(layer, x, mask=mask)
+    assert found.difference is not None and found.difference < 1e-12 and found.adds_up
+    assert ((found["weights"].values > 0) <= mask[:, None]).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_adds_up_as_far_as_it_is_precise(dtype: torch.dtype) -> None:
+    model, inputs = tiny("llama", dtype=dtype)
+    found = trace(model, inputs, layer=1)
+    assert found.adds_up and found.rounding == torch.finfo(dtype).eps
+    found["contributions"].values[0, 0, 0] += found["contributions"].values.abs().max()
+    assert not found.adds_up
+
+
+def test_a_module_that_is_no_model_is_refused_by_name() -> None:
+    with pytest.raises(ModelError, match="MultiheadAttention"):
+        trace(torch.nn.MultiheadAttention(12, 3), torch.zeros(1, 5, 12))
 
 
 def test_a_wrong_contribution_is_found() -> None:

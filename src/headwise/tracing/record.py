@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from headwise.attention.core import attend_in_steps
 from headwise.attention.layer import MultiHeadAttention
+from headwise.attention.ragged import own_mask
 from headwise.attention.reference import head_steps, layer_by_definition
 from headwise.attention.rules import Rules
 from headwise.errors import ModelError, OptionError, ShapeError
@@ -66,8 +67,8 @@ def trace(
 
         loaded = load_model(source)
         source, tokenizer, title = loaded.model, tokenizer or loaded.tokenizer, loaded.name
-    batch = batch_of(source, given, tokenizer)
     place = chosen_place(source, layer, stack)
+    batch = batch_of(source, given, tokenizer)
     return trace_model(source, batch, place, heads=heads, tokenizer=tokenizer, title=title)
 
 
@@ -94,7 +95,12 @@ def trace_layer(
         output = layer(x, mask=mask)
         projected = layer.projected(x, x)
         rules = layer.rules_for(mask, None, is_self=True)
-        by_head = torch.stack([layer_by_definition(layer, one, mask=mask).output for one in x])
+        by_head = torch.stack(
+            [
+                layer_by_definition(layer, one, mask=own_mask(mask, index)).output
+                for index, one in enumerate(x)
+            ]
+        )
     finally:
         layer.train(was_training)
     found = {"input": x, **steps_of(*projected, rules)}
@@ -144,7 +150,7 @@ def make_trace(  # noqa: PLR0913 - one field of the record each
 ) -> Trace:
     """The record of a layer's steps, with the concat and each head's contribution worked out."""
     mixed = found["mixed"]
-    num_heads, wide = mixed.shape[1], mixed.dtype
+    num_heads, wide, dtype = mixed.shape[1], mixed.dtype, found["output"].dtype
     parts = output_weight.detach().to(wide).unflatten(0, (num_heads, -1))
     found = {
         **found,
@@ -164,6 +170,7 @@ def make_trace(  # noqa: PLR0913 - one field of the record each
         kv_head_of=tuple(head // group for head in range(num_heads)),
         labels=labels,
         bias=None if bias is None else bias.detach().to(wide),
+        rounding=torch.finfo(dtype).eps,
         prefix=prefix,
         **more,
     )

@@ -63,6 +63,8 @@ class Trace:
     """Of the sequence that maps are of."""
     sequence: int = 0
     bias: Float[Tensor, " d_model"] | None = None
+    rounding: float = 0.0
+    """Of the dtype that the layer computes in: mixed values and output are rounded to it."""
     notes: tuple[str, ...] = ()
     difference: float | None = None
     """Largest difference between the layer's output and one computed head by head."""
@@ -101,11 +103,9 @@ class Trace:
     @property
     def adds_up(self) -> bool:
         """Whether the contributions and the bias are the output, but for rounding."""
-        output = self["output"].values
-        terms = self["contributions"].values.abs().sum(1)
-        eps = max(torch.finfo(output.dtype).eps, torch.finfo(torch.float32).eps)
-        concat = self["concat"].values.shape[-1]
-        return self.remainder <= 2 * concat * eps * max(float(terms.max()), 1.0)
+        terms = float(self["contributions"].values.abs().sum(1).max())
+        exact = torch.finfo(torch.float32).eps * self["concat"].values.shape[-1]
+        return self.remainder <= (4 * self.rounding + 2 * exact) * max(terms, 1.0)
 
     @property
     def shares_before(self) -> Float[Tensor, "heads concat"]:
