@@ -5,7 +5,7 @@ In: what a model was called with, and its tokenizer. Out: labels, special tokens
 
 from typing import Any
 
-from headwise.measures.reading import Batch
+from headwise.measures.reading import UNREADABLE, Batch
 from headwise.probes.words import NO_WORD
 from headwise.tracing.maps import Labels
 from headwise.watching.calls import Call, ShownCall
@@ -32,8 +32,21 @@ def names_of(facts: Any, tokenizer: Any, sequence: int, size: int) -> tuple[str,
     """Each token as it reads, or its position where nothing is known of it."""
     if facts is None or tokenizer is None or facts.ids.shape[1] != size:
         return tuple(map(str, range(size)))
-    pieces = tokenizer.convert_ids_to_tokens(facts.ids[sequence].tolist())
-    return tuple(piece.removeprefix("##").translate(MARKS) or piece for piece in pieces)
+    ids = facts.ids[sequence].tolist()
+    pieces = tokenizer.convert_ids_to_tokens(ids)
+    return tuple(
+        label(piece, tokenizer.decode([token])) for token, piece in zip(ids, pieces, strict=True)
+    )
+
+
+def label(piece: str, text: str) -> str:
+    """What to write for a token: its text, or its piece where that is no text of its own.
+
+    >>> label("Ġcaf", " caf"), label("##s", "##s"), label("Ċ", "\\n"), label("Ã", "\ufffd")
+    ('caf', 's', '\\\\n', 'Ã')
+    """
+    shown = text.strip().removeprefix("##")
+    return shown if shown and UNREADABLE not in shown else piece.translate(MARKS) or piece
 
 
 def words_of(
