@@ -65,6 +65,15 @@ def test_head_counts_of_a_width(headwise: Runner) -> None:
     assert rows[3]["remarks"] == "rank 64 of 512"
 
 
+def test_a_length_beyond_the_models_own_is_noted(headwise: Runner) -> None:
+    assert "made for 1,024 positions" in headwise("plan", "GPT2", "--length", 5000).out
+    assert "made for" not in headwise("plan", "gpt2").out
+
+
+def test_a_model_that_looks_both_ways_does_not_decode(headwise: Runner) -> None:
+    assert json.loads(headwise("plan", "minilm", "--json").out)["decode_intensity"] is None
+
+
 def test_every_known_model_is_listed_with_its_source(headwise: Runner) -> None:
     out = headwise("plan", "models").out
     assert "gpt-oss-120b" in out and "2005.14165" in out
@@ -83,6 +92,11 @@ def test_every_known_model_is_listed_with_its_source(headwise: Runner) -> None:
         (["compare", "gpt2", "nothing"], "nothing is neither a known model"),
         (["heads", "--d-model", 0], "d_model is 0"),
         (["no/such-model"], "the config of no/such-model cannot be had"),
+        (["./nope"], "./nope is no directory with a config.json"),
+        ([""], "there is nothing to plan"),
+        (["compare", "gpt2"], "gpt2 alone cannot be compared"),
+        (["heads", "--d-model", 10**17], "it must be from 1 to 16,777,216"),
+        (["--d-model", 0, "--heads", 0], "d_model is 0"),
     ],
 )
 def test_a_mistake_is_one_sentence(headwise: Runner, arguments: list[object], words: str) -> None:

@@ -92,6 +92,10 @@ def test_words_without_special_tokens_or_sink(headwise: Runner) -> None:
         (["--compare-single-head", "--query", 99], "there is no token 99"),
         (["--svg", "no/such/folder/x.svg"], "is no folder"),
         (["./missing"], "./missing is no directory"),
+        (["--query", 2], "--query goes with --compare-single-head"),
+        (["--compare-single-head", "--query", -1], "there is no token -1"),
+        (["--example", "dimensions", "--svg", "x.svg"], "the table of dimensions has no maps"),
+        (["--svg", "."], ". is a folder"),
     ],
 )
 def test_a_mistake_is_one_sentence(

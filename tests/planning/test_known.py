@@ -1,5 +1,7 @@
 """The known models against transformers' own, built without memory on the meta device."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -197,6 +199,36 @@ def test_compressed_keys_are_refused_by_name() -> None:
 def test_a_config_without_sizes_says_what_it_lacks() -> None:
     with pytest.raises(ModelError, match="does not say its d_model: looked for hidden_size"):
         shape_of_config({"model_type": "x"}, "this")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ({"num_attention_heads": 0}, "has a num_heads of 0: it must be at least 1"),
+        ({"hidden_size": "big"}, "has 'big' for hidden_size: no size"),
+        ({"hidden_size": 512.5}, "has 512.5 for hidden_size"),
+    ],
+)
+def test_a_config_with_impossible_sizes_says_which(sizes: dict[str, Any], words: str) -> None:
+    whole = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 3}
+    with pytest.raises(ModelError, match=words):
+        shape_of_config(whole | sizes, "this")
+
+
+def test_only_names_and_shapes_are_planned() -> None:
+    with pytest.raises(OptionError, match="gpt2 has its own shape"):
+        plan("gpt2", shape=KNOWN["gpt2"].shape)
+    wrong = {  # in a process of its own, for tests check types before the code does
+        "plan(3)": "a model is named by a text, not by a int",
+        "plan('gpt2', length=10.5)": "the length is 10.5: it must be a whole number",
+        "trace('minilm', ['a'])": "a model reads a text or tensors by name, not a list",
+    }
+    for call, words in wrong.items():
+        script = (
+            f"import headwise\ntry: headwise.{call}\nexcept headwise.HeadwiseError as e: print(e)"
+        )
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        assert words in done.stdout, done.stderr
 
 
 def test_modern_berts_first_layers_are_global(tmp_path: Any) -> None:

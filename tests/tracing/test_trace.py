@@ -151,7 +151,9 @@ def test_a_wrong_contribution_is_found() -> None:
 
 
 def test_a_text_is_labelled_and_its_pieces_are_merged() -> None:
-    found = trace("minilm", "The catamaran didn't sink.", layer=2, heads=[0, 3])
+    found = trace(
+        headwise.load_model("minilm"), "The catamaran didn't sink.", layer=2, heads=[0, 3]
+    )
     assert found.title == "minilm, layer 2"
     assert found.labels.keys[0] == "[CLS]" and found.labels.is_special[0]
     words = found.maps(words=True)
@@ -182,6 +184,12 @@ def test_mistakes_are_named() -> None:
         trace(layer, torch.zeros(5, 11))
     with pytest.raises(OptionError, match="this trace has no step 'score': it has input, queries"):
         _ = trace(layer, torch.zeros(5, 12))["score"]
+    with pytest.raises(OptionError, match="this is one layer"):
+        trace(layer, torch.zeros(5, 12), layer=3)
+    with pytest.raises(ShapeError, match=r"x is \[1, 0, 12\] of torch.float32; this layer takes"):
+        trace(layer, torch.zeros(0, 12))
+    with pytest.raises(ShapeError, match=r"of torch\.float64; .* of torch\.float32"):
+        trace(layer, torch.zeros(5, 12).double())
     with pytest.raises(ShapeError, match="3 tokens name 5 positions"):
         trace_layer(layer, torch.zeros(5, 12), tokens=["a", "b", "c"])
     with pytest.raises(OptionError, match="longer than the 512 tokens"):

@@ -107,7 +107,12 @@ def show(  # noqa: PLR0913 - one parameter an option
 @app.command("compare")
 def compare(
     models: Models,
-    length: Length = None,
+    length: Annotated[
+        int | None,
+        typer.Option(
+            help="Positions of a sequence (default: the smallest context, at most 8,192)."
+        ),
+    ] = None,
     batch: Batch = 1,
     dtype: Dtype = "bfloat16",
     as_json: AsJson = False,
@@ -116,6 +121,8 @@ def compare(
     """Several models side by side."""
     from headwise.planning.plans import LONGEST, plan
 
+    if len(models) < 2:
+        raise OptionError(f"{models[0]} alone cannot be compared: name two models or more")
     if length is None:
         contexts = [plan(model).shape.context or LONGEST for model in models]
         length = min(*contexts, LONGEST)
@@ -171,7 +178,9 @@ def models(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
         return
     from headwise.views.plan import known_models
 
-    quiet_console().print(known_models(KNOWN.values()))
+    screen = quiet_console()
+    for line in known_models(KNOWN.values()):
+        screen.print(line)
 
 
 def printed(

@@ -202,7 +202,8 @@ def show(found: "Scan", out: Path | None) -> None:
         console.print()
         console.print(leaders(found.relations))
     if out is not None:
-        console.print(f"\nwrote {out}/heads.parquet, heads.csv, scan.json")
+        tables = [path.name for path in sorted(out.glob("*.parquet"))]
+        console.print(f"\nwrote {', '.join([*tables, 'heads.csv', 'scan.json'])} in {out}")
 
 
 def table_as_json(found: "Scan") -> str:

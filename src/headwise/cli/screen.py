@@ -18,6 +18,8 @@ def quiet_console(*, is_stderr: bool = False) -> "Console":
 
 def write_new(path: Path, text: str, *, force: bool) -> None:
     """Write beside the place and move there; what is there already stays unless it is forced."""
+    if path.is_dir():
+        raise OptionError(f"{path} is a folder: give the name of a file")
     if path.exists() and not force:
         raise OptionError(f"{path} is there already: choose another name, or give --force")
     if not path.parent.is_dir():

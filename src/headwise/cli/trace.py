@@ -74,7 +74,11 @@ def run(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Show every number of one layer's attention, and what each head adds to its output."""
     console = quiet_console()
+    if query is not None and not compare_single_head:
+        raise OptionError("--query goes with --compare-single-head")
     if example is Example.dimensions:
+        if svg or html:
+            raise OptionError("the table of dimensions has no maps: leave --svg and --html out")
         show_dimensions(console, as_json=as_json)
         return
     chosen = None if heads is None else whole_numbers(heads, "--heads")

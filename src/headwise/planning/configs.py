@@ -61,6 +61,8 @@ def read_config(place: str) -> dict[str, Any]:
         if not path.exists():
             raise ModelError(f"{place} has no config.json")
     elif not path.is_file():
+        if place.startswith((".", "/", "~")) or place.count("/") > 1:
+            raise ModelError(f"{place} is no directory with a config.json")
         path = download(place)
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
@@ -120,7 +122,7 @@ def shape_of_config(config: Mapping[str, Any], name: str) -> Shape:
 def size(config: Mapping[str, Any], field: str) -> int | None:
     """A size under any of its names; None if the config does not have it."""
     for name in NAMES[field]:
-        if isinstance(config.get(name), int):
+        if isinstance(config.get(name), int) and not isinstance(config[name], bool):
             return int(config[name])
     return None
 
@@ -129,9 +131,14 @@ def needed(config: Mapping[str, Any], field: str, name: str) -> int:
     """A size that there is no shape without."""
     found = size(config, field)
     if found is None:
+        for key in NAMES[field]:
+            if key in config:
+                raise ModelError(f"the config of {name} has {config[key]!r} for {key}: no size")
         raise ModelError(
             f"the config of {name} does not say its {field}: looked for {', '.join(NAMES[field])}"
         )
+    if found < 1:
+        raise ModelError(f"the config of {name} has a {field} of {found}: it must be at least 1")
     return found
 
 

@@ -24,8 +24,9 @@ class Setting:
         if self.dtype not in DTYPE_BYTES:
             raise OptionError(f"there is no dtype {self.dtype!r}: give {', '.join(DTYPE_BYTES)}")
         for name in ("length", "batch"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"the {name} is {getattr(self, name)}: it must be at least 1")
+            number = getattr(self, name)
+            if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+                raise OptionError(f"the {name} is {number!r}: it must be a whole number from 1 on")
 
     @property
     def bytes_each(self) -> int:

@@ -99,9 +99,9 @@ class Plan:
             "multiply_adds_per_token": self.per_token,
             "cache_bytes": self.cache_bytes,
             "weight_matrix_bytes": self.weight_matrix_bytes,
-            "decode_multiply_adds": step.multiply_adds,
-            "decode_bytes_read": step.bytes_read,
-            "decode_intensity": step.intensity,
+            "decode_multiply_adds": step.multiply_adds if self.shape.is_causal else None,
+            "decode_bytes_read": step.bytes_read if self.shape.is_causal else None,
+            "decode_intensity": step.intensity if self.shape.is_causal else None,
             "source": self.source,
             "note": self.note,
         }
@@ -129,12 +129,17 @@ def plan(
     2362368
     """
     name, source, total, note = model or "", "", None, ""
-    if model is None:
-        if shape is None:
-            raise OptionError("there is nothing to plan: name a model or give its sizes")
+    if model is not None and not isinstance(model, str):
+        raise OptionError(f"a model is named by a text, not by a {type(model).__name__}")
+    if not model:
+        if not isinstance(shape, Shape):
+            raise OptionError("there is nothing to plan: name a model or give a headwise.Shape")
         name = f"{shape.d_model}/{shape.num_heads}"
-    elif model in KNOWN:
-        found = known(model)
+    elif shape is not None:
+        raise OptionError(f"{model} has its own shape: give one or the other")
+    elif model.lower() in KNOWN:
+        found = known(model.lower())
+        name = found.name
         shape, source, total, note = found.shape, found.source, found.total, found.note
     elif looks_like_a_place(model):
         shape, source = shape_from(model), model

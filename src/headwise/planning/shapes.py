@@ -4,9 +4,13 @@ In: sizes, of which only the width, the heads and the layers must be given. Out:
 checked. What follows from them is the business of `costs`.
 """
 
+import math
 from dataclasses import dataclass
 
 from headwise.errors import OptionError
+
+LARGEST_SIZE = 1 << 24
+"""Beyond any model's width or number of heads: what is larger is a slip of the finger."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +41,7 @@ class Shape:
     def __post_init__(self) -> None:
         """Refuse what no model can be."""
         for name in ("d_model", "num_heads", "num_kv_heads", "d_key", "d_value", "num_layers"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name} is {getattr(self, name)}: it must be at least 1")
+            check_size(name, getattr(self, name))
         if self.num_heads % self.num_kv_heads:
             raise OptionError(
                 f"{self.num_heads} heads cannot share {self.num_kv_heads} KV heads evenly"
@@ -56,7 +59,8 @@ class Shape:
     @property
     def words(self) -> str:
         """The shape in a line."""
-        served = "" if self.group == 1 else f" over {self.num_kv_heads} KV heads"
+        many = "" if self.num_kv_heads == 1 else "s"
+        served = "" if self.group == 1 else f" over {self.num_kv_heads} KV head{many}"
         sizes = str(self.d_key) if self.d_key == self.d_value else f"{self.d_key} / {self.d_value}"
         local = ""
         if self.window is not None and self.num_local:
@@ -79,8 +83,10 @@ def make_shape(
     window: int | None = None,
 ) -> Shape:
     """A shape in which what is left out follows the textbook: heads share out the width."""
+    check_size("d_model", d_model)
+    check_size("num_heads", num_heads)
     if d_key is None:
-        if num_heads < 1 or d_model % num_heads:
+        if d_model % num_heads:
             raise OptionError(
                 f"{num_heads} heads cannot share a d_model of {d_model} evenly: give d_key, or one "
                 f"of {', '.join(map(str, divisors(d_model)))} heads"
@@ -98,6 +104,17 @@ def make_shape(
     )
 
 
+def check_size(name: str, size: int) -> None:
+    """Raise where no model has such a size."""
+    if not 1 <= size <= LARGEST_SIZE:
+        raise OptionError(f"{name} is {size:,}: it must be from 1 to {LARGEST_SIZE:,}")
+
+
 def divisors(number: int) -> list[int]:
-    """Every number that divides it, in order."""
-    return [one for one in range(1, number + 1) if number % one == 0]
+    """Every number that divides it, in order.
+
+    >>> divisors(12)
+    [1, 2, 3, 4, 6, 12]
+    """
+    small = [one for one in range(1, math.isqrt(number) + 1) if number % one == 0]
+    return sorted({*small, *(number // one for one in small)})

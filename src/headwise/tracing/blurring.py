@@ -50,7 +50,7 @@ class Blur:
 def blur_of(trace: Trace, query: int) -> Blur:
     """The chosen heads of a trace at one query."""
     labels = trace.labels
-    if not -len(labels.queries) <= query < len(labels.queries):
+    if not 0 <= query < len(labels.queries):
         raise OptionError(f"there is no token {query}: the text has 0..{len(labels.queries) - 1}")
     weights = trace["weights"].values[trace.sequence]
     rows = tuple(Row(trace.name_of(head), weights[head, query]) for head in trace.heads)

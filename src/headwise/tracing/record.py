@@ -21,6 +21,7 @@ from headwise.tracing.maps import Labels
 from headwise.tracing.tokens import labels_of
 from headwise.tracing.trace import STEPS, Step, Trace, checked_heads
 from headwise.watching.calls import AttentionCall, Call, at_least_float32, check_size
+from headwise.watching.loading import LoadedModel, load_model
 from headwise.watching.places import Place, find_places
 from headwise.watching.watch import watch
 
@@ -40,8 +41,12 @@ AXES = {
 }
 
 
+UNBIASED = {"output": "concat Wo"}
+"""Formulas of a layer whose Wo has no bias."""
+
+
 def trace(
-    source: nn.Module | str,
+    source: nn.Module | LoadedModel | str,
     given: Tensor | str | Mapping[str, Tensor],
     *,
     layer: int = 0,
@@ -58,15 +63,21 @@ def trace(
     if isinstance(source, MultiHeadAttention):
         if not isinstance(given, Tensor):
             raise OptionError("a layer is traced on a tensor [batch, position, d_model]")
+        if layer != 0 or stack is not None:
+            raise OptionError("this is one layer: layer and stack choose among a model's")
         return trace_layer(source, given, heads=heads, mask=mask)
     if mask is not None:
         raise OptionError("a model makes its own mask: give it attention_mask among its tensors")
+    if not isinstance(given, Tensor | str | Mapping):
+        raise OptionError(
+            f"a model reads a text or tensors by name, not a {type(given).__name__}: trace one "
+            "text at a time"
+        )
     title = type(source).__name__
-    if isinstance(source, str):
-        from headwise.watching.loading import load_model
-
-        loaded = load_model(source)
-        source, tokenizer, title = loaded.model, tokenizer or loaded.tokenizer, loaded.name
+    source = load_model(source) if isinstance(source, str) else source
+    if isinstance(source, LoadedModel):
+        tokenizer, title = tokenizer or source.tokenizer, source.name
+        source = source.model
     place = chosen_place(source, layer, stack)
     batch = batch_of(source, given, tokenizer)
     return trace_model(source, batch, place, heads=heads, tokenizer=tokenizer, title=title)
@@ -86,6 +97,11 @@ def trace_layer(
     if x.dim() != 3 or x.shape[-1] != layer.d_model:
         raise ShapeError(
             f"x is {list(x.shape)}; this layer takes [batch, position, d_model {layer.d_model}]"
+        )
+    if x.numel() == 0 or x.dtype != layer.Wq.weight.dtype:
+        raise ShapeError(
+            f"x is {list(x.shape)} of {x.dtype}; this layer takes at least one position of "
+            f"{layer.Wq.weight.dtype}"
         )
     if tokens is not None and len(tokens) != x.shape[1]:
         raise ShapeError(f"{len(tokens)} tokens name {x.shape[1]} positions")
@@ -163,7 +179,7 @@ def make_trace(  # noqa: PLR0913 - one field of the record each
         title=title,
         steps={
             name: Step(name, tuple(AXES[name].split()), found[name].detach(), formula)
-            for name, formula in STEPS.items()
+            for name, formula in (STEPS | ({} if bias is not None else UNBIASED)).items()
             if name in found
         },
         heads=checked_heads(heads, num_heads),
@@ -199,7 +215,8 @@ def chosen_place(model: nn.Module, layer: int, stack: str | None) -> Place:
     stacks = list(dict.fromkeys(place.stack for place in places))
     wanted = stacks[0] if stack is None else stack
     if wanted not in stacks:
-        raise OptionError(f"there is no stack {stack!r}: the model has {', '.join(stacks)}")
+        there = "one, without a name" if stacks == [""] else ", ".join(stacks)
+        raise OptionError(f"there is no stack {stack!r}: the model has {there}")
     for place in places:
         if (place.stack, place.layer) == (wanted, layer):
             return place

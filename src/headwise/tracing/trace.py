@@ -18,9 +18,9 @@ from headwise.tracing.maps import Labels, Maps
 
 STEPS = {
     "input": "X",
-    "queries": "Q = X Wq, head by head",
-    "keys": "K = X Wk, head by head",
-    "values": "V = X Wv, head by head",
+    "queries": "Q = X Wq, then bias, norm and rotation, if any",
+    "keys": "K = X Wk, the same",
+    "values": "V = X Wv, then bias, if any",
     "scores": "Q K^T",
     "scaled": "scores x scale",
     "masked": "scaled, -inf where a query may not look",
@@ -253,4 +253,4 @@ def checked_heads(heads: Sequence[int] | None, num_heads: int) -> tuple[int, ...
     wrong = [head for head in heads if not 0 <= head < num_heads]
     if wrong:
         raise OptionError(f"head {wrong[0]} is not in this layer: it has heads 0..{num_heads - 1}")
-    return tuple(heads)
+    return tuple(dict.fromkeys(heads))

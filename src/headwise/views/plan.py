@@ -42,6 +42,9 @@ def headline(plan: Plan) -> list[str]:
         lines.append(f"[dim]{plan.source}[/dim]")
     if plan.note:
         lines.append(f"note: {plan.note}")
+    context = plan.shape.context
+    if context is not None and plan.setting.length > context:
+        lines.append(f"note: the model was made for {context:,} positions at most")
     return lines
 
 
@@ -125,12 +128,10 @@ def choices(found: Sequence[HeadChoice]) -> Table:
     return table
 
 
-def known_models(rows: Iterable[Known]) -> Table:
-    """The known models with their sources."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column("model")
-    table.add_column("shape")
-    table.add_column("source", overflow="fold")
+def known_models(rows: Iterable[Known]) -> list[str]:
+    """The known models with their sources, two lines each."""
+    lines = []
     for one in rows:
-        table.add_row(one.name, one.shape.words, one.source)
-    return table
+        lines.append(f"[bold]{one.name:<14}[/bold]{one.shape.words}")
+        lines.append(f"{'':<14}[dim]{one.source}[/dim]")
+    return lines

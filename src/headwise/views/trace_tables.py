@@ -18,9 +18,9 @@ from headwise.tracing.trace import Step, Trace
 def steps_table(trace: Trace) -> Table:
     """Every step with its formula and its shape in words."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column("step", style="bold")
+    table.add_column("step", style="bold", no_wrap=True)
     table.add_column("formula")
-    table.add_column("shape")
+    table.add_column("shape", no_wrap=True)
     for step in trace.steps.values():
         table.add_row(step.name, step.formula, step.shape.replace("[", r"\["))
     return table
@@ -74,7 +74,7 @@ def map_tables(maps: Maps) -> Columns:
 def contributions_table(trace: Trace) -> Table:
     """What each head adds to the output: how long it is, and which share of it all."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column("head", style="bold")
+    table.add_column("head", style="bold", no_wrap=True)
     for heading in ("KV head", "mean length", "share", "largest in dimensions"):
         table.add_column(heading, justify="right")
     leads = trace.shares_after.argmax(0).bincount(minlength=trace.num_heads)
@@ -92,7 +92,7 @@ def contributions_table(trace: Trace) -> Table:
 def shares_table(trace: Trace, most: int = 4) -> Table:
     """Share of each head in a few columns of the concat, spread over it, and of the output."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column("head", style="bold")
+    table.add_column("head", style="bold", no_wrap=True)
     before, after = trace.shares_before, trace.shares_after
     shown = min(most, after.shape[1])
     places = [round(place * (before.shape[1] - 1) / max(shown - 1, 1)) for place in range(shown)]
