@@ -36,6 +36,7 @@ AXES = {
     "weights": "batch heads query key",
     "mixed": "batch heads query d_value",
     "concat": "batch query concat",
+    "Wo": "concat d_model",
     "contributions": "batch heads query d_model",
     "output": "batch query d_model",
 }
@@ -171,6 +172,7 @@ def make_trace(  # noqa: PLR0913 - one field of the record each
     found = {
         **found,
         "concat": mixed.transpose(1, 2).flatten(2),
+        "Wo": parts.flatten(0, 1),
         "contributions": mixed @ parts,
         "output": found["output"].detach().to(wide),
     }

@@ -27,6 +27,7 @@ STEPS = {
     "weights": "softmax of each row",
     "mixed": "weights V",
     "concat": "all heads side by side",
+    "Wo": "the output projection: its rows belong to heads, its columns to all",
     "contributions": "mixed Wo, each head with its own rows of Wo",
     "output": "concat Wo + bias",
 }
@@ -132,18 +133,22 @@ class Trace:
 
     def matrices(self, step: Step) -> Iterator[tuple[str, Tensor, Sequence[str], Sequence[str]]]:
         """A step's values as labelled matrices: one for each chosen head, or one for all."""
+        if step.axes[0] != "batch":
+            rows, columns = step.values.shape
+            yield step.name, step.values, numbered(rows), numbered(columns)
+            return
         labels, values = self.labels, step.values[self.sequence]
         if values.dim() == 2:
             yield step.name, values, labels.queries, numbered(values.shape[1])
             return
-        rows = labels.keys if step.axes[2] == "key" else labels.queries
-        columns = labels.keys if step.axes[3] == "key" else numbered(values.shape[2])
+        beside = labels.keys if step.axes[2] == "key" else labels.queries
+        above = labels.keys if step.axes[3] == "key" else numbered(values.shape[2])
         for head in self.heads:
             own, served = head, ""
             if step.axes[1] == "kv_heads":
                 own = self.kv_head_of[head]
                 served = f" (KV head {own})" if self.num_heads > values.shape[0] else ""
-            yield f"{self.name_of(head)} {step.name}{served}", values[own], rows, columns
+            yield f"{self.name_of(head)} {step.name}{served}", values[own], beside, above
 
     def maps(self, *, words: bool = False, special: bool = True, sink: bool = True) -> Maps:
         """The weights of the chosen heads with labels: by word, without special tokens or sink."""
