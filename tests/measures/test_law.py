@@ -6,12 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from headwise.attention.core import attend_with_lse
+from headwise.attention.rules import Rules
 from headwise.measures import layout as layout_module
 from headwise.measures import measure as measure_module
 from headwise.measures.measure import RowValues, measure_rows
+from headwise.measures.reading import Batch
 from headwise.measures.steps import Kept, RowChoice, TextStep, default_measures, views_of
 from headwise.measures.tally import Tally
-from headwise.watching.calls import Call
+from headwise.watching import places
+from headwise.watching.calls import AttentionCall, Call, TokenFacts
 from headwise.watching.watch import watch
 
 from ..attention.tolerance import assert_same
@@ -137,6 +141,30 @@ def test_a_step_counts_the_mean_of_the_rows(name: str) -> None:
         dtype = max(precision(case.family), case.model.dtype, key=lambda one: torch.finfo(one).eps)
         assert_same(got, rows.nanmean(1), roundings=ROUNDINGS, dtype=dtype, name=column)
         assert not tally.totals.errors((stack, layer), column).any()
+
+
+def test_layers_with_and_without_a_mask_do_not_share_what_they_see() -> None:
+    ids = torch.arange(11)[None] % 4
+    nothing = torch.zeros_like(ids, dtype=torch.bool)
+    facts = TokenFacts(ids=ids, is_real=~nothing, is_special=nothing, is_punctuation=nothing)
+    batch, kept = Batch({}, {"": facts}, (0,)), Kept()
+    holes = (torch.arange(11) % 3 > 0)[None, None, None].expand(1, 1, 11, 11)
+    for mask in (holes, None, holes):
+        queries, keys, values = torch.randn(3, 1, 2, 11, 5, dtype=torch.float64)
+        rules = Rules(mask=mask)
+        mixed, lse = attend_with_lse(queries, keys, values, rules=rules)
+        place = places.Place("", 0, "attention", torch.nn.Identity(), None, is_routed=True)
+        call = AttentionCall(
+            place=place, queries=queries, keys=keys, values=values, rules=rules, mixed=mixed,
+            known_lse=lse,
+        )  # fmt: skip
+        ((_, view),) = views_of(call, batch, RowChoice("all"), kept)
+        seen = torch.full((2, 11), 11.0 if mask is None else 7.0, dtype=torch.float64)
+        assert torch.equal(view.seen.expand(2, -1), seen)
+        weights = call.weights()[0]
+        got = measure_rows(view, default_measures())["duplicate"].values
+        is_copy = (ids[0][:, None] == ids[0]).tril(-1)
+        assert_same(got, (weights * is_copy).sum(-1), roundings=ROUNDINGS)
 
 
 def test_the_law_finds_a_wrong_weight() -> None:

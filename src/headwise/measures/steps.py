@@ -124,12 +124,14 @@ def views_of(call: Call, batch: Batch, choice: RowChoice, kept: Kept) -> list[tu
         name = (call.stack, place, choice, shape, sequence.band)
         layout = None if has_gaps(sequence) else batch.layouts.get(name)
         if layout is None:
-            layout = batch.layouts[name] = Layout.of(
+            layout = Layout.of(
                 sequence,
                 choice.of(sequence.num_queries, index),
                 batch.key_facts(call.stack, place, num_keys),
                 is_cross=call.stack == "cross",
             )
+        if not layout.has_gaps:  # a mask may differ from layer to layer
+            batch.layouts[name] = layout
         roots = kept.roots_of(call)
         view = View(sequence=sequence, layout=layout, output_roots=roots, scratch=kept.scratch)
         found.append((place, view))
