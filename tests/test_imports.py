@@ -9,14 +9,18 @@ import pytest
 
 HEAVY = ("torch", "numpy", "transformers", "plotly", "starlette", "uvicorn", "jaxtyping")
 SHOWN_BY_HELP = ("rich", "typer")
-HELP = """
+RUN = """
 import sys
-sys.argv = ["headwise", "--help"]
+sys.argv = ["headwise", *{arguments!r}]
 try:
     __import__("headwise.cli").cli.main()
 except SystemExit as end:
     assert end.code == 0
 """
+
+
+HELP = RUN.format(arguments=("--help",))
+WORKED = RUN.format(arguments=("trace", "--example", "cat-sleeps"))
 
 
 def loaded_by(code: str, packages: tuple[str, ...]) -> list[str]:
@@ -42,6 +46,10 @@ def test_catching_headwise_errors_loads_nothing_heavy() -> None:
 
 def test_the_help_loads_no_torch() -> None:
     assert loaded_by(HELP, HEAVY) == []
+
+
+def test_the_worked_example_loads_no_transformers() -> None:
+    assert loaded_by(WORKED, ("torch", "transformers")) == ["torch"]
 
 
 def test_a_heavy_import_would_be_noticed() -> None:

@@ -18,7 +18,8 @@ from headwise.heads import HeadTable
 from headwise.measures.scan import Scan, ScanSettings, Task, make_task, run, scan
 from headwise.measures.tally import Tally
 from headwise.probes.texts import TEXTS
-from headwise.watching.loading import LoadedModel, load_model
+from headwise.watching.loading import load_model
+from headwise.watching.models import LoadedModel
 
 SETTINGS = ScanSettings(length=64, per_relation=3, probe=True)
 

@@ -8,7 +8,7 @@ import torch
 from headwise.attention.layer import MultiHeadAttention
 from headwise.errors import OptionError
 from headwise.tracing.blurring import blur_of, sharpness, three_targets
-from headwise.tracing.record import trace_layer
+from headwise.tracing.layers import trace_layer
 
 
 def test_one_softmax_gives_each_of_three_targets_a_third() -> None:

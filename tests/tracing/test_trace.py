@@ -12,7 +12,8 @@ from headwise.attention.layer import MultiHeadAttention
 from headwise.attention.positions import Alibi, Rotary
 from headwise.attention.worked import cat_sleeps
 from headwise.errors import ModelError, OptionError, ShapeError
-from headwise.tracing.record import trace, trace_layer
+from headwise.tracing.layers import trace_layer
+from headwise.tracing.record import trace
 from headwise.tracing.trace import STEPS, Trace, closing_lines, segregation
 from headwise.watching.places import find_places
 

@@ -111,15 +111,16 @@ def traced(
     example: Example | None,
 ) -> "Trace":
     """The trace that the options ask for."""
-    from headwise.tracing.record import trace, trace_layer
-
     if example is not None:
         from headwise.attention.worked import cat_sleeps
+        from headwise.tracing.layers import trace_layer
 
         worked = cat_sleeps()
         return trace_layer(worked.layer, worked.x, heads=heads, tokens=worked.tokens)
     if not text.strip():
         raise OptionError("the text is empty: give --text some words")
+    from headwise.tracing.record import trace
+
     return trace(model, text, layer=layer, stack=stack, heads=heads)
 
 

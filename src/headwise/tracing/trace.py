@@ -1,7 +1,7 @@
 """Trace: every step of one layer's attention, and what each head adds to the output.
 
 In: named tensors. Out: shapes in words, sums that are checked, shares of heads before and after Wo.
-Where the tensors come from is the business of `record`, how they look that of the views.
+Where the tensors come from is known to `layers` and `models`, how they look to the views.
 """
 
 import math
@@ -18,9 +18,9 @@ from headwise.tracing.maps import Labels, Maps
 
 STEPS = {
     "input": "X",
-    "queries": "Q = X Wq, then bias, norm and rotation, if any",
+    "queries": "Q = X Wq (bias, norm, rotation if any)",
     "keys": "K = X Wk, the same",
-    "values": "V = X Wv, then bias, if any",
+    "values": "V = X Wv (bias if any)",
     "scores": "Q K^T",
     "scaled": "scores x scale",
     "masked": "scaled, -inf where a query may not look",

@@ -9,7 +9,7 @@ import functools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -22,6 +22,7 @@ from transformers.utils import logging
 
 from headwise.errors import ModelError, OptionError
 from headwise.watching import embedded
+from headwise.watching.models import LoadedModel
 
 DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "bfloat16", "float16")}
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "*.model")
@@ -55,17 +56,6 @@ class LoadOptions:
             raise OptionError(
                 f"device is {self.device!r}, which is not to be had here: {reason}"
             ) from error
-
-
-@dataclass(frozen=True)
-class LoadedModel:
-    """A model ready to read text."""
-
-    name: str
-    model: nn.Module
-    tokenizer: Any
-    about: dict[str, Any] = field(default_factory=dict)
-    """Where it came from: path or id, revision, digest, class, dtype."""
 
 
 def load_model(name: str, options: LoadOptions | None = None) -> LoadedModel:

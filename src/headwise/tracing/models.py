@@ -1,0 +1,189 @@
+"""Models: the steps of one layer of a watched model.
+
+In: a transformers model, what it reads, and which layer. Out: a `Trace`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headwise.attention.reference import head_steps
+from headwise.errors import ModelError, OptionError
+from headwise.measures.reading import Batch, Reader, given_batches
+from headwise.tracing.layers import make_trace, steps_of
+from headwise.tracing.tokens import labels_of
+from headwise.tracing.trace import Trace
+from headwise.watching.calls import AttentionCall, Call, at_least_float32, check_size
+from headwise.watching.loading import load_model
+from headwise.watching.models import LoadedModel
+from headwise.watching.places import Place, find_places
+from headwise.watching.watch import watch
+
+
+def trace_model(
+    source: nn.Module | LoadedModel | str,
+    given: Tensor | str | Mapping[str, Tensor],
+    *,
+    layer: int,
+    stack: str | None,
+    heads: Sequence[int] | None,
+    tokenizer: Any,
+) -> Trace:
+    """One layer of a model, or of the model of a name, on a text or on the tensors it takes."""
+    title = type(source).__name__
+    source = load_model(source) if isinstance(source, str) else source
+    if isinstance(source, LoadedModel):
+        tokenizer, title = tokenizer or source.tokenizer, source.name
+        source = source.model
+    place = chosen_place(source, layer, stack)
+    batch = batch_of(source, given, tokenizer)
+    return trace_place(source, batch, place, heads=heads, tokenizer=tokenizer, title=title)
+
+
+def batch_of(model: nn.Module, given: Tensor | str | Mapping[str, Tensor], tokenizer: Any) -> Batch:
+    """What the model is called with, and what is known of its tokens."""
+    if isinstance(given, str):
+        if tokenizer is None:
+            raise OptionError("a text is read by a tokenizer: give one, or the tensors themselves")
+        reader = Reader(tokenizer, model.config)
+        windows = reader.windows([given])
+        if len(windows) > 1:
+            raise OptionError(
+                f"the text is longer than the {reader.length:,} tokens that the model takes: "
+                "trace a part of it"
+            )
+        return reader.batch(windows, next(model.parameters()).device)
+    tensors = {"input_ids": given} if isinstance(given, Tensor) else given
+    return next(given_batches([tensors], model.config, tokenizer))
+
+
+def chosen_place(model: nn.Module, layer: int, stack: str | None) -> Place:
+    """The place of one layer; without a stack, in the model's first."""
+    places = find_places(model)
+    stacks = list(dict.fromkeys(place.stack for place in places))
+    wanted = stacks[0] if stack is None else stack
+    if wanted not in stacks:
+        there = "one, without a name" if stacks == [""] else ", ".join(stacks)
+        raise OptionError(f"there is no stack {stack!r}: the model has {there}")
+    for place in places:
+        if (place.stack, place.layer) == (wanted, layer):
+            return place
+    last = max(place.layer for place in places if place.stack == wanted)
+    raise OptionError(f"there is no layer {layer}: the model has layers 0..{last}")
+
+
+@torch.no_grad()
+def trace_place(
+    model: nn.Module,
+    batch: Batch,
+    place: Place,
+    *,
+    heads: Sequence[int] | None,
+    tokenizer: Any,
+    title: str,
+) -> Trace:
+    """One layer of a watched model."""
+    projection = place.output_projection
+    bias = getattr(projection, "bias", None)
+    if projection is None:
+        raise ModelError(f"{place.name} cannot be traced: its output projection is unknown")
+    calls: list[Call] = []
+
+    def each(call: Call) -> None:
+        if (call.stack, call.layer) == (place.stack, place.layer):
+            calls.append(call)
+
+    was_training = model.training
+    model.eval()
+    try:
+        with Overheard(place, projection) as heard, watch(model, each):
+            model(**batch.inputs)
+    finally:
+        model.train(was_training)
+    if not calls:
+        raise ModelError(f"{place.name} did not compute: the model was not given what it reads")
+    call = calls[0]
+    if call.output_weight is None:
+        raise ModelError(f"{place.name} cannot be traced: its output projection does not fit")
+    found: dict[str, Tensor] = {}
+    if heard.inputs:
+        found["input"] = heard.inputs[place.turn]
+    more: dict[str, Any] = {}
+    if isinstance(call, AttentionCall):
+        check_size(call.mixed.shape[2] * call.keys.shape[2] * call.num_heads * 4, call.layer)
+        found |= steps_of(call.queries, call.keys, call.values, call.rules)
+        more["compared"] = "head by head from the same queries, keys and values, in plain steps"
+        more["difference"] = by_heads(call, heard.outputs[place.turn], bias)
+    else:
+        wide = at_least_float32(call.mixed)
+        found |= {"weights": call.weights().to(wide), "mixed": call.mixed.to(wide)}
+        more["notes"] = (f"{type(place.module).__name__} shows its weights alone: no scores",)
+    stack = f"{place.stack}." if place.stack else ""
+    return make_trace(
+        found | {"output": heard.outputs[place.turn]},
+        call.output_weight,
+        bias,
+        title=f"{title}, {stack}layer {place.layer}",
+        labels=labels_of(batch, place.stack, tokenizer, call),
+        heads=heads,
+        num_kv_heads=call.keys.shape[1] if isinstance(call, AttentionCall) else call.num_heads,
+        prefix=f"{stack}L{place.layer}",
+        **more,
+    )
+
+
+class Overheard:
+    """What goes into an attention module, and what its output projection gives, call by call."""
+
+    def __init__(self, place: Place, projection: nn.Module) -> None:
+        """Nothing yet."""
+        self.inputs: list[Tensor] = []
+        self.outputs: list[Tensor] = []
+        self._place, self._projection = place, projection
+
+    def __enter__(self) -> "Overheard":
+        """Begin to listen."""
+        self._hooks = [
+            self._place.module.register_forward_pre_hook(self._hear_input, with_kwargs=True),
+            self._projection.register_forward_hook(self._hear_output),
+        ]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop listening."""
+        for hook in self._hooks:
+            hook.remove()
+
+    def _hear_input(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for one in (*args, *kwargs.values()):
+            if isinstance(one, Tensor) and one.is_floating_point() and one.dim() == 3:
+                self.inputs.append(one)
+                return
+
+    def _hear_output(self, _: nn.Module, __: Any, output: Tensor) -> None:
+        self.outputs.append(output)
+
+
+def by_heads(call: AttentionCall, output: Tensor, bias: Tensor | None) -> float:
+    """Largest difference of a layer's output from one computed head by head, in plain steps."""
+    assert call.output_weight is not None
+    wide, rules = at_least_float32(call.mixed), call.rules
+    parts = call.output_weight.to(wide).unflatten(0, (call.num_heads, -1))
+    group = call.num_heads // call.keys.shape[1]
+    found = torch.zeros_like(output, dtype=wide)
+    for sequence in range(len(call.queries)):
+        for head in range(call.num_heads):
+            step = head_steps(
+                call.queries[sequence, head].to(wide),
+                call.keys[sequence, head // group].to(wide),
+                call.values[sequence, head // group].to(wide),
+                rules=rules,
+                batch=sequence,
+                head=head,
+            )
+            found[sequence] += step.mixed @ parts[head]
+    if bias is not None:
+        found += bias.detach()
+    return float((found - output.detach()).abs().max())
