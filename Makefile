@@ -41,7 +41,7 @@ bench: $(BENCH) ## time the layer against its rivals, and the scan against a pla
 
 constraints: ## resolve every version anew and rewrite constraints.txt
 	rm -rf .venv/fresh && $(PYTHON) -m venv .venv/fresh
-	.venv/fresh/bin/python -m pip install -q torch==2.13.0 hatchling editables '.[gguf,test,bench]'
+	.venv/fresh/bin/python -m pip install -q torch==2.13.0 hatchling editables '.[gguf,onnx,test,bench]'
 	{ sed -n '/^#/p' constraints.txt; \
 	  .venv/fresh/bin/python -m pip list --format=freeze --exclude pip --exclude headwise \
 	  | sed 's/+cpu$$//'; } > .venv/fresh/constraints.txt

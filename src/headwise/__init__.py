@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from headwise.measures.scan import ScanSettings, scan
     from headwise.planning.plans import Plan, plan
     from headwise.planning.shapes import Shape
+    from headwise.pruning.cutplan import CutPlan
+    from headwise.pruning.importance import importance
+    from headwise.pruning.loading import load
+    from headwise.pruning.prune import prune
+    from headwise.pruning.settings import PruneSettings
+    from headwise.pruning.surgery import cut
     from headwise.tracing.record import trace
     from headwise.tracing.trace import Trace
     from headwise.watching.calls import AttentionCall
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Alibi",
     "AttentionCall",
+    "CutPlan",
     "FixedCache",
     "GrowingCache",
     "HeadId",
@@ -39,6 +46,7 @@ __all__ = [
     "HeadwiseError",
     "MultiHeadAttention",
     "Plan",
+    "PruneSettings",
     "RelativeBias",
     "RollingCache",
     "Rotary",
@@ -50,12 +58,16 @@ __all__ = [
     "__version__",
     "attend",
     "attend_with_lse",
+    "cut",
     "explain_path",
     "gate",
+    "importance",
+    "load",
     "load_model",
     "mean_outputs",
     "nn",
     "plan",
+    "prune",
     "scan",
     "silence",
     "tensor_parallel_plan",
@@ -66,6 +78,7 @@ __all__ = [
 _HOME = {
     "Alibi": "headwise.attention.positions",
     "AttentionCall": "headwise.watching.calls",
+    "CutPlan": "headwise.pruning.cutplan",
     "FixedCache": "headwise.attention.cache",
     "GrowingCache": "headwise.attention.cache",
     "HeadId": "headwise.heads",
@@ -73,6 +86,7 @@ _HOME = {
     "HeadwiseError": "headwise.errors",
     "MultiHeadAttention": "headwise.attention.layer",
     "Plan": "headwise.planning.plans",
+    "PruneSettings": "headwise.pruning.settings",
     "RelativeBias": "headwise.attention.positions",
     "RollingCache": "headwise.attention.cache",
     "Rotary": "headwise.attention.positions",
@@ -83,11 +97,15 @@ _HOME = {
     "Trace": "headwise.tracing.trace",
     "attend": "headwise.attention.core",
     "attend_with_lse": "headwise.attention.core",
+    "cut": "headwise.pruning.surgery",
     "explain_path": "headwise.attention.core",
     "gate": "headwise.watching.gates",
+    "importance": "headwise.pruning.importance",
+    "load": "headwise.pruning.loading",
     "load_model": "headwise.watching.loading",
     "mean_outputs": "headwise.watching.gates",
     "plan": "headwise.planning.plans",
+    "prune": "headwise.pruning.prune",
     "scan": "headwise.measures.scan",
     "silence": "headwise.watching.gates",
     "tensor_parallel_plan": "headwise.attention.parallel",

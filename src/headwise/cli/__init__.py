@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli import doctor, plan, scan, trace
+from headwise.cli import doctor, importance, plan, prune, scan, trace
 from headwise.errors import HeadwiseError
 
 BAD_INPUT, INTERRUPTED = 2, 130  # 2 is what a wrong option exits with; 130 is 128 + SIGINT
@@ -22,6 +22,8 @@ app = typer.Typer(
 )
 app.command("scan")(scan.run)
 app.command("trace")(trace.run)
+app.command("importance")(importance.run)
+app.command("prune")(prune.run)
 app.add_typer(plan.app, name="plan")
 app.command("doctor")(doctor.run)
 

@@ -62,10 +62,17 @@ def silence(
 
 
 @contextmanager
-def gate(model: nn.Module, gates: Mapping[str, Float[Tensor, " heads"]]) -> Iterator[None]:
+def gate(
+    model: nn.Module,
+    gates: Mapping[str, Float[Tensor, "*batch heads"]],
+    *,
+    means: MeanOutputs | None = None,
+) -> Iterator[None]:
     """While it lasts, every layer's heads are multiplied by its gates, which may be learned.
 
-    Gates are named by layer, `L3` or `encoder.L3`; a layer without gates stays as it is.
+    Gates are named by layer, `L3` or `encoder.L3`, and are the same for the whole batch or one row
+    for each of its sequences; a layer without gates stays as it is. With `means`, what a gate takes
+    away is made up for by what the head gives on average.
 
     gates = {"L0": torch.ones(12, requires_grad=True)}
     with headwise.gate(model, gates):
@@ -79,7 +86,12 @@ def gate(model: nn.Module, gates: Mapping[str, Float[Tensor, " heads"]]) -> Iter
             f"{unknown[0]} is no layer of this model: its layers are {spread(list(named))}"
         )
     entries = [
-        (named[name], Listener(change=multiplying(factors, name)))
+        (
+            named[name],
+            Listener(
+                change=multiplying(factors, name, None if means is None else means.of(named[name]))
+            ),
+        )
         for name, factors in gates.items()
     ]
     with attached(model, places, entries):
@@ -137,15 +149,19 @@ def replacing(heads: list[int], mean: Tensor | None, place: Place) -> Change:
     return change
 
 
-def multiplying(gates: Tensor, name: str) -> Change:
-    """A change that multiplies each head's output by its gate."""
+def multiplying(gates: Tensor, name: str, mean: Tensor | None = None) -> Change:
+    """A change that multiplies each head's output by its gate, or moves it towards its mean."""
 
     def change(mixed: Tensor) -> Tensor:
-        if gates.shape != (mixed.shape[1],):
+        if gates.shape not in ((mixed.shape[1],), mixed.shape[:2]):
             raise OptionError(
                 f"the gates of {name} are {list(gates.shape)}: the layer has {mixed.shape[1]} heads"
+                f" and reads {mixed.shape[0]} sequences"
             )
-        return mixed * gates.to(mixed)[:, None, None]
+        factors = gates.to(mixed)[..., None, None]
+        if mean is None:
+            return mixed * factors
+        return mixed * factors + mean.to(mixed)[:, None] * (1 - factors)
 
     return change
 

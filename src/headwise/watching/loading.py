@@ -16,18 +16,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from torch import nn
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from headwise.errors import ModelError, OptionError
-from headwise.watching import embedded
+from headwise.watching import cut_models, embedded
+from headwise.watching.cut_models import is_cut
 from headwise.watching.models import LoadedModel
 
 DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "bfloat16", "float16")}
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "*.model")
-UNUSED = ("pooler", "pooling", "classifier", "lm_head")
-"""Parts that a checkpoint may leave out: no attention comes after them."""
+POOLERS, PREDICTORS = ("pooler", "pooling"), ("classifier", "lm_head")
+"""Parts that a checkpoint may leave out, unless they are asked for: no attention comes after."""
 LONGEST_REASON = 240
 """Characters of another library's error that fit into one readable sentence."""
 
@@ -44,6 +46,8 @@ class LoadOptions:
     """transformers' own: layers spread over devices, e.g. `auto`."""
     tp_plan: str | None = None
     """transformers' own: tensors split over processes, e.g. `auto`, under torchrun."""
+    keeps_head: bool = False
+    """Whether the model is loaded with what it predicts with, as its config names it."""
 
     def __post_init__(self) -> None:
         """Refuse what no model could be loaded with."""
@@ -59,7 +63,7 @@ class LoadOptions:
 
 
 def load_model(name: str, options: LoadOptions | None = None) -> LoadedModel:
-    """The model of that name, in evaluation mode, without what it was trained to predict with."""
+    """The model of that name, in evaluation mode; by default without what it predicts with."""
     options = options or LoadOptions()
     if name in embedded.MODELS:
         return load_embedded(name, options)
@@ -117,7 +121,7 @@ def loaded(
     common |= {key: value for key, value in optional.items() if value is not None}
     spread = {"device_map": options.device_map, "tp_plan": options.tp_plan}
     with quiet(), explained(name), parsed_once():
-        model, notes = AutoModel.from_pretrained(
+        model, notes = class_of(source, options, common).from_pretrained(
             source,
             dtype=DTYPES[options.dtype],
             use_safetensors=True if gguf_file is None else None,
@@ -125,7 +129,7 @@ def loaded(
             **common,
             **{key: value for key, value in spread.items() if value is not None},
         )
-        check_complete(name, notes["missing_keys"])
+        check_complete(name, notes["missing_keys"], keeps_head=options.keeps_head)
         tokenizer = tokenizer_of(source, model, common)
     if options.device_map is None and options.tp_plan is None:
         model = model.to(options.device)
@@ -134,9 +138,23 @@ def loaded(
     return LoadedModel(name, model.eval(), tokenizer, about)
 
 
-def check_complete(name: str, missing: set[str]) -> None:
-    """Raise where weights that attention depends on are not in the files: they would be random."""
-    needed = sorted(key for key in missing if not any(part in key for part in UNUSED))
+def class_of(source: str, options: LoadOptions, common: dict[str, Any]) -> Any:
+    """The class of transformers that a model is loaded as."""
+    if is_cut(Path(source)):
+        return cut_models.class_of(Path(source), keeps_head=options.keeps_head)
+    if not options.keeps_head:
+        return AutoModel
+    if "gguf_file" in common:
+        return AutoModelForCausalLM
+    config = AutoConfig.from_pretrained(source, **common)
+    names = config.architectures or [""]
+    return getattr(transformers, names[0], AutoModel)
+
+
+def check_complete(name: str, missing: set[str], *, keeps_head: bool) -> None:
+    """Raise where weights that matter are not in the files: they would be random numbers."""
+    unused = POOLERS if keeps_head else POOLERS + PREDICTORS
+    needed = sorted(key for key in missing if not any(part in key for part in unused))
     if needed:
         raise ModelError(
             f"{name} cannot be loaded: its files lack {len(needed)} of the model's weights, "

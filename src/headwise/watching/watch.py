@@ -66,7 +66,7 @@ def attached(
     `places` are all of the model's, `entries` those that are listened to.
     """
     told = [entry for entry in entries if entry[0].is_routed]
-    overheard = [entry for entry in entries if not entry[0].is_routed]
+    overheard = [entry for entry in entries if not entry[0].is_routed and heads_of(entry[0])]
     shown = sorted({type(place.module).__name__ for place, one in overheard if one.each})
     if shown:
         warn_of_weights(model, shown)

@@ -1,0 +1,130 @@
+"""`headwise importance`: what every head of a model is worth."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwise.cli.scan import text_of
+from headwise.cli.screen import quiet_console
+from headwise.errors import OptionError, OutputError
+
+if TYPE_CHECKING:
+    from headwise.pruning.importance import Importance
+
+Model = Annotated[str, typer.Argument(help="minilm, smollm2, a directory, or a model hub's id.")]
+Text = Annotated[
+    list[str] | None,
+    typer.Option(help="Text file to measure on; - reads standard input. May be repeated."),
+]
+MaxTokens = Annotated[int, typer.Option(help="Read no more tokens of text.")]
+Out = Annotated[Path | None, typer.Option(help="Folder for the tables.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace tables that are there already.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Device = Annotated[str, typer.Option(help="Device that the model runs on.")]
+Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16 or float64.")]
+Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")]
+RemoteCode = Annotated[
+    bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
+]
+
+FILES = ("importance.parquet", "importance.csv", "interaction.csv", "layers.csv")
+
+
+def run(  # noqa: PLR0913 - one parameter an option
+    model: Model = "minilm",
+    text: Text = None,
+    max_tokens: MaxTokens = 4096,
+    out: Out = None,
+    force: Force = False,
+    as_json: AsJson = False,
+    dtype: Dtype = "float32",
+    device: Device = "cpu",
+    revision: Revision = None,
+    trust_remote_code: RemoteCode = False,
+) -> None:
+    """Measure what every head is worth: exact ablation, gradient scores, stand-ins."""
+    check_folder(out, force=force)
+    from headwise.pruning.importance import importance
+    from headwise.views.stages import Stages
+    from headwise.watching.loading import LoadOptions, load_model
+
+    texts = None if text is None else [text_of(name) for name in text]
+    options = LoadOptions(
+        dtype=dtype,
+        device=device,
+        revision=revision,
+        allows_remote_code=trust_remote_code,
+        keeps_head=True,
+    )
+    loaded = load_model(model, options)
+    with Stages(quiet_console(is_stderr=True)) as stages:
+        found = importance(loaded, texts, max_tokens=max_tokens, progress=stages)
+    if out is not None:
+        write(found, out)
+    if as_json:
+        typer.echo(as_text(found))
+    else:
+        show(found, out)
+
+
+def check_folder(out: Path | None, *, force: bool) -> None:
+    """Refuse a folder that cannot be one, or that holds such tables already."""
+    if out is None:
+        return
+    if out.exists() and not out.is_dir():
+        raise OptionError(f"{out} is a file: give the name of a folder")
+    there = [name for name in FILES if (out / name).exists()]
+    if there and not force:
+        raise OutputError(f"{there[0]} is in {out} already: choose another folder, or give --force")
+
+
+def write(found: "Importance", out: Path) -> None:
+    """The tables, each written aside and moved into place."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name in FILES[:2]:
+        found.table.write(out / name, force=True)
+    for name, table in (("interaction.csv", found.interaction), ("layers.csv", found.layers)):
+        aside = out / f".{name}.part"
+        table.to_csv(aside, index=name == "interaction.csv")
+        aside.replace(out / name)
+
+
+def as_text(found: "Importance") -> str:
+    """Everything as one JSON text."""
+    return json.dumps(
+        {
+            "about": found.table.about,
+            "heads": json.loads(found.table.df.drop(columns="roles").to_json(orient="records")),
+            "layers": json.loads(found.layers.to_json(orient="records")),
+            "stand_ins": [
+                {
+                    "heads": [str(head) for head in group.heads],
+                    "correlation": group.correlation,
+                    "cka": group.cka,
+                    "cost_apart": group.cost_apart,
+                    "cost_together": group.cost_together,
+                }
+                for group in found.groups
+            ],
+        }
+    )
+
+
+def show(found: "Importance", out: Path | None) -> None:
+    """Tables for people."""
+    from headwise.views.pruning import importance_table, layers_table
+
+    console, about = quiet_console(), found.table.about
+    console.print(
+        f"[bold]{about['model']}[/bold], {about['objective']} {about['loss']:.4f} on "
+        f"{about['examples']} examples"
+    )
+    console.print(importance_table(found.table.df))
+    console.print(layers_table(found.layers, about["unit"]))
+    console.print("Heads that stand in for each other:" if found.groups else "No stand-ins found.")
+    for group in found.groups:
+        console.print(f"  {group}")
+    if out is not None:
+        console.print(f"\nwrote {', '.join(FILES)} in {out}")

@@ -1,0 +1,211 @@
+"""`headwise prune`: a smaller model without the heads that it needs least."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headwise.cli.scan import text_of
+from headwise.cli.screen import quiet_console
+from headwise.errors import OptionError
+
+if TYPE_CHECKING:
+    from headwise.pruning.prune import Pruned
+    from headwise.pruning.settings import PruneSettings
+
+Model = Annotated[str, typer.Argument(help="minilm, smollm2, a directory, or a model hub's id.")]
+Out = Annotated[Path | None, typer.Option(help="Directory for the smaller model.")]
+Heads = Annotated[str | None, typer.Option(help='Cut these: "L0H1 L2H3".')]
+PlanFile = Annotated[Path | None, typer.Option("--plan", help="Cut what a plan's file says.")]
+CutCount = Annotated[int | None, typer.Option("--cut", help="Cut so many heads.")]
+Keep = Annotated[float | None, typer.Option(help="Keep this share of the heads: 0.6.")]
+MaxLoss = Annotated[
+    str | None,
+    typer.Option(help="Cut as much as costs no more on held-out text: 1%."),
+]
+Uniform = Annotated[bool, typer.Option("--uniform", help="The same number in every layer.")]
+Policy = Annotated[
+    str,
+    typer.Option(help="Grouped-query models: groups (whole KV heads) or even (some of each)."),
+]
+Method = Annotated[
+    str,
+    typer.Option(help="rounds, quadratic, greedy, ablation, michel, fisher or random."),
+]
+Refit = Annotated[str, typer.Option(help="full, scale, bias or none.")]
+Text = Annotated[
+    list[str] | None,
+    typer.Option(help="Text file to choose, fit and measure on. May be repeated."),
+]
+ChooseTokens = Annotated[int, typer.Option(help="Tokens that heads are chosen on.")]
+FitTokens = Annotated[int, typer.Option(help="Tokens that projections are refitted on.")]
+HeldTokens = Annotated[int, typer.Option(help="Held-out tokens that figures are measured on.")]
+HasCurve = Annotated[bool, typer.Option("--curve/--no-curve", help="Measure other cuts, too.")]
+HasSpeed = Annotated[bool, typer.Option("--speed/--no-speed", help="Time both models.")]
+Onnx = Annotated[bool, typer.Option("--onnx", help="Export the smaller model to ONNX, too.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print plan and sizes, write nothing.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Seed = Annotated[int, typer.Option(help="Of texts, random cuts and projections.")]
+Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16 or float64.")]
+Device = Annotated[str, typer.Option(help="Device that the model runs on.")]
+Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")]
+RemoteCode = Annotated[
+    bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How much is to go, and where to, as the options say it."""
+
+    heads: str | None
+    plan: Path | None
+    cut: int | None
+    keep: float | None
+    max_loss: float | None
+    out: Path | None
+    force: bool
+    onnx: bool
+
+
+def run(  # noqa: PLR0913 - one parameter an option
+    model: Model = "minilm",
+    out: Out = None,
+    heads: Heads = None,
+    plan: PlanFile = None,
+    cut: CutCount = None,
+    keep: Keep = None,
+    max_loss: MaxLoss = None,
+    uniform: Uniform = False,
+    policy: Policy = "groups",
+    method: Method = "rounds",
+    refit: Refit = "full",
+    text: Text = None,
+    choose_tokens: ChooseTokens = 8192,
+    fit_tokens: FitTokens = 32768,
+    held_tokens: HeldTokens = 8192,
+    curve: HasCurve = True,
+    speed: HasSpeed = True,
+    onnx: Onnx = False,
+    dry_run: DryRun = False,
+    force: Force = False,
+    as_json: AsJson = False,
+    seed: Seed = 0,
+    dtype: Dtype = "float32",
+    device: Device = "cpu",
+    revision: Revision = None,
+    trust_remote_code: RemoteCode = False,
+) -> None:
+    """Choose heads, cut them, refit what is left, prove it on other text, write a model.
+
+    How much goes is said by one of --heads, --plan, --cut, --keep and --max-loss.
+    """
+    if out is None and not dry_run:
+        raise OptionError("there is no place for the model: give --out DIR, or --dry-run")
+    from headwise.pruning.settings import PruneSettings
+    from headwise.watching.loading import LoadOptions
+
+    settings = PruneSettings(
+        method=method,
+        policy=policy,
+        is_uniform=uniform,
+        refit=refit,
+        choose_tokens=choose_tokens,
+        fit_tokens=fit_tokens,
+        held_tokens=held_tokens,
+        seed=seed,
+        draws_curve=curve and not dry_run,
+        times_speed=speed and not dry_run,
+    )
+    options = LoadOptions(
+        dtype=dtype,
+        device=device,
+        revision=revision,
+        allows_remote_code=trust_remote_code,
+        keeps_head=True,
+    )
+    place = None if dry_run else out
+    most = None if max_loss is None else share_of(max_loss)
+    asked = Asked(heads, plan, cut, keep, most, place, force, onnx)
+    found = pruned(model, options, settings, asked, text)
+    if as_json:
+        typer.echo(json.dumps({**found.record, "plan": json.loads(found.plan.to_json())}))
+    else:
+        show(found, place)
+
+
+def share_of(text: str) -> float:
+    """A share written as 1% or as 0.01."""
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError as err:
+        raise OptionError(f"--max-loss is {text!r}: give a share such as 1% or 0.01") from err
+
+
+def pruned(
+    model: str,
+    options: Any,
+    settings: "PruneSettings",
+    asked: Asked,
+    text: list[str] | None,
+) -> "Pruned":
+    """The smaller model, made as the options say."""
+    from headwise.pruning.cutplan import CutPlan
+    from headwise.pruning.prune import prune
+    from headwise.pruning.settings import Amount
+    from headwise.views.stages import Stages
+    from headwise.watching.loading import load_model
+
+    if asked.heads is not None and asked.plan is not None:
+        raise OptionError("--heads and --plan both say which heads go: give one of them")
+    named = asked.heads if asked.plan is None else CutPlan.read(asked.plan)
+    heads = str(named) if isinstance(named, CutPlan) else named
+    Amount(heads=heads, cut=asked.cut, keep=asked.keep, max_loss=asked.max_loss)
+    texts = None if text is None else [text_of(name) for name in text]
+    loaded = load_model(model, options)
+    with Stages(quiet_console(is_stderr=True)) as stages:
+        return prune(
+            loaded,
+            asked.out,
+            heads=named,
+            cut=asked.cut,
+            keep=asked.keep,
+            max_loss=asked.max_loss,
+            texts=texts,
+            settings=settings,
+            with_onnx=asked.onnx,
+            force=asked.force,
+            progress=stages,
+        )
+
+
+def show(found: "Pruned", out: Path | None) -> None:
+    """What went, what is left, and what it scores."""
+    from headwise.views.pruning import curve_table, quality_table, sizes_table, speed_lines
+
+    console, record = quiet_console(), found.record
+    unit = record["quality"]["unit"]
+    console.print(f"[bold]{found.plan.model}[/bold]: {len(found.plan)} heads cut")
+    console.print(found.plan.text() if out is None else str(found.plan), markup=False)
+    console.print(sizes_table(record["sizes"]))
+    console.print(quality_table(record["quality"], unit))
+    if found.curve is not None:
+        console.print(curve_table(found.curve.points, unit))
+        console.print(
+            f"elbow of {found.curve.method}: {found.curve.elbow} of {found.curve.total} heads"
+        )
+    for line in speed_lines(record["speed"]):
+        console.print(line)
+    difference = record["cut_against_silenced"]
+    if difference is not None:
+        console.print(f"cut against silenced: largest difference {difference:.1e}")
+    if out is not None and found.export is not None:
+        kind = (
+            "transformers loads it as it is"
+            if found.export.is_plain
+            else "headwise.load loads it, and transformers with trust_remote_code=True"
+        )
+        console.print(f"\nwrote {out}: {kind}; prune.json says what was measured")

@@ -1,0 +1,181 @@
+"""Bench: a model with the texts that heads are chosen, refitted and proved on.
+
+In: a model and text. Out: four tasks that share no paragraph, and cut models measured on the last
+of them. Nothing that is reported was measured on text that something was chosen or fitted on.
+"""
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import nn
+
+from headwise.errors import ModelError, OptionError
+from headwise.heads import HeadId
+from headwise.probes.manual import halves, manual_texts
+from headwise.pruning.ablation import Progress, quiet
+from headwise.pruning.choice import Problem
+from headwise.pruning.gradients import gradients
+from headwise.pruning.objective import Given, TokenLoss
+from headwise.pruning.refit import LayerFit, Variant, refit
+from headwise.pruning.setting import Subject, text_task
+from headwise.pruning.settings import PruneSettings
+from headwise.pruning.surgery import Surgery, can_cut, cut
+from headwise.pruning.task import Counts, Estimate, Task, count_heads, head_ids
+from headwise.pruning.units import Unit, one_of_each_group, whole_groups
+
+RIDGE_SHARE = 0.2
+"""Of the text for refitting, what the ridge is chosen on."""
+CHECKED = 4
+"""Examples on which a cut model is compared with the silenced one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """An uncut model, and what is measured on which text."""
+
+    subject: Subject
+    fit: Task
+    ridge: Task
+    """What the ridge is chosen on, and whether to refit at all."""
+    held_out: Task
+    problem: Problem
+    settings: PruneSettings
+    has_own_text: bool = True
+    """Whether the texts were given; else they are Python's manual."""
+    progress: Progress = quiet
+
+    @property
+    def counts(self) -> Counts:
+        """Heads of the uncut model by layer."""
+        return self.problem.counts
+
+    @property
+    def inputs(self) -> dict[str, torch.Tensor]:
+        """A few examples to compare models on."""
+        first = self.held_out.samples[-1].inputs
+        return {name: value[:CHECKED] for name, value in first.items()}
+
+
+def make_bench(
+    subject: Subject,
+    texts: Sequence[str] | None,
+    settings: PruneSettings,
+    progress: Progress = quiet,
+) -> Bench:
+    """The model with its texts, split by document; Python's manual where none are given."""
+    reason = can_cut(subject.model)
+    if reason is not None:
+        raise ModelError(reason)
+    seed = settings.seed
+    known, other = halves(manual_texts() if texts is None else texts, seed=seed)
+    fitted, checked = halves(known, held_out=RIDGE_SHARE, seed=seed + 1)
+    most = settings.fit_tokens
+    choose = text_task(subject, fitted, max_tokens=settings.choose_tokens, seed=seed)
+    counts = count_heads(subject.model, choose.samples[0].inputs)
+    return Bench(
+        subject=subject,
+        fit=text_task(subject, fitted, max_tokens=most, seed=seed + 1),
+        ridge=text_task(subject, checked, max_tokens=max(1, most // 4), seed=seed),
+        held_out=text_task(subject, other, max_tokens=settings.held_tokens, seed=seed),
+        problem=make_problem(choose, counts, settings, progress),
+        settings=settings,
+        has_own_text=texts is not None,
+        progress=progress,
+    )
+
+
+def make_problem(
+    task: Task, counts: Counts, settings: PruneSettings, progress: Progress = quiet
+) -> Problem:
+    """What can be cut from the model, and how it is to be chosen."""
+    heads = head_ids(task.places, counts)
+    problem = Problem(
+        task=task,
+        counts=counts,
+        units=whole_groups(heads, counts),
+        is_uniform=settings.is_uniform,
+        seed=settings.seed,
+        progress=progress,
+    )
+    is_grouped = any(num_heads > num_kv_heads for num_heads, num_kv_heads in counts.values())
+    if settings.policy == "groups" or not is_grouped:
+        return problem
+    found = gradients(task, counts, draws=problem.draws, progress=progress)
+    scores = (found.interaction.diagonal() / 2 - found.pull).tolist()
+    units = one_of_each_group(heads, counts, scores)
+    if not units:
+        raise OptionError("the policy even leaves nothing to cut: every KV head serves one head")
+    return replace(problem, units=units, is_nested=True)
+
+
+@dataclass(frozen=True, eq=False)
+class CutModel:
+    """A cut model, and what it scores on held-out text."""
+
+    model: nn.Module
+    surgery: Surgery
+    unrefitted: Estimate
+    loss: Estimate
+    """As it is now: refitted, unless that was not asked for or did not help."""
+    fits: tuple[LayerFit, ...] = ()
+
+
+def cut_and_refit(bench: Bench, heads: Sequence[HeadId]) -> CutModel:
+    """A copy of the model without these heads, its output projections refitted if that helps."""
+    model = copy.deepcopy(bench.subject.model)
+    surgery = cut(model, heads, inputs=bench.inputs)
+    loss = bench.held_out.of(model).loss()
+    if bench.settings.refit == "none" or not heads:
+        return CutModel(model, surgery, loss, loss)
+    before = bench.ridge.of(model).loss()
+    kept = {name: value.clone() for name, value in model.state_dict().items()}
+    variant: Variant = bench.settings.refit  # type: ignore[assignment]
+    fits = refit(
+        model,
+        bench.subject.model,
+        bench.fit.samples,
+        bench.ridge.samples,
+        variant=variant,
+        progress=bench.progress,
+    )
+    if bench.ridge.of(model).loss().value >= before.value:
+        model.load_state_dict(kept)
+        return CutModel(model, surgery, loss, loss)
+    return CutModel(model, surgery, loss, bench.held_out.of(model).loss(), fits)
+
+
+def largest_within(bench: Bench, units: Sequence[Unit], max_loss: float) -> int:
+    """How many of the units can go, first ones first, at a loss on held-out text of no more.
+
+    A share of perplexity for models that predict tokens; a difference of cosine, or a divergence in
+    nats, for those that are compared with themselves; a share of the loss for a given one.
+    """
+    base = bench.held_out.loss().value
+    if isinstance(bench.subject.objective, TokenLoss):
+        most = base + math.log1p(max_loss)
+    elif isinstance(bench.subject.objective, Given):
+        most = base + abs(base) * max_loss
+    else:
+        most = base + max_loss
+    low, high = 0, len(units) + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        heads = [head for unit in units[:middle] for head in unit.heads]
+        if cut_and_refit(bench, heads).loss.value <= most:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def about_text(bench: Bench) -> dict[str, int]:
+    """Examples that each task holds."""
+    return {
+        "chosen_on": bench.problem.task.num_examples,
+        "fitted_on": bench.fit.num_examples,
+        "ridge_chosen_on": bench.ridge.num_examples,
+        "measured_on": bench.held_out.num_examples,
+    }

@@ -1,0 +1,148 @@
+"""Blocks: a model's layers one by one, so that a forward pass can begin and end in the middle.
+
+In: a model and where its attention is. Out: the blocks in the order in which they run, what each
+gave, and passes in which the blocks below one are not computed again. It knows no losses.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headwise.pruning.objective import Inputs, repeat, run
+from headwise.watching.places import NUMBER, Place
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One layer of a model: attention and whatever else is computed with it."""
+
+    name: str
+    module: nn.Module
+    places: tuple[Place, ...]
+
+
+def find_blocks(model: nn.Module, places: Sequence[Place]) -> tuple[Block, ...]:
+    """The blocks that attention lies in, in the order of the model's modules.
+
+    None where a block computes several layers, as in ALBERT: it cannot be left out for one of them.
+    """
+    if any(place.turns > 1 for place in places):
+        return ()
+    inside: dict[str, list[Place]] = {}
+    for place in places:
+        inside.setdefault(block_name(place.name), []).append(place)
+    modules = dict(model.named_modules())
+    return tuple(Block(name, modules[name], tuple(found)) for name, found in inside.items())
+
+
+def block_name(name: str) -> str:
+    """A module's path up to its first number: `encoder.layer.3` of `encoder.layer.3.attention`."""
+    found = NUMBER.search(f".{name}")
+    return name if found is None else name[: found.end() - 1]
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """What every block gave in one pass, in the order in which they ran."""
+
+    blocks: list[Block] = field(default_factory=list)
+    outputs: list[Any] = field(default_factory=list)
+
+    def begins_at(self, place: Place) -> int:
+        """Place among the blocks of the one that a layer lies in; 0 where blocks are unknown."""
+        for index, block in enumerate(self.blocks):
+            if place in block.places:
+                return index
+        return 0
+
+
+@contextmanager
+def recorded(blocks: Sequence[Block]) -> Iterator[Recording]:
+    """While it lasts, what each block gives is kept."""
+    found = Recording()
+
+    def keep(block: Block, _: nn.Module, __: Any, output: Any) -> None:
+        found.blocks.append(block)
+        found.outputs.append(detached(output))
+
+    hooks = [block.module.register_forward_hook(partial(keep, block)) for block in blocks]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def detached(output: Any) -> Any:
+    """The same values without what they were computed from."""
+    if isinstance(output, Tensor):
+        return output.detach()
+    if isinstance(output, tuple):
+        return tuple(map(detached, output))
+    return output
+
+
+@contextmanager
+def left_out(found: Recording, count: int, *, batch: int, copies: int = 1) -> Iterator[None]:
+    """While it lasts, the first `count` blocks give what they gave, for a repeated batch."""
+    with ExitStack() as stack:
+        for block, output in zip(found.blocks[:count], found.outputs[:count], strict=True):
+            give = partial(given_again, output, batch, copies)
+            stack.enter_context(replaced_forward(block.module, give))
+        yield
+
+
+@contextmanager
+def replaced_forward(module: nn.Module, forward: Any) -> Iterator[None]:
+    """While it lasts, a module computes something else; its hooks go on as ever."""
+    before = module.__dict__.get("forward")
+    module.forward = forward
+    try:
+        yield
+    finally:
+        if before is None:
+            del module.forward
+        else:
+            module.forward = before
+
+
+def given_again(output: Any, batch: int, copies: int, *_: Any, **__: Any) -> Any:
+    """What a block gave, for a batch that is repeated."""
+    if isinstance(output, tuple):
+        return tuple(given_again(one, batch, copies) for one in output)
+    if isinstance(output, Tensor) and copies > 1 and output.dim() and len(output) == batch:
+        return repeat(output, copies)
+    return output
+
+
+class Ended(Exception):
+    """No error: a pass has come to the block after which it need not go on."""
+
+
+@torch.no_grad()
+def run_block(
+    model: nn.Module, blocks: Sequence[Block], index: int, inputs: Inputs, state: Any
+) -> Any:
+    """What one block gives when the one before it gives `state`; blocks above are not computed."""
+
+    def end(_: nn.Module, __: Any, output: Any) -> None:
+        found.append(detached(output))
+        raise Ended
+
+    found: list[Any] = []
+    with ExitStack() as stack:
+        for block in blocks[:index]:
+            give = partial(given_again, state, 0, 1)
+            stack.enter_context(replaced_forward(block.module, give))
+        hook = blocks[index].module.register_forward_hook(end)
+        stack.callback(hook.remove)
+        try:
+            run(model, inputs)
+        except Ended:
+            pass
+    return found[0]

@@ -1,0 +1,110 @@
+"""Checking: does a cut model say what it said with the same heads silenced?
+
+In: a model before and after a cut, and inputs. Out: the largest difference, or an error that names
+the first layer where it is more than rounding explains.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headwise.errors import ModelError
+from headwise.heads import HeadId
+from headwise.pruning.layers import Layer
+from headwise.watching.gates import silence
+
+Said = dict[str, Tensor]
+"""What layers and the model as a whole give, by the layer's name or the output's."""
+
+SURE = 6.0
+"""Roundings add up like a random walk: a sum of n is off by more than this times sqrt(n) units of
+rounding with a chance below 2 exp(-SURE**2 / 2), 3e-8 (Higham and Mary, 2019,
+https://doi.org/10.1137/18M1226312)."""
+
+
+def silenced(
+    model: nn.Module, heads: Sequence[HeadId], layers: Sequence[Layer], inputs: Mapping[str, Any]
+) -> Said:
+    """What the layers and the model give with the heads silenced."""
+    with silence(model, heads):
+        return said(model, layers, inputs)
+
+
+def difference(
+    model: nn.Module, layers: Sequence[Layer], inputs: Mapping[str, Any], wanted: Said
+) -> float:
+    """How far the cut model is from what was wanted, at most; an error if it is too far."""
+    got, largest = said(model, layers, inputs), 0.0
+    for name, want in wanted.items():
+        apart = (got[name].double() - want.double()).abs()
+        apart = apart.masked_fill(got[name].isnan() & want.isnan(), 0.0)
+        here = apart.nan_to_num(nan=math.inf).max().item() if apart.numel() else 0.0
+        allowed = explained(model, want)
+        if here > allowed:
+            raise ModelError(
+                f"cutting {type(model).__name__} is not what silencing is: {name} differs by "
+                f"{here:.3g}, and rounding explains {allowed:.3g}; the model is as it was before"
+            )
+        largest = max(largest, here)
+    return largest
+
+
+def explained(model: nn.Module, want: Tensor) -> float:
+    """The largest difference that rounding explains, in a model of that many sums.
+
+    Models in float64 round to float32 on the way, in norms and in softmax. Half precision rounds
+    once a product of matrices, for their sums are kept in float32.
+    """
+    dtype = torch.float32 if want.dtype == torch.float64 else want.dtype
+    is_half = dtype in (torch.float16, torch.bfloat16)
+    weights = [weight for weight in model.parameters() if weight.dim() == 2]
+    roundings = sum(1 if is_half else min(weight.shape) for weight in weights)
+    finite = want[want.isfinite()].abs()
+    size = max(1.0, finite.max().item()) if finite.numel() else 1.0
+    return SURE * math.sqrt(roundings) * torch.finfo(dtype).eps * size
+
+
+def said(model: nn.Module, layers: Sequence[Layer], inputs: Mapping[str, Any]) -> Said:
+    """What some layers, and then the model, give for the inputs, without dropout."""
+    heard: Said = {}
+    with torch.no_grad(), in_evaluation(model), heard_layers(layers, heard):
+        outputs: Any = model(**inputs)
+    for name, output in outputs.items():
+        if isinstance(output, Tensor) and output.is_floating_point():
+            heard[f"the model's {name}"] = output
+    return heard
+
+
+@contextmanager
+def heard_layers(layers: Sequence[Layer], heard: Said) -> Iterator[None]:
+    """While it lasts, what each layer gives is kept; of one that is several layers, the last."""
+    hooks = []
+    for layer in layers:
+        name = " and ".join(layer.names)
+
+        def keep(_module: nn.Module, _args: Any, output: Any, name: str = name) -> None:
+            heard[name] = output[0] if isinstance(output, tuple) else output
+
+        path = layer.path if layer.has_output_inside else layer.output
+        hooks.append(layer.base.get_submodule(path).register_forward_hook(keep))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextmanager
+def in_evaluation(model: nn.Module) -> Iterator[None]:
+    """While it lasts the model is in evaluation mode; afterwards each module is in its own."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode

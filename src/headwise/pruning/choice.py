@@ -1,0 +1,229 @@
+"""Choice: in which order a model's heads go.
+
+In: a task to measure on, and the units that can be cut. Out: the units in the order in which a
+method would cut them, the cheapest first, so that any cut is a beginning of it. Methods are named;
+`METHODS` says what each does.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headwise.errors import OptionError
+from headwise.heads import HeadId
+from headwise.pruning.ablation import Progress, ablate, quiet
+from headwise.pruning.gradients import Gradients, by_layer_norm, gradients
+from headwise.pruning.task import Counts, Task, head_ids
+from headwise.pruning.units import Unit, by_unit, membership
+from headwise.watching.gates import silence
+
+METHODS = {
+    "rounds": "quadratic, measured anew after every few cuts",
+    "quadratic": "the smallest loss expected from how heads act together, measured once",
+    "greedy": "exact ablation, measured anew after every cut",
+    "ablation": "exact ablation of single heads, measured once",
+    "michel": "Michel's gradient score over its layer's norm, measured once",
+    "fisher": "Fisher information, measured once",
+    "random": "a random order",
+}
+"""Every method, the best first."""
+BEST = "rounds"
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A model whose heads are to go, on text to measure them on."""
+
+    task: Task
+    counts: Counts
+    units: tuple[Unit, ...]
+    is_uniform: bool = False
+    """Whether every layer loses the same number of units."""
+    is_nested: bool = False
+    """Whether a layer's units may go in their own order only."""
+    rounds: int = 12
+    """Into how many rounds a full cut is divided."""
+    draws: int = 4
+    seed: int = 0
+    progress: Progress = field(default=quiet)
+
+    @property
+    def heads(self) -> tuple[HeadId, ...]:
+        """Every head of the model."""
+        return head_ids(self.task.places, self.counts)
+
+
+@dataclass(frozen=True)
+class Order:
+    """Units in the order in which they go, and the loss that each is expected to add."""
+
+    method: str
+    units: tuple[Unit, ...]
+    costs: tuple[float, ...]
+
+    def first(self, count: int) -> tuple[HeadId, ...]:
+        """Heads of the first so many units."""
+        return tuple(sorted(head for unit in self.units[:count] for head in unit.heads))
+
+
+def order_by(method: str, problem: Problem, *, count: int | None = None) -> Order:
+    """The first `count` units that a method cuts, in order; all of them if left out."""
+    if method not in METHODS:
+        raise OptionError(f"{method!r} is no method: choose from {', '.join(METHODS)}")
+    count = len(problem.units) if count is None else min(count, len(problem.units))
+    found = WAYS[method](problem, count)
+    return Order(method, tuple(problem.units[one] for one, _ in found), tuple(c for _, c in found))
+
+
+Found = list[tuple[int, float]]
+"""Units by number, and what each costs."""
+
+
+def at_random(problem: Problem, count: int) -> Found:
+    """A random order."""
+    costs = torch.tensor(
+        random.Random(problem.seed).sample(range(len(problem.units)), len(problem.units))
+    )
+    found = ranked(problem, costs.double(), count)
+    return [(one, float("nan")) for one, _ in found]
+
+
+def by_ablation(problem: Problem, count: int) -> Found:
+    """One exact measurement of every unit alone."""
+    costs = ablate(problem.task, problem.units, problem.counts, progress=problem.progress)
+    return ranked(problem, torch.tensor([one.value for one in costs]), count)
+
+
+def by_michel(problem: Problem, count: int) -> Found:
+    """Gradient scores, each over its layer's norm, added up over a unit's heads."""
+    found = measured(problem, draws=1)
+    scores = by_layer_norm(found.michel, problem.heads)
+    return ranked(problem, membership(problem.units, problem.heads) @ scores, count)
+
+
+def by_fisher(problem: Problem, count: int) -> Found:
+    """Fisher information, added up over a unit's heads."""
+    found = measured(problem, draws=1)
+    return ranked(problem, membership(problem.units, problem.heads) @ found.fisher, count)
+
+
+def by_quadratic(problem: Problem, count: int) -> Found:
+    """Cheapest first by the interaction matrix, measured once."""
+    return cheapest(problem, measured(problem), (), count)
+
+
+def by_rounds(problem: Problem, count: int) -> Found:
+    """The same, measured anew on the model without what has gone so far."""
+    found: Found = []
+    step = max(1, -(-len(problem.units) // problem.rounds))
+    while len(found) < count:
+        gone = [one for one, _ in found]
+        with silence(problem.task.model, heads_of(problem.units, gone)):
+            now = measured(replace(problem, seed=problem.seed + len(found)))
+        found += cheapest(problem, now, gone, min(step, count - len(found)))
+    return found
+
+
+def by_greedy(problem: Problem, count: int) -> Found:
+    """Exact ablation of every unit left, measured anew after each cut."""
+    found: Found = []
+    while len(found) < count:
+        gone = [one for one, _ in found]
+        left = [one for one in range(len(problem.units)) if one not in set(gone)]
+        units = [problem.units[one] for one in left]
+        with silence(problem.task.model, heads_of(problem.units, gone)):
+            costs = ablate(problem.task, units, problem.counts)
+        values = torch.full((len(problem.units),), torch.inf, dtype=torch.float64)
+        values[left] = torch.tensor([one.value for one in costs]).double()
+        found += ranked(problem, values, 1, gone)
+        problem.progress("cutting heads one by one", len(found), count)
+    return found
+
+
+WAYS: dict[str, Callable[[Problem, int], Found]] = {
+    "rounds": by_rounds,
+    "quadratic": by_quadratic,
+    "greedy": by_greedy,
+    "ablation": by_ablation,
+    "michel": by_michel,
+    "fisher": by_fisher,
+    "random": at_random,
+}
+
+
+def measured(problem: Problem, *, draws: int | None = None) -> Gradients:
+    """Gradients of the problem's task as its model is now."""
+    return gradients(
+        problem.task,
+        problem.counts,
+        draws=problem.draws if draws is None else draws,
+        seed=problem.seed,
+        progress=problem.progress,
+    )
+
+
+def heads_of(units: Sequence[Unit], chosen: Sequence[int]) -> list[HeadId]:
+    """All heads of some units."""
+    return [head for one in chosen for head in units[one].heads]
+
+
+def ranked(
+    problem: Problem, costs: Float[Tensor, " units"], count: int, gone: Sequence[int] = ()
+) -> Found:
+    """The cheapest units by costs that do not depend on each other."""
+    turn = Turn(problem, gone)
+    found: Found = []
+    while len(found) < count:
+        best = min(turn.open(), key=lambda one: float(costs[one]))
+        turn.take(best)
+        found.append((best, float(costs[best])))
+    return found
+
+
+def cheapest(problem: Problem, now: Gradients, gone: Sequence[int], count: int) -> Found:
+    """Units taken one by one, each adding least to the loss expected of all of them together."""
+    matrix = by_unit(now.interaction, problem.units, problem.heads)
+    pull = membership(problem.units, problem.heads) @ now.pull
+    turn = Turn(problem, gone)
+    added = matrix.diagonal() / 2 - pull
+    found: Found = []
+    while len(found) < count:
+        best = min(turn.open(), key=lambda one: float(added[one]))
+        turn.take(best)
+        found.append((best, float(added[best])))
+        added = added + matrix[:, best]
+    return found
+
+
+class Turn:
+    """Which units may go next: of a uniform cut, those of layers that have lost fewest."""
+
+    def __init__(self, problem: Problem, gone: Sequence[int]) -> None:
+        """Some are gone already."""
+        self.problem, self.units = problem, problem.units
+        self.left = [one for one in range(len(self.units)) if one not in set(gone)]
+        self.lost = dict.fromkeys((unit.layer for unit in self.units), 0)
+        for one in gone:
+            self.lost[self.units[one].layer] += 1
+
+    def open(self) -> list[int]:
+        """Those that may go now."""
+        found = self.left
+        if self.problem.is_nested:
+            firsts: dict[str, int] = {}
+            for one in found:
+                firsts.setdefault(self.units[one].layer, one)
+            found = list(firsts.values())
+        if self.problem.is_uniform:
+            fewest = min(self.lost[self.units[one].layer] for one in found)
+            found = [one for one in found if self.lost[self.units[one].layer] == fewest]
+        return found
+
+    def take(self, one: int) -> None:
+        """This one goes."""
+        self.left.remove(one)
+        self.lost[self.units[one].layer] += 1

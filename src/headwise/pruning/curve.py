@@ -1,0 +1,187 @@
+"""Curve: quality against heads cut, for several methods, between the floor and the uncut model.
+
+In: orders in which heads go, and text that none of them was chosen on. Out: a point for every
+method and cut. The floor is the model with every head silent: what is left of its score is no
+attention's doing, and a claim must be read between it and the uncut model.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from headwise.drawing.curves import Line, curves_svg, elbow
+from headwise.pruning.ablation import Progress, quiet
+from headwise.pruning.choice import Order, Problem, order_by
+from headwise.pruning.task import Estimate, Task
+from headwise.pruning.units import Unit
+
+RANDOM_ORDERS = 5
+"""Random orders whose mean and spread are shown."""
+POINTS = 8
+"""Cuts that a curve is measured at, besides none and all."""
+RIVALS = ("ablation", "michel")
+"""Methods that are always shown beside the chosen one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Losses of every method at every cut, on held-out text."""
+
+    points: pd.DataFrame
+    """method, cut (heads), share, loss, loss_se, quality; of `random` mean, low and high."""
+    uncut: Estimate
+    floor: Estimate
+    method: str
+    unit: str
+    """What `quality` is."""
+    total: int
+    """Heads of the model."""
+
+    @property
+    def elbow(self) -> int:
+        """Heads cut where the chosen method's curve turns; 0 for a straight one."""
+        own = self.points[self.points.method == self.method]
+        found = elbow(zip(own.cut.astype(float), own.loss, strict=True))
+        return 0 if math.isnan(found) else int(found)
+
+    def svg(self, title: str) -> str:
+        """The curves as an image."""
+        lines = []
+        for method, rows in self.points.groupby("method", sort=False):
+            spread = None
+            if method == "random":
+                spread = tuple(zip(rows.low, rows.high, strict=True))
+            points = tuple(zip(rows.share, rows.quality, strict=True))
+            lines.append(Line(str(method), points, spread, is_dashed=method == "random"))
+        is_log = self.unit == "perplexity"
+        return curves_svg(
+            lines,
+            title=title,
+            x_label="heads cut",
+            y_label=self.unit,
+            marks=((self.elbow / self.total, "elbow"),) if self.elbow else (),
+            levels=(
+                (self.shown(self.uncut.value), "uncut"),
+                (self.shown(self.floor.value), "floor: every head silent"),
+            ),
+            is_percent_x=True,
+            log_y=is_log,
+        )
+
+    def shown(self, loss: float) -> float:
+        """A loss in the unit of the curve."""
+        return quality(loss, self.unit)
+
+
+def quality(loss: float, unit: str) -> float:
+    """A mean loss in the unit that people read it in."""
+    if unit == "perplexity":
+        return math.exp(min(loss, 700.0))
+    return 1 - loss if unit == "cosine" else loss
+
+
+def draw_curve(
+    held_out: Task,
+    problem: Problem,
+    chosen: Order,
+    *,
+    counts: Sequence[int] | None = None,
+    progress: Progress = quiet,
+) -> Curve:
+    """Measure the chosen order, its rivals, random orders and the floor on held-out text."""
+    counts = counts or spaced(len(problem.units), POINTS)
+    orders = {chosen.method: chosen}
+    orders |= {name: order_by(name, problem) for name in RIVALS if name not in orders}
+    chances = [order_by("random", _seeded(problem, seed)) for seed in range(1, RANDOM_ORDERS + 1)]
+    work = Work(held_out, progress, len(counts) * (len(orders) + len(chances)) + 2)
+    uncut, floor = work.loss(()), work.loss(problem.units)
+    rows = [_row(name, 0, uncut, problem, held_out) for name in (*orders, "random")]
+    for count in counts:
+        for name, order in orders.items():
+            if count <= len(order.units):
+                found = work.loss(order.units[:count])
+                rows.append(_row(name, _heads(order, count), found, problem, held_out))
+        rows.append(_random_row(work, chances, count, problem))
+    every = _heads_of(problem.units)
+    rows += [_row(name, every, floor, problem, held_out) for name in (*orders, "random")]
+    table = pd.DataFrame(rows)
+    table["method"] = pd.Categorical(table["method"], [*orders, "random"], ordered=True)
+    table = table.sort_values(["method", "cut"], kind="stable").reset_index(drop=True)
+    table["method"] = table["method"].astype(str)
+    return Curve(table, uncut, floor, chosen.method, held_out.objective.unit, len(problem.heads))
+
+
+class Work:
+    """Measurements on held-out text, counted."""
+
+    def __init__(self, task: Task, progress: Progress, total: int) -> None:
+        """Nothing measured yet."""
+        self.task, self.progress, self.total, self.done = task, progress, total, 0
+        self.known: dict[frozenset[Unit], Estimate] = {}
+
+    def loss(self, units: Sequence[Unit]) -> Estimate:
+        """The loss without these units; the same question is not measured twice."""
+        key = frozenset(units)
+        if key not in self.known:
+            self.known[key] = self.task.loss([head for unit in units for head in unit.heads])
+        self.done += 1
+        self.progress("measuring the curve", self.done, self.total)
+        return self.known[key]
+
+
+def spaced(total: int, points: int) -> list[int]:
+    """So many numbers of units between none and all, evenly spaced."""
+    return sorted(
+        {round(total * step / (points + 1)) for step in range(1, points + 1)} - {0, total}
+    )
+
+
+def _seeded(problem: Problem, seed: int) -> Problem:
+    return replace(problem, seed=problem.seed + seed)
+
+
+def _heads(order: Order, count: int) -> int:
+    return _heads_of(order.units[:count])
+
+
+def _heads_of(units: Sequence[Unit]) -> int:
+    return sum(len(unit.heads) for unit in units)
+
+
+def _row(
+    method: str, cut: int, found: Estimate, problem: Problem, task: Task
+) -> dict[str, str | float]:
+    value = quality(found.value, task.objective.unit)
+    return {
+        "method": method,
+        "cut": cut,
+        "share": cut / len(problem.heads),
+        "loss": found.value,
+        "loss_se": found.error,
+        "quality": value,
+        "low": value,
+        "high": value,
+    }
+
+
+def _random_row(
+    work: Work, chances: Sequence[Order], count: int, problem: Problem
+) -> dict[str, str | float]:
+    found = [work.loss(order.units[:count]) for order in chances]
+    mean = Estimate(
+        sum(one.value for one in found) / len(found),
+        math.sqrt(sum(one.error**2 for one in found)) / len(found),
+    )
+    row = _row("random", _heads(chances[0], count), mean, problem, work.task)
+    shown = [quality(one.value, work.task.objective.unit) for one in found]
+    return row | {"low": min(shown), "high": max(shown)}
+
+
+def summary(curve: Curve) -> str:
+    """Floor and uncut on one line, for people."""
+    return (
+        f"{curve.unit}: uncut {curve.shown(curve.uncut.value):.4g}, every head silent "
+        f"{curve.shown(curve.floor.value):.4g}, elbow at {curve.elbow} of {curve.total} heads"
+    )

@@ -1,0 +1,326 @@
+"""Export: a cut model as a directory that loads again, with headwise, without it, or plainly.
+
+In: a model, and what belongs beside it. Out: a directory with safetensors, config.json and a model
+card: a plain checkpoint where transformers can build the cut model by itself, else one with the
+code that cuts a fresh model. It is written beside its place, loaded back, compared, and only then
+moved into place. It does not cut, and it reads no weights but the model's.
+"""
+
+import inspect
+import json
+import math
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.models.auto import modeling_auto
+
+from headwise.errors import ModelError, OptionError
+from headwise.pruning.directories import files_in, placed
+from headwise.pruning.loading import model_of
+from headwise.pruning.plain import (
+    named_tensors,
+    plain_config,
+    public_class,
+    shell,
+    without_block,
+)
+from headwise.watching import standalone
+from headwise.watching.cut_models import BLOCK, bare_class, cut_class
+from headwise.watching.loading import explained, one_sentence, quiet
+
+Inputs = Mapping[str, Tensor]
+
+CODE = "modeling_headwise"
+"""The module, in an exported directory, that transformers runs if it is trusted."""
+SENTENCE_FILES = ("config_sentence_transformers.json", "sentence_bert_config.json")
+"""What sentence-transformers reads beside the list of its modules."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """What was written, and how far the model loaded from it is from the one that was given."""
+
+    path: Path
+    is_plain: bool
+    """Whether transformers loads it with no code but its own."""
+    files: Mapping[str, int]
+    """Every file's size in bytes, by its path within the directory."""
+    bytes: int
+    """Size of all files together."""
+    difference: float | None
+    """Largest difference between the outputs: 0, or None where there were no inputs to compare."""
+
+
+def export(
+    model: nn.Module,
+    out: Path,
+    *,
+    tokenizer: Any = None,
+    source: Path | None = None,
+    inputs: Inputs | None = None,
+    extras: Mapping[str, str] | None = None,
+    force: bool = False,
+) -> Export:
+    """Where the model was written to, and as what; nothing is unless it loads back equal.
+
+    `tokenizer` may be a processor, too. `source` is the directory that the uncut model came from:
+    what sentence-transformers keeps there comes along. `inputs` are run through both models.
+    `extras` are texts to put beside the model, by the names of their files.
+    """
+    check_weights(model)
+    assert isinstance(model, PreTrainedModel)
+    out = out.expanduser()
+    with placed(out, force=force) as part:
+        is_plain = write_model(model, part)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(part)
+        if source is not None:
+            copy_sentence_modules(source, part)
+        (part / "README.md").write_text(model_card(model, source, part), "utf-8")
+        add_extras(part, extras or {})
+        difference = check_copy(model, part, inputs)
+        files = {str(file.relative_to(part)): file.stat().st_size for file in files_in(part)}
+    return Export(out, is_plain, files, sum(files.values()), difference)
+
+
+def add_extras(part: Path, extras: Mapping[str, str]) -> None:
+    """Put texts beside the model, none of them in the place of a file of its own."""
+    for name, text in extras.items():
+        if Path(name).name != name or (part / name).exists():
+            raise OptionError(f"{name!r} cannot be put beside the model: give another name")
+        (part / name).write_text(text, "utf-8")
+
+
+def check_weights(model: nn.Module) -> None:
+    """Raise unless the model is one of transformers with weights that are plain numbers."""
+    public_class(model)
+    for name, one in model.named_parameters():
+        if not one.is_floating_point() or one.device.type == "meta":
+            kind = "on no device" if one.device.type == "meta" else f"{one.dtype}"
+            raise ModelError(
+                f"{type(model).__name__} cannot be exported: its weight {name} is {kind}, and only "
+                "floating-point weights in memory are; load it without quantization and offloading"
+            )
+
+
+def write_model(model: PreTrainedModel, part: Path) -> bool:
+    """Write weights, config and, where it takes more than that, code; True where it does not."""
+    plain, config = public_class(model), plain_config(model)
+    is_plain = config is not None
+    if config is None:
+        config = with_code(model)
+        (part / f"{CODE}.py").write_text(code_of(config), "utf-8")
+    # A fresh model saves the weights: it has no state of a quantizer, and the given one stays as
+    # it is. Names that only transformers' own classes understand are for plain checkpoints.
+    fresh: Any = shell(plain if is_plain else cut_class(plain), config, model.dtype)
+    fresh.generation_config = getattr(model, "generation_config", None)
+    weights = {name: one.contiguous() for name, one in model.state_dict().items()}
+    try:
+        with quiet():
+            fresh.save_pretrained(part, state_dict=weights, save_original_format=is_plain)
+    except ValueError as error:  # settings that contradict each other, say
+        raise ModelError(f"{plain.__name__} cannot be exported: {one_sentence(error)}") from error
+    for file in part.glob("*.safetensors"):  # written for the owner's eyes only, the rest is not
+        file.chmod((part / "config.json").stat().st_mode)
+    return is_plain
+
+
+def with_code(model: PreTrainedModel) -> PreTrainedConfig:
+    """The model's config with its block, and the classes that transformers is to take instead."""
+    config = without_block(model.config)
+    classes = auto_classes(public_class(model), config)
+    setattr(config, BLOCK, getattr(model.config, BLOCK))
+    config.auto_map = {auto: f"{CODE}.{name}" for auto, name in classes.items()}
+    return config
+
+
+def auto_classes(plain: type[PreTrainedModel], config: PreTrainedConfig) -> dict[str, str]:
+    """The names of the model's class and of the bare one, by the Auto classes that load them."""
+    found = {"AutoModel": bare_class(config).__name__}
+    for name, auto in vars(modeling_auto).items():
+        mapping = getattr(auto, "_model_mapping", None)
+        if name.startswith("Auto") and mapping is not None and type(config) in mapping:
+            classes = mapping[type(config)]
+            if plain in (classes if isinstance(classes, tuple) else (classes,)):
+                found[name] = plain.__name__
+    return found
+
+
+def code_of(config: Any) -> str:
+    """Text of a module that stands alone: the mixin, and the classes that the config names."""
+    names = sorted({reference.rpartition(".")[2] for reference in config.auto_map.values()})
+    imports = [f"from transformers import {name} as Plain{name}  # noqa: E402" for name in names]
+    classes = [
+        f"\n\nclass {name}(Cut, Plain{name}):\n"
+        f'    """{name} with the heads that config.json says are kept."""'
+        for name in names
+    ]
+    return "\n".join([inspect.getsource(standalone), "", *imports, *classes, ""])
+
+
+def copy_sentence_modules(source: Path, part: Path) -> None:
+    """Copy what makes a directory of sentence-transformers one, if it is; no weights of the model.
+
+    The cut model is at the top, wherever the uncut one was.
+    """
+    if not (source / "modules.json").is_file():
+        return
+    modules = json.loads((source / "modules.json").read_text("utf-8"))
+    folders = [source / module["path"] for module in modules]
+    for folder in folders:
+        if source.resolve() not in (folder.resolve(), folder.resolve().parent):
+            raise ModelError(
+                f"{source} is no directory of sentence-transformers: modules.json names the folder "
+                f"{folder}, which is not in it"
+            )
+    for folder in folders[1:]:
+        if folder.is_dir():  # normalizing needs no file
+            shutil.copytree(folder, part / folder.name)
+    for file in SENTENCE_FILES:
+        for there in (source / file, folders[0] / file):
+            if there.is_file():
+                shutil.copyfile(there, part / file)
+    modules[0]["path"] = ""
+    (part / "modules.json").write_text(json.dumps(modules, indent=2), "utf-8")
+
+
+def model_card(model: PreTrainedModel, source: Path | None, part: Path) -> str:
+    """A README: what the model is, which heads each layer kept, and how it is loaded."""
+    block = getattr(model.config, BLOCK, None) or {"kept": {}}
+    is_plain = not (part / f"{CODE}.py").exists()
+    is_sentence = (part / "modules.json").exists()
+    origin = "/".join(Path(model.config.name_or_path or source or "a nameless model").parts[-2:])
+    name = public_class(model).__name__
+    trust = "" if is_plain else ", trust_remote_code=True"
+    auto = auto_classes(public_class(model), without_block(model.config))
+    loader = next((one for one, of in auto.items() if of == name), "AutoModel")
+    rows = [f"| {layer} | {heads_in_words(heads)} |" for layer, heads in block["kept"].items()]
+    table = ["", "| layer | heads kept, by their numbers in the uncut model |", "|---|---|", *rows]
+    loads = [f"from transformers import {loader}", f'{loader}.from_pretrained("."{trust})', ""]
+    if is_sentence:
+        loads += ["from sentence_transformers import SentenceTransformer"]
+        loads += [f'SentenceTransformer("."{trust})', ""]
+    return "\n".join(
+        [
+            "---",
+            f"library_name: {'sentence-transformers' if is_sentence else 'transformers'}",
+            "tags: [headwise]",
+            "---",
+            "# A model with fewer attention heads" if rows else "# A model with all its heads",
+            "",
+            f"{name}, written by headwise from {origin}; {model.num_parameters():,} parameters.",
+            "Layers that are not in this table kept all their heads." if rows else "",
+            *(table if rows else []),
+            "",
+            "It loads from this directory in either way:",
+            "",
+            "```python",
+            *loads,
+            "import headwise",
+            'headwise.load(".")',
+            "```",
+            "",
+        ]
+    )
+
+
+def heads_in_words(heads: list[int]) -> str:
+    """The numbers of the heads, or that there are none."""
+    return ", ".join(map(str, heads)) or "none"
+
+
+def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> float | None:
+    """Load what was written; raise unless it is the model, bit for bit, and answers as it does."""
+    with quiet(), explained(f"{type(model).__name__}, as it was written,"):
+        loaded = model_of(part).to(model.device)
+    check_tensors(model, loaded)
+    if inputs is None:
+        return None
+    attend_alike(model, loaded)
+    difference = largest_difference(outputs_of(model, inputs), outputs_of(loaded, inputs))
+    if difference > 0:
+        raise ModelError(
+            f"{type(model).__name__} cannot be exported: loaded back, its outputs differ by "
+            f"{difference:.3g} on the given inputs"
+        )
+    return difference
+
+
+def check_tensors(model: nn.Module, loaded: nn.Module) -> None:
+    """Raise unless both have the same parameters and buffers with the same numbers in them."""
+    mine, theirs = named_tensors(model), named_tensors(loaded)
+    unlike = [name for name in {**mine, **theirs} if not is_equal(mine, theirs, name)]
+    if not unlike:
+        return
+    is_parameter = isinstance({**mine, **theirs}[unlike[0]], nn.Parameter)
+    reason = (
+        "it is not what its class and config make: merge adapters before you cut"
+        if is_parameter
+        else "it is in no file but computed anew: choose the dtype when you load the uncut model"
+    )
+    raise ModelError(
+        f"{type(model).__name__} cannot be exported: loaded back, {unlike[0]} is another, for "
+        f"{reason}"
+    )
+
+
+def attend_alike(model: nn.Module, other: nn.Module) -> None:
+    """Let another model of the same modules compute with the kernels that are set for the one."""
+    for mine, theirs in zip(model.modules(), other.modules(), strict=True):
+        config = getattr(theirs, "config", None)
+        if isinstance(config, PreTrainedConfig):
+            for name in ("_attn_implementation", "_experts_implementation"):
+                setattr(config, name, getattr(mine.config, name))
+
+
+def is_equal(mine: Mapping[str, Tensor], theirs: Mapping[str, Tensor], name: str) -> bool:
+    """Whether both have the tensor, with the same numbers; buffers may have another dtype."""
+    if name not in mine or name not in theirs:
+        return False
+    one, other = mine[name].detach(), theirs[name].detach()
+    is_same_kind = not isinstance(mine[name], nn.Parameter) or one.dtype == other.dtype
+    return (
+        is_same_kind
+        and one.shape == other.shape
+        and torch.equal(one.double().nan_to_num(), other.double().nan_to_num())
+    )
+
+
+def outputs_of(model: Any, inputs: Inputs) -> dict[str, Tensor]:
+    """What the model says in evaluation mode, by the outputs' names; its mode stays as it was.
+
+    It runs on copies of its weights: kernels may round otherwise where weights lie elsewhere in
+    memory, as those do that a file is mapped to.
+    """
+    was_training = model.training
+    named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    copies = {name: one.detach().clone() for name, one in named.items()}
+    try:
+        with torch.no_grad():
+            result = functional_call(model.eval(), copies, kwargs=dict(inputs))
+    finally:
+        model.train(was_training)
+    return {name: one for name, one in result.items() if isinstance(one, Tensor)}
+
+
+def largest_difference(mine: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> float:
+    """Largest difference of two models' outputs; infinite where one lacks an output."""
+    if mine.keys() != theirs.keys():
+        return math.inf
+    return max((apart(one, theirs[name]) for name, one in mine.items()), default=math.inf)
+
+
+def apart(one: Tensor, other: Tensor) -> float:
+    """Largest difference of two tensors; infinite where their shapes are not the same."""
+    if one.shape != other.shape:
+        return math.inf
+    same = (one == other) | (one.isnan() & other.isnan())
+    gaps = (one.double() - other.double()).abs().masked_fill(same, 0.0)
+    return gaps.nan_to_num(nan=math.inf).max().item() if gaps.numel() else 0.0

@@ -1,0 +1,166 @@
+"""Gradients: what a model's loss and output say of all heads at once.
+
+In: a task. Out: for every head Michel's score and Fisher information, and for every two heads how
+they act together. Each example has gates of its own, so that one backward pass gives the gradients
+of every example by every head.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headwise.heads import HeadId
+from headwise.pruning.ablation import Progress, quiet
+from headwise.pruning.objective import Sample
+from headwise.pruning.task import Counts, Task, head_ids
+from headwise.watching.gates import gate
+
+DRAWS = 8
+"""Random projections of each example's output: at 400 examples the order of heads is settled."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """Sums over examples of what backward passes gave, by head."""
+
+    heads: tuple[HeadId, ...]
+    michel: Float[Tensor, " heads"]
+    """Mean over examples of |dL/dg|, g being the head's gate: Michel et al. 2019."""
+    michel_error: Float[Tensor, " heads"]
+    fisher: Float[Tensor, " heads"]
+    """Mean over examples of (dL/dg)^2."""
+    fisher_error: Float[Tensor, " heads"]
+    interaction: Float[Tensor, "heads heads"]
+    """G = E[J^T J], J the output's derivative by the gates: half the quadratic form of a change of
+    the gates is the loss that it adds."""
+    expected_error: Float[Tensor, " heads"]
+    """Standard error of the loss that silencing each head alone is expected to add."""
+    pull: Float[Tensor, " heads"]
+    """E[dL/dg]: what a small change of a gate adds to the loss; 0 for an uncut model that is
+    compared with itself."""
+
+    def cost_of(self, chosen: Sequence[int]) -> float:
+        """Loss that silencing these heads together is expected to add."""
+        index = list(chosen)
+        part = self.interaction[index][:, index]
+        return float(part.sum() / 2 - self.pull[index].sum())
+
+
+def gradients(
+    task: Task,
+    counts: Counts,
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+    progress: Progress = quiet,
+) -> Gradients:
+    """Every head's scores and every two heads' interaction, from backward passes."""
+    heads = head_ids(task.places, counts)
+    random = torch.Generator().manual_seed(seed)
+    totals = Totals(len(heads))
+    with without_weight_gradients(task.model):
+        for number, sample in enumerate(task.samples):
+            totals.add(*per_example(task, sample, counts, draws, random))
+            progress("backward passes", number + 1, len(task.samples))
+    return totals.gradients(heads)
+
+
+def per_example(
+    task: Task, sample: Sample, counts: Counts, draws: int, random: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients by gate of each example's loss and of its random scalars, and its weight."""
+    gates = {
+        layer: torch.ones(len(sample), num_heads, requires_grad=True)
+        for layer, (num_heads, _) in counts.items()
+        if num_heads
+    }
+
+    def by_gate(scalar: Tensor) -> Tensor:
+        found = torch.autograd.grad(scalar, list(gates.values()), retain_graph=True)
+        return torch.cat(found, 1).double()
+
+    with torch.enable_grad(), gate(task.model, gates):
+        output = task.objective.output(task.model, sample.inputs)
+        losses = task.objective.losses(output, sample)
+        of_loss = by_gate(losses.sums.sum())
+        drawn = [by_gate(task.objective.draw(output, sample, random).sum()) for _ in range(draws)]
+    return of_loss, torch.stack(drawn), losses.weights.double()
+
+
+class Totals:
+    """Sums of gradients that grow batch by batch."""
+
+    def __init__(self, num_heads: int) -> None:
+        """Nothing yet."""
+        self.interaction = torch.zeros(num_heads, num_heads, dtype=torch.float64)
+        self.pull = torch.zeros(num_heads, dtype=torch.float64)
+        self.weights: list[Tensor] = []
+        self.scores: list[Tensor] = []
+        self.expected: list[Tensor] = []
+
+    def add(self, of_loss: Tensor, drawn: Tensor, weights: Tensor) -> None:
+        """One batch: gradients `[batch heads]`, of draws `[draws batch heads]`, and weights."""
+        flat = drawn.flatten(0, 1)
+        self.interaction += flat.T @ flat / len(drawn)
+        self.pull += of_loss.sum(0)
+        self.weights.append(weights)
+        self.expected.append((drawn**2).mean(0) / 2 - of_loss)
+        # A model compared with itself is at the loss's minimum, and its gradient is 0: there the
+        # random scalars stand in for the loss.
+        is_flat = float(of_loss.abs().max()) <= FLAT * float(drawn.abs().max())
+        given = drawn if is_flat else of_loss[None] / weights.clamp(min=1)[:, None]
+        self.scores.append(given.transpose(0, 1))
+
+    def gradients(self, heads: tuple[HeadId, ...]) -> Gradients:
+        """The means."""
+        scores = torch.cat(self.scores)  # [example draws heads]
+        michel, fisher = scores.abs().mean(1), (scores**2).mean(1)
+        weights, expected = torch.cat(self.weights), torch.cat(self.expected)
+        weight = float(weights.sum())
+        off = expected - expected.sum(0) / weight * weights[:, None]
+        return Gradients(
+            heads=heads,
+            michel=michel.mean(0),
+            michel_error=error_of(michel),
+            fisher=fisher.mean(0),
+            fisher_error=error_of(fisher),
+            interaction=self.interaction / weight,
+            expected_error=(off**2).sum(0).sqrt() / weight,
+            pull=self.pull / weight,
+        )
+
+
+FLAT = 1e-3
+"""Gradients of a loss at its minimum are rounding errors: this much of the others at most."""
+
+
+def error_of(scores: Float[Tensor, "example heads"]) -> Float[Tensor, " heads"]:
+    """Standard errors of means over examples; NaN of a single one."""
+    return scores.std(0) / math.sqrt(len(scores))
+
+
+@contextmanager
+def without_weight_gradients(model: nn.Module) -> Iterator[None]:
+    """While it lasts no weight asks for a gradient, which halves what a backward pass keeps."""
+    asking = [one for one in model.parameters() if one.requires_grad]
+    for one in asking:
+        one.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for one in asking:
+            one.requires_grad_(True)
+
+
+def by_layer_norm(scores: Tensor, heads: Sequence[HeadId]) -> Tensor:
+    """Scores divided by the L2 norm of their layer's, as Michel et al. do before ranking."""
+    found = torch.empty_like(scores)
+    for layer in {(head.stack, head.layer) for head in heads}:
+        own = [index for index, head in enumerate(heads) if (head.stack, head.layer) == layer]
+        found[own] = scores[own] / scores[own].norm().clamp(min=torch.finfo(scores.dtype).tiny)
+    return found

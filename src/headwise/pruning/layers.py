@@ -1,0 +1,165 @@
+"""Layers: the attention modules of a model, each with what is known of its heads.
+
+In: a model. Out: its layers, or one sentence that says why heads cannot be cut from it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from headwise.errors import ModelError
+from headwise.pruning.families import HEAD_SIZES, REFUSED, Family, family_of
+from headwise.watching.gates import layer_name
+from headwise.watching.places import Place, find_places
+
+
+@dataclass(frozen=True)
+class Layer:
+    """An attention module that heads can be cut from; ALBERT's is several layers at once."""
+
+    names: tuple[str, ...]
+    path: str
+    """From the base model to the module; parameters are found by such paths."""
+    base: nn.Module
+    family: Family
+
+    @property
+    def module(self) -> Any:
+        """The attention module."""
+        return self.base.get_submodule(self.path)
+
+    @property
+    def head_size(self) -> int:
+        """How many numbers one head gives."""
+        sizes = (getattr(self.module, name, None) for name in HEAD_SIZES)
+        return next(int(size) for size in sizes if size is not None)
+
+    @property
+    def output(self) -> str:
+        """Path of the output projection."""
+        return self.path_to(self.family.output)
+
+    @property
+    def has_output_inside(self) -> bool:
+        """Whether the output projection is a part of the module."""
+        return not self.family.output.startswith("..")
+
+    @property
+    def num_heads(self) -> int:
+        """Query heads that the layer has now."""
+        return size_in(self.base.get_submodule(self.output)) // self.head_size
+
+    @property
+    def num_kv_heads(self) -> int:
+        """KV heads that the layer has now."""
+        if self.family.packed:
+            units = size_out(self.part(self.family.packed)) // self.head_size
+            return (units - self.num_heads) // 2
+        if not self.family.apart:
+            return self.num_heads
+        return size_out(self.part(self.family.apart[1])) // self.head_size
+
+    def path_to(self, part: str) -> str:
+        """Path of a part of the module, or with `..` of what is beside it."""
+        parts = self.path.split(".") if self.path else []
+        for step in part.split("/"):
+            parts = parts[:-1] if step == ".." else [*parts, *step.split(".")]
+        return ".".join(parts)
+
+    def part(self, name: str) -> Any:
+        """A module or parameter of the attention module, None if it has none of that name."""
+        return getattr(self.module, name, None)
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Where a kind of linear layer keeps what."""
+
+    outputs: int
+    inputs: int
+    num_outputs: str
+    num_inputs: str
+
+
+LINEAR = Axes(outputs=0, inputs=1, num_outputs="out_features", num_inputs="in_features")
+CONV1D = Axes(outputs=1, inputs=0, num_outputs="nf", num_inputs="nx")
+
+
+def axes_of(projection: Any) -> Axes:
+    """Where a projection keeps its inputs and outputs."""
+    return CONV1D if type(projection).__name__ == "Conv1D" else LINEAR
+
+
+def size_in(projection: Any) -> int:
+    """How many numbers a projection reads."""
+    return int(projection.weight.shape[axes_of(projection).inputs])
+
+
+def size_out(projection: Any) -> int:
+    """How many numbers a projection makes."""
+    return int(projection.weight.shape[axes_of(projection).outputs])
+
+
+def find_layers(model: nn.Module) -> tuple[Layer, ...]:
+    """Every attention module of the model, in the order of its layers."""
+    base: Any = getattr(model, "base_model", model)
+    paths = {id(module): path for path, module in base.named_modules()}
+    shared: dict[int, list[Place]] = {}
+    for place in find_places(model):
+        shared.setdefault(id(place.module), []).append(place)
+    layers = []
+    for key, places in shared.items():
+        module, family = places[0].module, family_of(places[0].module)
+        reason = REFUSED.get(type(module).__name__)
+        if family is None:
+            reason = reason or "headwise has no row of facts about where its heads are"
+        elif key not in paths:
+            reason = f"it lies outside {type(base).__name__}, whose parts the facts are about"
+        else:
+            layers.append(Layer(tuple(map(layer_name, places)), paths[key], base, family))
+            reason = next(obstacles(layers[-1]), None)
+        if reason is not None:
+            where = f"{type(module).__name__} ({places[0].name})"
+            raise ModelError(f"heads of {type(model).__name__} cannot be cut: {where}: {reason}")
+    return tuple(layers)
+
+
+def obstacles(layer: Layer) -> Iterator[str]:
+    """What about this very module stands in the way of cutting its heads."""
+    projections = [*layer.family.apart, *filter(None, [layer.family.packed])]
+    parts = {name: layer.part(name) for name in projections}
+    more = {name: layer.part(name) for name in layer.family.per_head}
+    parts |= {name: part for name, part in more.items() if isinstance(part, nn.Module)}
+    parts[layer.family.output] = layer.base.get_submodule(layer.output)
+    for name, part in parts.items():
+        if not is_plain(part):
+            kind = type(part).__name__
+            yield f"its {name} is a {kind}, and only plain linear layers can be sliced"
+    for name in layer.family.norms:
+        weight = getattr(layer.part(name), "weight", None)
+        if weight is not None and weight.shape[-1] != layer.head_size:
+            yield f"its {name} spans all heads, so that every head changes with each that is cut"
+    for flag, reason in layer.family.flags.items():
+        if flag_of(layer.module, flag):
+            yield reason
+    known = (*projections, layer.family.output, layer.family.norm)
+    known += layer.family.per_head + layer.family.columns + layer.family.norms
+    known += layer.family.untouched
+    for path, _ in layer.module.named_parameters():
+        if not any(path == name or path.startswith(f"{name}.") for name in known):
+            yield f"of its {path} it is not known which numbers belong to which head"
+
+
+def is_plain(projection: Any) -> bool:
+    """Whether a projection is one whose weight holds a number for each output and input."""
+    if type(projection).__name__ == "Conv1D":
+        return True
+    is_linear = isinstance(projection, nn.Linear) and projection.weight.dim() == 2
+    return is_linear and projection.weight.is_floating_point()
+
+
+def flag_of(module: Any, name: str) -> Any:
+    """What the module, or its config, says under a name."""
+    return getattr(module, name, getattr(getattr(module, "config", None), name, None))

@@ -1,0 +1,131 @@
+"""Proof: what a cut took away, counted and timed.
+
+In: a model before and after. Out: parameters, bytes, KV-cache bytes, multiply-adds, and how long
+both take side by side. Nothing here trusts a mask: it looks at the weights that are there.
+"""
+
+import statistics
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from headwise.pruning.objective import Inputs, run
+from headwise.pruning.task import Counts
+from headwise.watching.gates import layer_name
+from headwise.watching.places import find_places, output_weight
+
+POSITIONS = 512
+"""Tokens of a sequence that multiply-adds and speed are of, or the model's limit."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a model is made of."""
+
+    heads: int
+    kv_heads: int
+    parameters: int
+    bytes: int
+    attention_parameters: int
+    cache_bytes_per_token: int
+    """Of keys and values in the model's own dtype; 0 for a model that keeps none."""
+    attention_multiply_adds: int
+    """Of all attention layers for a sequence of `positions` tokens."""
+    positions: int
+
+
+def sizes_of(model: nn.Module, counts: Counts, *, positions: int = POSITIONS) -> Sizes:
+    """What the model is made of as it is now; `counts` are its heads by layer."""
+    places = find_places(model)
+    parameters = {id(one): one for one in model.parameters()}
+    own = [attention_parameters(place.module, place.output_projection) for place in places]
+    unique = {id(one): one for one in [one for part in own for one in part]}
+    weights = sum(one.numel() for one in unique.values())
+    products = cache = 0
+    dtype = next(model.parameters()).dtype
+    for place in places:
+        num_heads, num_kv_heads = counts.get(layer_name(place), (0, 0))
+        if num_heads and place.output_projection is not None:
+            width = output_weight(place.output_projection).shape[0] // num_heads
+            products += 2 * num_heads * width * positions * positions
+            cache += 2 * num_kv_heads * width * dtype.itemsize
+    matrices = sum(one.numel() for one in unique.values() if one.dim() > 1)
+    return Sizes(
+        heads=sum(heads for heads, _ in counts.values()),
+        kv_heads=sum(kv_heads for _, kv_heads in counts.values()),
+        parameters=sum(one.numel() for one in parameters.values()),
+        bytes=sum(one.numel() * one.element_size() for one in parameters.values()),
+        attention_parameters=weights,
+        cache_bytes_per_token=cache if keeps_cache(model) else 0,
+        attention_multiply_adds=matrices * positions + products,
+        positions=positions,
+    )
+
+
+def attention_parameters(module: nn.Module, projection: nn.Module | None) -> Iterable[Any]:
+    """The parameters of an attention module and of its output projection, which may lie outside."""
+    found = list(module.parameters())
+    return found if projection is None else [*found, *projection.parameters()]
+
+
+def keeps_cache(model: nn.Module) -> bool:
+    """Whether the model generates token by token, from keys and values that it keeps."""
+    can = getattr(model, "can_generate", None)
+    return bool(can()) if callable(can) else False
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How long two models take for the same input, measured in turns."""
+
+    batch: int
+    positions: int
+    before: float
+    """Median seconds of the uncut model."""
+    after: float
+    ratio: float
+    """Median over turns of the uncut model's time over the cut one's: above 1 is faster."""
+    spread: float
+    """Half the range of the middle half of these ratios."""
+
+
+@torch.no_grad()
+def time_both(before: nn.Module, after: nn.Module, inputs: Inputs, *, turns: int = 5) -> Speed:
+    """Time both models on the same input, one after the other, again and again."""
+    for model in (before, after):
+        run(model, inputs)
+    pairs = []
+    for turn in range(turns):
+        order = (before, after) if turn % 2 == 0 else (after, before)
+        taken = {id(model): seconds(model, inputs) for model in order}
+        pairs.append((taken[id(before)], taken[id(after)]))
+    ratios = [one / other for one, other in pairs]
+    quarters = statistics.quantiles(ratios, n=4) if turns > 1 else [ratios[0]] * 3
+    first = next(iter(inputs.values()))
+    return Speed(
+        batch=first.shape[0],
+        positions=first.shape[1],
+        before=statistics.median(one for one, _ in pairs),
+        after=statistics.median(other for _, other in pairs),
+        ratio=statistics.median(ratios),
+        spread=(quarters[2] - quarters[0]) / 2,
+    )
+
+
+def seconds(model: nn.Module, inputs: Inputs) -> float:
+    """How long one pass takes."""
+    start = time.perf_counter()
+    run(model, inputs)
+    return time.perf_counter() - start
+
+
+def full_batch(inputs: Inputs, batch: int, positions: int) -> Inputs:
+    """A batch of that size without padding, from the ids of a smaller one."""
+    ids = inputs["input_ids"].flatten()
+    needed = batch * positions
+    many = ids.repeat(-(-needed // len(ids)))[:needed].view(batch, positions)
+    return {"input_ids": many, "attention_mask": torch.ones_like(many)}

@@ -1,0 +1,245 @@
+"""Prune: choose heads on some text, cut them, refit what is left, and prove it on other text.
+
+In: a model, how much is to go, and text. Out: a smaller model, the plan of the cut, the curve that
+it lies on, and a record of what was measured. The model that was given stays as it is.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from headwise.heads import HeadId, parse_heads
+from headwise.measures.reading import position_limit
+from headwise.pruning.ablation import Progress, quiet
+from headwise.pruning.bench import (
+    Bench,
+    CutModel,
+    about_text,
+    cut_and_refit,
+    largest_within,
+    make_bench,
+)
+from headwise.pruning.choice import Order, order_by
+from headwise.pruning.curve import RANDOM_ORDERS, Curve, draw_curve, quality
+from headwise.pruning.cutplan import CutPlan
+from headwise.pruning.directories import check_place
+from headwise.pruning.export import Export, export
+from headwise.pruning.objective import Inputs, Objective
+from headwise.pruning.onnx import check_packages, export_onnx
+from headwise.pruning.proof import POSITIONS, Speed, full_batch, sizes_of, time_both
+from headwise.pruning.setting import make_subject
+from headwise.pruning.settings import Amount, PruneSettings
+from headwise.pruning.surgery import head_counts
+from headwise.pruning.task import Counts, Estimate
+from headwise.watching.models import LoadedModel
+
+BATCHES = (1, 16)
+"""Sizes of the batches whose speed is measured."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pruned:
+    """A smaller model and everything that is known of it."""
+
+    model: nn.Module
+    plan: CutPlan
+    record: dict[str, Any]
+    """What `prune.json` holds."""
+    curve: Curve | None = None
+    export: Export | None = None
+    onnx_difference: float | None = None
+    """Largest difference of the ONNX model's outputs, where one was asked for."""
+
+
+def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
+    source: str | LoadedModel | nn.Module,
+    out: str | Path | None = None,
+    *,
+    heads: str | CutPlan | None = None,
+    cut: int | None = None,
+    keep: float | None = None,
+    max_loss: float | None = None,
+    texts: Sequence[str] | None = None,
+    tokenizer: Any = None,
+    objective: Objective | Callable[[nn.Module, Inputs], Tensor] | None = None,
+    settings: PruneSettings | None = None,
+    with_onnx: bool = False,
+    force: bool = False,
+    progress: Progress = quiet,
+) -> Pruned:
+    """The model without the heads that it needs least; with `out`, as a directory that loads.
+
+    How much goes is said by one of `heads` ("L0H1 L2H3" or a plan), `cut` (how many heads), `keep`
+    (the share that stays) and `max_loss` (0.01: the largest cut that costs no more than 1%).
+
+    pruned = headwise.prune("minilm", "smaller", keep=0.6)
+    """
+    named = str(heads) if isinstance(heads, CutPlan) else heads
+    amount = Amount(heads=named, cut=cut, keep=keep, max_loss=max_loss)
+    if out is not None:
+        check_place(Path(out), force=force)
+    if with_onnx:
+        check_packages()
+    subject = make_subject(source, tokenizer, objective)
+    bench = make_bench(subject, texts, settings or PruneSettings(), progress)
+    plan, curve = chosen(bench, amount, heads if isinstance(heads, CutPlan) else None)
+    found = cut_and_refit(bench, plan.heads)
+    record = record_of(bench, plan, found, curve)
+    if out is None:
+        return Pruned(found.model, plan, record, curve)
+    written = export(
+        found.model,
+        Path(out),
+        tokenizer=subject.tokenizer,
+        source=subject.folder,
+        inputs=bench.inputs,
+        force=force,
+        extras=extras_of(plan, record, curve),
+    )
+    difference = None
+    if with_onnx:
+        difference = export_onnx(found.model, Path(out) / "model.onnx", bench.inputs, force=True)
+    return Pruned(found.model, plan, record, curve, written, difference)
+
+
+def chosen(
+    bench: Bench, amount: Amount, given: CutPlan | None = None
+) -> tuple[CutPlan, Curve | None]:
+    """Which heads go, and the curve that shows what other cuts would cost."""
+    problem = bench.problem
+    size = len(problem.units[0].heads)
+    count = amount.units(len(problem.heads), size, len(problem.units))
+    if given is not None:
+        given.check(bench.counts)
+    needs_all = bench.settings.draws_curve or amount.max_loss is not None
+    order = None
+    if needs_all or count is not None:
+        order = order_by(bench.settings.method, problem, count=None if needs_all else count)
+    curve = None
+    if bench.settings.draws_curve and order is not None:
+        curve = draw_curve(bench.held_out, problem, order, progress=bench.progress)
+    if amount.heads is not None:
+        heads = parse_heads(amount.heads)
+        plan = CutPlan(heads, bench.subject.name, bench.counts, "named")
+        plan.check(bench.counts)
+        return (plan if given is None else replace(given, counts=bench.counts)), curve
+    assert order is not None
+    if count is None:
+        assert amount.max_loss is not None
+        count = largest_within(bench, order.units, amount.max_loss)
+    return plan_of(bench, order, count), curve
+
+
+def plan_of(bench: Bench, order: Order, count: int) -> CutPlan:
+    """The first units of an order as a plan, with a reason and a cost for every head."""
+    reasons: dict[HeadId, str] = {}
+    costs: dict[HeadId, float] = {}
+    for place, unit in enumerate(order.units[:count]):
+        cost = order.costs[place]
+        for head in unit.heads:
+            known = cost == cost  # a random order has no costs
+            together = f" with {len(unit.heads) - 1} others" if len(unit.heads) > 1 else ""
+            said = f": expected to cost {cost:.3g}{together}" if known else ""
+            reasons[head] = f"number {place + 1} by {order.method}{said}"
+            if known:
+                costs[head] = cost / len(unit.heads)
+    return CutPlan(
+        order.first(count),
+        bench.subject.name,
+        bench.counts,
+        order.method,
+        reasons,
+        costs,
+        {"seed": bench.settings.seed, "headwise": version("headwise")},
+    )
+
+
+def record_of(bench: Bench, plan: CutPlan, found: CutModel, curve: Curve | None) -> dict[str, Any]:
+    """Everything that was measured, as JSON can hold it."""
+    model, settings = bench.subject.model, bench.settings
+    positions = min(POSITIONS, longest(bench))
+    sizes = {
+        "before": asdict(sizes_of(model, bench.counts, positions=positions)),
+        "after": asdict(sizes_of(found.model, counts_after(found), positions=positions)),
+    }
+    return {
+        "model": bench.subject.about,
+        "heads_cut": str(plan),
+        "method": plan.method,
+        "settings": asdict(settings),
+        "text": about_text(bench)
+        | {"source": "given" if bench.has_own_text else "Python's manual"},
+        "sizes": sizes,
+        "cut_against_silenced": found.surgery.difference,
+        "quality": qualities(bench, plan, found, curve),
+        "refit": [asdict(one) for one in found.fits],
+        "speed": [asdict(one) for one in speeds(bench, found, positions)],
+        "versions": {name: version(name) for name in ("headwise", "torch", "transformers")},
+    }
+
+
+def longest(bench: Bench) -> int:
+    """The most tokens that the model takes."""
+    return position_limit(bench.subject.tokenizer, bench.subject.model.config)
+
+
+def counts_after(found: CutModel) -> Counts:
+    """Heads of the cut model by layer."""
+    return dict(head_counts(found.model))
+
+
+def qualities(bench: Bench, plan: CutPlan, found: CutModel, curve: Curve | None) -> dict[str, Any]:
+    """What the model scores on held-out text: uncut, cut, refitted, cut at random, no attention."""
+    unit = bench.subject.objective.unit
+    uncut = bench.held_out.loss() if curve is None else curve.uncut
+
+    def said(one: Estimate) -> dict[str, float]:
+        return {"loss": one.value, "loss_se": one.error, unit: quality(one.value, unit)}
+
+    shown: dict[str, Any] = {
+        "objective": bench.subject.objective.name,
+        "unit": unit,
+        "uncut": said(uncut),
+        "cut": said(found.unrefitted),
+        "refitted": said(found.loss) if found.fits else None,
+        "random": [said(one) for one in random_losses(bench, plan)],
+    }
+    if curve is not None:
+        shown["floor"] = said(curve.floor)
+    return shown
+
+
+def random_losses(bench: Bench, plan: CutPlan) -> list[Estimate]:
+    """What cuts of as many units, chosen at random, score without a refit."""
+    size = len(bench.problem.units[0].heads)
+    count = min(len(plan) // size, len(bench.problem.units))
+    orders = [
+        order_by("random", replace(bench.problem, seed=bench.settings.seed + seed), count=count)
+        for seed in range(1, RANDOM_ORDERS + 1)
+    ]
+    return [bench.held_out.loss(order.first(count)) for order in orders]
+
+
+def speeds(bench: Bench, found: CutModel, positions: int) -> list[Speed]:
+    """How long uncut and cut model take, side by side."""
+    inputs = bench.held_out.samples[0].inputs
+    if not bench.settings.times_speed or "input_ids" not in inputs:
+        return []
+    return [
+        time_both(bench.subject.model, found.model, full_batch(inputs, batch, positions))
+        for batch in BATCHES
+    ]
+
+
+def extras_of(plan: CutPlan, record: dict[str, Any], curve: Curve | None) -> dict[str, str]:
+    """Files that go beside the model, by name."""
+    found = {"prune.json": json.dumps(record, indent=1), "plan.json": plan.to_json()}
+    if curve is not None:
+        found["curve.csv"] = curve.points.to_csv(index=False)
+        found["curve.svg"] = curve.svg(f"{plan.model}: quality against heads cut")
+    return found

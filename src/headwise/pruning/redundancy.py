@@ -1,0 +1,146 @@
+"""Redundancy: heads that stand in for each other, with the evidence.
+
+In: a task and how heads act together. Out: groups of heads of which any one is cheap to cut and all
+are dear: what they add to the model's output points the same way, and what they give is alike.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headwise.heads import HeadId
+from headwise.measures.similarity import ROWS, centred_kernels, cka, products
+from headwise.pruning.objective import Sample, run
+from headwise.pruning.task import Counts, Task, head_ids
+from headwise.watching.calls import Call
+from headwise.watching.gates import layer_name
+from headwise.watching.watch import watch
+
+SAME_WAY = 0.5
+"""Correlation of two heads' effects on the output from which they may stand in for each other."""
+ALIKE = 0.3
+"""Linear CKA of two heads' outputs from which they may."""
+
+
+@dataclass(frozen=True)
+class Redundant:
+    """Heads that stand in for each other."""
+
+    heads: tuple[HeadId, ...]
+    correlation: float
+    """Smallest correlation of two neighbours' effects on the model's output."""
+    cka: float
+    """Smallest linear CKA of two neighbours' outputs."""
+    cost_apart: float
+    """Loss expected from cutting each alone, added up."""
+    cost_together: float
+    """Loss expected from cutting all of them."""
+
+    def __str__(self) -> str:
+        """The heads and the evidence, on one line."""
+        return (
+            f"{' '.join(map(str, self.heads))}: effects correlate by {self.correlation:.2f}, CKA "
+            f"{self.cka:.2f}; cutting all costs {self.cost_together:.4f}, one by one they would "
+            f"cost {self.cost_apart:.4f}"
+        )
+
+
+def correlations(interaction: Float[Tensor, "heads heads"]) -> Float[Tensor, "heads heads"]:
+    """How far two heads' effects on the output point the same way, -1 to 1; 0 without an effect."""
+    own = interaction.diagonal().clamp(min=0).sqrt()
+    scale = own[:, None] * own
+    return torch.where(scale > 0, interaction / scale.clamp(min=torch.finfo(own.dtype).tiny), 0.0)
+
+
+@torch.no_grad()
+def alikeness(task: Task, counts: Counts) -> Float[Tensor, "heads heads"]:
+    """Linear CKA of every two heads' outputs, on some rows of every batch's first example."""
+    heads = head_ids(task.places, counts)
+    total = torch.zeros(len(heads), len(heads), dtype=torch.float64)
+    for sample in task.samples:
+        found = outputs_of(task, sample, counts)
+        if found is not None:
+            total += products(centred_kernels(found))
+    return cka(total)
+
+
+FEWEST_ROWS = 4
+"""The unbiased estimate divides by three less than the number of rows."""
+
+
+def outputs_of(
+    task: Task, sample: Sample, counts: Counts
+) -> Float[Tensor, "heads row d_value"] | None:
+    """What every head gives on the same rows of one example; None where there are too few."""
+    by_layer: dict[str, Tensor] = {}
+    is_real = sample.is_real
+    rows = None if is_real is None else is_real[0].nonzero()[:ROWS, 0]
+
+    def keep(call: Call) -> None:
+        mixed = call.mixed[0].double()
+        same = rows is not None and is_real is not None and mixed.shape[1] == is_real.shape[1]
+        by_layer[layer_name(call.place)] = mixed[:, rows] if same else mixed[:, :ROWS]
+
+    with watch(task.model, keep):
+        run(task.model, {name: value[:1] for name, value in sample.inputs.items()})
+    widest = max(one.shape[2] for one in by_layer.values())
+    fewest = min(one.shape[1] for one in by_layer.values())
+    if fewest < FEWEST_ROWS:
+        return None
+    padded = [
+        torch.nn.functional.pad(by_layer[layer][:, :fewest], (0, widest - by_layer[layer].shape[2]))
+        for layer, (num_heads, _) in counts.items()
+        if num_heads
+    ]
+    return torch.cat(padded)
+
+
+def redundant_groups(
+    heads: Sequence[HeadId],
+    interaction: Float[Tensor, "heads heads"],
+    alike: Float[Tensor, "heads heads"],
+) -> tuple[Redundant, ...]:
+    """Groups of heads joined by pairs that act the same way and are alike; dearest first."""
+    same = correlations(interaction)
+    joined = (same >= SAME_WAY) & (alike >= ALIKE)
+    joined.fill_diagonal_(False)
+    groups = [group for group in components(joined) if len(group) > 1]
+    found = [redundant(group, heads, interaction, same, alike, joined) for group in groups]
+    return tuple(sorted(found, key=lambda one: one.cost_apart - one.cost_together))
+
+
+def redundant(
+    group: list[int],
+    heads: Sequence[HeadId],
+    interaction: Tensor,
+    same: Tensor,
+    alike: Tensor,
+    joined: Tensor,
+) -> Redundant:
+    """One group and its evidence."""
+    part = interaction[group][:, group]
+    pairs = [(one, other) for one in group for other in group if one < other and joined[one, other]]
+    return Redundant(
+        heads=tuple(heads[one] for one in group),
+        correlation=min(float(same[pair]) for pair in pairs),
+        cka=min(float(alike[pair]) for pair in pairs),
+        cost_apart=float(part.diagonal().sum()) / 2,
+        cost_together=float(part.sum()) / 2,
+    )
+
+
+def components(joined: Tensor) -> list[list[int]]:
+    """Groups of numbers that are joined, directly or through others."""
+    left, found = set(range(len(joined))), []
+    while left:
+        group, reached = [], {min(left)}
+        while reached:
+            one = reached.pop()
+            left.discard(one)
+            group.append(one)
+            reached |= {int(other) for other in joined[one].nonzero()[:, 0]} & left
+        found.append(sorted(group))
+    return found

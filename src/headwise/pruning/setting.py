@@ -1,0 +1,132 @@
+"""Setting: a model with all that measuring and cutting it takes.
+
+In: a name, a loaded model or a module. Out: a `Subject`, and tasks on its own or on built-in text.
+"""
+
+import json
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headwise.errors import OptionError
+from headwise.measures.reading import Reader
+from headwise.probes.manual import manual_texts, sentences_of
+from headwise.pruning.ablation import ROOM
+from headwise.pruning.objective import Embedding, Given, Inputs, Objective, objective_for
+from headwise.pruning.task import Task, make_task, text_batches
+from headwise.watching import embedded
+from headwise.watching.loading import LoadOptions, load_model
+from headwise.watching.models import LoadedModel
+
+LENGTH = 512
+"""Longest window in tokens of texts that heads are judged on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A model, its tokenizer, what it is measured by, and where it came from."""
+
+    name: str
+    model: nn.Module
+    tokenizer: Any
+    objective: Objective
+    folder: Path | None = None
+    """Where its files are, if that is known."""
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return next(self.model.parameters()).device
+
+
+def make_subject(
+    source: str | LoadedModel | nn.Module,
+    tokenizer: Any = None,
+    objective: Objective | Callable[[nn.Module, Inputs], Tensor] | None = None,
+    *,
+    options: LoadOptions | None = None,
+) -> Subject:
+    """The model of a name, with what it predicts with; or one that is loaded already."""
+    if isinstance(source, str):
+        source = load_model(source, options or LoadOptions(keeps_head=True))
+    if isinstance(source, nn.Module):
+        source = LoadedModel(type(source).__name__, source, tokenizer)
+    tokenizer = source.tokenizer if tokenizer is None else tokenizer
+    folder = folder_of(source.name)
+    if objective is None:
+        objective = objective_for(source.model, tokenizer, pooling=pooling_in(folder))
+    elif not isinstance(objective, Objective):
+        objective = Given(objective)
+    about = {"model": source.name, **source.about}
+    return Subject(source.name, source.model, tokenizer, objective, folder, about)
+
+
+def folder_of(name: str) -> Path | None:
+    """The directory that a model's files are in; None if it came from elsewhere."""
+    if name in embedded.MODELS:
+        found = embedded.find(name)
+        return None if found is None else found.parent
+    folder = Path(name).expanduser()
+    return folder if folder.is_dir() else None
+
+
+def pooling_in(folder: Path | None) -> str:
+    """How a sentence-transformers model pools: `cls` or `mean`."""
+    file = None if folder is None else folder / "1_Pooling" / "config.json"
+    if file is None or not file.is_file():
+        return "mean"
+    facts = json.loads(file.read_text("utf-8"))
+    return "cls" if facts.get("pooling_mode_cls_token") else "mean"
+
+
+def calibration(
+    subject: Subject,
+    texts: Sequence[str] | None,
+    batches: Iterable[Mapping[str, Tensor]] | None,
+    *,
+    max_tokens: int | None,
+) -> Task:
+    """What the model is measured on: batches as they are given, or texts; else Python's manual."""
+    if batches is not None:
+        if texts is not None:
+            raise OptionError("there are texts and batches to measure on: give one of them")
+        return make_task(subject.model, subject.objective, batches)
+    return text_task(subject, manual_texts() if texts is None else texts, max_tokens=max_tokens)
+
+
+def text_task(
+    subject: Subject, texts: Sequence[str], *, max_tokens: int | None, seed: int = 0
+) -> Task:
+    """A task on texts: sentences for embedding models, whole windows for all others."""
+    if subject.tokenizer is None:
+        raise OptionError(
+            f"{subject.name} reads no text, or came without a tokenizer: give batches of what it "
+            "takes"
+        )
+    texts = list(texts)
+    if isinstance(subject.objective, Embedding):
+        texts = list(sentences_of(texts)) or texts
+    random.Random(seed).shuffle(texts)  # so that a part of them is a part of every document
+    reader = Reader(subject.tokenizer, subject.model.config, length=LENGTH)
+    batches = text_batches(
+        reader,
+        texts,
+        max_tokens=max_tokens,
+        most_tokens=most_tokens(subject),
+        device=subject.device,
+    )
+    return make_task(subject.model, subject.objective, batches)
+
+
+def most_tokens(subject: Subject) -> int:
+    """Tokens of a batch whose output, for a loss over the vocabulary, is not too large."""
+    config: Any = subject.model.config
+    words = getattr(config.get_text_config(), "vocab_size", 1)
+    width = 1 if isinstance(subject.objective, Embedding) else words
+    return max(LENGTH, ROOM // width)

@@ -1,0 +1,94 @@
+"""Settings: how much is cut from a model, how it is chosen, and on how much text."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from headwise.errors import OptionError
+from headwise.pruning.choice import BEST, METHODS
+
+POLICIES = {
+    "groups": "whole KV heads with all query heads that they serve: the cache gets smaller",
+    "even": "the same number of query heads of every KV head: the cache stays",
+}
+"""How heads that share keys and values may go."""
+REFITS = ("full", "scale", "bias", "none")
+
+
+@dataclass(frozen=True)
+class PruneSettings:
+    """How heads are chosen, refitted and measured."""
+
+    method: str = BEST
+    policy: str = "groups"
+    is_uniform: bool = False
+    """Whether every layer loses the same number of heads."""
+    refit: str = "full"
+    choose_tokens: int = 8192
+    """Text that heads are chosen on."""
+    fit_tokens: int = 32768
+    """Text that output projections are refitted on; a quarter more chooses the ridge."""
+    held_tokens: int = 8192
+    """Text that nothing was chosen or fitted on: what is reported is measured on it."""
+    seed: int = 0
+    draws_curve: bool = True
+    times_speed: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what there is not."""
+        for name, known in (("method", METHODS), ("policy", POLICIES), ("refit", REFITS)):
+            if getattr(self, name) not in known:
+                raise OptionError(
+                    f"{name} is {getattr(self, name)!r}: choose from {', '.join(known)}"
+                )
+        for name in ("choose_tokens", "fit_tokens", "held_tokens"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name} is {getattr(self, name)}: it must be at least 1")
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much goes: named heads, a number, a share that stays, or a loss that is borne."""
+
+    heads: str | None = None
+    cut: int | None = None
+    keep: float | None = None
+    max_loss: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse none, several, and what is out of range."""
+        given = [name for name, value in self.named().items() if value is not None]
+        if len(given) != 1:
+            said = " and ".join(given) if given else "nothing"
+            raise OptionError(
+                f"how much to cut is said by one of heads, cut, keep and max_loss: {said} was given"
+            )
+        if self.cut is not None and self.cut < 0:
+            raise OptionError(f"cut is {self.cut}: it counts heads, and cannot be below 0")
+        if self.keep is not None and not 0 <= self.keep <= 1:
+            raise OptionError(f"keep is {self.keep}: it is the share of heads that stay, 0 to 1")
+        if self.max_loss is not None and not 0 <= self.max_loss:
+            raise OptionError(f"max_loss is {self.max_loss}: it must be at least 0; 0.01 is 1%")
+
+    def named(self) -> dict[str, Any]:
+        """The four ways by name."""
+        return {
+            "heads": self.heads,
+            "cut": self.cut,
+            "keep": self.keep,
+            "max_loss": self.max_loss,
+        }
+
+    def units(self, total_heads: int, unit_heads: int, total_units: int) -> int | None:
+        """How many units go; None where that has to be measured, or heads are named."""
+        if self.cut is not None:
+            wanted = self.cut
+        elif self.keep is not None:
+            wanted = round((1 - self.keep) * total_heads)
+        else:
+            return None
+        if wanted > total_units * unit_heads:
+            raise OptionError(
+                f"{wanted} heads are to go, and only {total_units * unit_heads} of the model's "
+                f"{total_heads} can"
+            )
+        return wanted // unit_heads

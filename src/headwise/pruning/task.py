@@ -1,0 +1,166 @@
+"""Task: a model, what it is measured by, and the examples that it is measured on.
+
+In: a model and batches. Out: its mean loss with a standard error, as it is or with heads silenced.
+"""
+
+import math
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from headwise.errors import OptionError
+from headwise.heads import HeadId
+from headwise.measures.reading import Reader
+from headwise.pruning.objective import Inputs, Losses, Objective, Sample, run
+from headwise.watching.calls import AttentionCall, Call
+from headwise.watching.gates import layer_name, silence
+from headwise.watching.places import Place, find_places
+from headwise.watching.watch import watch
+
+
+class Estimate(NamedTuple):
+    """A mean over examples, and its standard error."""
+
+    value: float
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A model in evaluation mode, an objective and samples."""
+
+    model: nn.Module
+    objective: Objective
+    samples: tuple[Sample, ...]
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where the model's attention is."""
+        return find_places(self.model)
+
+    @property
+    def num_examples(self) -> int:
+        """Examples in all."""
+        return sum(map(len, self.samples))
+
+    @torch.no_grad()
+    def losses(self) -> Losses:
+        """The loss of every example, as the model is at this moment."""
+        found = [
+            self.objective.losses(self.objective.output(self.model, sample.inputs), sample)
+            for sample in self.samples
+        ]
+        return joined(found)
+
+    def loss(self, silenced: Sequence[HeadId] = ()) -> Estimate:
+        """The mean loss, with some heads silenced."""
+        if not silenced:
+            return mean_of(self.losses())
+        with silence(self.model, silenced):
+            return mean_of(self.losses())
+
+    @torch.no_grad()
+    def outputs(self) -> Tensor:
+        """What is measured of every example, one after the other."""
+        return torch.cat([self.objective.output(self.model, one.inputs) for one in self.samples])
+
+    def of(self, model: nn.Module) -> "Task":
+        """The same of another model; what it is compared with stays."""
+        return replace(self, model=model)
+
+
+@torch.no_grad()
+def make_task(model: nn.Module, objective: Objective, batches: Iterable[Inputs]) -> Task:
+    """A task on some batches; where outputs are compared with the uncut model's, this is it."""
+    model.eval()
+    samples = []
+    for number, inputs in enumerate(batches):
+        sample = objective.prepare(inputs, number)
+        if objective.needs_reference:
+            sample = replace(sample, reference=objective.output(model, sample.inputs))
+        samples.append(sample)
+    if not samples:
+        raise OptionError("there is nothing to measure on: give at least one batch")
+    return Task(model, objective, tuple(samples))
+
+
+def text_batches(
+    reader: Reader,
+    texts: Iterable[str],
+    *,
+    max_tokens: int | None,
+    most_tokens: int,
+    device: torch.device,
+) -> list[Inputs]:
+    """Texts as batches of what a model takes, none of more than `most_tokens` if that can be."""
+    windows = reader.windows(texts, max_tokens)
+    found = []
+    for group in reader.batches(windows):
+        size = max(1, most_tokens // len(group[0].ids))
+        found += [
+            reader.batch(group[start : start + size], device).inputs
+            for start in range(0, len(group), size)
+        ]
+    return found
+
+
+def joined(losses: Sequence[Losses]) -> Losses:
+    """The losses of several batches, one after the other."""
+    sums = torch.cat([one.sums.double() for one in losses])
+    return Losses(sums, torch.cat([one.weights.double() for one in losses]))
+
+
+def mean_of(losses: Losses) -> Estimate:
+    """Sum of losses over sum of weights, and its standard error over examples."""
+    return ratio(losses.sums, losses.weights)
+
+
+def ratio(sums: Tensor, weights: Tensor) -> Estimate:
+    """A ratio of sums, and its standard error from how far single examples are off it."""
+    total = float(weights.sum())
+    if total == 0:
+        raise OptionError("the examples hold nothing to predict: give longer texts")
+    value = float(sums.sum()) / total
+    off = sums - value * weights
+    count = len(sums)
+    inflation = count / (count - 1) if count > 1 else math.inf
+    return Estimate(value, math.sqrt(float((off**2).sum()) * inflation) / total)
+
+
+Counts = dict[str, tuple[int, int]]
+"""By a layer's name, how many heads it has and how many KV heads serve them."""
+
+
+@torch.no_grad()
+def count_heads(model: nn.Module, inputs: Inputs) -> Counts:
+    """How many heads each layer has, seen while the model reads one example."""
+    first = {name: value[:1] for name, value in inputs.items()}
+    counts: Counts = {}
+
+    def count(call: Call) -> None:
+        kv_heads = call.keys.shape[1] if isinstance(call, AttentionCall) else call.num_heads
+        counts[layer_name(call.place)] = (call.num_heads, kv_heads)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that weights are read: here they are dropped at once
+        with watch(model, count):
+            run(model, first)
+    return counts
+
+
+def head_ids(places: Sequence[Place], counts: Counts) -> tuple[HeadId, ...]:
+    """Every head of a model, layer by layer."""
+    return tuple(
+        HeadId(place.layer, head, place.stack)
+        for place in places
+        for head in range(counts.get(layer_name(place), (0, 0))[0])
+    )
+
+
+def name_of_layer(head: HeadId) -> str:
+    """Name of the layer that a head is in: L3, or encoder.L3."""
+    return f"{head.stack}.L{head.layer}" if head.stack else f"L{head.layer}"

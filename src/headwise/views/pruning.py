@@ -1,0 +1,130 @@
+"""Importance and cuts in the terminal.
+
+In: what was measured of heads, and of a model before and after a cut. Out: rich tables and lines.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from headwise.views.plan import count, size
+
+SHOWN = 12
+"""Heads shown at either end of a long list."""
+MEASURES = ("zero", "mean", "michel", "fisher", "expected")
+
+
+def table_of(title: str, columns: tuple[str, ...], *, first: str = "") -> Table:
+    """An empty table: names at the left, numbers at the right."""
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column(first)
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+def importance_table(df: pd.DataFrame) -> Table:
+    """Heads by what the loss gains when they are silent, least first, the middle left out."""
+    ranked = df.sort_values("zero")
+    table = table_of(
+        "Loss that each head adds when it is silent, smallest first",
+        (*MEASURES, "stand-ins"),
+        first="head",
+    )
+    for place, (_, row) in enumerate(ranked.iterrows()):
+        if SHOWN <= place < len(ranked) - SHOWN:
+            if place == SHOWN:
+                table.add_row("...", *[""] * (len(MEASURES) + 1))
+            continue
+        stack = f"{row['stack']}." if row["stack"] else ""
+        numbers = [f"{row[name]:.2g} ± {row[f'{name}_se']:.1g}" for name in MEASURES]
+        table.add_row(f"{stack}L{row['layer']}H{row['head']}", *numbers, row["stand_ins"] or "-")
+    return table
+
+
+def layers_table(layers: pd.DataFrame, unit: str) -> Table:
+    """What it costs to leave one head in a layer, one layer at a time."""
+    table = table_of(
+        "One head left in a layer, all others of it silent",
+        ("heads", "best head", "loss added", unit),
+        first="layer",
+    )
+    for _, row in layers.iterrows():
+        added = f"{row['added']:.4f} ± {row['added_se']:.1g}"
+        table.add_row(row["layer"], str(row["heads"]), row["best"], added, row["shown"])
+    return table
+
+
+def sizes_table(sizes: Mapping[str, Mapping[str, int]]) -> Table:
+    """Before and after a cut, and what is gone."""
+    before, after = sizes["before"], sizes["after"]
+    table = table_of("What is gone", ("before", "after", "gone"))
+    shown = {
+        "heads": count,
+        "kv_heads": count,
+        "parameters": count,
+        "attention_parameters": count,
+        "bytes": size,
+        "cache_bytes_per_token": size,
+        "attention_multiply_adds": count,
+    }
+    for name, say in shown.items():
+        if before[name]:
+            gone = 1 - after[name] / before[name]
+            table.add_row(
+                name.replace("_", " "), say(before[name]), say(after[name]), f"{gone:.1%}"
+            )
+    return table
+
+
+def quality_table(quality: Mapping[str, Any], unit: str) -> Table:
+    """What the model scores on held-out text."""
+    table = table_of("On text that nothing was chosen or fitted on", (unit, "loss"))
+    for name in ("uncut", "cut", "refitted", "floor"):
+        found = quality.get(name)
+        if found is not None:
+            table.add_row(SAID.get(name, name), f"{found[unit]:.4f}", f"{found['loss']:.4f}")
+    randoms = [one[unit] for one in quality["random"]]
+    if randoms:
+        mean = sum(randoms) / len(randoms)
+        table.add_row(
+            f"as many at random, {len(randoms)} times",
+            f"{mean:.4f}",
+            f"{min(randoms):.4f} to {max(randoms):.4f}",
+        )
+    return table
+
+
+SAID = {"refitted": "cut and refitted", "floor": "every head silent"}
+
+
+def curve_table(points: pd.DataFrame, unit: str) -> Table:
+    """Quality of every method at every cut."""
+    methods = list(dict.fromkeys(points.method))
+    table = table_of(f"{unit} against heads cut", tuple(methods), first="cut")
+    for cut, rows in points.groupby("cut", sort=True):
+        by_method = {row.method: row for row in rows.itertuples()}
+        cells = [cell(by_method.get(method)) for method in methods]
+        share = float(rows["share"].iloc[0])
+        table.add_row(f"{cut} ({share:.0%})", *cells)
+    return table
+
+
+def cell(row: Any) -> str:
+    """A point of a curve; of random cuts with their range."""
+    if row is None:
+        return "-"
+    ends = f" ({row.low:.4g} to {row.high:.4g})" if row.low != row.high else ""
+    return f"{row.quality:.4g}{ends}"
+
+
+def speed_lines(speeds: list[dict[str, Any]]) -> Iterator[str]:
+    """How much faster the cut model is."""
+    for one in speeds:
+        yield (
+            f"batch {one['batch']} x {one['positions']} tokens: {one['before']:.3f} s before, "
+            f"{one['after']:.3f} s after, {one['ratio']:.2f} times as fast (± {one['spread']:.2f})"
+        )

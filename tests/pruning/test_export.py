@@ -1,0 +1,369 @@
+"""A cut model that was written loads again, everywhere, bit for bit, and is never half there."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import AutoTokenizer, PreTrainedModel
+
+from headwise.errors import ModelError
+from headwise.pruning import export as exporting
+from headwise.pruning.export import export
+from headwise.pruning.loading import load
+from headwise.pruning.surgery import cut
+from headwise.watching.watch import watch
+
+from ..watching.helpers import allow_weights, run
+from ..watching.test_loading import save
+from ..watching.tiny import Inputs, output_of, tiny
+from ..watching.tiny_configs import FAMILIES
+
+pytestmark = allow_weights
+
+CUTS = {
+    "bert": "L0H1 L0H2 L2H0",
+    "gpt2": "L0H4 L1H0 L1H3",
+    "vit": "L0H1",
+    "llama": "L0H0 L0H1 L0H2 L2H1 L2H5",
+    "bart": "encoder.L0H1 decoder.L1H0 cross.L2H4 cross.L2H1",
+    "emptied llama": " ".join(f"L1H{head}" for head in range(6)),
+    "even llama": " ".join(f"L{layer}H{head}" for layer in range(3) for head in (0, 1, 2)),
+    "even vit": " ".join(f"L{layer}H1" for layer in range(3)),
+}
+PLAIN = {"even llama", "even vit"}
+
+
+def cut_tiny(name: str, *, dtype: torch.dtype = torch.float64) -> tuple[PreTrainedModel, Inputs]:
+    """The model of that row, cut, and its inputs."""
+    model, inputs = tiny(name.split()[-1], dtype=dtype)
+    cut(model, CUTS[name])
+    return model, inputs
+
+
+ELSEWHERE = """
+import json, sys
+from pathlib import Path
+sys.modules["headwise"] = None  # importing it is an error from now on
+import torch, transformers
+from safetensors.torch import load_file, save_file
+
+root, autos = Path(sys.argv[1]), json.loads(sys.argv[2])
+report = {}
+
+def logits(model, name):
+    with torch.no_grad():
+        return model(**load_file(root / f"{name}.inputs")).logits
+
+for name, auto in autos.items():
+    auto, folder = getattr(transformers, auto), root / name
+    said = report[name] = {}
+    try:
+        plain = auto.from_pretrained(folder, dtype="auto")
+        said["without trust"] = type(plain).__module__.split(".")[0]
+    except RuntimeError as error:
+        said["without trust"] = str(error)
+    model = auto.from_pretrained(folder, dtype="auto", trust_remote_code=True)
+    save_file({"trusted": logits(model, name)}, root / f"{name}.trusted")
+    said["class"] = type(model).__module__.split(".")[0]
+    bare, notes = transformers.AutoModel.from_pretrained(
+        folder, trust_remote_code=True, output_loading_info=True)
+    said["random"] = [key for key in notes["missing_keys"] if "pooler" not in key]
+    if hasattr(model.config, "headwise"):
+        config = model.config
+        del config.headwise
+        native = getattr(transformers, type(model).__name__)
+        built = [of(config).state_dict().items() for of in (native, type(model))]
+        shapes = [{key: one.shape for key, one in items} for items in built]
+        said["is plain without a block"] = shapes[0] == shapes[1]
+
+assert not any(key.startswith("headwise.") for key in sys.modules)
+del sys.modules["headwise"]
+from headwise.pruning.loading import load
+for name in autos:
+    save_file({"loaded": logits(load(root / name).model, name)}, root / f"{name}.loaded")
+(root / "report.json").write_text(json.dumps(report))
+"""
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every row exported, and loaded in a process of its own, without headwise and with it."""
+    root = tmp_path_factory.mktemp("shipped")
+    for name in CUTS:
+        model, inputs = cut_tiny(name)
+        result = export(model, root / name, inputs=inputs)
+        assert (result.is_plain, result.difference) == (name in PLAIN, 0.0)
+        save_file(inputs, root / f"{name}.inputs")
+        save_file({"wanted": output_of(run(model, inputs))}, root / f"{name}.wanted")
+    autos = {name: FAMILIES[name.split()[-1]].auto for name in CUTS}
+    python(ELSEWHERE, root, json.dumps(autos), cache=root / "cache")
+    return root
+
+
+def python(text: str, *arguments: Any, cache: Path) -> str:
+    """What a fresh process prints; its errors are ours."""
+    command = [sys.executable, "-c", text, *map(str, arguments)]
+    mine = os.environ | {"HF_MODULES_CACHE": str(cache)}
+    done = subprocess.run(command, env=mine, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def kept(root: Path, name: str, kind: str) -> Tensor:
+    return load_file(root / f"{name}.{kind}")[kind]
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_a_shipped_model_says_the_same_without_headwise_and_with_it(
+    shipped: Path, name: str
+) -> None:
+    wanted = kept(shipped, name, "wanted")
+    assert torch.equal(kept(shipped, name, "trusted"), wanted)
+    assert torch.equal(kept(shipped, name, "loaded"), wanted)
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_code_runs_where_it_is_needed_and_nothing_is_random_without_it(
+    shipped: Path, name: str
+) -> None:
+    said = json.loads((shipped / "report.json").read_text())[name]
+    assert said["random"] == []
+    if name in PLAIN:
+        assert (said["without trust"], said["class"]) == ("transformers", "transformers")
+        return
+    assert "ignore_mismatched_sizes" in said["without trust"]
+    assert said["class"] == "transformers_modules"
+    assert said["is plain without a block"]
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_a_plain_checkpoint_has_neither_block_nor_code(shipped: Path, name: str) -> None:
+    config = json.loads((shipped / name / "config.json").read_text())
+    has_code = (shipped / name / "modeling_headwise.py").exists()
+    assert {has_code, "headwise" in config, "auto_map" in config} == {name not in PLAIN}
+
+
+def test_loading_runs_no_code_of_the_directory(tmp_path: Path) -> None:
+    model, inputs = cut_tiny("bert")
+    export(model, tmp_path / "model")
+    (tmp_path / "model/modeling_headwise.py").write_text("raise SystemExit('ran')")
+    loaded = load(tmp_path / "model").model
+    assert torch.equal(output_of(run(loaded, inputs)), output_of(run(model, inputs)))
+
+
+def test_a_loaded_cut_model_can_be_watched_and_cut_again(tmp_path: Path) -> None:
+    model, inputs = cut_tiny("llama")
+    first = load(export(model, tmp_path / "once").path).model
+    with watch(first) as watched:
+        run(first, inputs)
+    assert [call.num_heads for call in watched.calls] == [3, 6, 4]
+    cut(first, "L1H0 L1H3")
+    cut(model, "L1H0 L1H3")
+    again = load(export(first, tmp_path / "twice", inputs=inputs).path).model
+    assert torch.equal(output_of(run(again, inputs)), output_of(run(model, inputs)))
+
+
+def test_the_given_model_stays_as_it_was(tmp_path: Path) -> None:
+    model, inputs = cut_tiny("bert")
+    model.train().set_attn_implementation("eager")  # what is loaded back would take sdpa
+    config, tensors = model.config.to_json_string(), dict(model.named_parameters())
+    export(model, tmp_path / "model", inputs=inputs)
+    assert model.training
+    assert model.config.to_json_string() == config
+    assert all(one is tensors[name] for name, one in model.named_parameters())
+
+
+def test_dtype_and_ties_are_kept_and_the_size_is_told(tmp_path: Path) -> None:
+    model, inputs = cut_tiny("bert", dtype=torch.bfloat16)
+    result = export(model, tmp_path / "model", inputs=inputs)
+    loaded = load(tmp_path / "model").model
+    assert {one.dtype for one in loaded.parameters()} == {torch.bfloat16}
+    assert loaded.cls.predictions.decoder.weight is loaded.bert.embeddings.word_embeddings.weight
+    sizes = {file.name: file.stat().st_size for file in result.path.iterdir()}
+    assert result.files == sizes
+    assert result.bytes == sum(sizes.values())
+    weights = sum(one.numel() * one.element_size() for one in model.parameters())
+    assert weights <= sizes["model.safetensors"] < 1.5 * weights
+    assert load(tmp_path / "model", dtype="float32").about["dtype"] == "float32"
+
+
+def test_a_model_that_came_from_gguf_is_written_though_it_refuses(tmp_path: Path) -> None:
+    model, inputs = cut_tiny("llama")
+    model.hf_quantizer = SimpleNamespace(quantization_config=SimpleNamespace(quant_method="gguf"))
+    model.config.quantization_config = {"quant_method": "gguf"}
+    with pytest.raises(ValueError, match="not serializable"):
+        model.save_pretrained(tmp_path / "refused")
+    export(model, tmp_path / "model", inputs=inputs)
+    assert "quantization_config" not in (tmp_path / "model/config.json").read_text()
+
+
+def test_tokenizer_and_generation_settings_come_along(tmp_path: Path) -> None:
+    model, _ = cut_tiny("llama")
+    model.generation_config.top_k = 17
+    with pytest.raises(ModelError, match=r"LlamaForCausalLM cannot be exported: .*`top_k`"):
+        export(model, tmp_path / "model")
+    model.generation_config.do_sample = True
+    tokenizer = AutoTokenizer.from_pretrained(save("llama", tmp_path / "uncut"))
+    export(model, tmp_path / "model", tokenizer=tokenizer)
+    loaded = load(tmp_path / "model")
+    assert loaded.tokenizer("w8 w9")["input_ids"] == [8, 9]
+    assert loaded.model.generation_config.top_k == 17
+    assert load(export(model, tmp_path / "other").path).tokenizer is None
+
+
+@pytest.mark.parametrize("own", ["", "0_Transformer"])
+def test_what_makes_a_sentence_model_comes_along_and_no_old_weights(
+    tmp_path: Path, own: str
+) -> None:
+    source = tmp_path / "source"
+    paths = [own, "1_Pooling", "2_Normalize"]
+    texts = {
+        "modules.json": json.dumps([{"idx": n, "path": path} for n, path in enumerate(paths)]),
+        "config_sentence_transformers.json": "{}",
+        str(Path(own) / "sentence_bert_config.json"): '{"max_seq_length": 61}',
+        "1_Pooling/config.json": '{"pooling_mode_mean_tokens": true}',
+        "README.md": "of the uncut model",
+        "pytorch_model.bin": "weights of the uncut model",
+    }
+    for name, text in texts.items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(text)
+    model, inputs = cut_tiny("bert")
+    result = export(model, tmp_path / "model", source=source, inputs=inputs)
+    written = {name: (result.path / name).read_bytes() for name in result.files}
+    assert {*written} == {
+        *("config.json", "model.safetensors", "modeling_headwise.py", "README.md"),
+        *("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"),
+        "1_Pooling/config.json",
+    }
+    modules = json.loads(written["modules.json"])
+    assert [module["path"] for module in modules] == ["", "1_Pooling", "2_Normalize"]
+    assert b"max_seq_length" in written["sentence_bert_config.json"]
+    assert b'SentenceTransformer(".", trust_remote_code=True)' in written["README.md"]
+
+
+def test_the_card_says_what_went_and_how_to_load_it(tmp_path: Path) -> None:
+    model, _ = cut_tiny("bert")
+    model.config.name_or_path = "/home/someone/models/big"
+    card = (export(model, tmp_path / "model").path / "README.md").read_text()
+    assert "from models/big; " in card
+    assert "| L0 | 0, 3, 4 |" in card
+    assert 'AutoModelForMaskedLM.from_pretrained(".", trust_remote_code=True)' in card
+    assert 'headwise.load(".")' in card
+    uncut = export(tiny("bert")[0], tmp_path / "uncut").path / "README.md"
+    assert "all its heads" in uncut.read_text()
+    assert "trust_remote_code" not in uncut.read_text()
+
+
+# What is refused, and that then nothing is left.
+
+
+def hooked_up(model: PreTrainedModel) -> str:
+    model.register_forward_hook(lambda module, args, out: {**out, "logits": out.logits + 1})
+    return "loaded back, its outputs differ by 1 on the given inputs"
+
+
+def adapted(model: PreTrainedModel) -> str:
+    model.adapter = nn.Linear(2, 3)
+    return r"loaded back, adapter\.weight is another, for it .*: merge adapters before you cut"
+
+
+def quantized(model: PreTrainedModel) -> str:
+    model.rough = nn.Parameter(torch.zeros(3, dtype=torch.int8), requires_grad=False)
+    return r"its weight rough is torch\.int8, and only floating-point weights in memory are"
+
+
+def offloaded(model: PreTrainedModel) -> str:
+    model.far = nn.Parameter(torch.zeros(3, device="meta"))
+    return "its weight far is on no device, and only floating-point"
+
+
+def moved(model: PreTrainedModel) -> str:
+    model.model.rotary_emb.inv_freq = model.model.rotary_emb.inv_freq.bfloat16()
+    return r"rotary_emb\.inv_freq is another, for it is in no file but computed anew: choose the"
+
+
+@pytest.mark.parametrize("spoil", [hooked_up, adapted, quantized, offloaded, moved])
+def test_a_model_that_would_not_come_back_is_refused_and_nothing_is_left(
+    spoil: Callable[[PreTrainedModel], str], tmp_path: Path
+) -> None:
+    model, inputs = cut_tiny("llama")
+    message = f"LlamaForCausalLM cannot be exported: .*{spoil(model)}"
+    with pytest.raises(ModelError, match=message):
+        export(model, tmp_path / "model", inputs=inputs)
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_cannot_be_read_back_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "code_of", lambda config: config.headwise.clear() or "")
+    with pytest.raises(ModelError, match="holds a cut model of format None"):
+        export(cut_tiny("llama")[0], tmp_path / "model")
+    assert not any(tmp_path.iterdir())
+
+
+def test_sentence_modules_outside_of_their_directory_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "modules.json").write_text('[{"path": ""}, {"path": "../secrets"}]')
+    with pytest.raises(ModelError, match=r"names the folder .*\.\./secrets, which is not in it"):
+        export(cut_tiny("bert")[0], tmp_path / "model", source=tmp_path)
+
+
+def rewrite(folder: Path, **changes: Any) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+
+
+def test_directories_that_cannot_be_loaded_say_why(tmp_path: Path) -> None:
+    folder = export(cut_tiny("bert")[0], tmp_path / "model").path
+    block = json.loads((folder / "config.json").read_text())["headwise"]
+    for changes, message in (
+        ({"headwise": block | {"format": 2}}, "holds a cut model of format 2, and this headwise"),
+        (
+            {"headwise": "yes"},
+            "holds a cut model of format 'yes', and this headwise reads format 1",
+        ),
+        ({"architectures": ["NoModel"]}, "of class 'NoModel', which transformers .* does not have"),
+        ({"architectures": None}, "of class '', which transformers"),
+        (
+            {
+                "architectures": ["BertForMaskedLM"],
+                "headwise": block | {"parameters": {"no.way": []}},
+            },
+            "its files do not go together: .*no",
+        ),
+        ({"headwise": None}, "cannot be loaded.*ignore_mismatched_sizes"),
+    ):
+        rewrite(folder, **{"headwise": block} | changes)
+        with pytest.raises(ModelError, match=message):
+            load(folder)
+    rewrite(folder, headwise=block)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(ModelError, match="its files do not go together"):
+        load(folder)
+    for text, message in (("{", "is no JSON: "), ("[]", "is no JSON object")):
+        (folder / "config.json").write_text(text)
+        with pytest.raises(ModelError, match=f"holds no model: its config.json {message}"):
+            load(folder)
+
+
+def test_names_are_loaded_as_ever(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"\./nowhere is no directory"):
+        load("./nowhere")
+    with pytest.raises(ModelError, match=r"holds no model: it has no config\.json"):
+        load(tmp_path)
+    loaded = load("minilm", dtype="float64")
+    assert type(loaded.model).__name__ == "BertModel"
+    assert loaded.model.dtype == torch.float64
+    bare = load(export(cut_tiny("bert")[0], tmp_path / "cut").path, keeps_head=False)
+    assert bare.about["class"] == "BertModel"

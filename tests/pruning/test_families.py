@@ -1,0 +1,128 @@
+"""Every row of the table of families is true of a model, and what is refused says why."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from headwise.errors import ModelError
+from headwise.pruning.families import FAMILIES as ROWS
+from headwise.pruning.families import REFUSED as REFUSED_CLASSES
+from headwise.pruning.surgery import can_cut, cut, head_counts
+
+from ..attention.tolerance import assert_same
+from ..watching.helpers import ROUNDINGS, allow_weights
+from ..watching.tiny import attention_modules, build, tiny
+from ..watching.tiny_configs import FAMILIES
+from .differences import mixed_plan, silenced_and_cut, tiny_of
+from .kin import KIN, REFUSED
+
+pytestmark = allow_weights
+
+
+@pytest.mark.parametrize("name", KIN)
+def test_cutting_heads_of_kin_equals_silencing_them(name: str) -> None:
+    model, inputs = tiny_of(KIN[name])
+    assert attention_modules(model, KIN[name])
+    plan = mixed_plan(model)
+    empty = [layer for layer in head_counts(model) if layer.endswith("L1")]
+    plan += [f"{layer}H{head}" for layer in empty for head in range(head_counts(model)[layer][0])]
+    plain, silent, got = silenced_and_cut(model, inputs, plan)
+    assert_same(got, silent, roundings=ROUNDINGS, dtype=torch.float32)
+    assert all(head_counts(model)[layer] == (0, 0) for layer in empty)
+    with pytest.raises(AssertionError, match="largest difference"):
+        assert_same(got, plain, roundings=ROUNDINGS, dtype=torch.float32)
+
+
+def test_every_class_of_the_table_is_in_a_tiny_model() -> None:
+    rows = [*FAMILIES.values(), *KIN.values()]
+    verified = {row.attention for row in rows} | {"BertCrossAttention"}
+    assert {name for row in ROWS for name in row.classes} == verified
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_families_are_refused_by_name_with_the_reason(name: str) -> None:
+    family, reason = REFUSED[name]
+    model = build(family)
+    found = can_cut(model)
+    assert found is not None and type(model).__name__ in found and family.attention in found
+    with pytest.raises(ModelError, match=reason):
+        cut(model, "L0H0")
+
+
+def test_every_refused_class_of_the_table_has_a_model() -> None:
+    assert set(REFUSED_CLASSES) <= {family.attention for family, _ in REFUSED.values()}
+
+
+def test_a_family_without_a_row_is_refused() -> None:
+    model, _ = tiny("llama")
+    for layer in model.model.layers:
+        layer.self_attn.__class__ = type("StrangeAttention", (type(layer.self_attn),), {})
+    with pytest.raises(ModelError, match=r"StrangeAttention.*no row of facts"):
+        cut(model, "L0H0")
+
+
+def test_a_projection_that_is_not_plain_is_refused() -> None:
+    model, _ = tiny("llama")
+    attention = model.model.layers[1].self_attn
+    attention.k_proj = nn.Sequential(attention.k_proj)
+    assert "its k_proj is a Sequential, and only plain" in str(can_cut(model))
+    model, _ = tiny("bert")
+    output = model.bert.encoder.layer[1].attention.output
+    output.dense = nn.Sequential(output.dense)
+    assert "its ../output/dense is a Sequential, and only plain" in str(can_cut(model))
+
+
+def test_a_parameter_that_no_fact_is_known_about_is_refused() -> None:
+    model, _ = tiny("bert")
+    model.bert.encoder.layer[2].attention.self.extra = nn.Linear(3, 5)
+    with pytest.raises(ModelError, match=r"of its extra\.weight it is not known"):
+        cut(model, "L0H1")
+    assert not hasattr(model.config, "headwise")
+
+
+def test_norms_that_turn_out_to_span_all_heads_are_refused() -> None:
+    model, _ = tiny("qwen3")
+    attention = model.model.layers[0].self_attn
+    attention.q_norm.weight = nn.Parameter(torch.ones(48))
+    assert "its q_norm spans all heads" in str(can_cut(model))
+
+
+def test_attention_outside_the_base_model_is_refused() -> None:
+    model, _ = tiny("bert")
+    model.more = nn.Module()
+    model.more.layer = nn.ModuleList([model.bert.encoder.layer[0]])
+    model.bert.encoder.layer = model.bert.encoder.layer[1:]
+    assert "lies outside BertModel" in str(can_cut(model))
+
+
+def test_a_model_without_attention_is_refused() -> None:
+    assert "no module of it looks like attention" in str(can_cut(nn.Linear(3, 5)))
+
+
+def test_falcon_of_both_older_kinds_can_be_cut() -> None:
+    config = {**FAMILIES["falcon"].config, "new_decoder_architecture": False}
+    for is_multi_query in (True, False):
+        family = replace(
+            FAMILIES["falcon"], config={**config, "multi_query": is_multi_query, "num_kv_heads": 6}
+        )
+        model, inputs = tiny_of(family)
+        assert head_counts(model)["L0"] == (6, 1 if is_multi_query else 6)
+        _, silent, got = silenced_and_cut(model, inputs, mixed_plan(model))
+        assert_same(got, silent, roundings=ROUNDINGS, dtype=torch.float64)
+
+
+def test_heads_of_cross_attention_inside_bert_can_be_cut() -> None:
+    config = {**FAMILIES["bert"].config, "is_decoder": True, "add_cross_attention": True}
+    model, inputs = tiny_of(replace(FAMILIES["bert"], kind="decoder", config=config))
+    inputs["encoder_hidden_states"] = torch.randn(4, 7, 35, dtype=torch.float64)
+    plan = ["cross.L0H1", "cross.L2H0", "encoder.L1H3", *(f"cross.L1H{head}" for head in range(5))]
+    _, silent, got = silenced_and_cut(model, inputs, plan)
+    assert_same(got, silent, roundings=ROUNDINGS, dtype=torch.float64)
+
+
+def test_cross_attention_inside_gpt2_is_refused() -> None:
+    config = {**FAMILIES["gpt2"].config, "add_cross_attention": True}
+    model, _ = tiny_of(replace(FAMILIES["gpt2"], config=config))
+    assert "of its q_attn.weight it is not known" in str(can_cut(model))
