@@ -6,8 +6,8 @@ keep their nearest neighbour, at 25, 50 and 75% of the heads. smollm2: perplexit
 refitted output projections, always on text that nothing was chosen or fitted on. Speed of uncut and
 cut model in turns; and how long every importance method takes.
 
-    python benchmarks/prune.py minilm
-    python benchmarks/prune.py smollm2
+    python benchmarks/prune.py minilm    # choose, then refit, then time
+    python benchmarks/prune.py smollm2 --only refit
 """
 
 import argparse
@@ -16,6 +16,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,13 @@ from rich.table import Table
 from headwise.heads import HeadId
 from headwise.pruning.ablation import ablate
 from headwise.pruning.bench import Bench, CutModel, cut_and_refit, make_bench
-from headwise.pruning.choice import Order, order_by
+from headwise.pruning.choice import Order, Problem, order_by
 from headwise.pruning.curve import quality
+from headwise.pruning.cutplan import CutPlan
 from headwise.pruning.gradients import gradients
 from headwise.pruning.objective import Embedding
 from headwise.pruning.proof import full_batch, sizes_of, time_both
-from headwise.pruning.setting import make_subject, text_task
+from headwise.pruning.setting import make_subject
 from headwise.pruning.settings import PruneSettings
 from headwise.pruning.surgery import head_counts
 from headwise.pruning.task import Task
@@ -42,12 +44,17 @@ from headwise.watching.gates import silence
 RESULTS = Path(__file__).parent / "results"
 SHARES = {"minilm": (0.25, 0.5, 0.75), "smollm2": (0.1, 0.2, 1 / 3, 0.5)}
 TEXT = {
-    "minilm": PruneSettings(choose_tokens=16384, fit_tokens=65536, held_tokens=24576),
-    "smollm2": PruneSettings(choose_tokens=8192, fit_tokens=32768, held_tokens=16384),
+    "minilm": PruneSettings(choose_tokens=8192, fit_tokens=49152, held_tokens=24576),
+    "smollm2": PruneSettings(choose_tokens=4096, fit_tokens=32768, held_tokens=8192),
 }
-LESS_TEXT = {"minilm": 4096, "smollm2": 4096}
+LESS_TEXT = 4096
 """Tokens that are fitted on to see what more of them buys."""
+METHODS = {
+    "minilm": ("ablation", "michel", "quadratic", "rounds"),
+    "smollm2": ("michel", "quadratic", "rounds"),
+}
 RANDOMS = {"minilm": 5, "smollm2": 3}
+STAGES = ("choose", "refit", "time")
 BATCHES, POSITIONS = (1, 16), 512
 PROMPT = "The best way to learn a language is"
 
@@ -143,51 +150,191 @@ def timed(name: str, work: Callable[[], Any], times: dict[str, float], console: 
     return found
 
 
-def measure(name: str, console: Console) -> dict[str, Any]:
-    """Everything of one model."""
-    subject = make_subject(name)
-    bench = make_bench(subject, None, TEXT[name])
-    judge, times = Judge(bench), dict[str, float]()
-    console.print(f"{name}: uncut {judge.unit} {judge.uncut:.4f}")
-    problem, units = bench.problem, bench.problem.units
-    orders: dict[str, Order] = {
-        method: timed(f"order by {method}", lambda m=method: order_by(m, problem), times, console)
-        for method in ("rounds", "quadratic", "michel", "ablation")
-    }
-    rows: list[Row] = []
-    proofs = []
-    for share in SHARES[name]:
-        count = round(share * len(units))
-        chances = [
-            order_by("random", replace(problem, seed=seed)).first(count)
-            for seed in range(1, RANDOMS[name] + 1)
-        ]
-        rows.append(averaged([judge.silenced(share, "random", heads) for heads in chances]))
-        rows += [
-            judge.silenced(share, method, orders[method].first(count))
-            for method in ("ablation", "michel", "quadratic", "rounds")
-        ]
-        heads = orders["rounds"].first(count)
-        found = timed(f"refit at {share:.0%}", lambda h=heads: cut_and_refit(bench, h), times, console)
-        rows.append(judge.cut(share, "rounds + refit", heads, found))
-        proofs.append({"share": share} | proof(bench, found))
-        less = replace(bench, fit=text_task(
-            subject, bench_texts(bench), max_tokens=LESS_TEXT[name], seed=1))
-        smaller = cut_and_refit(less, heads)
-        rows.append(judge.cut(share, f"rounds + refit on {LESS_TEXT[name]:,} tokens", heads, smaller))
-        worst = timed("", lambda h=chances[0]: cut_and_refit(bench, h), {}, Console(quiet=True))
-        rows.append(judge.cut(share, "one random cut + refit", chances[0], worst))
-        show(rows[-8:], judge, console)
+class Run:
+    """One model's benchmark, which goes on from what its record holds already."""
+
+    def __init__(self, name: str, out: Path, console: Console) -> None:
+        """Load the model and the record."""
+        self.name, self.out, self.console = name, out, console
+        self.subject = make_subject(name)
+        self.bench = make_bench(self.subject, None, TEXT[name])
+        self.judge = Judge(self.bench)
+        self.record: dict[str, Any] = (
+            json.loads(out.read_text(encoding="utf-8")) if out.exists() else {"seconds": {}}
+        )
+        self.record |= {
+            "setting": setting(),
+            "model": name,
+            "unit": self.judge.unit,
+            "uncut": self.judge.uncut,
+            "examples": self.bench.held_out.num_examples,
+            "text": asdict(TEXT[name]),
+        }
+        console.print(f"{name}: uncut {self.judge.unit} {self.judge.uncut:.4f}")
+
+    def keep(self, stage: str, rows: Sequence[Row]) -> None:
+        """Put a stage's rows into the record, and the record onto the disk."""
+        self.record[stage] = [asdict(row) for row in rows]
+        self.write()
+
+    def write(self) -> None:
+        """The record as it is now."""
+        part = self.out.with_suffix(".part")
+        part.write_text(json.dumps(self.record, indent=1) + "\n", encoding="utf-8")
+        part.replace(self.out)
+
+    def count(self, share: float) -> int:
+        """Units of a share of them."""
+        return round(share * len(self.bench.problem.units))
+
+    def choose(self) -> None:
+        """Orders by every method, and what they cost without a refit."""
+        problem, seconds = self.bench.problem, self.record["seconds"]
+        most = self.count(max(SHARES[self.name]))
+        orders: dict[str, Order] = {
+            method: timed(
+                f"order by {method}",
+                partial(order_by, method, problem, count=most),
+                seconds,
+                self.console,
+            )
+            for method in METHODS[self.name]
+        }
+        self.record["orders"] = {
+            str(share): str(CutPlan(orders["rounds"].first(self.count(share))))
+            for share in SHARES[self.name]
+        }
+        rows: list[Row] = []
+        for share in SHARES[self.name]:
+            count = self.count(share)
+            chances = [
+                self.judge.silenced(share, "random", chance(problem, seed, count))
+                for seed in range(1, RANDOMS[self.name] + 1)
+            ]
+            rows.append(averaged(chances))
+            rows += [
+                self.judge.silenced(share, method, order.first(count))
+                for method, order in orders.items()
+            ]
+            self.keep("choose", rows)
+        show(rows, self.judge, self.console)
+
+    def refit(self) -> None:
+        """The best order with refitted output projections, on much text and on little."""
+        rows: list[Row] = []
+        self.record["proofs"] = []
+        if not self.judge.is_embedding:
+            self.record["sample"] = generated(self.bench, self.subject.model)
+        for share in SHARES[self.name]:
+            heads = self.heads(share)
+            found = timed(
+                f"refit at {share:.0%}",
+                partial(cut_and_refit, self.bench, heads),
+                self.record["seconds"],
+                self.console,
+            )
+            rows.append(self.judge.cut(share, "rounds + refit", heads, found))
+            less = replace(self.bench, fit=beginning(self.bench.fit, LESS_TEXT))
+            smaller = cut_and_refit(less, heads)
+            rows.append(
+                self.judge.cut(share, f"rounds + refit on {LESS_TEXT:,} tokens", heads, smaller)
+            )
+            self.record["proofs"].append({"share": share} | proof(self.bench, found))
+            self.keep("refit", rows)
+            show(rows[-2:], self.judge, self.console)
+
+    def time(self) -> None:
+        """Speed of uncut and cut models, and of the importance methods: run this alone."""
+        inputs = self.bench.held_out.samples[0].inputs
+        plain = replace(self.bench.settings, refit="none")
+        self.record["speed"] = []
+        for share in SHARES[self.name]:
+            found = cut_and_refit(replace(self.bench, settings=plain), self.heads(share))
+            for batch in BATCHES:
+                many = full_batch(inputs, batch, POSITIONS)
+                speed = time_both(self.subject.model, found.model, many)
+                self.record["speed"].append({"share": share} | asdict(speed))
+                self.console.print(f"{share:.0%}, batch {batch}: {speed.ratio:.3f} times as fast")
+                self.write()
+        self.record["importance"] = importance_times(self.bench, self.console)
+        self.write()
+
+    def heads(self, share: float) -> tuple[HeadId, ...]:
+        """What the best method cuts at a share."""
+        if "orders" not in self.record:
+            raise SystemExit("nothing is chosen yet: run --only choose first")
+        return CutPlan.parse(self.record["orders"][str(share)]).heads
+
+
+def chance(problem: Problem, seed: int, count: int) -> tuple[HeadId, ...]:
+    """So many units at random."""
+    return order_by("random", replace(problem, seed=seed)).first(count)
+
+
+def beginning(task: Task, tokens: int) -> Task:
+    """The first samples of a task, up to so many tokens."""
+    kept, seen = [], 0
+    for sample in task.samples:
+        if seen >= tokens:
+            break
+        kept.append(sample)
+        seen += int(sample.inputs["attention_mask"].sum())
+    return replace(task, samples=tuple(kept))
+
+
+def proof(bench: Bench, found: CutModel) -> dict[str, Any]:
+    """Sizes of uncut and cut model, and how far cut and silenced were apart."""
+    before = sizes_of(bench.subject.model, bench.counts, positions=POSITIONS)
+    after = sizes_of(found.model, dict(head_counts(found.model)), positions=POSITIONS)
     return {
-        "setting": setting(),
-        "model": name,
-        "unit": judge.unit,
-        "uncut": judge.uncut,
-        "examples": bench.held_out.num_examples,
-        "text": asdict(TEXT[name]),
-        "sample": None if judge.is_embedding else generated(bench, subject.model),
-        "rows": [asdict(row) for row in rows],
-        "proofs": proofs,
-        "seconds": times,
-        "importance": importance_times(bench, console),
+        "difference": found.surgery.difference,
+        "before": asdict(before),
+        "after": asdict(after),
     }
+
+
+def importance_times(bench: Bench, console: Console) -> dict[str, float]:
+    """Seconds of every importance method on the same text, and of plain leave-one-out."""
+    task, counts = beginning(bench.problem.task, 4096), bench.counts
+    times = dict[str, float]()
+    units = single_heads(bench.problem.heads)
+    timed("one forward pass", task.loss, times, console)
+    timed("michel, fisher and interaction", lambda: gradients(task, counts), times, console)
+    timed(f"ablation of {len(units)} heads", lambda: ablate(task, units, counts), times, console)
+    if len(units) <= 72:
+
+        def leave_one_out() -> None:
+            for unit in units:
+                task.loss(unit.heads)
+
+        timed(f"plain leave-one-out of {len(units)} heads", leave_one_out, times, console)
+    return times
+
+
+def show(rows: Sequence[Row], judge: Judge, console: Console) -> None:
+    """Some rows in the terminal."""
+    second = "neighbours kept" if judge.is_embedding else "times uncut"
+    table = Table("cut", "heads", "method", judge.unit, second)
+    for row in rows:
+        other = row.neighbours if judge.is_embedding else row.ratio
+        table.add_row(
+            f"{row.share:.0%}", str(row.heads), row.method, f"{row.score:.4f}", f"{other:.3f}"
+        )
+    console.print(table)
+
+
+def main() -> None:
+    """One model; the record goes to benchmarks/results."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("model", choices=SHARES)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--only", choices=STAGES, help="one stage; others as the record has them")
+    options = parser.parse_args()
+    out = options.out or RESULTS / f"prune-{options.model}.json"
+    run = Run(options.model, out, Console(width=110))
+    for stage in STAGES if options.only is None else (options.only,):
+        getattr(run, stage)()
+
+
+if __name__ == "__main__":
+    main()

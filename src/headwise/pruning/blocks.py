@@ -124,11 +124,20 @@ class Ended(Exception):
     """No error: a pass has come to the block after which it need not go on."""
 
 
+States = dict[str, Any]
+"""By a stack's path, what the last of its blocks that has run gave."""
+
+
+def stack_of(block: Block) -> str:
+    """Path of the list that a block is in: `encoder.layer` of `encoder.layer.3`."""
+    return block.name.rpartition(".")[0]
+
+
 @torch.no_grad()
 def run_block(
-    model: nn.Module, blocks: Sequence[Block], index: int, inputs: Inputs, state: Any
+    model: nn.Module, blocks: Sequence[Block], index: int, inputs: Inputs, states: States
 ) -> Any:
-    """What one block gives when the one before it gives `state`; blocks above are not computed."""
+    """What one block gives when those before it gave `states`; blocks above are not computed."""
 
     def end(_: nn.Module, __: Any, output: Any) -> None:
         found.append(detached(output))
@@ -137,7 +146,7 @@ def run_block(
     found: list[Any] = []
     with ExitStack() as stack:
         for block in blocks[:index]:
-            give = partial(given_again, state, 0, 1)
+            give = partial(given_again, states[stack_of(block)], 0, 1)
             stack.enter_context(replaced_forward(block.module, give))
         hook = blocks[index].module.register_forward_hook(end)
         stack.callback(hook.remove)

@@ -95,7 +95,8 @@ def at_random(problem: Problem, count: int) -> Found:
 def by_ablation(problem: Problem, count: int) -> Found:
     """One exact measurement of every unit alone."""
     costs = ablate(problem.task, problem.units, problem.counts, progress=problem.progress)
-    return ranked(problem, torch.tensor([one.value for one in costs]), count)
+    values = torch.tensor([one.value for one in costs], dtype=torch.float64)
+    return ranked(problem, values, count)
 
 
 def by_michel(problem: Problem, count: int) -> Found:
@@ -138,7 +139,7 @@ def by_greedy(problem: Problem, count: int) -> Found:
         with silence(problem.task.model, heads_of(problem.units, gone)):
             costs = ablate(problem.task, units, problem.counts)
         values = torch.full((len(problem.units),), torch.inf, dtype=torch.float64)
-        values[left] = torch.tensor([one.value for one in costs]).double()
+        values[left] = torch.tensor([one.value for one in costs], dtype=torch.float64)
         found += ranked(problem, values, 1, gone)
         problem.progress("cutting heads one by one", len(found), count)
     return found

@@ -46,6 +46,11 @@ class Curve:
         found = elbow(zip(own.cut.astype(float), own.loss, strict=True))
         return 0 if math.isnan(found) else int(found)
 
+    def with_point(self, method: str, cut: int, found: Estimate) -> "Curve":
+        """The same with one more measurement, such as of a refitted model."""
+        row = _row(method, cut, found, self.total, self.unit)
+        return replace(self, points=pd.concat([self.points, pd.DataFrame([row])]))
+
     def svg(self, title: str) -> str:
         """The curves as an image."""
         lines = []
@@ -91,26 +96,27 @@ def draw_curve(
     progress: Progress = quiet,
 ) -> Curve:
     """Measure the chosen order, its rivals, random orders and the floor on held-out text."""
+    total, unit = len(problem.heads), held_out.objective.unit
     counts = counts or spaced(len(problem.units), POINTS)
     orders = {chosen.method: chosen}
     orders |= {name: order_by(name, problem) for name in RIVALS if name not in orders}
     chances = [order_by("random", _seeded(problem, seed)) for seed in range(1, RANDOM_ORDERS + 1)]
     work = Work(held_out, progress, len(counts) * (len(orders) + len(chances)) + 2)
     uncut, floor = work.loss(()), work.loss(problem.units)
-    rows = [_row(name, 0, uncut, problem, held_out) for name in (*orders, "random")]
+    rows = [_row(name, 0, uncut, total, unit) for name in (*orders, "random")]
     for count in counts:
         for name, order in orders.items():
             if count <= len(order.units):
                 found = work.loss(order.units[:count])
-                rows.append(_row(name, _heads(order, count), found, problem, held_out))
-        rows.append(_random_row(work, chances, count, problem))
+                rows.append(_row(name, _heads(order, count), found, total, unit))
+        rows.append(_random_row(work, chances, count, total))
     every = _heads_of(problem.units)
-    rows += [_row(name, every, floor, problem, held_out) for name in (*orders, "random")]
+    rows += [_row(name, every, floor, total, unit) for name in (*orders, "random")]
     table = pd.DataFrame(rows)
     table["method"] = pd.Categorical(table["method"], [*orders, "random"], ordered=True)
     table = table.sort_values(["method", "cut"], kind="stable").reset_index(drop=True)
     table["method"] = table["method"].astype(str)
-    return Curve(table, uncut, floor, chosen.method, held_out.objective.unit, len(problem.heads))
+    return Curve(table, uncut, floor, chosen.method, unit, total)
 
 
 class Work:
@@ -150,14 +156,12 @@ def _heads_of(units: Sequence[Unit]) -> int:
     return sum(len(unit.heads) for unit in units)
 
 
-def _row(
-    method: str, cut: int, found: Estimate, problem: Problem, task: Task
-) -> dict[str, str | float]:
-    value = quality(found.value, task.objective.unit)
+def _row(method: str, cut: int, found: Estimate, total: int, unit: str) -> dict[str, str | float]:
+    value = quality(found.value, unit)
     return {
         "method": method,
         "cut": cut,
-        "share": cut / len(problem.heads),
+        "share": cut / total,
         "loss": found.value,
         "loss_se": found.error,
         "quality": value,
@@ -167,14 +171,14 @@ def _row(
 
 
 def _random_row(
-    work: Work, chances: Sequence[Order], count: int, problem: Problem
+    work: Work, chances: Sequence[Order], count: int, total: int
 ) -> dict[str, str | float]:
     found = [work.loss(order.units[:count]) for order in chances]
     mean = Estimate(
         sum(one.value for one in found) / len(found),
         math.sqrt(sum(one.error**2 for one in found)) / len(found),
     )
-    row = _row("random", _heads(chances[0], count), mean, problem, work.task)
+    row = _row("random", _heads(chances[0], count), mean, total, work.task.objective.unit)
     shown = [quality(one.value, work.task.objective.unit) for one in found]
     return row | {"low": min(shown), "high": max(shown)}
 

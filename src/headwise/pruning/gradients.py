@@ -81,7 +81,9 @@ def per_example(
     }
 
     def by_gate(scalar: Tensor) -> Tensor:
-        found = torch.autograd.grad(scalar, list(gates.values()), retain_graph=True)
+        found = torch.autograd.grad(
+            scalar, list(gates.values()), retain_graph=True, materialize_grads=True
+        )  # 0 by the gates of a stack that the loss does not look at
         return torch.cat(found, 1).double()
 
     with torch.enable_grad(), gate(task.model, gates):
@@ -100,7 +102,8 @@ class Totals:
         self.interaction = torch.zeros(num_heads, num_heads, dtype=torch.float64)
         self.pull = torch.zeros(num_heads, dtype=torch.float64)
         self.weights: list[Tensor] = []
-        self.scores: list[Tensor] = []
+        self.michel: list[Tensor] = []
+        self.fisher: list[Tensor] = []
         self.expected: list[Tensor] = []
 
     def add(self, of_loss: Tensor, drawn: Tensor, weights: Tensor) -> None:
@@ -114,12 +117,12 @@ class Totals:
         # random scalars stand in for the loss.
         is_flat = float(of_loss.abs().max()) <= FLAT * float(drawn.abs().max())
         given = drawn if is_flat else of_loss[None] / weights.clamp(min=1)[:, None]
-        self.scores.append(given.transpose(0, 1))
+        self.michel.append(given.abs().mean(0))
+        self.fisher.append((given**2).mean(0))
 
     def gradients(self, heads: tuple[HeadId, ...]) -> Gradients:
         """The means."""
-        scores = torch.cat(self.scores)  # [example draws heads]
-        michel, fisher = scores.abs().mean(1), (scores**2).mean(1)
+        michel, fisher = torch.cat(self.michel), torch.cat(self.fisher)
         weights, expected = torch.cat(self.weights), torch.cat(self.expected)
         weight = float(weights.sum())
         off = expected - expected.sum(0) / weight * weights[:, None]
@@ -130,7 +133,7 @@ class Totals:
             fisher=fisher.mean(0),
             fisher_error=error_of(fisher),
             interaction=self.interaction / weight,
-            expected_error=(off**2).sum(0).sqrt() / weight,
+            expected_error=error_of(off) * len(off) / weight,
             pull=self.pull / weight,
         )
 
@@ -140,7 +143,9 @@ FLAT = 1e-3
 
 
 def error_of(scores: Float[Tensor, "example heads"]) -> Float[Tensor, " heads"]:
-    """Standard errors of means over examples; NaN of a single one."""
+    """Standard errors of means over examples; infinite for a single one."""
+    if len(scores) == 1:
+        return torch.full_like(scores[0], torch.inf)
     return scores.std(0) / math.sqrt(len(scores))
 
 

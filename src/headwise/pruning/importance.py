@@ -5,6 +5,7 @@ information and what the interaction of heads expects, each with a standard erro
 itself; groups of heads that stand in for each other; and what it costs to leave one head a layer.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -84,7 +85,7 @@ def measure(subject: Subject, task: Task, *, progress: Progress = quiet) -> Impo
         "objective": task.objective.name,
         "unit": task.objective.unit,
         "loss": base.value,
-        "loss_se": base.error,
+        "loss_se": base.error if math.isfinite(base.error) else None,
         "examples": task.num_examples,
     }
     names = list(map(str, heads))

@@ -52,18 +52,19 @@ class NormalEquations:
         if self.has_bias:
             gram = gram - torch.outer(mean, mean) / self.rows
             cross = cross - torch.outer(mean, level) / self.rows
-        if len(gram):
-            penalty = ridge * gram.diagonal().mean().clamp(min=torch.finfo(gram.dtype).tiny)
+        size = gram.diagonal().mean()
+        if size > 0:
+            penalty = ridge * size
             weight = torch.linalg.solve(gram + penalty * torch.eye(len(gram)).to(gram), cross)
-        else:
-            weight = cross
+        else:  # no inputs, or inputs that are the same in every row
+            weight = torch.zeros_like(cross)
         return Correction(weight, self.bias_for(weight))
 
     def solve_scales(self, weight: Tensor, num_heads: int) -> Correction:
         """The best factor for each head's rows of the weight, nothing else changed."""
         if not num_heads:
             return Correction(torch.zeros_like(self.cross), self.bias_for(self.cross * 0))
-        weight = weight.double()
+        weight = weight.detach().double()
         parts = torch.zeros(num_heads, *weight.shape, dtype=torch.float64)
         size = len(weight) // num_heads
         for head in range(num_heads):

@@ -62,6 +62,11 @@ def repeat(values: Tensor, copies: int) -> Tensor:
     return values.repeat(copies, *[1] * (values.dim() - 1))
 
 
+def precise(values: Tensor) -> Tensor:
+    """The same in float32, where they are in less."""
+    return values if values.dtype == torch.float64 else values.float()
+
+
 @dataclass(frozen=True, eq=False)
 class Losses:
     """The loss of each example as a sum over what is counted in it, and how much is counted."""
@@ -137,7 +142,7 @@ class TokenLoss(Objective):
         """Summed over the predicted tokens of each example."""
         assert sample.targets is not None
         each = functional.cross_entropy(
-            output.flatten(0, 1).float(), sample.targets.flatten(), reduction="none"
+            precise(output.flatten(0, 1)), sample.targets.flatten(), reduction="none"
         )
         counted = sample.targets != NOTHING
         return Losses(each.view_as(sample.targets).sum(1), counted.sum(1).float())
@@ -164,7 +169,7 @@ def drawn_log_probability(
     logits: Tensor, counted: Tensor, random: torch.Generator
 ) -> Float[Tensor, " batch"]:
     """Log-probability of labels drawn from the model's own prediction, over counted positions."""
-    logs = logits.float().log_softmax(-1)
+    logs = precise(logits).log_softmax(-1)
     with torch.no_grad():
         noise = torch.rand(logs.shape, generator=random).to(logs)
         drawn = (logs - (-noise.log()).log()).argmax(-1)  # Gumbel's way to draw from a softmax
@@ -221,7 +226,11 @@ class Embedding(Objective):
 
     def output(self, model: nn.Module, inputs: Inputs) -> Float[Tensor, "batch d_model"]:
         """The embedding, of length 1."""
-        states = run(model, inputs).last_hidden_state
+        states = getattr(run(model, inputs), "last_hidden_state", None)
+        if not isinstance(states, Tensor):
+            raise ModelError(
+                f"{type(model).__name__} gives no last_hidden_state: give an objective of your own"
+            )
         if self.pooling == "cls":
             return functional.normalize(states[:, 0], dim=-1)
         is_real = Sample(inputs).is_real
@@ -261,7 +270,13 @@ class Divergence(Objective):
 
     def output(self, model: nn.Module, inputs: Inputs) -> Tensor:
         """Logits: one row an example, or one a position."""
-        return logits_of(model, inputs)
+        found = logits_of(model, inputs)
+        if found.shape[-1] == 1:  # its softmax is 1 whatever it says, and no head would matter
+            raise ModelError(
+                f"{type(model).__name__} predicts one number an example: give an objective of your "
+                "own"
+            )
+        return found
 
     def counted(self, output: Tensor, sample: Sample) -> Tensor:
         """Which rows of logits are compared."""
@@ -273,7 +288,7 @@ class Divergence(Objective):
     def losses(self, output: Tensor, sample: Sample) -> Losses:
         """Summed over an example's rows of logits."""
         assert sample.reference is not None
-        ours, theirs = output.float().log_softmax(-1), sample.reference.float().log_softmax(-1)
+        ours, theirs = (precise(one).log_softmax(-1) for one in (output, sample.reference))
         each = (theirs.exp() * (theirs - ours)).sum(-1)
         counted = self.counted(output, sample)
         return Losses((each * counted).flatten(1).sum(1) if each.dim() > 1 else each, per(counted))
@@ -314,13 +329,13 @@ class Given(Objective):
 
     def losses(self, output: Tensor, sample: Sample) -> Losses:
         """As they were given."""
-        return Losses(output.float(), torch.ones_like(output, dtype=torch.float))
+        return Losses(precise(output), torch.ones_like(output, dtype=torch.float))
 
     def draw(
         self, output: Tensor, sample: Sample, random: torch.Generator
     ) -> Float[Tensor, " batch"]:
         """The losses: their gradients' outer products are the empirical Fisher information."""
-        return output.float()
+        return precise(output)
 
 
 def objective_for(model: nn.Module, tokenizer: Any = None, *, pooling: str = "mean") -> Objective:

@@ -5,6 +5,7 @@ it lies on, and a record of what was measured. The model that was given stays as
 """
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
@@ -89,7 +90,9 @@ def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
     bench = make_bench(subject, texts, settings or PruneSettings(), progress)
     plan, curve = chosen(bench, amount, heads if isinstance(heads, CutPlan) else None)
     found = cut_and_refit(bench, plan.heads)
-    record = record_of(bench, plan, found, curve)
+    if curve is not None and found.fits:
+        curve = curve.with_point("cut and refitted", len(plan), found.loss)
+    record = finite(record_of(bench, plan, found, curve))
     if out is None:
         return Pruned(found.model, plan, record, curve)
     written = export(
@@ -243,3 +246,12 @@ def extras_of(plan: CutPlan, record: dict[str, Any], curve: Curve | None) -> dic
         found["curve.csv"] = curve.points.to_csv(index=False)
         found["curve.svg"] = curve.svg(f"{plan.model}: quality against heads cut")
     return found
+
+
+def finite(values: Any) -> Any:
+    """The same with None for numbers that JSON cannot hold."""
+    if isinstance(values, dict):
+        return {key: finite(value) for key, value in values.items()}
+    if isinstance(values, list):
+        return [finite(value) for value in values]
+    return None if isinstance(values, float) and not math.isfinite(values) else values

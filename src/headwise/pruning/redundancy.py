@@ -19,9 +19,9 @@ from headwise.watching.calls import Call
 from headwise.watching.gates import layer_name
 from headwise.watching.watch import watch
 
-SAME_WAY = 0.5
+SAME_WAY = 0.3
 """Correlation of two heads' effects on the output from which they may stand in for each other."""
-ALIKE = 0.3
+ALIKE = 0.2
 """Linear CKA of two heads' outputs from which they may."""
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from headwise.errors import ModelError, OptionError
 from headwise.pruning.ablation import Progress, quiet
-from headwise.pruning.blocks import Block, find_blocks, run_block
+from headwise.pruning.blocks import Block, States, find_blocks, run_block, stack_of
 from headwise.pruning.normal import Correction, NormalEquations
 from headwise.pruning.objective import Sample
 from headwise.pruning.task import count_heads
@@ -51,11 +51,14 @@ def refit(
     variant: Variant = "full",
     progress: Progress = quiet,
 ) -> tuple[LayerFit, ...]:
-    """Refit every output projection of the cut model in place; what became of each layer."""
+    """Refit every output projection of the cut model in place; what became of each layer.
+
+    Layers that had no head in the uncut model either are left as they are.
+    """
     pair = Pair(cut, uncut, [*fitting, *choosing], len(fitting))
     found = []
     for index in range(len(pair.blocks)):
-        found += [pair.refit_place(index, place, variant) for place in pair.blocks[index].places]
+        found += [pair.refit_place(index, place, variant) for place in pair.places_of(index)]
         pair.move_on(index)
         progress("refitting layers", index + 1, len(pair.blocks))
     return tuple(found)
@@ -75,17 +78,22 @@ class Pair:
             raise OptionError(
                 f"{type(cut).__name__} cannot be refitted: its layers share their weights"
             )
-        self.states: list[Any] = [None] * len(samples)
-        self.uncut_states: list[Any] = [None] * len(samples)
+        self.states: list[States] = [{} for _ in samples]
+        self.uncut_states: list[States] = [{} for _ in samples]
         self.counts = count_heads(uncut, samples[0].inputs)
+
+    def places_of(self, index: int) -> list[Place]:
+        """The attention of a block, without layers that had no head before the cut."""
+        return [one for one in self.blocks[index].places if layer_name(one) in self.counts]
 
     def move_on(self, index: int) -> None:
         """Both models through one block."""
+        stack = stack_of(self.blocks[index])
         for number, sample in enumerate(self.samples):
-            self.states[number] = run_block(
+            self.states[number][stack] = run_block(
                 self.cut, self.blocks, index, sample.inputs, self.states[number]
             )
-            self.uncut_states[number] = run_block(
+            self.uncut_states[number][stack] = run_block(
                 self.uncut, self.uncut_blocks, index, sample.inputs, self.uncut_states[number]
             )
 
@@ -103,6 +111,8 @@ class Pair:
                 )
             with hearing(block, place) as own:
                 run_block(self.cut, self.blocks, index, sample.inputs, self.states[number])
+            if not len(weight):
+                own.concat, own.output = nothing_from(goal.output, bias)
             lacking = goal.output - own.output
             if is_residual:
                 lacking = lacking + (goal.state - own.state)
@@ -176,6 +186,12 @@ def hearing(block: Block, place: Place) -> Iterator[Heard]:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def nothing_from(like: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    """What goes into and comes out of the projection of a layer without heads."""
+    nothing = torch.zeros_like(like)
+    return nothing[..., :0], nothing if bias is None else nothing + bias.detach()
 
 
 def parts_of(place: Place) -> tuple[Tensor, Tensor | None]:

@@ -23,8 +23,8 @@ from headwise.watching import embedded
 from headwise.watching.loading import LoadOptions, load_model
 from headwise.watching.models import LoadedModel
 
-LENGTH = 512
-"""Longest window in tokens of texts that heads are judged on."""
+LENGTH = 256
+"""Longest window in tokens of texts that heads are judged on: shorter ones are more examples."""
 
 
 @dataclass(frozen=True, eq=False)

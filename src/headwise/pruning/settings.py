@@ -23,11 +23,11 @@ class PruneSettings:
     is_uniform: bool = False
     """Whether every layer loses the same number of heads."""
     refit: str = "full"
-    choose_tokens: int = 8192
+    choose_tokens: int = 4096
     """Text that heads are chosen on."""
-    fit_tokens: int = 32768
+    fit_tokens: int = 16384
     """Text that output projections are refitted on; a quarter more chooses the ridge."""
-    held_tokens: int = 8192
+    held_tokens: int = 4096
     """Text that nothing was chosen or fitted on: what is reported is measured on it."""
     seed: int = 0
     draws_curve: bool = True

@@ -120,14 +120,16 @@ def mean_of(losses: Losses) -> Estimate:
 
 
 def ratio(sums: Tensor, weights: Tensor) -> Estimate:
-    """A ratio of sums, and its standard error from how far single examples are off it."""
+    """A ratio of sums, and its standard error from how far examples are off it; inf of one."""
     total = float(weights.sum())
     if total == 0:
         raise OptionError("the examples hold nothing to predict: give longer texts")
     value = float(sums.sum()) / total
     off = sums - value * weights
     count = len(sums)
-    inflation = count / (count - 1) if count > 1 else math.inf
+    if count == 1:
+        return Estimate(value, math.inf)
+    inflation = count / (count - 1)
     return Estimate(value, math.sqrt(float((off**2).sum()) * inflation) / total)
 
 
@@ -137,7 +139,7 @@ Counts = dict[str, tuple[int, int]]
 
 @torch.no_grad()
 def count_heads(model: nn.Module, inputs: Inputs) -> Counts:
-    """How many heads each layer has, seen while the model reads one example."""
+    """How many heads each layer has, seen while the model reads one example; in order of places."""
     first = {name: value[:1] for name, value in inputs.items()}
     counts: Counts = {}
 
@@ -149,7 +151,8 @@ def count_heads(model: nn.Module, inputs: Inputs) -> Counts:
         warnings.simplefilter("ignore")  # that weights are read: here they are dropped at once
         with watch(model, count):
             run(model, first)
-    return counts
+    names = map(layer_name, find_places(model))
+    return {name: counts[name] for name in names if name in counts}
 
 
 def head_ids(places: Sequence[Place], counts: Counts) -> tuple[HeadId, ...]:

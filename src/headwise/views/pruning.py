@@ -90,11 +90,9 @@ def quality_table(quality: Mapping[str, Any], unit: str) -> Table:
     randoms = [one[unit] for one in quality["random"]]
     if randoms:
         mean = sum(randoms) / len(randoms)
-        table.add_row(
-            f"as many at random, {len(randoms)} times",
-            f"{mean:.4f}",
-            f"{min(randoms):.4f} to {max(randoms):.4f}",
-        )
+        table.add_row(f"as many at random, mean of {len(randoms)}", f"{mean:.4f}", "")
+        table.add_row("  from", f"{min(randoms):.4f}", "")
+        table.add_row("  to", f"{max(randoms):.4f}", "")
     return table
 
 

@@ -1,0 +1,115 @@
+"""`headwise importance` and `headwise prune`: what they print, write and refuse."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from headwise.heads import HeadTable
+from headwise.pruning.cutplan import CutPlan
+from headwise.pruning.loading import load
+
+from ..watching.test_loading import save
+from .running import Runner
+
+WORDS = [f"w{number}" for number in range(7, 101)]
+SMALL = ("--choose-tokens", 60, "--fit-tokens", 120, "--held-tokens", 60, "--no-speed")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save("llama", tmp_path_factory.mktemp("llama"))
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    drawn = random.Random(5)
+    paragraphs = [" ".join(drawn.choices(WORDS, k=drawn.randrange(12, 25))) for _ in range(40)]
+    file = tmp_path / "text.txt"
+    file.write_text("\n\n".join(paragraphs), encoding="utf-8")
+    return file
+
+
+def test_importance_is_printed_and_written(
+    headwise: Runner, folder: Path, text: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    ran = headwise("importance", folder, "--text", text, "--max-tokens", 90, "--out", out)
+    assert (ran.code, ran.err) == (0, "")
+    for words in ("next-token loss", "L0H0", "One head left in a layer", "stand"):
+        assert words in ran.out
+    table = HeadTable.read(out / "importance.parquet")
+    assert {"zero", "mean", "michel", "fisher", "expected", "zero_se"} <= set(table.df.columns)
+    assert table == HeadTable.read(out / "importance.csv")
+    again = headwise.refused("importance", folder, "--text", text, "--out", out)
+    assert "importance.parquet is in" in again
+
+
+def test_importance_as_json(headwise: Runner, folder: Path, text: Path) -> None:
+    ran = headwise("importance", folder, "--text", text, "--max-tokens", 60, "--json")
+    printed = json.loads(ran.out)
+    assert len(printed["heads"]) == 18
+    assert printed["about"]["objective"] == "next-token loss"
+    assert [row["layer"] for row in printed["layers"]] == ["L0", "L1", "L2"]
+
+
+def test_prune_writes_a_model_with_its_proof(
+    headwise: Runner, folder: Path, text: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "smaller"
+    ran = headwise("prune", folder, "--text", text, "--cut", 6, "--out", out, *SMALL)
+    assert (ran.code, ran.err) == (0, ""), ran.err
+    for words in ("6 heads cut", "What is gone", "perplexity", "every head silent", "elbow"):
+        assert words in ran.out, ran.out
+    record = json.loads((out / "prune.json").read_text("utf-8"))
+    assert len(record["quality"]["random"]) == 5
+    assert record["sizes"]["after"]["heads"] == record["sizes"]["before"]["heads"] - 6
+    assert record["cut_against_silenced"] < 1e-5
+    plan = CutPlan.read(out / "plan.json")
+    assert len(plan) == 6 and plan.reasons
+    assert (out / "curve.csv").read_text("utf-8").startswith("method,cut,share,loss")
+    assert (out / "curve.svg").read_text("utf-8").startswith("<svg")
+    load(out)
+    assert "say force" in headwise.refused("prune", folder, "--cut", 6, "--out", out)
+    edited = tmp_path / "plan.txt"
+    edited.write_text(plan.text(), encoding="utf-8")
+    more = ("--plan", edited, "--out", tmp_path / "again", "--refit", "none", "--no-curve")
+    ran = headwise("prune", folder, "--text", text, *more, *SMALL)
+    assert ran.code == 0, ran.err
+    assert (tmp_path / "again" / "config.json").exists()
+    scanned = headwise("scan", out, "--text", text, "--measures", "entropy")
+    assert scanned.code == 0, scanned.err
+
+
+def test_a_dry_run_writes_nothing(
+    headwise: Runner, folder: Path, text: Path, tmp_path: Path
+) -> None:
+    ran = headwise("prune", folder, "--text", text, "--keep", 0.5, "--dry-run", *SMALL)
+    assert ran.code == 0, ran.err
+    assert "What is gone" in ran.out and "# cost" in ran.out
+    assert list(tmp_path.iterdir()) == [text]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "there is no place for the model: give --out DIR, or --dry-run"),
+        (("--dry-run",), "nothing was given"),
+        (("--dry-run", "--cut", 3, "--keep", 0.5), "cut and keep was given"),
+        (("--dry-run", "--max-loss", "much"), "--max-loss is 'much': give a share such as 1%"),
+        (("--dry-run", "--cut", 3, "--method", "best"), "method is 'best': choose from rounds"),
+        (("--dry-run", "--cut", 3, "--refit", "all"), "refit is 'all': choose from full"),
+        (("--dry-run", "--heads", "L0H1", "--plan", "x"), "--heads and --plan both say"),
+        (("--dry-run", "--plan", "nowhere.json"), "nowhere.json"),
+        (("--dry-run", "--heads", "first"), "'first' is not a head"),
+        (("--dry-run", "--heads", "L9H0"), "L9H0 is not in"),
+        (("--dry-run", "--heads", "L0H0"), "group"),
+        (("--dry-run", "--cut", 1000), "1000 heads are to go, and only"),
+    ],
+)
+def test_mistakes_get_one_sentence(
+    headwise: Runner, folder: Path, text: Path, arguments: tuple[object, ...], words: str
+) -> None:
+    said = headwise.refused("prune", folder, "--text", text, *arguments, *SMALL)
+    assert words in said
