@@ -234,6 +234,10 @@ class Run:
                 self.console,
             )
             rows.append(self.judge.cut(share, "rounds + refit", heads, found))
+            if self.judge.is_embedding:
+                wide = replace(self.bench, settings=replace(self.bench.settings, refit="wide"))
+                also = cut_and_refit(wide, heads)
+                rows.append(self.judge.cut(share, "rounds + wide refit", heads, also))
             less = replace(self.bench, fit=beginning(self.bench.fit, LESS_TEXT))
             smaller = cut_and_refit(less, heads)
             rows.append(
@@ -241,7 +245,7 @@ class Run:
             )
             self.record["proofs"].append({"share": share} | proof(self.bench, found))
             self.keep("refit", rows)
-            show(rows[-2:], self.judge, self.console)
+            show(rows[-3:], self.judge, self.console)
 
     def time(self) -> None:
         """Speed of uncut and cut models, and of the importance methods: run this alone."""

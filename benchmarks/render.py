@@ -158,7 +158,97 @@ def in_readme_scan(text: str, record: dict[str, Any]) -> str:
     return SCAN_MARKED.sub(lambda found: found[1] + scan_markdown(record) + found[2], text)
 
 
+PRUNE = {name: HERE / "results" / f"prune-{name}.json" for name in ("minilm", "smollm2")}
+PRUNE_MARKED = re.compile(r"(<!-- prune.json: -->\n).*?(<!-- :prune.json -->)", re.DOTALL)
+
+
+def markdown(lines: list[tuple[str, ...]]) -> str:
+    """A table; the first line is its heading."""
+    ruled = [lines[0], ("---",) * len(lines[0]), *lines[1:]]
+    return "\n".join("| " + " | ".join(line) + " |" for line in ruled)
+
+
+def quality_markdown(record: dict[str, Any]) -> str:
+    """A method a row, a share of heads a column."""
+    rows = [*record.get("choose", []), *record.get("refit", [])]
+    shares = sorted({row["share"] for row in rows})
+    is_embedding = record["unit"] == "cosine"
+    found = {(row["method"], row["share"]): row for row in rows}
+    lines: list[tuple[str, ...]] = [("method", *(f"{share:.0%} cut" for share in shares))]
+    for method in dict.fromkeys(row["method"] for row in rows):
+        cells = []
+        for share in shares:
+            row = found.get((method, share))
+            other = "" if row is None else (row["neighbours"] if is_embedding else row["ratio"])
+            if row is None:
+                cells.append("")
+            elif is_embedding:
+                cells.append(f"{row['score']:.3f} / {other:.0%}")
+            else:
+                cells.append(f"{row['score']:.1f} ({other:.2f}x)")
+        lines.append((method, *cells))
+    return markdown(lines)
+
+
+def speed_markdown(record: dict[str, Any]) -> str:
+    """How much faster a cut model is, beside what was taken away."""
+    gone = {
+        proof["share"]: 1
+        - proof["after"]["attention_multiply_adds"] / proof["before"]["attention_multiply_adds"]
+        for proof in record["proofs"]
+    }
+    lines: list[tuple[str, ...]] = [
+        ("heads cut", "attention multiply-adds gone", "batch", "before", "after", "times as fast")
+    ]
+    for row in record["speed"]:
+        lines.append(
+            (
+                f"{row['share']:.0%}",
+                f"{gone[row['share']]:.0%}",
+                f"{row['batch']} x {row['positions']}",
+                f"{row['before']:.3f} s",
+                f"{row['after']:.3f} s",
+                f"{row['ratio']:.2f} ±{row['spread']:.2f}",
+            )
+        )
+    return markdown(lines)
+
+
+def prune_markdown(records: dict[str, dict[str, Any]]) -> str:
+    """Quality, speed and cost of cutting the two models."""
+    parts = []
+    for name, record in records.items():
+        what = (
+            "mean cosine to the uncut model's embeddings / sentences that keep their nearest "
+            "neighbour"
+            if record["unit"] == "cosine"
+            else f"perplexity (times the uncut model's {record['uncut']:.1f})"
+        )
+        parts.append(f"`{name}`, {what}, on {record['examples']:,} held-out examples:")
+        parts.append(quality_markdown(record))
+        if "speed" in record:
+            parts.append(speed_markdown(record))
+        if "importance" in record:
+            seconds = (f"{what} {taken:.1f} s" for what, taken in record["importance"].items())
+            parts.append(f"Importance on the same text: {', '.join(seconds)}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def in_page_prune(text: str, records: dict[str, dict[str, Any]]) -> str:
+    """A page's text with these runs between its markers."""
+    return PRUNE_MARKED.sub(lambda found: found[1] + prune_markdown(records) + found[2], text)
+
+
+def prune_records() -> dict[str, dict[str, Any]]:
+    """The last runs."""
+    return {
+        name: json.loads(path.read_text(encoding="utf-8"))
+        for name, path in PRUNE.items()
+        if path.exists()
+    }
+
+
 if __name__ == "__main__":
     page = in_readme(README.read_text(encoding="utf-8"), read_json(RESULTS))
     page = in_readme_scan(page, json.loads(SCAN.read_text(encoding="utf-8")))
-    README.write_text(page, encoding="utf-8")
+    README.write_text(in_page_prune(page, prune_records()), encoding="utf-8")

@@ -28,6 +28,7 @@ def test_the_readme_shows_the_last_run(render: dict[str, Any]) -> None:
     scan = json.loads((BENCHMARKS / "results" / "scan.json").read_text("utf-8"))
     assert render["in_readme_scan"](readme, scan) == readme
     assert "| headwise, every row |" in readme
+    assert render["in_page_prune"](readme, render["prune_records"]()) == readme
 
 
 def test_a_slower_run_says_so(render: dict[str, Any], tmp_path: Path) -> None:

@@ -34,7 +34,9 @@ Method = Annotated[
     str,
     typer.Option(help="rounds, quadratic, greedy, ablation, michel, fisher or random."),
 ]
-Refit = Annotated[str, typer.Option(help="full, scale, bias or none.")]
+Refit = Annotated[
+    str, typer.Option(help="full, wide (feed-forward parts too), scale, bias or none.")
+]
 Text = Annotated[
     list[str] | None,
     typer.Option(help="Text file to choose, fit and measure on. May be repeated."),

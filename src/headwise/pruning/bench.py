@@ -18,9 +18,9 @@ from headwise.probes.manual import halves, manual_texts
 from headwise.pruning.ablation import Progress, quiet
 from headwise.pruning.choice import Problem
 from headwise.pruning.gradients import gradients
-from headwise.pruning.objective import Given, TokenLoss
+from headwise.pruning.objective import Given, Inputs, TokenLoss
 from headwise.pruning.refit import LayerFit, Variant, refit
-from headwise.pruning.setting import Subject, text_task
+from headwise.pruning.setting import Subject, batch_task, text_task
 from headwise.pruning.settings import PruneSettings
 from headwise.pruning.surgery import Surgery, can_cut, cut
 from headwise.pruning.task import Counts, Estimate, Task, count_heads, head_ids
@@ -64,27 +64,69 @@ def make_bench(
     texts: Sequence[str] | None,
     settings: PruneSettings,
     progress: Progress = quiet,
+    *,
+    batches: Sequence[Inputs] | None = None,
 ) -> Bench:
-    """The model with its texts, split by document; Python's manual where none are given."""
+    """The model with its texts, split by document, or with batches of what it takes.
+
+    Python's manual is read where neither is given.
+    """
     reason = can_cut(subject.model)
     if reason is not None:
         raise ModelError(reason)
-    seed = settings.seed
-    known, other = halves(manual_texts() if texts is None else texts, seed=seed)
-    fitted, checked = halves(known, held_out=RIDGE_SHARE, seed=seed + 1)
-    most = settings.fit_tokens
-    choose = text_task(subject, fitted, max_tokens=settings.choose_tokens, seed=seed)
+    if batches is not None and texts is not None:
+        raise OptionError("there are texts and batches to measure on: give one of them")
+    if batches is not None:
+        choose, fit, ridge, held_out = tasks_on_batches(subject, batches)
+    else:
+        choose, fit, ridge, held_out = tasks_on_texts(
+            subject, manual_texts() if texts is None else texts, settings
+        )
     counts = count_heads(subject.model, choose.samples[0].inputs)
     return Bench(
-        subject=subject,
-        fit=text_task(subject, fitted, max_tokens=most, seed=seed + 1),
-        ridge=text_task(subject, checked, max_tokens=max(1, most // 4), seed=seed),
-        held_out=text_task(subject, other, max_tokens=settings.held_tokens, seed=seed),
+        subject=replace(subject, objective=choose.objective),
+        fit=fit,
+        ridge=ridge,
+        held_out=held_out,
         problem=make_problem(choose, counts, settings, progress),
         settings=settings,
-        has_own_text=texts is not None,
+        has_own_text=texts is not None or batches is not None,
         progress=progress,
     )
+
+
+Tasks = tuple[Task, Task, Task, Task]
+"""What heads are chosen on, refitted on, what the ridge is chosen on, and what is held out."""
+
+
+def tasks_on_texts(subject: Subject, texts: Sequence[str], settings: PruneSettings) -> Tasks:
+    """Tasks on texts that share no paragraph, but that choosing and refitting share theirs."""
+    seed, most = settings.seed, settings.fit_tokens
+    known, other = halves(texts, seed=seed)
+    fitted, checked = halves(known, held_out=RIDGE_SHARE, seed=seed + 1)
+    return (
+        text_task(subject, fitted, max_tokens=settings.choose_tokens, seed=seed),
+        text_task(subject, fitted, max_tokens=most, seed=seed + 1),
+        text_task(subject, checked, max_tokens=max(1, most // 4), seed=seed),
+        text_task(subject, other, max_tokens=settings.held_tokens, seed=seed),
+    )
+
+
+FEWEST_BATCHES = 3
+
+
+def tasks_on_batches(subject: Subject, batches: Sequence[Inputs]) -> Tasks:
+    """Tasks on batches: every fourth is held out, the ridge chosen on every fourth of the rest."""
+    if len(batches) < FEWEST_BATCHES:
+        raise OptionError(
+            f"there are {len(batches)} batches: give at least {FEWEST_BATCHES}, to fit on, to "
+            "choose a ridge on, and to measure on"
+        )
+    held_out = list(batches[2::4])
+    rest = [one for place, one in enumerate(batches) if place % 4 != 2]
+    ridge, fitted = rest[1::4], [one for place, one in enumerate(rest) if place % 4 != 1]
+    fit = batch_task(subject, fitted)
+    return fit, fit, batch_task(subject, ridge), batch_task(subject, held_out)
 
 
 def make_problem(
@@ -92,6 +134,8 @@ def make_problem(
 ) -> Problem:
     """What can be cut from the model, and how it is to be chosen."""
     heads = head_ids(task.places, counts)
+    if not heads:
+        raise OptionError(f"{type(task.model).__name__} has no head left to cut")
     problem = Problem(
         task=task,
         counts=counts,
@@ -100,15 +144,15 @@ def make_problem(
         seed=settings.seed,
         progress=progress,
     )
-    is_grouped = any(num_heads > num_kv_heads for num_heads, num_kv_heads in counts.values())
-    if settings.policy == "groups" or not is_grouped:
+    if settings.policy == "groups":
         return problem
+    if all(num_heads == num_kv_heads for num_heads, num_kv_heads in counts.values()):
+        raise OptionError(
+            "the policy even leaves nothing to cut: every KV head serves one head; choose groups"
+        )
     found = gradients(task, counts, draws=problem.draws, progress=progress)
     scores = (found.interaction.diagonal() / 2 - found.pull).tolist()
-    units = one_of_each_group(heads, counts, scores)
-    if not units:
-        raise OptionError("the policy even leaves nothing to cut: every KV head serves one head")
-    return replace(problem, units=units, is_nested=True)
+    return replace(problem, units=one_of_each_group(heads, counts, scores), is_nested=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from headwise.drawing.curves import Line, curves_svg, elbow
+from headwise.heads import HeadId
 from headwise.pruning.ablation import Progress, quiet
 from headwise.pruning.choice import Order, Problem, order_by
 from headwise.pruning.task import Estimate, Task
-from headwise.pruning.units import Unit
+from headwise.pruning.units import Unit, single_heads
 
 RANDOM_ORDERS = 5
 """Random orders whose mean and spread are shown."""
@@ -98,11 +99,11 @@ def draw_curve(
     """Measure the chosen order, its rivals, random orders and the floor on held-out text."""
     total, unit = len(problem.heads), held_out.objective.unit
     counts = counts or spaced(len(problem.units), POINTS)
-    orders = {chosen.method: chosen}
+    orders = {} if chosen.method == "random" else {chosen.method: chosen}
     orders |= {name: order_by(name, problem) for name in RIVALS if name not in orders}
     chances = [order_by("random", _seeded(problem, seed)) for seed in range(1, RANDOM_ORDERS + 1)]
-    work = Work(held_out, progress, len(counts) * (len(orders) + len(chances)) + 2)
-    uncut, floor = work.loss(()), work.loss(problem.units)
+    work = Work(held_out, progress, len(counts) * (len(orders) + len(chances)) + 3)
+    uncut, floor = work.loss(()), work.loss(single_heads(problem.heads))
     rows = [_row(name, 0, uncut, total, unit) for name in (*orders, "random")]
     for count in counts:
         for name, order in orders.items():
@@ -111,7 +112,8 @@ def draw_curve(
                 rows.append(_row(name, _heads(order, count), found, total, unit))
         rows.append(_random_row(work, chances, count, total))
     every = _heads_of(problem.units)
-    rows += [_row(name, every, floor, total, unit) for name in (*orders, "random")]
+    end = work.loss(problem.units)  # the floor, unless some heads cannot go
+    rows += [_row(name, every, end, total, unit) for name in (*orders, "random")]
     table = pd.DataFrame(rows)
     table["method"] = pd.Categorical(table["method"], [*orders, "random"], ordered=True)
     table = table.sort_values(["method", "cut"], kind="stable").reset_index(drop=True)
@@ -125,13 +127,13 @@ class Work:
     def __init__(self, task: Task, progress: Progress, total: int) -> None:
         """Nothing measured yet."""
         self.task, self.progress, self.total, self.done = task, progress, total, 0
-        self.known: dict[frozenset[Unit], Estimate] = {}
+        self.known: dict[frozenset[HeadId], Estimate] = {}
 
     def loss(self, units: Sequence[Unit]) -> Estimate:
         """The loss without these units; the same question is not measured twice."""
-        key = frozenset(units)
+        key = frozenset(head for unit in units for head in unit.heads)
         if key not in self.known:
-            self.known[key] = self.task.loss([head for unit in units for head in unit.heads])
+            self.known[key] = self.task.loss(sorted(key))
         self.done += 1
         self.progress("measuring the curve", self.done, self.total)
         return self.known[key]

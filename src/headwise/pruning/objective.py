@@ -34,8 +34,8 @@ class Sample:
     """One batch of examples, and what the uncut model makes of it where that is the measure."""
 
     inputs: Inputs
-    targets: Int[Tensor, "batch position"] | None = None
-    """Token to be predicted at each position; NOTHING where none is."""
+    targets: Int[Tensor, "*batch"] | None = None
+    """Token or label to be predicted, at each position if there are any; NOTHING where none is."""
     reference: Tensor | None = None
 
     def __len__(self) -> int:
@@ -299,6 +299,43 @@ class Divergence(Objective):
         """Log-probability of labels that the model itself draws."""
         rows = output if output.dim() > 2 else output[:, None]
         counted = self.counted(output, sample).view(rows.shape[:-1])
+        return drawn_log_probability(rows, counted, random)
+
+
+class LabelLoss(Objective):
+    """Negative log-probability of labels that came with the data, in nats."""
+
+    name = "loss on labels"
+
+    def prepare(self, inputs: Inputs, number: int) -> Sample:
+        """The labels are targets, and no input of the model's."""
+        if "labels" not in inputs:
+            raise OptionError(
+                f"the batches have no labels: they have {', '.join(inputs)}; give them, or measure "
+                "something else"
+            )
+        rest = {name: value for name, value in inputs.items() if name != "labels"}
+        return Sample(rest, inputs["labels"])
+
+    def output(self, model: nn.Module, inputs: Inputs) -> Tensor:
+        """Logits: one row an example, or one a position."""
+        return logits_of(model, inputs)
+
+    def losses(self, output: Tensor, sample: Sample) -> Losses:
+        """Summed over the labels of each example; those of NOTHING count nothing."""
+        assert sample.targets is not None
+        logits = output.flatten(0, -2).float()
+        each = functional.cross_entropy(logits, sample.targets.flatten(), reduction="none")
+        counted = sample.targets != NOTHING
+        return Losses(each.view(len(counted), -1).sum(1), per(counted))
+
+    def draw(
+        self, output: Tensor, sample: Sample, random: torch.Generator
+    ) -> Float[Tensor, " batch"]:
+        """Log-probability of labels that the model itself draws."""
+        assert sample.targets is not None
+        rows = output if output.dim() > 2 else output[:, None]
+        counted = (sample.targets != NOTHING).view(rows.shape[:-1])
         return drawn_log_probability(rows, counted, random)
 
 

@@ -128,4 +128,7 @@ def full_batch(inputs: Inputs, batch: int, positions: int) -> Inputs:
     ids = inputs["input_ids"].flatten()
     needed = batch * positions
     many = ids.repeat(-(-needed // len(ids)))[:needed].view(batch, positions)
-    return {"input_ids": many, "attention_mask": torch.ones_like(many)}
+    found = {"input_ids": many, "attention_mask": torch.ones_like(many)}
+    if "decoder_input_ids" in inputs:
+        found |= {f"decoder_{name}": value for name, value in found.items()}
+    return found

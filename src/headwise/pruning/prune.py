@@ -66,6 +66,7 @@ def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
     keep: float | None = None,
     max_loss: float | None = None,
     texts: Sequence[str] | None = None,
+    batches: Sequence[Inputs] | None = None,
     tokenizer: Any = None,
     objective: Objective | Callable[[nn.Module, Inputs], Tensor] | None = None,
     settings: PruneSettings | None = None,
@@ -76,7 +77,8 @@ def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
     """The model without the heads that it needs least; with `out`, as a directory that loads.
 
     How much goes is said by one of `heads` ("L0H1 L2H3" or a plan), `cut` (how many heads), `keep`
-    (the share that stays) and `max_loss` (0.01: the largest cut that costs no more than 1%).
+    (the share that stays) and `max_loss` (0.01: the largest cut that costs no more than 1%). It is
+    measured on `texts`, or on `batches` of what the model takes, which may hold labels.
 
     pruned = headwise.prune("minilm", "smaller", keep=0.6)
     """
@@ -87,7 +89,7 @@ def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
     if with_onnx:
         check_packages()
     subject = make_subject(source, tokenizer, objective)
-    bench = make_bench(subject, texts, settings or PruneSettings(), progress)
+    bench = make_bench(subject, texts, settings or PruneSettings(), progress, batches=batches)
     plan, curve = chosen(bench, amount, heads if isinstance(heads, CutPlan) else None)
     found = cut_and_refit(bench, plan.heads)
     if curve is not None and found.fits:

@@ -4,9 +4,10 @@ In: an uncut model, the cut one, and text to fit on and to choose the ridge on. 
 with other output projections, layer after layer, each fitted on what the layers refitted before it
 give. Closed form, no gradients. Fitted is what the residual stream lacks after the layer's
 attention, where the model adds that to its input as it is; else what the attention's output lacks.
+The variant `wide` fits what feed-forward parts end in, too.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -16,15 +17,17 @@ from torch import Tensor, nn
 
 from headwise.errors import ModelError, OptionError
 from headwise.pruning.ablation import Progress, quiet
-from headwise.pruning.blocks import Block, States, find_blocks, run_block, stack_of
+from headwise.pruning.blocks import States, find_blocks, run_block, stack_of
+from headwise.pruning.feedforward import find_feed_forward, heard, is_same
 from headwise.pruning.normal import Correction, NormalEquations
 from headwise.pruning.objective import Sample
+from headwise.pruning.shelf import Shelf
 from headwise.pruning.task import count_heads
 from headwise.watching.gates import layer_name
 from headwise.watching.places import Place, find_places, output_weight
 
-Variant = Literal["full", "scale", "bias"]
-RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+Variant = Literal["full", "wide", "scale", "bias"]
+RIDGES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 """Tried in each layer, and no correction at all; the one that does best on other text is taken."""
 
 
@@ -40,6 +43,8 @@ class LayerFit:
     after: float
     is_residual: bool
     """Whether errors of the layers below were fitted, too."""
+    part: str = "attention"
+    """Or feed-forward."""
 
 
 def refit(
@@ -58,10 +63,34 @@ def refit(
     pair = Pair(cut, uncut, [*fitting, *choosing], len(fitting))
     found = []
     for index in range(len(pair.blocks)):
-        found += [pair.refit_place(index, place, variant) for place in pair.places_of(index)]
+        found += [pair.refit_joint(index, one, variant) for one in pair.attention(index)]
+        if variant == "wide":
+            found += [pair.refit_joint(index, one, variant) for one in pair.feed_forward(index)]
         pair.move_on(index)
         progress("refitting layers", index + 1, len(pair.blocks))
     return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Ears:
+    """Where one model is listened to."""
+
+    stream: nn.Module
+    """Its input is what the projection's output is added to."""
+    projection: nn.Module
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """One linear layer in both models."""
+
+    layer: str
+    part: str
+    own: Ears
+    goal: Ears
+    is_residual: bool
+    """Whether the model goes on with the stream plus the output, as they are."""
+    head_size: int
 
 
 class Pair:
@@ -78,111 +107,130 @@ class Pair:
             raise OptionError(
                 f"{type(cut).__name__} cannot be refitted: its layers share their weights"
             )
-        self.states: list[States] = [{} for _ in samples]
-        self.uncut_states: list[States] = [{} for _ in samples]
+        self.states: dict[str, Shelf] = {}
+        self.uncut_states: dict[str, Shelf] = {}
         self.counts = count_heads(uncut, samples[0].inputs)
 
-    def places_of(self, index: int) -> list[Place]:
-        """The attention of a block, without layers that had no head before the cut."""
-        return [one for one in self.blocks[index].places if layer_name(one) in self.counts]
+    def run(self, index: int, number: int) -> Any:
+        """The cut model's block on one sample."""
+        sample, states = self.samples[number], at(self.states, number)
+        return run_block(self.cut, self.blocks, index, sample.inputs, states)
+
+    def run_uncut(self, index: int, number: int) -> Any:
+        """The uncut model's."""
+        sample, states = self.samples[number], at(self.uncut_states, number)
+        return run_block(self.uncut, self.uncut_blocks, index, sample.inputs, states)
 
     def move_on(self, index: int) -> None:
         """Both models through one block."""
         stack = stack_of(self.blocks[index])
-        for number, sample in enumerate(self.samples):
-            self.states[number][stack] = run_block(
-                self.cut, self.blocks, index, sample.inputs, self.states[number]
-            )
-            self.uncut_states[number][stack] = run_block(
-                self.uncut, self.uncut_blocks, index, sample.inputs, self.uncut_states[number]
-            )
+        for states, run in ((self.states, self.run), (self.uncut_states, self.run_uncut)):
+            for number in range(len(self.samples)):
+                state = run(index, number)
+                states.setdefault(stack, Shelf(len(self.samples)))[number] = state
 
-    def refit_place(self, index: int, place: Place, variant: Variant) -> LayerFit:
-        """Fit one output projection and change it, if that helps on text not fitted on."""
-        block, goal_block = self.blocks[index], self.uncut_blocks[index]
-        theirs = goal_block.places[block.places.index(place)]
-        weight, bias = parts_of(place)
-        fitted, held = (NormalEquations(*weight.shape, has_bias=bias is not None) for _ in "ab")
-        is_residual = len(block.places) == 1 and self.adds_to_state(index, theirs)
-        for number, sample in enumerate(self.samples):
-            with hearing(goal_block, theirs) as goal:
-                run_block(
-                    self.uncut, self.uncut_blocks, index, sample.inputs, self.uncut_states[number]
+    def attention(self, index: int) -> list[Joint]:
+        """The output projections of a block's attention; not of layers that never had a head."""
+        block, goal = self.blocks[index], self.uncut_blocks[index]
+        found = []
+        for place, theirs in zip(block.places, goal.places, strict=True):
+            if layer_name(place) not in self.counts:
+                continue
+            weight, _ = parts_of(theirs)
+            found.append(
+                Joint(
+                    layer=layer_name(place),
+                    part="attention",
+                    own=Ears(block.module, projection_of(place)),
+                    goal=Ears(goal.module, projection_of(theirs)),
+                    is_residual=len(block.places) == 1 and self.adds_to_state(index, theirs),
+                    head_size=weight.shape[0] // self.counts[layer_name(theirs)][0],
                 )
-            with hearing(block, place) as own:
-                run_block(self.cut, self.blocks, index, sample.inputs, self.states[number])
+            )
+        return found
+
+    def feed_forward(self, index: int) -> list[Joint]:
+        """The linear layer that a block's feed-forward part ends in, where one is seen."""
+        block, goal = self.blocks[index], self.uncut_blocks[index]
+        known = [place.module for place in goal.places]
+        known += [projection_of(place) for place in goal.places]
+        found = find_feed_forward(
+            goal.module, lambda: self.run_uncut(index, 0), without=tuple(known)
+        )
+        if found is None:
+            return []
+        own, theirs = (
+            Ears(one.get_submodule(found.stream), one.get_submodule(found.projection))
+            for one in (block.module, goal.module)
+        )
+        layer = layer_name(block.places[0])
+        return [Joint(layer, "feed-forward", own, theirs, is_residual=True, head_size=1)]
+
+    def refit_joint(self, index: int, joint: Joint, variant: Variant) -> LayerFit:
+        """Fit one projection and change it, if that helps on text not fitted on."""
+        weight, bias = output_weight(joint.own.projection), bias_of(joint.own.projection)
+        fitted, held = (NormalEquations(*weight.shape, has_bias=bias is not None) for _ in "ab")
+        for number, sample in enumerate(self.samples):
+            with hearing(joint.goal) as goal:
+                self.run_uncut(index, number)
+            with hearing(joint.own) as own:
+                self.run(index, number)
             if not len(weight):
                 own.concat, own.output = nothing_from(goal.output, bias)
             lacking = goal.output - own.output
-            if is_residual:
+            if joint.is_residual:
                 lacking = lacking + (goal.state - own.state)
             rows = real_rows(sample, lacking)
             (fitted if number < self.num_fitting else held).add(own.concat[rows], lacking[rows])
-        size = parts_of(theirs)[0].shape[0] // self.counts[layer_name(theirs)][0]
-        ridge, best = chosen(fitted, held, weight, variant, size)
+        ridge, best = chosen(fitted, held, weight, variant, joint.head_size)
         if ridge is not None:
             add_to(weight, bias, best)
-        return LayerFit(
-            layer_name(place),
-            ridge,
-            held.error_left(none_of(held)),
-            held.error_left(best),
-            is_residual,
-        )
+        before, after = held.error_left(none_of(held)), held.error_left(best)
+        return LayerFit(joint.layer, ridge, before, after, joint.is_residual, joint.part)
 
     def adds_to_state(self, index: int, place: Place) -> bool:
         """Whether what the block goes on with is its input plus the attention's output, as it is.
 
         Seen in the uncut model: some module of the block is given just that sum.
         """
-        block, sample = self.uncut_blocks[index], self.samples[0]
-        given: list[Tensor] = []
+        block = self.uncut_blocks[index]
+        with hearing(Ears(block.module, projection_of(place))) as own:
+            given, _ = heard(block.module, lambda: self.run_uncut(index, 0))
+        return any(is_same(own.state + own.output, one) for one in given.values())
 
-        def hear(_: nn.Module, args: tuple[Any, ...]) -> None:
-            given.extend(one for one in args if isinstance(one, Tensor))
 
-        hooks = [one.register_forward_pre_hook(hear) for one in block.module.modules()]
-        try:
-            with hearing(block, place) as heard:
-                run_block(self.uncut, self.uncut_blocks, index, sample.inputs, self.uncut_states[0])
-        finally:
-            for hook in hooks:
-                hook.remove()
-        total = heard.state + heard.output
-        near = 16 * torch.finfo(total.dtype).eps * float(total.abs().max())
-        return any(
-            one.shape == total.shape and float((one - total).abs().max()) <= near for one in given
-        )
+def at(states: Mapping[str, Shelf], number: int) -> States:
+    """What the last block of every stack gave for one sample."""
+    return {stack: shelf[number] for stack, shelf in states.items()}
 
 
 @dataclass(eq=False)
 class Heard:
-    """What passed through one layer in one pass."""
+    """What passed through one projection in one pass."""
 
     state: Tensor = field(default_factory=lambda: torch.zeros(0))
-    """What came into the block."""
+    """What its output is added to."""
     concat: Tensor = field(default_factory=lambda: torch.zeros(0))
     output: Tensor = field(default_factory=lambda: torch.zeros(0))
 
 
 @contextmanager
-def hearing(block: Block, place: Place) -> Iterator[Heard]:
-    """While it lasts, what comes into a block and through its attention's output projection."""
-    heard = Heard()
+def hearing(ears: Ears) -> Iterator[Heard]:
+    """While it lasts, what goes through a projection, and what its output is added to."""
+    found = Heard()
 
     def enter(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        heard.state = args[0] if args else kwargs["hidden_states"]
+        found.state = args[0] if args else kwargs["hidden_states"]
 
     def project(_: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-        heard.concat, heard.output = args[0].detach(), output.detach()
+        found.concat, found.output = args[0].detach(), output.detach()
 
-    assert place.output_projection is not None
     hooks = [
-        block.module.register_forward_pre_hook(enter, with_kwargs=True),
-        place.output_projection.register_forward_hook(project),
+        ears.stream.register_forward_pre_hook(enter, with_kwargs=True),
+        ears.projection.register_forward_hook(project),
     ]
     try:
-        yield heard
+        yield found
     finally:
         for hook in hooks:
             hook.remove()
@@ -194,12 +242,23 @@ def nothing_from(like: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
     return nothing[..., :0], nothing if bias is None else nothing + bias.detach()
 
 
-def parts_of(place: Place) -> tuple[Tensor, Tensor | None]:
-    """The output projection's matrix `[concat d_model]` and its bias, to be changed in place."""
+def projection_of(place: Place) -> nn.Module:
+    """A place's output projection."""
     if place.output_projection is None:
         raise ModelError(f"{place.name} cannot be refitted: its output projection is unknown")
-    bias = getattr(place.output_projection, "bias", None)
-    return output_weight(place.output_projection), bias
+    return place.output_projection
+
+
+def parts_of(place: Place) -> tuple[Tensor, Tensor | None]:
+    """The output projection's matrix `[concat d_model]` and its bias, to be changed in place."""
+    projection = projection_of(place)
+    return output_weight(projection), bias_of(projection)
+
+
+def bias_of(projection: nn.Module) -> Tensor | None:
+    """A linear layer's bias."""
+    bias = getattr(projection, "bias", None)
+    return bias if isinstance(bias, Tensor) else None
 
 
 def chosen(
@@ -210,7 +269,7 @@ def chosen(
     none = none_of(held)
     if not fitted.rows:
         return None, none
-    if variant == "full":
+    if variant in ("full", "wide"):
         found = {ridge: fitted.solve(ridge) for ridge in RIDGES}
     elif variant == "scale":
         found = {0.0: fitted.solve_scales(weight, len(weight) // size)}

@@ -17,7 +17,15 @@ from headwise.errors import OptionError
 from headwise.measures.reading import Reader
 from headwise.probes.manual import manual_texts, sentences_of
 from headwise.pruning.ablation import ROOM
-from headwise.pruning.objective import Embedding, Given, Inputs, Objective, objective_for
+from headwise.pruning.objective import (
+    Divergence,
+    Embedding,
+    Given,
+    Inputs,
+    LabelLoss,
+    Objective,
+    objective_for,
+)
 from headwise.pruning.task import Task, make_task, text_batches
 from headwise.watching import embedded
 from headwise.watching.loading import LoadOptions, load_model
@@ -96,8 +104,16 @@ def calibration(
     if batches is not None:
         if texts is not None:
             raise OptionError("there are texts and batches to measure on: give one of them")
-        return make_task(subject.model, subject.objective, batches)
+        return batch_task(subject, list(batches))
     return text_task(subject, manual_texts() if texts is None else texts, max_tokens=max_tokens)
+
+
+def batch_task(subject: Subject, batches: Sequence[Inputs]) -> Task:
+    """A task on batches as they are; those with labels measure how well they are predicted."""
+    objective = subject.objective
+    if isinstance(objective, Divergence) and batches and "labels" in batches[0]:
+        objective = LabelLoss()
+    return make_task(subject.model, objective, batches)
 
 
 def text_task(

@@ -11,7 +11,7 @@ POLICIES = {
     "even": "the same number of query heads of every KV head: the cache stays",
 }
 """How heads that share keys and values may go."""
-REFITS = ("full", "scale", "bias", "none")
+REFITS = ("full", "wide", "scale", "bias", "none")
 
 
 @dataclass(frozen=True)
