@@ -45,7 +45,7 @@ RESULTS = Path(__file__).parent / "results"
 SHARES = {"minilm": (0.25, 0.5, 0.75), "smollm2": (0.1, 0.2, 1 / 3, 0.5)}
 TEXT = {
     "minilm": PruneSettings(choose_tokens=8192, fit_tokens=49152, held_tokens=24576),
-    "smollm2": PruneSettings(choose_tokens=4096, fit_tokens=32768, held_tokens=8192),
+    "smollm2": PruneSettings(choose_tokens=4096, fit_tokens=16384, held_tokens=8192),
 }
 LESS_TEXT = 4096
 """Tokens that are fitted on to see what more of them buys."""

@@ -324,7 +324,7 @@ class LabelLoss(Objective):
     def losses(self, output: Tensor, sample: Sample) -> Losses:
         """Summed over the labels of each example; those of NOTHING count nothing."""
         assert sample.targets is not None
-        logits = output.flatten(0, -2).float()
+        logits = precise(output.flatten(0, -2))
         each = functional.cross_entropy(logits, sample.targets.flatten(), reduction="none")
         counted = sample.targets != NOTHING
         return Losses(each.view(len(counted), -1).sum(1), per(counted))

@@ -1,0 +1,176 @@
+"""Subjects: tiny models, texts and a tokenizer of single words, on which heads are judged.
+
+In: the name of a tiny family. Out: tasks, and what they give when it is computed the long way:
+heads silenced one run at a time, derivatives by finite differences. No checkpoint is loaded.
+"""
+
+import functools
+import random
+from collections.abc import Sequence
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from headwise.heads import HeadId
+from headwise.pruning.objective import (
+    Divergence,
+    Embedding,
+    Given,
+    Inputs,
+    MaskedToken,
+    NextToken,
+    Objective,
+    Sample,
+)
+from headwise.pruning.surgery import head_counts
+from headwise.pruning.task import Counts, Task, count_heads, make_task
+from headwise.watching.gates import MeanOutputs, gate, silence
+
+from ..attention.tolerance import assert_same
+from ..watching.helpers import ROUNDINGS
+from ..watching.tiny import ragged, tiny
+from ..watching.tiny_configs import VOCABULARY
+
+SPECIAL = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4}
+WORDS = tuple(f"w{number}" for number in range(len(SPECIAL), VOCABULARY))
+LENGTHS = (7, 13, 5, 11)
+OBJECTIVES: dict[str, Objective] = {
+    "bert": MaskedToken(SPECIAL["[MASK]"], frozenset(SPECIAL.values())),
+    "gpt2": NextToken(),
+    "llama": NextToken(),
+    "clip": Given(lambda model, inputs: model(**inputs).text_embeds.square().sum(1)),
+}
+"""What the families are measured by; all others by what they diverge from themselves."""
+
+UNPADDED = {"vit", "clip", "gemma2"}
+"""Families that read pictures, or whose padded rows are NaN in float64: see `Family.softmax_in`."""
+
+
+def words_tokenizer() -> PreTrainedTokenizerFast:
+    """A tokenizer whose tokens are words between spaces, and that knows a mask."""
+    plain = Tokenizer(
+        models.WordLevel(
+            SPECIAL | {word: len(SPECIAL) + place for place, word in enumerate(WORDS)},
+            unk_token="[UNK]",
+        )
+    )
+    plain.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    names = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=plain, **{f"{name}_token": token for name, token in names.items()}
+    )
+
+
+def texts(count: int = 24, *, seed: int = 3) -> list[str]:
+    """Documents of random words, 9 to 30 of them."""
+    drawn = random.Random(seed)
+    return [" ".join(drawn.choices(WORDS, k=drawn.randrange(9, 31))) for _ in range(count)]
+
+
+def model_of(name: str) -> nn.Module:
+    """A fresh tiny model; "embedding" is a BERT without what predicts tokens."""
+    if name == "embedding":
+        model: nn.Module = tiny("bert")[0].base_model
+        return model
+    return tiny(name)[0]
+
+
+def objective_of(name: str) -> Objective:
+    """What the family is measured by here."""
+    return Embedding() if name == "embedding" else OBJECTIVES.get(name, Divergence())
+
+
+def padded(name: str) -> Inputs:
+    """A batch of four sequences of different lengths, padded on the right."""
+    return ragged("bert" if name == "embedding" else name, LENGTHS)[0]
+
+
+def plain(name: str) -> Inputs:
+    """A batch without padding."""
+    return tiny("bert" if name == "embedding" else name)[1]
+
+
+@functools.cache
+def task_of(name: str) -> Task:
+    """A task of one padded batch and one that is not; of some families only the latter."""
+    batches = [plain(name)] if name in UNPADDED else [padded(name), plain(name)]
+    return make_task(model_of(name), objective_of(name), batches)
+
+
+@functools.cache
+def counts_of(name: str) -> Counts:
+    """Heads of the family's model by layer."""
+    task = task_of(name)
+    return count_heads(task.model, task.samples[0].inputs)
+
+
+def split(inputs: Inputs, *sizes: int) -> list[Inputs]:
+    """A batch as several, of these sizes."""
+    parts = {name: value.split(list(sizes)) for name, value in inputs.items()}
+    return [{name: parts[name][place] for name in parts} for place in range(len(sizes))]
+
+
+def added_by_hand(task: Task, heads: Sequence[HeadId], means: MeanOutputs | None = None) -> float:
+    """Loss under silence less loss."""
+    with silence(task.model, heads, means=means):
+        silent = task.loss().value
+    return silent - task.loss().value
+
+
+STEP = 2.0**-17
+"""About the cube root of float64's eps: a central difference rounds as much as it cuts off."""
+
+
+@torch.no_grad()
+def differences(task: Task, sample: Sample, heads: Sequence[HeadId]) -> Tensor:
+    """Derivatives of the output by every head's gate, `[heads batch ...]`, by differences."""
+    found = []
+    for head in heads:
+        ends = [gated_output(task, sample, {head: 1 + sign * STEP}) for sign in (1, -1)]
+        found.append((ends[0] - ends[1]) / (2 * STEP))
+    return torch.stack(found)
+
+
+@torch.no_grad()
+def gated_output(task: Task, sample: Sample, factors: dict[HeadId, float]) -> Tensor:
+    """What is measured of the model whose heads are multiplied by these factors."""
+    gates: dict[str, Tensor] = {}
+    for head, factor in factors.items():
+        layer = str(head).rpartition("H")[0]
+        gates.setdefault(layer, torch.ones(heads_in(task.model)[layer], dtype=torch.float64))
+        gates[layer][head.head] = factor
+    with gate(task.model, gates):
+        return task.objective.output(task.model, sample.inputs)
+
+
+@functools.cache
+def heads_in(model: nn.Module) -> dict[str, int]:
+    """Heads by layer, by what surgery knows."""
+    return {layer: num_heads for layer, (num_heads, _) in head_counts(model).items()}
+
+
+def assert_close(got: Tensor, want: Tensor, dtype: torch.dtype, name: str = "result") -> None:
+    """No more apart than the roundings of a pass through a tiny model explain."""
+    assert_same(got, want, roundings=ROUNDINGS, dtype=dtype, name=name)
+
+
+def state_of(model: nn.Module) -> dict[str, Tensor]:
+    """A copy of all that a model holds."""
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def assert_unchanged(model: nn.Module, before: dict[str, Tensor]) -> None:
+    """Not one bit of the model is another, and its modules compute what they ever did."""
+    now = model.state_dict()
+    assert now.keys() == before.keys()
+    assert all(torch.equal(now[name], before[name]) for name in before)
+    assert not any("forward" in vars(module) for module in model.modules())
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def head_size(model: PreTrainedModel) -> int:
+    """How many numbers one head gives."""
+    config = model.config
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

@@ -1,0 +1,128 @@
+"""The curve lies between the floor and the uncut model, and its points are measured losses."""
+
+import math
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from headwise.pruning.choice import Order, Problem, order_by
+from headwise.pruning.curve import (
+    RANDOM_ORDERS,
+    RIVALS,
+    Curve,
+    Work,
+    draw_curve,
+    quality,
+    spaced,
+    summary,
+)
+from headwise.pruning.task import Estimate, Task, make_task
+from headwise.pruning.units import one_of_each_group
+
+from .subjects import plain, task_of
+from .test_choice import nested_problem, problem_of
+
+
+def held_out(name: str) -> Task:
+    """Other examples than those that heads are chosen on."""
+    task = task_of(name)
+    inputs = {key: value.flip(1) for key, value in plain(name).items()}
+    return make_task(task.model, task.objective, [inputs])
+
+
+@pytest.fixture(scope="module")
+def drawn() -> tuple[Curve, Task, Problem, Order]:
+    """The curve of a grouped Llama by the quadratic method."""
+    problem, task = problem_of("llama"), held_out("llama")
+    order = order_by("quadratic", problem)
+    return draw_curve(task, problem, order, counts=[1, 3]), task, problem, order
+
+
+def test_every_method_begins_uncut_and_ends_at_the_floor(
+    drawn: tuple[Curve, Task, Problem, Order],
+) -> None:
+    curve, task, problem, _ = drawn
+    assert curve.uncut == task.loss() and curve.floor == task.loss(problem.heads)
+    assert list(curve.points.method.unique()) == ["quadratic", *RIVALS, "random"]
+    for _, rows in curve.points.groupby("method"):
+        assert list(rows.cut) == [0, 3, 9, 18] and list(rows.share) == [0, 1 / 6, 1 / 2, 1]
+        assert (rows.loss.iloc[0], rows.loss.iloc[-1]) == (curve.uncut.value, curve.floor.value)
+    assert curve.total == 18 and curve.unit == "perplexity" and curve.method == "quadratic"
+
+
+def test_points_are_losses_of_the_first_units(drawn: tuple[Curve, Task, Problem, Order]) -> None:
+    curve, task, problem, order = drawn
+    rows = curve.points[curve.points.method == "quadratic"]
+    want = task.loss(order.first(3))
+    assert (rows.loss.iloc[2], rows.loss_se.iloc[2]) == pytest.approx(tuple(want))
+    assert rows.quality.iloc[2] == pytest.approx(math.exp(want.value))
+    michel = curve.points[curve.points.method == "michel"]
+    assert michel.loss.iloc[1] == task.loss(order_by("michel", problem).first(1)).value
+
+
+def test_random_orders_have_a_mean_and_a_range(drawn: tuple[Curve, Task, Problem, Order]) -> None:
+    curve, task, problem, _ = drawn
+    losses = [
+        task.loss(order_by("random", replace(problem, seed=seed)).first(3)).value
+        for seed in range(1, RANDOM_ORDERS + 1)
+    ]
+    row = curve.points[curve.points.method == "random"].iloc[2]
+    assert row.loss == pytest.approx(sum(losses) / len(losses))
+    assert (row.low, row.high) == pytest.approx((math.exp(min(losses)), math.exp(max(losses))))
+    assert row.low < row.quality < row.high
+
+
+def test_the_floor_is_silent_even_where_some_heads_cannot_go() -> None:
+    problem, task = nested_problem(), held_out("llama")
+    curve = draw_curve(task, problem, order_by("random", problem), counts=[2])
+    assert curve.floor == task.loss(problem.heads)
+    last = curve.points[curve.points.method == "ablation"].iloc[-1]
+    assert last.cut == 12
+    assert last.loss == task.loss([head for unit in problem.units for head in unit.heads]).value
+    assert len(one_of_each_group(problem.heads, problem.counts, [0.0] * 18)) == 6
+
+
+def test_the_image_names_floor_uncut_and_every_method(
+    drawn: tuple[Curve, Task, Problem, Order],
+) -> None:
+    image = drawn[0].svg("a <title>")
+    for said in ("floor: every head silent", "uncut", "quadratic", *RIVALS, "random", "heads cut"):
+        assert said in image
+    assert image.startswith("<svg") and "a &lt;title&gt;" in image
+
+
+def curve_of(losses: list[float], unit: str = "cosine") -> Curve:
+    points = pd.DataFrame(
+        {"method": "mine", "cut": range(len(losses)), "share": 0.0, "loss": losses, "quality": 0.0}
+    )
+    ends = [Estimate(losses[0], 0.0), Estimate(losses[-1], 0.0)]
+    return Curve(points, *ends, method="mine", unit=unit, total=len(losses) - 1)
+
+
+def test_the_elbow_is_where_the_curve_turns() -> None:
+    assert curve_of([0.0, 0.01, 0.02, 0.03, 1.0]).elbow == 3
+    assert curve_of([0.0, 0.25, 0.5, 0.75, 1.0]).elbow == 0
+    assert summary(curve_of([0.0, 0.01, 0.02, 0.03, 1.0])) == (
+        "cosine: uncut 1, every head silent 0, elbow at 3 of 4 heads"
+    )
+
+
+def test_quality_is_in_the_unit_that_people_read() -> None:
+    assert quality(0.25, "cosine") == 0.75
+    assert quality(2.0, "perplexity") == math.exp(2)
+    assert quality(1e9, "perplexity") == math.exp(700)
+    assert quality(0.25, "divergence of logits") == 0.25
+
+
+def test_counts_are_spaced_between_none_and_all() -> None:
+    assert spaced(18, 8) == [2, 4, 6, 8, 10, 12, 14, 16]
+    assert spaced(3, 8) == [1, 2] and spaced(1, 8) == []
+
+
+def test_the_same_question_is_measured_once() -> None:
+    problem, told = problem_of("llama"), []
+    work = Work(held_out("llama"), lambda *step: told.append(step), 2)
+    one = work.loss(problem.units[:2])
+    assert work.loss(problem.units[1::-1]) is one
+    assert told == [("measuring the curve", done, 2) for done in (1, 2)]

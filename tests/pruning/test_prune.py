@@ -1,0 +1,214 @@
+"""Pruning cuts what it was asked to, proves it, writes it, and leaves the given model alone."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from headwise.errors import OptionError, OutputError
+from headwise.heads import HeadId
+from headwise.pruning.cutplan import CutPlan
+from headwise.pruning.loading import load
+from headwise.pruning.prune import Pruned, finite, prune
+from headwise.pruning.surgery import head_counts
+
+from ..watching.helpers import run
+from .subjects import assert_unchanged, model_of, plain, state_of, texts, words_tokenizer
+from .test_bench import SMALL
+
+UNFITTED = replace(SMALL, refit="none")
+
+
+def pruned(model: nn.Module, out: Path | None = None, **options: Any) -> Pruned:
+    """The model pruned on tiny texts."""
+    given = {"tokenizer": words_tokenizer(), "settings": UNFITTED, "texts": texts(48)} | options
+    return prune(model, out, **given)
+
+
+@pytest.fixture(scope="module")
+def shipped(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Pruned, Path, nn.Module, dict[str, Any]]:
+    """A grouped Llama pruned with everything, the directory, and the model as it was."""
+    model, out = model_of("llama"), tmp_path_factory.mktemp("pruned") / "smaller"
+    before = state_of(model)
+    settings = replace(SMALL, draws_curve=True, times_speed=True, is_uniform=True)
+    return pruned(model, out, keep=0.5, settings=settings), out, model, before
+
+
+def test_the_directory_loads_and_is_the_pruned_model(
+    shipped: tuple[Pruned, Path, nn.Module, dict[str, Any]],
+) -> None:
+    found, out, _, _ = shipped
+    loaded = load(out)
+    inputs = plain("llama")
+    assert torch.equal(run(loaded.model, inputs).logits, run(found.model, inputs).logits)
+    assert loaded.tokenizer("w7 w9")["input_ids"] == [7, 9]
+    assert head_counts(loaded.model) == {"L0": (3, 1), "L1": (3, 1), "L2": (3, 1)}
+
+
+def test_the_directory_says_how_it_came_about(
+    shipped: tuple[Pruned, Path, nn.Module, dict[str, Any]],
+) -> None:
+    found, out, _, _ = shipped
+    assert json.loads((out / "prune.json").read_text("utf-8")) == found.record
+    assert CutPlan.from_json((out / "plan.json").read_text("utf-8")) == found.plan
+    assert found.curve is not None
+    points = pd.read_csv(out / "curve.csv")
+    assert list(points.columns) == list(found.curve.points.columns)
+    assert len(points) == len(found.curve.points)
+    assert "LlamaForCausalLM: quality against heads cut" in (out / "curve.svg").read_text("utf-8")
+
+
+def test_the_record_is_strict_json_with_real_sizes(
+    shipped: tuple[Pruned, Path, nn.Module, dict[str, Any]],
+) -> None:
+    found, _, model, _ = shipped
+    record = found.record
+    assert json.loads(json.dumps(record, allow_nan=False)) == record
+    for when, one in (("before", model), ("after", found.model)):
+        sizes = record["sizes"][when]
+        assert sizes["parameters"] == sum(part.numel() for part in one.parameters())
+    assert record["sizes"]["before"]["cache_bytes_per_token"] == 3 * 2 * 2 * 8 * 8
+    assert record["sizes"]["after"]["cache_bytes_per_token"] == 3 * 2 * 1 * 8 * 8
+    assert record["sizes"]["after"]["positions"] == 61
+    assert [one["batch"] for one in record["speed"]] == [1, 16]
+    assert record["heads_cut"] == str(found.plan) and record["method"] == "quadratic"
+    assert record["text"]["source"] == "given"
+    assert len(record["quality"]["random"]) == 5
+    assert record["quality"]["floor"]["loss"] > 0
+    assert record["cut_against_silenced"] < 1e-4
+
+
+def test_a_uniform_cut_takes_as_many_of_every_layer_and_says_why(
+    shipped: tuple[Pruned, Path, nn.Module, dict[str, Any]],
+) -> None:
+    plan = shipped[0].plan
+    assert Counter(head.layer for head in plan) == {0: 3, 1: 3, 2: 3}
+    assert plan.counts == {"L0": (6, 2), "L1": (6, 2), "L2": (6, 2)}
+    assert set(plan.reasons) == set(plan.costs) == set(plan.heads)
+    assert all("by quadratic: expected to cost" in why for why in plan.reasons.values())
+    assert all(why.endswith("with 2 others") for why in plan.reasons.values())
+
+
+def test_the_given_model_is_what_it_was(
+    shipped: tuple[Pruned, Path, nn.Module, dict[str, Any]],
+) -> None:
+    _, _, model, before = shipped
+    assert_unchanged(model, before)
+    assert head_counts(model) == {"L0": (6, 2), "L1": (6, 2), "L2": (6, 2)}
+    assert not hasattr(model.config, "headwise")
+
+
+def test_what_is_there_is_not_overwritten(
+    shipped: tuple[Pruned, Path, nn.Module, dict[str, Any]],
+) -> None:
+    _, out, model, _ = shipped
+    with pytest.raises(OutputError, match="smaller"):
+        pruned(model, out, cut=3)
+
+
+# How much goes.
+
+
+def test_named_heads_go_and_no_others() -> None:
+    found = pruned(model_of("gpt2"), heads="L2H3 L0H1")
+    assert str(found.plan) == "L0H1 L2H3" and found.plan.method == "named"
+    assert head_counts(found.model) == {"L0": (4, 4), "L1": (5, 5), "L2": (4, 4)}
+    assert found.curve is None and found.export is None and found.onnx_difference is None
+    assert found.record["speed"] == [] and "floor" not in found.record["quality"]
+
+
+def test_a_plan_goes_with_its_reasons() -> None:
+    given = CutPlan.parse("L1H2")
+    given = replace(given, reasons={HeadId(1, 2): "mine"}, method="by hand")
+    found = pruned(model_of("gpt2"), heads=given)
+    assert found.plan.reasons == {HeadId(1, 2): "mine"} and found.plan.method == "by hand"
+    assert found.plan.counts == {"L0": (5, 5), "L1": (5, 5), "L2": (5, 5)}
+
+
+@pytest.mark.parametrize(
+    ("amount", "count"), [({"cut": 4}, 4), ({"keep": 0.8}, 3), ({"cut": 0}, 0), ({"keep": 1.0}, 0)]
+)
+def test_a_number_of_heads_goes(amount: dict[str, Any], count: int) -> None:
+    found = pruned(model_of("gpt2"), **amount)
+    assert len(found.plan) == count
+    assert sum(heads for heads, _ in head_counts(found.model).values()) == 15 - count
+
+
+def test_a_loss_that_is_borne_is_not_exceeded() -> None:
+    found = pruned(model_of("embedding"), max_loss=0.01, settings=SMALL)
+    quality = found.record["quality"]
+    last = quality["refitted"] or quality["cut"]
+    assert last["cosine"] >= quality["uncut"]["cosine"] - 0.01
+    assert 0 < len(found.plan) < 15
+
+
+def test_a_random_choice_has_no_costs() -> None:
+    found = pruned(model_of("gpt2"), cut=2, settings=replace(UNFITTED, method="random"))
+    assert not found.plan.costs and set(found.plan.reasons.values()) == {
+        "number 1 by random",
+        "number 2 by random",
+    }
+
+
+def test_every_head_can_go() -> None:
+    found = pruned(model_of("gpt2"), keep=0.0)
+    assert set(head_counts(found.model).values()) == {(0, 0)}
+    assert found.record["sizes"]["after"]["heads"] == 0
+
+
+@pytest.mark.parametrize("name", ["bert", "embedding", "bart", "t5"])
+def test_other_kinds_of_models_are_pruned_by_their_own_measure(name: str) -> None:
+    is_whole = name in ("bert", "t5")  # one of each kind is refitted and timed, too
+    settings = replace(SMALL if is_whole else UNFITTED, times_speed=is_whole)
+    found = pruned(model_of(name), cut=3, settings=settings)
+    units = {"bert": "perplexity", "embedding": "cosine"}
+    assert len(found.plan) == 3
+    assert found.record["quality"]["unit"] == units.get(name, "divergence of logits")
+    assert found.record["quality"]["cut"]["loss"] > 0
+    json.dumps(found.record, allow_nan=False)
+
+
+def test_a_model_of_pictures_is_pruned_on_batches_with_labels(tmp_path: Path) -> None:
+    labelled = {**plain("vit"), "labels": torch.tensor([0, 1, 1, 0])}
+    settings = replace(SMALL, times_speed=True)
+    model = model_of("vit")
+    found = prune(model, tmp_path / "out", cut=2, batches=[labelled] * 4, settings=settings)
+    assert found.record["quality"]["objective"] == "loss on labels"
+    assert found.record["speed"] == [] and found.export is not None
+    loaded = load(tmp_path / "out").model
+    assert torch.equal(run(loaded, plain("vit")).logits, run(found.model, plain("vit")).logits)
+
+
+# What cannot be.
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"),
+    [
+        ({}, "nothing was given"),
+        ({"cut": 1, "max_loss": 0.1}, "cut and max_loss was given"),
+        ({"cut": 16}, "16 heads are to go, and only 15 of the model's 15 can"),
+        ({"heads": "L7H0"}, "L7H0"),
+        ({"heads": "L0H9"}, "L0H9"),
+        ({"heads": CutPlan.parse("L0H5")}, "L0H5"),
+    ],
+)
+def test_what_cannot_go_is_refused(amount: dict[str, Any], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        pruned(model_of("gpt2"), **amount)
+
+
+def test_numbers_that_json_cannot_hold_are_none() -> None:
+    assert finite({"a": [1.0, float("nan")], "b": {"c": float("inf")}, "d": "x"}) == {
+        "a": [1.0, None],
+        "b": {"c": None},
+        "d": "x",
+    }

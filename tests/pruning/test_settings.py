@@ -1,0 +1,144 @@
+"""What is asked for is checked before anything is loaded, and told what would work."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from headwise.errors import OptionError
+from headwise.pruning.choice import METHODS
+from headwise.pruning.objective import Divergence, Embedding, Given, LabelLoss, NextToken
+from headwise.pruning.setting import (
+    LENGTH,
+    batch_task,
+    calibration,
+    folder_of,
+    make_subject,
+    most_tokens,
+    pooling_in,
+    text_task,
+)
+from headwise.pruning.settings import POLICIES, REFITS, Amount, PruneSettings
+from headwise.watching.models import LoadedModel
+
+from .subjects import model_of, plain, texts, words_tokenizer
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "one of heads, cut, keep and max_loss: nothing was given"),
+        ({"cut": 3, "keep": 0.5}, "max_loss: cut and keep was given"),
+        ({"cut": -1}, "cut is -1: it counts heads, and cannot be below 0"),
+        ({"keep": 1.5}, r"keep is 1\.5: it is the share of heads that stay, 0 to 1"),
+        ({"keep": float("nan")}, "keep is nan"),
+        ({"max_loss": -0.1}, r"max_loss is -0\.1: it must be at least 0; 0\.01 is 1%"),
+        ({"max_loss": float("nan")}, "max_loss is nan"),
+    ],
+)
+def test_an_amount_that_cannot_be_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        Amount(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"method": "best"}, f"method is 'best': choose from {', '.join(METHODS)}"),
+        ({"policy": "some"}, f"policy is 'some': choose from {', '.join(POLICIES)}"),
+        ({"refit": "half"}, f"refit is 'half': choose from {', '.join(REFITS)}"),
+        ({"choose_tokens": 0}, "choose_tokens is 0: it must be at least 1"),
+        ({"fit_tokens": -5}, "fit_tokens is -5: it must be at least 1"),
+        ({"held_tokens": 0}, "held_tokens is 0: it must be at least 1"),
+    ],
+)
+def test_settings_that_there_are_not_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        PruneSettings(**options)
+
+
+def test_an_amount_becomes_a_number_of_units_of_no_more_heads_than_asked_for() -> None:
+    assert Amount(cut=7).units(18, 3, 6) == 2
+    assert Amount(cut=0).units(18, 3, 6) == 0
+    assert Amount(keep=0.5).units(18, 3, 6) == 3
+    assert Amount(keep=0.0).units(18, 3, 6) == 6
+    assert Amount(keep=1.0).units(18, 3, 6) == 0
+    assert Amount(max_loss=0.1).units(18, 3, 6) is None
+    assert Amount(heads="L0H1").units(18, 3, 6) is None
+    with pytest.raises(OptionError, match="19 heads are to go, and only 18 of the model's 18 can"):
+        Amount(cut=19).units(18, 3, 6)
+    with pytest.raises(OptionError, match="18 heads are to go, and only 12 of the model's 18 can"):
+        Amount(keep=0.0).units(18, 2, 6)
+
+
+def test_a_subject_knows_its_name_tokenizer_and_objective() -> None:
+    model, tokenizer = model_of("gpt2"), words_tokenizer()
+    plain_one = make_subject(model, tokenizer)
+    assert plain_one.name == "GPT2LMHeadModel" and isinstance(plain_one.objective, NextToken)
+    assert plain_one.about == {"model": "GPT2LMHeadModel"} and plain_one.folder is None
+    assert plain_one.device == torch.device("cpu")
+    loaded = LoadedModel("mine", model, tokenizer, {"dtype": "float64"})
+    named = make_subject(loaded, objective=lambda model, inputs: torch.zeros(len(inputs)))
+    assert named.name == "mine" and isinstance(named.objective, Given)
+    assert named.tokenizer is tokenizer
+    assert named.about == {"model": "mine", "dtype": "float64"}
+    assert make_subject(loaded, objective=Embedding()).objective == Embedding()
+
+
+def test_pooling_is_what_the_folder_says(tmp_path: Path) -> None:
+    assert pooling_in(None) == pooling_in(tmp_path) == "mean"
+    (tmp_path / "1_Pooling").mkdir()
+    for is_cls, want in ((True, "cls"), (False, "mean")):
+        facts = {"pooling_mode_cls_token": is_cls}
+        (tmp_path / "1_Pooling/config.json").write_text(json.dumps(facts), "utf-8")
+        assert pooling_in(tmp_path) == want
+    assert folder_of(str(tmp_path)) == tmp_path
+    assert folder_of(str(tmp_path / "none")) is None
+
+
+def test_texts_and_batches_at_once_are_refused() -> None:
+    subject = make_subject(model_of("gpt2"), words_tokenizer())
+    with pytest.raises(OptionError, match="texts and batches to measure on: give one of them"):
+        calibration(subject, texts(2), [plain("gpt2")], max_tokens=None)
+
+
+def test_a_model_without_a_tokenizer_reads_batches_alone() -> None:
+    subject = make_subject(model_of("gpt2"))
+    with pytest.raises(OptionError, match="GPT2LMHeadModel reads no text, or came without a token"):
+        calibration(subject, texts(2), None, max_tokens=None)
+    assert calibration(subject, None, [plain("gpt2")], max_tokens=None).num_examples == 4
+
+
+def test_texts_are_read_up_to_a_number_of_tokens_in_an_order_of_the_seeds() -> None:
+    subject = make_subject(model_of("gpt2"), words_tokenizer())
+    found = [text_task(subject, texts(), max_tokens=90, seed=seed) for seed in (1, 1, 2)]
+    tokens = [
+        sum(int(one.inputs["attention_mask"].sum()) for one in task.samples) for task in found
+    ]
+    assert all(80 < count <= 90 for count in tokens)
+    ids = [[one.inputs["input_ids"].tolist() for one in task.samples] for task in found]
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_batches_with_labels_measure_how_well_they_are_predicted() -> None:
+    subject = make_subject(model_of("vit"))
+    assert isinstance(batch_task(subject, [plain("vit")]).objective, Divergence)
+    labelled = {**plain("vit"), "labels": torch.tensor([0, 1, 1, 0])}
+    assert isinstance(batch_task(subject, [labelled]).objective, LabelLoss)
+
+
+def test_embeddings_are_of_sentences() -> None:
+    subject = make_subject(model_of("embedding"), words_tokenizer())
+    document = "\n\n".join(texts(5))
+    assert text_task(subject, [document], max_tokens=None).num_examples == 5
+    short = make_subject(model_of("gpt2"), words_tokenizer())
+    assert text_task(short, [document], max_tokens=None).num_examples < 5
+
+
+def test_a_batch_has_room_for_the_logits_of_its_tokens() -> None:
+    words = most_tokens(make_subject(model_of("gpt2"), words_tokenizer()))
+    states = most_tokens(make_subject(model_of("embedding"), words_tokenizer()))
+    assert LENGTH < words < states
+    assert words == states // 101
