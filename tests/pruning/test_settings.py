@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from headwise.errors import OptionError
+from headwise.heads import HeadId
 from headwise.pruning.choice import METHODS
 from headwise.pruning.objective import Divergence, Embedding, Given, LabelLoss, NextToken
+from headwise.pruning.prune import fitting, smallest
 from headwise.pruning.setting import (
     LENGTH,
     batch_task,
@@ -21,6 +23,7 @@ from headwise.pruning.setting import (
     text_task,
 )
 from headwise.pruning.settings import POLICIES, REFITS, Amount, PruneSettings
+from headwise.pruning.units import Unit
 from headwise.watching.models import LoadedModel
 
 from .subjects import model_of, plain, texts, words_tokenizer
@@ -59,18 +62,28 @@ def test_settings_that_there_are_not_are_refused(options: dict[str, Any], said: 
         PruneSettings(**options)
 
 
-def test_an_amount_becomes_a_number_of_units_of_no_more_heads_than_asked_for() -> None:
-    assert Amount(cut=7).units(18, 3, 6) == 2
-    assert Amount(cut=0).units(18, 3, 6) == 0
-    assert Amount(keep=0.5).units(18, 3, 6) == 3
-    assert Amount(keep=0.0).units(18, 3, 6) == 6
-    assert Amount(keep=1.0).units(18, 3, 6) == 0
-    assert Amount(max_loss=0.1).units(18, 3, 6) is None
-    assert Amount(heads="L0H1").units(18, 3, 6) is None
+UNEVEN = ((0, (0, 1)), (1, (0, 1, 2)), (0, (2,)))
+"""Units of a model that was cut before: layers and the heads that go together."""
+
+
+def test_an_amount_becomes_a_number_of_heads() -> None:
+    assert Amount(cut=7).wanted(18, 18) == 7
+    assert Amount(keep=0.5).wanted(18, 18) == 9
+    assert Amount(keep=0.0).wanted(18, 18) == 18
+    assert Amount(keep=1.0).wanted(18, 18) == 0
+    assert Amount(max_loss=0.1).wanted(18, 18) is None
+    assert Amount(heads="L0H1").wanted(18, 18) is None
     with pytest.raises(OptionError, match="19 heads are to go, and only 18 of the model's 18 can"):
-        Amount(cut=19).units(18, 3, 6)
+        Amount(cut=19).wanted(18, 18)
     with pytest.raises(OptionError, match="18 heads are to go, and only 12 of the model's 18 can"):
-        Amount(keep=0.0).units(18, 2, 6)
+        Amount(keep=0.0).wanted(18, 12)
+
+
+def test_no_more_heads_go_than_asked_for_and_layers_lose_alike_in_steps() -> None:
+    units = [Unit(tuple(HeadId(layer, head) for head in heads)) for layer, heads in UNEVEN]
+    assert [fitting(units, wanted, 1) for wanted in range(8)] == [0, 0, 1, 1, 1, 2, 3, 3]
+    assert [fitting(units, wanted, 2) for wanted in (4, 5, 7)] == [0, 2, 2]
+    assert smallest(units) == 1
 
 
 def test_a_subject_knows_its_name_tokenizer_and_objective() -> None:

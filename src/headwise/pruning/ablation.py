@@ -68,7 +68,7 @@ class Ablated:
         with torch.no_grad(), recorded(blocks) as self.recording:
             output = task.objective.output(task.model, sample.inputs)
         losses = task.objective.losses(output, sample)
-        self.base, self.weights = losses.sums.double(), losses.weights.double()
+        self.base, self.weights = losses.sums.double().cpu(), losses.weights.double().cpu()
         self.size = output.numel()
         self.begins = begins_of(self.recording, blocks)
 
@@ -103,7 +103,7 @@ class Ablated:
             gate(task.model, {layer: gates.flatten(0, 1)}, means=self.means),
         ):
             output = task.objective.output(task.model, sample.inputs)
-        sums = task.objective.losses(output, sample).sums.double()
+        sums = task.objective.losses(output, sample).sums.double().cpu()
         return sums.view(copies, batch) - self.base
 
 

@@ -25,6 +25,7 @@ from headwise.pruning.settings import PruneSettings
 from headwise.pruning.surgery import Surgery, can_cut, cut
 from headwise.pruning.task import Counts, Estimate, Task, count_heads, head_ids
 from headwise.pruning.units import Unit, one_of_each_group, whole_groups
+from headwise.watching.places import find_places
 
 RIDGE_SHARE = 0.2
 """Of the text for refitting, what the ridge is chosen on."""
@@ -74,6 +75,11 @@ def make_bench(
     reason = can_cut(subject.model)
     if reason is not None:
         raise ModelError(reason)
+    if any(place.turns > 1 for place in find_places(subject.model)):
+        raise ModelError(
+            f"{subject.name} cannot be pruned layer by layer: its layers share their weights; name "
+            "the same heads of all of them to headwise.cut"
+        )
     if batches is not None and texts is not None:
         raise OptionError("there are texts and batches to measure on: give one of them")
     if batches is not None:
@@ -191,7 +197,7 @@ def cut_and_refit(bench: Bench, heads: Sequence[HeadId]) -> CutModel:
     return CutModel(model, surgery, loss, bench.held_out.of(model).loss(), fits)
 
 
-def largest_within(bench: Bench, units: Sequence[Unit], max_loss: float) -> int:
+def largest_within(bench: Bench, units: Sequence[Unit], max_loss: float, *, step: int = 1) -> int:
     """How many of the units can go, first ones first, at a loss on held-out text of no more.
 
     A share of perplexity for models that predict tokens; a difference of cosine, or a divergence in
@@ -204,15 +210,15 @@ def largest_within(bench: Bench, units: Sequence[Unit], max_loss: float) -> int:
         most = base + abs(base) * max_loss
     else:
         most = base + max_loss
-    low, high = 0, len(units) + 1
+    low, high = 0, len(units) // step + 1
     while high - low > 1:
         middle = (low + high) // 2
-        heads = [head for unit in units[:middle] for head in unit.heads]
+        heads = [head for unit in units[: middle * step] for head in unit.heads]
         if cut_and_refit(bench, heads).loss.value <= most:
             low = middle
         else:
             high = middle
-    return low
+    return low * step
 
 
 def about_text(bench: Bench) -> dict[str, int]:

@@ -91,7 +91,7 @@ def per_example(
         losses = task.objective.losses(output, sample)
         of_loss = by_gate(losses.sums.sum())
         drawn = [by_gate(task.objective.draw(output, sample, random).sum()) for _ in range(draws)]
-    return of_loss, torch.stack(drawn), losses.weights.double()
+    return of_loss, torch.stack(drawn), losses.weights.double().cpu()
 
 
 class Totals:

@@ -19,7 +19,7 @@ from headwise.pruning.ablation import Progress, ablate, quiet
 from headwise.pruning.gradients import DRAWS, Gradients, gradients
 from headwise.pruning.objective import Inputs, Objective
 from headwise.pruning.redundancy import Redundant, alikeness, redundant_groups
-from headwise.pruning.setting import Subject, calibration, make_subject
+from headwise.pruning.setting import Subject, calibration, evaluating, make_subject
 from headwise.pruning.task import Counts, Estimate, Task, count_heads, head_ids, name_of_layer
 from headwise.pruning.units import Unit, single_heads
 from headwise.watching.gates import mean_outputs
@@ -59,8 +59,9 @@ def importance(
     is read.
     """
     subject = make_subject(source, tokenizer, objective)
-    task = calibration(subject, texts, batches, max_tokens=max_tokens)
-    return measure(subject, task, progress=progress)
+    with evaluating(subject.model):
+        task = calibration(subject, texts, batches, max_tokens=max_tokens)
+        return measure(subject, task, progress=progress)
 
 
 def measure(subject: Subject, task: Task, *, progress: Progress = quiet) -> Importance:

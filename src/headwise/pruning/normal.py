@@ -37,10 +37,10 @@ class NormalEquations:
         """More rows."""
         inputs, errors = inputs.float(), errors.float()
         self.rows += len(inputs)
-        self.gram += (inputs.T @ inputs).double()
-        self.cross += (inputs.T @ errors).double()
-        self.input_sum += inputs.sum(0).double()
-        self.error_sum += errors.sum(0).double()
+        self.gram += (inputs.T @ inputs).double().cpu()
+        self.cross += (inputs.T @ errors).double().cpu()
+        self.input_sum += inputs.sum(0).double().cpu()
+        self.error_sum += errors.sum(0).double().cpu()
         self.squares += float((errors.double() ** 2).sum())
 
     def solve(self, ridge: float) -> Correction:
@@ -64,7 +64,7 @@ class NormalEquations:
         """The best factor for each head's rows of the weight, nothing else changed."""
         if not num_heads:
             return Correction(torch.zeros_like(self.cross), self.bias_for(self.cross * 0))
-        weight = weight.detach().double()
+        weight = weight.detach().double().cpu()
         parts = torch.zeros(num_heads, *weight.shape, dtype=torch.float64)
         size = len(weight) // num_heads
         for head in range(num_heads):

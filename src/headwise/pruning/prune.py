@@ -33,10 +33,11 @@ from headwise.pruning.export import Export, export
 from headwise.pruning.objective import Inputs, Objective
 from headwise.pruning.onnx import check_packages, export_onnx
 from headwise.pruning.proof import POSITIONS, Speed, full_batch, sizes_of, time_both
-from headwise.pruning.setting import make_subject
+from headwise.pruning.setting import evaluating, make_subject
 from headwise.pruning.settings import Amount, PruneSettings
-from headwise.pruning.surgery import head_counts
+from headwise.pruning.surgery import head_counts, planned
 from headwise.pruning.task import Counts, Estimate
+from headwise.pruning.units import Unit
 from headwise.watching.models import LoadedModel
 
 BATCHES = (1, 16)
@@ -89,55 +90,83 @@ def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
     if with_onnx:
         check_packages()
     subject = make_subject(source, tokenizer, objective)
-    bench = make_bench(subject, texts, settings or PruneSettings(), progress, batches=batches)
-    plan, curve = chosen(bench, amount, heads if isinstance(heads, CutPlan) else None)
-    found = cut_and_refit(bench, plan.heads)
-    if curve is not None and found.fits:
-        curve = curve.with_point("cut and refitted", len(plan), found.loss)
-    record = finite(record_of(bench, plan, found, curve))
-    if out is None:
-        return Pruned(found.model, plan, record, curve)
-    written = export(
-        found.model,
-        Path(out),
-        tokenizer=subject.tokenizer,
-        source=subject.folder,
-        inputs=bench.inputs,
-        force=force,
-        extras=extras_of(plan, record, curve),
-    )
-    difference = None
-    if with_onnx:
-        difference = export_onnx(found.model, Path(out) / "model.onnx", bench.inputs, force=True)
-    return Pruned(found.model, plan, record, curve, written, difference)
+    with evaluating(subject.model):
+        bench = make_bench(subject, texts, settings or PruneSettings(), progress, batches=batches)
+        plan, curve = chosen(bench, amount, heads if isinstance(heads, CutPlan) else None)
+        found = cut_and_refit(bench, plan.heads)
+        if curve is not None and found.fits:
+            curve = curve.with_point("cut and refitted", len(plan), found.loss)
+        record = finite(record_of(bench, plan, found, curve))
+        if out is None:
+            return Pruned(found.model, plan, record, curve)
+        written = export(
+            found.model,
+            Path(out),
+            tokenizer=subject.tokenizer,
+            source=subject.folder,
+            inputs=bench.inputs,
+            force=force,
+            extras=extras_of(plan, record, curve),
+        )
+        difference = None
+        if with_onnx:
+            difference = export_onnx(
+                found.model, Path(out) / "model.onnx", bench.inputs, force=True
+            )
+        return Pruned(found.model, plan, record, curve, written, difference)
 
 
 def chosen(
     bench: Bench, amount: Amount, given: CutPlan | None = None
 ) -> tuple[CutPlan, Curve | None]:
     """Which heads go, and the curve that shows what other cuts would cost."""
-    problem = bench.problem
-    size = len(problem.units[0].heads)
-    count = amount.units(len(problem.heads), size, len(problem.units))
-    if given is not None:
-        given.check(bench.counts)
-    needs_all = bench.settings.draws_curve or amount.max_loss is not None
-    order = None
-    if needs_all or count is not None:
-        order = order_by(bench.settings.method, problem, count=None if needs_all else count)
-    curve = None
-    if bench.settings.draws_curve and order is not None:
+    problem, settings = bench.problem, bench.settings
+    cuttable = sum(len(unit.heads) for unit in problem.units)
+    wanted = amount.wanted(len(problem.heads), cuttable)
+    plan = None if amount.heads is None else named_plan(bench, amount.heads, given)
+    order = curve = None
+    if settings.draws_curve or plan is None:
+        needs_all = settings.draws_curve or wanted is None
+        most = None if needs_all or wanted is None else wanted // smallest(problem.units)
+        order = order_by(settings.method, problem, count=most)
+    if settings.draws_curve and order is not None:
         curve = draw_curve(bench.held_out, problem, order, progress=bench.progress)
-    if amount.heads is not None:
-        heads = parse_heads(amount.heads)
-        plan = CutPlan(heads, bench.subject.name, bench.counts, "named")
-        plan.check(bench.counts)
-        return (plan if given is None else replace(given, counts=bench.counts)), curve
+    if plan is not None:
+        return plan, curve
     assert order is not None
-    if count is None:
+    step = len({unit.layer for unit in problem.units}) if settings.is_uniform else 1
+    if wanted is None:
         assert amount.max_loss is not None
-        count = largest_within(bench, order.units, amount.max_loss)
+        count = largest_within(bench, order.units, amount.max_loss, step=step)
+    else:
+        count = fitting(order.units, wanted, step)
     return plan_of(bench, order, count), curve
+
+
+def named_plan(bench: Bench, heads: str, given: CutPlan | None) -> CutPlan:
+    """A plan of named heads that this model can lose."""
+    plan = given or CutPlan(parse_heads(heads), bench.subject.name, bench.counts, "named")
+    plan.check(bench.counts)
+    planned(
+        bench.subject.model, plan.heads
+    )  # raises before the long work where a group would break
+    return replace(plan, counts=bench.counts)
+
+
+def smallest(units: Sequence[Unit]) -> int:
+    """Heads of the smallest unit."""
+    return min(len(unit.heads) for unit in units)
+
+
+def fitting(units: Sequence[Unit], wanted: int, step: int) -> int:
+    """How many of the units hold no more than so many heads, in whole steps."""
+    count = heads = 0
+    for unit in units:
+        heads += len(unit.heads)
+        if heads > wanted:
+            break
+        count += 1
+    return count - count % step
 
 
 def plan_of(bench: Bench, order: Order, count: int) -> CutPlan:
@@ -221,13 +250,13 @@ def qualities(bench: Bench, plan: CutPlan, found: CutModel, curve: Curve | None)
 
 def random_losses(bench: Bench, plan: CutPlan) -> list[Estimate]:
     """What cuts of as many units, chosen at random, score without a refit."""
-    size = len(bench.problem.units[0].heads)
-    count = min(len(plan) // size, len(bench.problem.units))
     orders = [
-        order_by("random", replace(bench.problem, seed=bench.settings.seed + seed), count=count)
+        order_by("random", replace(bench.problem, seed=bench.settings.seed + seed))
         for seed in range(1, RANDOM_ORDERS + 1)
     ]
-    return [bench.held_out.loss(order.first(count)) for order in orders]
+    counts = [fitting(order.units, len(plan), 1) for order in orders]
+    pairs = zip(orders, counts, strict=True)
+    return [bench.held_out.loss(order.first(count)) for order, count in pairs]
 
 
 def speeds(bench: Bench, found: CutModel, positions: int) -> list[Speed]:

@@ -23,7 +23,7 @@ from headwise.pruning.normal import Correction, NormalEquations
 from headwise.pruning.objective import Sample
 from headwise.pruning.shelf import Shelf
 from headwise.pruning.task import count_heads
-from headwise.watching.gates import layer_name
+from headwise.watching.gates import QUERY_MASKS, layer_name
 from headwise.watching.places import Place, find_places, output_weight
 
 Variant = Literal["full", "wide", "scale", "bias"]
@@ -91,6 +91,8 @@ class Joint:
     is_residual: bool
     """Whether the model goes on with the stream plus the output, as they are."""
     head_size: int
+    mask: str = "attention_mask"
+    """The model input that says which positions are no padding."""
 
 
 class Pair:
@@ -145,6 +147,7 @@ class Pair:
                     goal=Ears(goal.module, projection_of(theirs)),
                     is_residual=len(block.places) == 1 and self.adds_to_state(index, theirs),
                     head_size=weight.shape[0] // self.counts[layer_name(theirs)][0],
+                    mask=mask_of(place),
                 )
             )
         return found
@@ -164,7 +167,8 @@ class Pair:
             for one in (block.module, goal.module)
         )
         layer = layer_name(block.places[0])
-        return [Joint(layer, "feed-forward", own, theirs, is_residual=True, head_size=1)]
+        mask = mask_of(block.places[0])
+        return [Joint(layer, "feed-forward", own, theirs, True, head_size=1, mask=mask)]
 
     def refit_joint(self, index: int, joint: Joint, variant: Variant) -> LayerFit:
         """Fit one projection and change it, if that helps on text not fitted on."""
@@ -180,7 +184,7 @@ class Pair:
             lacking = goal.output - own.output
             if joint.is_residual:
                 lacking = lacking + (goal.state - own.state)
-            rows = real_rows(sample, lacking)
+            rows = real_rows(sample, lacking, joint.mask)
             (fitted if number < self.num_fitting else held).add(own.concat[rows], lacking[rows])
         ridge, best = chosen(fitted, held, weight, variant, joint.head_size)
         if ridge is not None:
@@ -294,10 +298,14 @@ def add_to(weight: Tensor, bias: Tensor | None, found: Correction) -> None:
         bias.add_(found.bias.to(bias))
 
 
-def real_rows(sample: Sample, values: Tensor) -> Tensor:
+def mask_of(place: Place) -> str:
+    """The model input that says which positions of a stack are no padding."""
+    return QUERY_MASKS.get(place.stack, "attention_mask")
+
+
+def real_rows(sample: Sample, values: Tensor, mask: str) -> Tensor:
     """Which positions of `[batch position ...]` values are no padding."""
-    for name in ("attention_mask", "decoder_attention_mask"):
-        mask = sample.inputs.get(name)
-        if mask is not None and mask.shape == values.shape[:2]:
-            return mask.bool()
+    found = sample.inputs.get(mask)
+    if found is not None and found.shape == values.shape[:2]:
+        return found.bool()
     return torch.ones(values.shape[:2], dtype=torch.bool, device=values.device)

@@ -5,7 +5,8 @@ In: a name, a loaded model or a module. Out: a `Subject`, and tasks on its own o
 
 import json
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,17 @@ class Subject:
     def device(self) -> torch.device:
         """Where its weights are."""
         return next(self.model.parameters()).device
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """While it lasts the model is in evaluation mode; afterwards in that which it was in."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 def make_subject(

@@ -78,17 +78,16 @@ class Amount:
             "max_loss": self.max_loss,
         }
 
-    def units(self, total_heads: int, unit_heads: int, total_units: int) -> int | None:
-        """How many units go; None where that has to be measured, or heads are named."""
+    def wanted(self, total: int, cuttable: int) -> int | None:
+        """How many heads go at most; None where that has to be measured, or heads are named."""
         if self.cut is not None:
             wanted = self.cut
         elif self.keep is not None:
-            wanted = round((1 - self.keep) * total_heads)
+            wanted = round((1 - self.keep) * total)
         else:
             return None
-        if wanted > total_units * unit_heads:
+        if wanted > cuttable:
             raise OptionError(
-                f"{wanted} heads are to go, and only {total_units * unit_heads} of the model's "
-                f"{total_heads} can"
+                f"{wanted} heads are to go, and only {cuttable} of the model's {total} can"
             )
-        return wanted // unit_heads
+        return wanted

@@ -110,8 +110,8 @@ def text_batches(
 
 def joined(losses: Sequence[Losses]) -> Losses:
     """The losses of several batches, one after the other."""
-    sums = torch.cat([one.sums.double() for one in losses])
-    return Losses(sums, torch.cat([one.weights.double() for one in losses]))
+    sums = torch.cat([one.sums.double().cpu() for one in losses])
+    return Losses(sums, torch.cat([one.weights.double().cpu() for one in losses]))
 
 
 def mean_of(losses: Losses) -> Estimate:
