@@ -35,9 +35,11 @@ test: $(TEST) ## format, lint, types and tests
 
 check: test ## the same as make test
 
-bench: $(BENCH) ## time the layer against its rivals, and the scan against a plain pass
+bench: $(BENCH) ## time the layer against its rivals and the scan against a plain pass; cut heads
 	@$(BIN)/python benchmarks/layer.py
 	@$(BIN)/python benchmarks/scan.py --longest 32768 $(if $(LENS),--lens $(LENS))
+	@$(BIN)/python benchmarks/prune.py minilm
+	@$(BIN)/python benchmarks/prune.py smollm2
 
 constraints: ## resolve every version anew and rewrite constraints.txt
 	rm -rf .venv/fresh && $(PYTHON) -m venv .venv/fresh

@@ -54,6 +54,7 @@ METHODS = {
     "smollm2": ("michel", "quadratic", "rounds"),
 }
 RANDOMS = {"minilm": 5, "smollm2": 3}
+TIMED = {"minilm": SHARES["minilm"], "smollm2": (0.2, 0.5)}
 STAGES = ("choose", "refit", "time")
 BATCHES, POSITIONS = (1, 16), 512
 PROMPT = "The best way to learn a language is"
@@ -252,7 +253,7 @@ class Run:
         inputs = self.bench.held_out.samples[0].inputs
         plain = replace(self.bench.settings, refit="none")
         self.record["speed"] = []
-        for share in SHARES[self.name]:
+        for share in TIMED[self.name]:
             found = cut_and_refit(replace(self.bench, settings=plain), self.heads(share))
             for batch in BATCHES:
                 many = full_batch(inputs, batch, POSITIONS)
@@ -260,7 +261,8 @@ class Run:
                 self.record["speed"].append({"share": share} | asdict(speed))
                 self.console.print(f"{share:.0%}, batch {batch}: {speed.ratio:.3f} times as fast")
                 self.write()
-        self.record["importance"] = importance_times(self.bench, self.console)
+        if self.judge.is_embedding:
+            self.record["importance"] = importance_times(self.bench, self.console)
         self.write()
 
     def heads(self, share: float) -> tuple[HeadId, ...]:
@@ -305,13 +307,12 @@ def importance_times(bench: Bench, console: Console) -> dict[str, float]:
     timed("one forward pass", task.loss, times, console)
     timed("michel, fisher and interaction", lambda: gradients(task, counts), times, console)
     timed(f"ablation of {len(units)} heads", lambda: ablate(task, units, counts), times, console)
-    if len(units) <= 72:
 
-        def leave_one_out() -> None:
-            for unit in units:
-                task.loss(unit.heads)
+    def leave_one_out() -> None:
+        for unit in units:
+            task.loss(unit.heads)
 
-        timed(f"plain leave-one-out of {len(units)} heads", leave_one_out, times, console)
+    timed(f"plain leave-one-out of {len(units)} heads", leave_one_out, times, console)
     return times
 
 

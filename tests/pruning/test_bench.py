@@ -72,12 +72,17 @@ def test_what_is_reported_is_measured_on_text_of_its_own() -> None:
     fit, ridge, held_out = (rows_of(bench, name) for name in ("fit", "ridge", "held_out"))
     assert not fit & ridge and not fit & held_out and not ridge & held_out
     assert not rows_of(bench, "choose") & (ridge | held_out)
-    assert about_text(bench) == {
+    about = about_text(bench)
+    assert {name: one["examples"] for name, one in about.items()} == {
         "chosen_on": bench.problem.task.num_examples,
         "fitted_on": len(fit),
         "ridge_chosen_on": len(ridge),
         "measured_on": len(held_out),
     }
+    real = [int(one.inputs["attention_mask"].sum()) for one in bench.held_out.samples]
+    assert about["measured_on"]["tokens"] == sum(real)
+    assert about["measured_on"]["sha256"] != about["fitted_on"]["sha256"]
+    assert about == about_text(bench_of("gpt2"))
     assert len(bench.inputs["input_ids"]) <= CHECKED and bench.has_own_text
 
 

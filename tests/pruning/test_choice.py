@@ -113,7 +113,8 @@ def test_gradient_scores_are_added_up_over_a_unit(method: str) -> None:
     worth = dict(zip(problem.heads, scores.tolist(), strict=True))
     order = order_by(method, problem)
     sums = [sum(worth[head] for head in unit.heads) for unit in order.units]
-    assert sums == sorted(sums) and order.costs == pytest.approx(sums)
+    assert sums == sorted(sums)
+    assert all(map(math.isnan, order.costs))  # a score is no loss
 
 
 # What is known of the interaction of heads.

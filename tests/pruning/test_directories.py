@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from headwise.errors import ModelError, OptionError, OutputError
-from headwise.pruning.directories import PART, locked, placed
+from headwise.pruning.directories import OLD, PART, locked, placed
 from headwise.pruning.export import export
 from headwise.pruning.loading import load
 from headwise.pruning.surgery import cut
@@ -152,9 +152,17 @@ def test_a_killed_export_leaves_the_old_model_the_new_one_or_none(tmp_path: Path
 
 def test_extras_go_beside_the_model_and_replace_nothing_of_it(tmp_path: Path) -> None:
     model, _ = cut_tiny("bert")
-    export(model, tmp_path / "model", extras={"prune.json": "{}"})
+    export(model, tmp_path / "model", extras=lambda _: {"prune.json": "{}"})
     assert (tmp_path / "model/prune.json").read_text() == "{}"
     for name in ("config.json", "../out.json"):
         with pytest.raises(OptionError, match="cannot be put beside the model: give another name"):
-            export(model, tmp_path / "other", extras={name: ""})
+            export(model, tmp_path / "other", extras=lambda _, name=name: {name: ""})
     assert [one.name for one in tmp_path.iterdir()] == ["model"]
+
+
+def test_leftovers_of_another_place_are_left_alone(tmp_path: Path) -> None:
+    other = tmp_path / f".model.v2.999.{OLD}"
+    other.mkdir()
+    with placed(tmp_path / "model", force=False) as part:
+        (part / "config.json").write_text("{}")
+    assert other.exists()

@@ -61,8 +61,10 @@ def test_the_directory_says_how_it_came_about(
     assert CutPlan.from_json((out / "plan.json").read_text("utf-8")) == found.plan
     assert found.curve is not None
     points = pd.read_csv(out / "curve.csv")
-    assert list(points.columns) == list(found.curve.points.columns)
-    assert len(points) == len(found.curve.points)
+    assert list(points.columns) == [*found.curve.points.columns, "is_elbow"]
+    assert len(points) == len(found.curve.points) + 1
+    assert points.method.iloc[-1] == "floor" and not points.is_elbow.iloc[-1]
+    assert points.is_elbow.sum() == (found.curve.elbow > 0)
     assert "LlamaForCausalLM: quality against heads cut" in (out / "curve.svg").read_text("utf-8")
 
 

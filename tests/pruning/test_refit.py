@@ -198,8 +198,16 @@ def test_scales_change_heads_by_a_factor_and_the_bias_only_itself() -> None:
         assert_close(factors, factors.mean(1, keepdim=True).expand_as(factors), torch.float32)
 
 
-@pytest.mark.parametrize("variant", ["full", "scale", "bias"])
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_a_bias_that_is_not_there_cannot_be_refitted() -> None:
+    uncut = model_of("llama")
+    with pytest.raises(OptionError, match="output projections have no bias to refit: choose full"):
+        refitted("llama", mixed_plan(uncut), variant="bias", uncut=uncut)
+
+
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [("gpt2", "full"), ("gpt2", "scale"), ("gpt2", "bias"), ("llama", "full"), ("llama", "scale")],
+)
 def test_a_layer_without_heads_is_refitted_as_far_as_it_has_a_bias(
     name: str, variant: Variant
 ) -> None:
@@ -210,7 +218,7 @@ def test_a_layer_without_heads_is_refitted_as_far_as_it_has_a_bias(
     assert all(fit.after <= fit.before for fit in fits)
     assert (fits[0].ridge is None) == (name == "llama")
     if name == "llama":
-        assert any(fit.ridge is not None for fit in fits[1:]) == (variant != "bias")
+        assert any(fit.ridge is not None for fit in fits[1:])
     assert task.of(model).losses().sums.isfinite().all()
 
 

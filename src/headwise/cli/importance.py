@@ -76,13 +76,16 @@ def check_folder(out: Path | None, *, force: bool) -> None:
     if out.exists() and not out.is_dir():
         raise OptionError(f"{out} is a file: give the name of a folder")
     there = [name for name in FILES if (out / name).exists()]
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as err:
+        raise OutputError(f"{out} cannot be made: {err.strerror}") from err
     if there and not force:
         raise OutputError(f"{there[0]} is in {out} already: choose another folder, or give --force")
 
 
 def write(found: "Importance", out: Path) -> None:
     """The tables, each written aside and moved into place."""
-    out.mkdir(parents=True, exist_ok=True)
     for name in FILES[:2]:
         found.table.write(out / name, force=True)
     for name, table in (("interaction.csv", found.interaction), ("layers.csv", found.layers)):

@@ -1,7 +1,7 @@
 """`headwise prune`: a smaller model without the heads that it needs least."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -129,6 +129,8 @@ def run(  # noqa: PLR0913 - one parameter an option
         allows_remote_code=trust_remote_code,
         keeps_head=True,
     )
+    if dry_run and max_loss is None:
+        settings = replace(settings, refit="none")  # plan and sizes do not depend on it
     place = None if dry_run else out
     most = None if max_loss is None else share_of(max_loss)
     asked = Asked(heads, plan, cut, keep, most, place, force, onnx)
@@ -194,6 +196,8 @@ def show(found: "Pruned", out: Path | None) -> None:
     console.print(found.plan.text() if out is None else str(found.plan), markup=False)
     console.print(sizes_table(record["sizes"]))
     console.print(quality_table(record["quality"], unit))
+    if record["quality"]["refit_dropped"]:
+        console.print("the refit did not help on text it was not fitted on, and was dropped")
     if found.curve is not None:
         console.print(curve_table(found.curve.points, unit))
         console.print(
@@ -204,6 +208,8 @@ def show(found: "Pruned", out: Path | None) -> None:
     difference = record["cut_against_silenced"]
     if difference is not None:
         console.print(f"cut against silenced: largest difference {difference:.1e}")
+    if found.onnx_difference is not None:
+        console.print(f"model.onnx: largest difference {found.onnx_difference:.1e}")
     if out is not None and found.export is not None:
         kind = (
             "transformers loads it as it is"

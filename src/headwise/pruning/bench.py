@@ -5,9 +5,11 @@ of them. Nothing that is reported was measured on text that something was chosen
 """
 
 import copy
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -18,7 +20,7 @@ from headwise.probes.manual import halves, manual_texts
 from headwise.pruning.ablation import Progress, quiet
 from headwise.pruning.choice import Problem
 from headwise.pruning.gradients import gradients
-from headwise.pruning.objective import Given, Inputs, TokenLoss
+from headwise.pruning.objective import Given, Inputs, Sample, TokenLoss
 from headwise.pruning.refit import LayerFit, Variant, refit
 from headwise.pruning.setting import Subject, batch_task, text_task
 from headwise.pruning.settings import PruneSettings
@@ -112,7 +114,7 @@ def tasks_on_texts(subject: Subject, texts: Sequence[str], settings: PruneSettin
     fitted, checked = halves(known, held_out=RIDGE_SHARE, seed=seed + 1)
     return (
         text_task(subject, fitted, max_tokens=settings.choose_tokens, seed=seed),
-        text_task(subject, fitted, max_tokens=most, seed=seed + 1),
+        text_task(subject, fitted, max_tokens=most, seed=seed + 1, is_measured=False),
         text_task(subject, checked, max_tokens=max(1, most // 4), seed=seed),
         text_task(subject, other, max_tokens=settings.held_tokens, seed=seed),
     )
@@ -171,6 +173,8 @@ class CutModel:
     loss: Estimate
     """As it is now: refitted, unless that was not asked for or did not help."""
     fits: tuple[LayerFit, ...] = ()
+    is_dropped: bool = False
+    """Whether a refit did not help, and was undone."""
 
 
 def cut_and_refit(bench: Bench, heads: Sequence[HeadId]) -> CutModel:
@@ -191,14 +195,16 @@ def cut_and_refit(bench: Bench, heads: Sequence[HeadId]) -> CutModel:
         variant=variant,
         progress=bench.progress,
     )
-    if bench.ridge.of(model).loss().value >= before.value:
+    if not bench.ridge.of(model).loss().value < before.value:  # so that NaN is refused, too
         model.load_state_dict(kept)
-        return CutModel(model, surgery, loss, loss)
+        return CutModel(model, surgery, loss, loss, is_dropped=True)
     return CutModel(model, surgery, loss, bench.held_out.of(model).loss(), fits)
 
 
 def largest_within(bench: Bench, units: Sequence[Unit], max_loss: float, *, step: int = 1) -> int:
     """How many of the units can go, first ones first, at a loss on held-out text of no more.
+
+    So the amount, though nothing else, is chosen on the text that figures are reported of.
 
     A share of perplexity for models that predict tokens; a difference of cosine, or a divergence in
     nats, for those that are compared with themselves; a share of the loss for a given one.
@@ -221,11 +227,33 @@ def largest_within(bench: Bench, units: Sequence[Unit], max_loss: float, *, step
     return low * step
 
 
-def about_text(bench: Bench) -> dict[str, int]:
-    """Examples that each task holds."""
-    return {
-        "chosen_on": bench.problem.task.num_examples,
-        "fitted_on": bench.fit.num_examples,
-        "ridge_chosen_on": bench.ridge.num_examples,
-        "measured_on": bench.held_out.num_examples,
+def about_text(bench: Bench) -> dict[str, Any]:
+    """Examples and tokens that each task holds, and a digest of them all."""
+    tasks = {
+        "chosen_on": bench.problem.task,
+        "fitted_on": bench.fit,
+        "ridge_chosen_on": bench.ridge,
+        "measured_on": bench.held_out,
     }
+    return {
+        name: {
+            "examples": task.num_examples,
+            "tokens": sum(num_tokens(sample) for sample in task.samples),
+            "sha256": digest(task),
+        }
+        for name, task in tasks.items()
+    }
+
+
+def num_tokens(sample: Sample) -> int:
+    """Tokens of a batch without padding; examples where there are none."""
+    return len(sample) if sample.is_real is None else int(sample.is_real.sum())
+
+
+def digest(task: Task) -> str:
+    """SHA-256 of everything that the model was given."""
+    found = hashlib.sha256()
+    for sample in task.samples:
+        for name in sorted(sample.inputs):
+            found.update(name.encode() + sample.inputs[name].cpu().contiguous().numpy().tobytes())
+    return found.hexdigest()

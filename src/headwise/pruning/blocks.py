@@ -53,13 +53,6 @@ class Recording:
     blocks: list[Block] = field(default_factory=list)
     outputs: list[Any] = field(default_factory=list)
 
-    def begins_at(self, place: Place) -> int:
-        """Place among the blocks of the one that a layer lies in; 0 where blocks are unknown."""
-        for index, block in enumerate(self.blocks):
-            if place in block.places:
-                return index
-        return 0
-
 
 @contextmanager
 def recorded(blocks: Sequence[Block]) -> Iterator[Recording]:

@@ -68,6 +68,33 @@ def explained(model: nn.Module, want: Tensor) -> float:
     return SURE * math.sqrt(roundings) * torch.finfo(dtype).eps * size
 
 
+@contextmanager
+def in_full_precision(model: nn.Module) -> Iterator[None]:
+    """While it lasts, what the model holds in half precision is float32, to the same values.
+
+    In half precision rounding would explain differences that a wrong cut makes.
+    """
+    halves = {
+        name: one.dtype
+        for name, one in named_tensors(model)
+        if one.dtype in (torch.float16, torch.bfloat16)
+    }
+    try:
+        for name, one in named_tensors(model):
+            if name in halves:
+                one.data = one.data.float()
+        yield
+    finally:
+        for name, one in named_tensors(model):
+            if name in halves:
+                one.data = one.data.to(halves[name])
+
+
+def named_tensors(model: nn.Module) -> list[tuple[str, Tensor]]:
+    """Parameters and buffers by name."""
+    return [*model.named_parameters(), *model.named_buffers()]
+
+
 def said(model: nn.Module, layers: Sequence[Layer], inputs: Mapping[str, Any]) -> Said:
     """What some layers, and then the model, give for the inputs, without dropout."""
     heard: Said = {}

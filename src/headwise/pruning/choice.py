@@ -5,6 +5,7 @@ method would cut them, the cheapest first, so that any cut is a beginning of it.
 `METHODS` says what each does.
 """
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -89,7 +90,7 @@ def at_random(problem: Problem, count: int) -> Found:
         random.Random(problem.seed).sample(range(len(problem.units)), len(problem.units))
     )
     found = ranked(problem, costs.double(), count)
-    return [(one, float("nan")) for one, _ in found]
+    return [(one, math.nan) for one, _ in found]
 
 
 def by_ablation(problem: Problem, count: int) -> Found:
@@ -103,13 +104,18 @@ def by_michel(problem: Problem, count: int) -> Found:
     """Gradient scores, each over its layer's norm, added up over a unit's heads."""
     found = measured(problem, draws=1)
     scores = by_layer_norm(found.michel, problem.heads)
-    return ranked(problem, membership(problem.units, problem.heads) @ scores, count)
+    return scored(problem, membership(problem.units, problem.heads) @ scores, count)
 
 
 def by_fisher(problem: Problem, count: int) -> Found:
     """Fisher information, added up over a unit's heads."""
     found = measured(problem, draws=1)
-    return ranked(problem, membership(problem.units, problem.heads) @ found.fisher, count)
+    return scored(problem, membership(problem.units, problem.heads) @ found.fisher, count)
+
+
+def scored(problem: Problem, scores: Tensor, count: int) -> Found:
+    """The smallest scores first; a score is no loss, so that no cost is known."""
+    return [(one, math.nan) for one, _ in ranked(problem, scores, count)]
 
 
 def by_quadratic(problem: Problem, count: int) -> Found:

@@ -6,6 +6,7 @@ attention's doing, and a claim must be read between it and the uncut model.
 """
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -121,6 +122,17 @@ def draw_curve(
     return Curve(table, uncut, floor, chosen.method, unit, total)
 
 
+def as_csv(curve: Curve) -> str:
+    """Every point, the floor, and which point is the elbow."""
+    floor = _row("floor", curve.total, curve.floor, curve.total, curve.unit)
+    table = pd.concat([curve.points, pd.DataFrame([floor])], ignore_index=True)
+    table["is_elbow"] = (
+        (table.method == curve.method) & (table.cut == curve.elbow) & (table.cut > 0)
+    )
+    text: str = table.to_csv(index=False)
+    return text
+
+
 class Work:
     """Measurements on held-out text, counted."""
 
@@ -176,13 +188,16 @@ def _random_row(
     work: Work, chances: Sequence[Order], count: int, total: int
 ) -> dict[str, str | float]:
     found = [work.loss(order.units[:count]) for order in chances]
-    mean = Estimate(
-        sum(one.value for one in found) / len(found),
-        math.sqrt(sum(one.error**2 for one in found)) / len(found),
-    )
+    mean = mean_of_orders(found)
     row = _row("random", _heads(chances[0], count), mean, total, work.task.objective.unit)
     shown = [quality(one.value, work.task.objective.unit) for one in found]
     return row | {"low": min(shown), "high": max(shown)}
+
+
+def mean_of_orders(found: Sequence[Estimate]) -> Estimate:
+    """The mean loss of several random orders, and its standard error over orders."""
+    values = [one.value for one in found]
+    return Estimate(statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values)))
 
 
 def summary(curve: Curve) -> str:

@@ -5,9 +5,9 @@ holds the old model, the new one, or nothing. Only a model is ever replaced.
 """
 
 import fcntl
-import glob
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -30,9 +30,8 @@ def placed(out: Path, *, force: bool) -> Iterator[Path]:
     left beside it is put right by the next `placed` for it.
     """
     place = out.resolve()  # a link stays one, what it leads to is replaced
-    if not place.parent.is_dir():
-        raise OptionError(f"{out} cannot be written: there is no folder {place.parent}")
-    clear_leftovers(place)
+    if place.parent.is_dir():
+        clear_leftovers(place)
     check_place(out, force=force)
     part = aside(place, PART)
     try:
@@ -53,6 +52,9 @@ def aside(place: Path, kind: str) -> Path:
 
 def check_place(out: Path, *, force: bool) -> None:
     """Raise unless a directory may be written there; only a model is ever replaced."""
+    parent = out.resolve().parent
+    if not parent.is_dir():
+        raise OptionError(f"{out} cannot be written: there is no folder {parent}")
     if out.is_dir() and any(out.iterdir()):
         if not is_model(out):
             raise OutputError(
@@ -77,14 +79,20 @@ def is_model(folder: Path) -> bool:
 
 def clear_leftovers(place: Path) -> None:
     """Remove what killed processes left beside the place; put back a model they had moved away."""
-    for old in sorted(place.parent.glob(f".{glob.escape(place.name)}.*.{OLD}")):
+    for old in leftovers(place, OLD):
         if not place.exists():
             old.rename(place)
         else:
             remove(old)
-    for part in place.parent.glob(f".{glob.escape(place.name)}.*.{PART}"):
+    for part in leftovers(place, PART):
         with suppress(BlockingIOError), locked(part):
             shutil.rmtree(part, ignore_errors=True)
+
+
+def leftovers(place: Path, kind: str) -> list[Path]:
+    """Directories of one kind that `aside` named for this very place."""
+    name = re.compile(rf"\.{re.escape(place.name)}\.\d+\.(gone\.)?{kind}")
+    return sorted(one for one in place.parent.iterdir() if name.fullmatch(one.name))
 
 
 @contextmanager

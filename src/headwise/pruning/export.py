@@ -10,7 +10,7 @@ import inspect
 import json
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,14 +65,14 @@ def export(
     tokenizer: Any = None,
     source: Path | None = None,
     inputs: Inputs | None = None,
-    extras: Mapping[str, str] | None = None,
+    extras: Callable[[Path], Mapping[str, str]] | None = None,
     force: bool = False,
 ) -> Export:
     """Where the model was written to, and as what; nothing is unless it loads back equal.
 
     `tokenizer` may be a processor, too. `source` is the directory that the uncut model came from:
     what sentence-transformers keeps there comes along. `inputs` are run through both models.
-    `extras` are texts to put beside the model, by the names of their files.
+    `extras` gives texts to put beside the model, by the names of their files, and may add files.
     """
     check_weights(model)
     assert isinstance(model, PreTrainedModel)
@@ -84,7 +84,8 @@ def export(
         if source is not None:
             copy_sentence_modules(source, part)
         (part / "README.md").write_text(model_card(model, source, part), "utf-8")
-        add_extras(part, extras or {})
+        if extras is not None:
+            add_extras(part, extras(part))
         difference = check_copy(model, part, inputs)
         files = {str(file.relative_to(part)): file.stat().st_size for file in files_in(part)}
     return Export(out, is_plain, files, sum(files.values()), difference)

@@ -102,8 +102,8 @@ class Totals:
         self.interaction = torch.zeros(num_heads, num_heads, dtype=torch.float64)
         self.pull = torch.zeros(num_heads, dtype=torch.float64)
         self.weights: list[Tensor] = []
-        self.michel: list[Tensor] = []
-        self.fisher: list[Tensor] = []
+        self.michel: dict[str, list[Tensor]] = {"loss": [], "drawn": []}
+        self.fisher: dict[str, list[Tensor]] = {"loss": [], "drawn": []}
         self.expected: list[Tensor] = []
 
     def add(self, of_loss: Tensor, drawn: Tensor, weights: Tensor) -> None:
@@ -113,16 +113,20 @@ class Totals:
         self.pull += of_loss.sum(0)
         self.weights.append(weights)
         self.expected.append((drawn**2).mean(0) / 2 - of_loss)
-        # A model compared with itself is at the loss's minimum, and its gradient is 0: there the
-        # random scalars stand in for the loss.
-        is_flat = float(of_loss.abs().max()) <= FLAT * float(drawn.abs().max())
-        given = drawn if is_flat else of_loss[None] / weights.clamp(min=1)[:, None]
-        self.michel.append(given.abs().mean(0))
-        self.fisher.append((given**2).mean(0))
+        per_unit = weights.clamp(min=1)[:, None]
+        for name, given in (("loss", of_loss[None] / per_unit), ("drawn", drawn / per_unit)):
+            self.michel[name].append(given.abs().mean(0))
+            self.fisher[name].append((given**2).mean(0))
 
     def gradients(self, heads: tuple[HeadId, ...]) -> Gradients:
-        """The means."""
-        michel, fisher = torch.cat(self.michel), torch.cat(self.fisher)
+        """The means.
+
+        A model compared with itself is at the loss's minimum, and its gradient is 0: there the
+        random scalars stand in for the loss.
+        """
+        largest = {name: float(torch.cat(parts).max()) for name, parts in self.michel.items()}
+        used = "drawn" if largest["loss"] <= FLAT * largest["drawn"] else "loss"
+        michel, fisher = torch.cat(self.michel[used]), torch.cat(self.fisher[used])
         weights, expected = torch.cat(self.weights), torch.cat(self.expected)
         weight = float(weights.sum())
         off = expected - expected.sum(0) / weight * weights[:, None]

@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from headwise.errors import OptionError
 from headwise.heads import HeadId, HeadTable
 from headwise.pruning.ablation import Progress, ablate, quiet
+from headwise.pruning.checking import in_evaluation
 from headwise.pruning.gradients import DRAWS, Gradients, gradients
 from headwise.pruning.objective import Inputs, Objective
 from headwise.pruning.redundancy import Redundant, alikeness, redundant_groups
-from headwise.pruning.setting import Subject, calibration, evaluating, make_subject
+from headwise.pruning.setting import Subject, calibration, make_subject
 from headwise.pruning.task import Counts, Estimate, Task, count_heads, head_ids, name_of_layer
 from headwise.pruning.units import Unit, single_heads
 from headwise.watching.gates import mean_outputs
@@ -49,7 +50,7 @@ def importance(
     tokenizer: Any = None,
     batches: Iterable[Mapping[str, Tensor]] | None = None,
     objective: Objective | Callable[[nn.Module, Inputs], Tensor] | None = None,
-    max_tokens: int = 8192,
+    max_tokens: int = 4096,
     progress: Progress = quiet,
 ) -> Importance:
     """What every head is worth on some text, or on batches of what the model takes.
@@ -59,7 +60,7 @@ def importance(
     is read.
     """
     subject = make_subject(source, tokenizer, objective)
-    with evaluating(subject.model):
+    with in_evaluation(subject.model):
         task = calibration(subject, texts, batches, max_tokens=max_tokens)
         return measure(subject, task, progress=progress)
 

@@ -65,15 +65,10 @@ class NormalEquations:
         if not num_heads:
             return Correction(torch.zeros_like(self.cross), self.bias_for(self.cross * 0))
         weight = weight.detach().double().cpu()
-        parts = torch.zeros(num_heads, *weight.shape, dtype=torch.float64)
-        size = len(weight) // num_heads
-        for head in range(num_heads):
-            own = slice(head * size, (head + 1) * size)
-            parts[head, own] = weight[own]
-        products = torch.einsum("hio,gio->hg", parts, torch.matmul(self.gram, parts))
-        target = torch.einsum("hio,io->h", parts, self.cross)
+        products = by_head(self.gram * (weight @ weight.T), num_heads)
+        target = (weight * self.cross).unflatten(0, (num_heads, -1)).sum((1, 2))
         factors = torch.linalg.lstsq(products, target[:, None]).solution[:, 0]
-        found = (factors[:, None, None] * parts).sum(0)
+        found = factors.repeat_interleave(len(weight) // num_heads)[:, None] * weight
         return Correction(found, torch.zeros_like(self.error_sum))
 
     def solve_bias(self) -> Correction:
@@ -99,3 +94,10 @@ class NormalEquations:
             + self.rows * float(bias @ bias)
         )
         return total / max(self.rows, 1)
+
+
+def by_head(matrix: Float[Tensor, "input input"], num_heads: int) -> Float[Tensor, "heads heads"]:
+    """A matrix of inputs, added up over the inputs of every two heads."""
+    apart = matrix.unflatten(0, (num_heads, -1)).unflatten(2, (num_heads, -1))
+    found: Tensor = apart.sum((1, 3))
+    return found

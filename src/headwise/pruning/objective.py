@@ -10,9 +10,10 @@ divergence of the logits from the uncut model's for the rest; or a function of t
 
 import inspect
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -131,6 +132,11 @@ def logits_of(model: nn.Module, inputs: Inputs) -> Tensor:
     return logits
 
 
+def without_labels(inputs: Inputs) -> Inputs:
+    """What the model is given: labels are what it is measured by."""
+    return {name: value for name, value in inputs.items() if name != "labels"}
+
+
 class TokenLoss(Objective):
     """Mean negative log-probability of tokens that the model has to predict, in nats."""
 
@@ -183,11 +189,11 @@ class NextToken(TokenLoss):
     name = "next-token loss"
 
     def prepare(self, inputs: Inputs, number: int) -> Sample:
-        """Targets are the tokens one place to the right."""
-        ids = inputs["input_ids"]
-        targets = torch.full_like(ids, NOTHING)
-        targets[:, :-1] = ids[:, 1:]
-        sample = Sample(inputs)
+        """Targets are the tokens, or the labels that are given, one place to the right."""
+        words = inputs.get("labels", inputs["input_ids"])
+        targets = torch.full_like(words, NOTHING)
+        targets[:, :-1] = words[:, 1:]
+        sample = Sample(without_labels(inputs))
         if sample.is_real is not None:
             is_pair = sample.is_real[:, 1:] & sample.is_real[:, :-1]
             targets[:, :-1][~is_pair] = NOTHING
@@ -203,7 +209,12 @@ class MaskedToken(TokenLoss):
     name: ClassVar[str] = "masked-token loss"
 
     def prepare(self, inputs: Inputs, number: int) -> Sample:
-        """A share of the ordinary tokens is hidden, the same whenever the batch is prepared."""
+        """A share of the ordinary tokens is hidden, the same whenever the batch is prepared.
+
+        Batches with labels are taken as they are.
+        """
+        if "labels" in inputs:
+            return Sample(without_labels(inputs), inputs["labels"])
         ids = inputs["input_ids"]
         special = torch.tensor(sorted(self.special_ids), dtype=ids.dtype, device=ids.device)
         random = torch.Generator().manual_seed(number)
@@ -231,6 +242,7 @@ class Embedding(Objective):
             raise ModelError(
                 f"{type(model).__name__} gives no last_hidden_state: give an objective of your own"
             )
+        states = precise(states)
         if self.pooling == "cls":
             return functional.normalize(states[:, 0], dim=-1)
         is_real = Sample(inputs).is_real
@@ -314,8 +326,13 @@ class LabelLoss(Objective):
                 f"the batches have no labels: they have {', '.join(inputs)}; give them, or measure "
                 "something else"
             )
-        rest = {name: value for name, value in inputs.items() if name != "labels"}
-        return Sample(rest, inputs["labels"])
+        labels = inputs["labels"]
+        if labels.is_floating_point():
+            raise OptionError(
+                f"the labels are {labels.dtype}: classes are whole numbers; for others give a "
+                "function of your own as the objective"
+            )
+        return Sample(without_labels(inputs), labels)
 
     def output(self, model: nn.Module, inputs: Inputs) -> Tensor:
         """Logits: one row an example, or one a position."""
@@ -350,7 +367,6 @@ class Given(Objective):
 
     function: Callable[[nn.Module, Inputs], Tensor]
     name: ClassVar[str] = "given loss"
-    about: str = field(default="", compare=False)
 
     def output(self, model: nn.Module, inputs: Inputs) -> Tensor:
         """The losses themselves."""
@@ -371,8 +387,8 @@ class Given(Objective):
     def draw(
         self, output: Tensor, sample: Sample, random: torch.Generator
     ) -> Float[Tensor, " batch"]:
-        """The losses: their gradients' outer products are the empirical Fisher information."""
-        return precise(output)
+        """Nothing: of a loss that is but a number, the curvature is unknown."""
+        return precise(output) * 0
 
 
 def objective_for(model: nn.Module, tokenizer: Any = None, *, pooling: str = "mean") -> Objective:
@@ -388,6 +404,6 @@ def objective_for(model: nn.Module, tokenizer: Any = None, *, pooling: str = "me
                 f"{name} predicts masked tokens, and its tokenizer has no mask: give an objective"
             )
         return MaskedToken(mask_id, frozenset(tokenizer.all_special_ids))
-    if "For" in name:
+    if re.search(r"For[A-Z]", name):
         return Divergence()
     return Embedding(pooling)

@@ -22,6 +22,10 @@ POSITIONS = 512
 """Tokens of a sequence that multiply-adds and speed are of, or the model's limit."""
 
 
+CACHED = ("", "decoder", "text")
+"""Stacks whose keys and values are kept for every token that is generated."""
+
+
 @dataclass(frozen=True)
 class Sizes:
     """What a model is made of."""
@@ -52,7 +56,8 @@ def sizes_of(model: nn.Module, counts: Counts, *, positions: int = POSITIONS) ->
         if num_heads and place.output_projection is not None:
             width = output_weight(place.output_projection).shape[0] // num_heads
             products += 2 * num_heads * width * positions * positions
-            cache += 2 * num_kv_heads * width * dtype.itemsize
+            if place.stack in CACHED:
+                cache += 2 * num_kv_heads * width * dtype.itemsize
     matrices = sum(one.numel() for one in unique.values() if one.dim() > 1)
     return Sizes(
         heads=sum(heads for heads, _ in counts.values()),
@@ -118,8 +123,12 @@ def time_both(before: nn.Module, after: nn.Module, inputs: Inputs, *, turns: int
 
 def seconds(model: nn.Module, inputs: Inputs) -> float:
     """How long one pass takes."""
+    is_apart = any(one.is_cuda for one in model.parameters())
+    wait = torch.cuda.synchronize if is_apart else int
+    wait()
     start = time.perf_counter()
     run(model, inputs)
+    wait()
     return time.perf_counter() - start
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from headwise.errors import OptionError
 from headwise.heads import HeadId, parse_heads
 from headwise.measures.reading import position_limit
 from headwise.pruning.ablation import Progress, quiet
@@ -25,15 +26,16 @@ from headwise.pruning.bench import (
     largest_within,
     make_bench,
 )
+from headwise.pruning.checking import in_evaluation
 from headwise.pruning.choice import Order, order_by
-from headwise.pruning.curve import RANDOM_ORDERS, Curve, draw_curve, quality
+from headwise.pruning.curve import RANDOM_ORDERS, Curve, as_csv, draw_curve, mean_of_orders, quality
 from headwise.pruning.cutplan import CutPlan
 from headwise.pruning.directories import check_place
-from headwise.pruning.export import Export, export
+from headwise.pruning.export import Export, check_weights, export
 from headwise.pruning.objective import Inputs, Objective
-from headwise.pruning.onnx import check_packages, export_onnx
+from headwise.pruning.onnx import check_model, check_packages, export_onnx
 from headwise.pruning.proof import POSITIONS, Speed, full_batch, sizes_of, time_both
-from headwise.pruning.setting import evaluating, make_subject
+from headwise.pruning.setting import make_subject
 from headwise.pruning.settings import Amount, PruneSettings
 from headwise.pruning.surgery import head_counts, planned
 from headwise.pruning.task import Counts, Estimate
@@ -85,35 +87,43 @@ def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
     """
     named = str(heads) if isinstance(heads, CutPlan) else heads
     amount = Amount(heads=named, cut=cut, keep=keep, max_loss=max_loss)
-    if out is not None:
-        check_place(Path(out), force=force)
+    place = None if out is None else Path(out).expanduser()
+    if place is not None:
+        check_place(place, force=force)
     if with_onnx:
         check_packages()
     subject = make_subject(source, tokenizer, objective)
-    with evaluating(subject.model):
+    if place is not None:
+        check_weights(subject.model)
+    if with_onnx:
+        check_model(subject.model)
+    with in_evaluation(subject.model):
         bench = make_bench(subject, texts, settings or PruneSettings(), progress, batches=batches)
         plan, curve = chosen(bench, amount, heads if isinstance(heads, CutPlan) else None)
         found = cut_and_refit(bench, plan.heads)
         if curve is not None and found.fits:
             curve = curve.with_point("cut and refitted", len(plan), found.loss)
         record = finite(record_of(bench, plan, found, curve))
-        if out is None:
+        if place is None:
             return Pruned(found.model, plan, record, curve)
+        differences: list[float] = []
+
+        def beside(folder: Path) -> dict[str, str]:
+            if with_onnx:
+                differences.append(export_onnx(found.model, folder / "model.onnx", bench.inputs))
+                record["onnx_difference"] = differences[0]
+            return extras_of(plan, record, curve)
+
         written = export(
             found.model,
-            Path(out),
+            place,
             tokenizer=subject.tokenizer,
             source=subject.folder,
             inputs=bench.inputs,
             force=force,
-            extras=extras_of(plan, record, curve),
+            extras=beside,
         )
-        difference = None
-        if with_onnx:
-            difference = export_onnx(
-                found.model, Path(out) / "model.onnx", bench.inputs, force=True
-            )
-        return Pruned(found.model, plan, record, curve, written, difference)
+        return Pruned(found.model, plan, record, curve, written, *differences)
 
 
 def chosen(
@@ -140,17 +150,24 @@ def chosen(
         count = largest_within(bench, order.units, amount.max_loss, step=step)
     else:
         count = fitting(order.units, wanted, step)
+        if wanted and not count:
+            least = sum(len(unit.heads) for unit in order.units[:step])
+            raise OptionError(
+                f"{wanted} heads are to go, and the smallest cut of this model takes {least}"
+            )
     return plan_of(bench, order, count), curve
 
 
 def named_plan(bench: Bench, heads: str, given: CutPlan | None) -> CutPlan:
     """A plan of named heads that this model can lose."""
-    plan = given or CutPlan(parse_heads(heads), bench.subject.name, bench.counts, "named")
+    plan = given
+    if plan is None:
+        plan = CutPlan(parse_heads(heads), bench.subject.name, bench.counts, "named")
     plan.check(bench.counts)
     planned(
         bench.subject.model, plan.heads
     )  # raises before the long work where a group would break
-    return replace(plan, counts=bench.counts)
+    return replace(plan, counts=bench.counts, model=bench.subject.name)
 
 
 def smallest(units: Sequence[Unit]) -> int:
@@ -235,13 +252,16 @@ def qualities(bench: Bench, plan: CutPlan, found: CutModel, curve: Curve | None)
     def said(one: Estimate) -> dict[str, float]:
         return {"loss": one.value, "loss_se": one.error, unit: quality(one.value, unit)}
 
+    chances = random_losses(bench, plan)
     shown: dict[str, Any] = {
         "objective": bench.subject.objective.name,
         "unit": unit,
         "uncut": said(uncut),
         "cut": said(found.unrefitted),
         "refitted": said(found.loss) if found.fits else None,
-        "random": [said(one) for one in random_losses(bench, plan)],
+        "random": [said(one) for one in chances],
+        "random_mean": said(mean_of_orders(chances)),
+        "refit_dropped": found.is_dropped,
     }
     if curve is not None:
         shown["floor"] = said(curve.floor)
@@ -274,7 +294,7 @@ def extras_of(plan: CutPlan, record: dict[str, Any], curve: Curve | None) -> dic
     """Files that go beside the model, by name."""
     found = {"prune.json": json.dumps(record, indent=1), "plan.json": plan.to_json()}
     if curve is not None:
-        found["curve.csv"] = curve.points.to_csv(index=False)
+        found["curve.csv"] = as_csv(curve)
         found["curve.svg"] = curve.svg(f"{plan.model}: quality against heads cut")
     return found
 

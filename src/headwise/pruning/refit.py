@@ -60,6 +60,11 @@ def refit(
 
     Layers that had no head in the uncut model either are left as they are.
     """
+    places = find_places(cut)
+    if variant == "bias" and all(parts_of(place)[1] is None for place in places):
+        raise OptionError(
+            f"{type(cut).__name__}'s output projections have no bias to refit: choose full or scale"
+        )
     pair = Pair(cut, uncut, [*fitting, *choosing], len(fitting))
     found = []
     for index in range(len(pair.blocks)):
@@ -280,7 +285,7 @@ def chosen(
     else:
         found = {0.0: fitted.solve_bias()}
     ridge = min(found, key=lambda one: held.error_left(found[one]))
-    if held.error_left(found[ridge]) >= held.error_left(none):
+    if not held.error_left(found[ridge]) < held.error_left(none):  # so that NaN is refused, too
         return None, none
     return ridge, found[ridge]
 

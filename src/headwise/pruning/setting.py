@@ -5,8 +5,7 @@ In: a name, a loaded model or a module. Out: a `Subject`, and tasks on its own o
 
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,17 +53,6 @@ class Subject:
         return next(self.model.parameters()).device
 
 
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """While it lasts the model is in evaluation mode; afterwards in that which it was in."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
-
-
 def make_subject(
     source: str | LoadedModel | nn.Module,
     tokenizer: Any = None,
@@ -101,8 +89,20 @@ def pooling_in(folder: Path | None) -> str:
     file = None if folder is None else folder / "1_Pooling" / "config.json"
     if file is None or not file.is_file():
         return "mean"
-    facts = json.loads(file.read_text("utf-8"))
-    return "cls" if facts.get("pooling_mode_cls_token") else "mean"
+    try:
+        facts = json.loads(file.read_text("utf-8"))
+        modes = [name for name, is_set in facts.items() if name.startswith(MODE) and is_set is True]
+    except (OSError, ValueError, AttributeError) as error:
+        raise OptionError(f"{file} does not say how embeddings are pooled: {error}") from error
+    known = {f"{MODE}cls_token": "cls", f"{MODE}mean_tokens": "mean"}
+    if len(modes) > 1 or any(mode not in known for mode in modes):
+        said = ", ".join(mode.removeprefix(MODE) for mode in modes)
+        raise OptionError(f"embeddings pooled by {said} are not measured: give an objective")
+    return known[modes[0]] if modes else "mean"
+
+
+MODE = "pooling_mode_"
+"""What names of poolings begin with in sentence-transformers' files."""
 
 
 def calibration(
@@ -125,11 +125,21 @@ def batch_task(subject: Subject, batches: Sequence[Inputs]) -> Task:
     objective = subject.objective
     if isinstance(objective, Divergence) and batches and "labels" in batches[0]:
         objective = LabelLoss()
+        is_both = getattr(subject.model.config, "is_encoder_decoder", False)
+        if is_both and "decoder_input_ids" not in batches[0]:
+            raise OptionError(
+                f"{subject.name} has an encoder and a decoder: give decoder_input_ids beside labels"
+            )
     return make_task(subject.model, objective, batches)
 
 
 def text_task(
-    subject: Subject, texts: Sequence[str], *, max_tokens: int | None, seed: int = 0
+    subject: Subject,
+    texts: Sequence[str],
+    *,
+    max_tokens: int | None,
+    seed: int = 0,
+    is_measured: bool = True,
 ) -> Task:
     """A task on texts: sentences for embedding models, whole windows for all others."""
     if subject.tokenizer is None:
@@ -149,7 +159,7 @@ def text_task(
         most_tokens=most_tokens(subject),
         device=subject.device,
     )
-    return make_task(subject.model, subject.objective, batches)
+    return make_task(subject.model, subject.objective, batches, is_measured=is_measured)
 
 
 def most_tokens(subject: Subject) -> int:

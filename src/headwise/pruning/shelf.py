@@ -12,8 +12,8 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-ROOM = 1 << 30
-"""Bytes that are kept in memory."""
+ROOM = 1 << 28
+"""Bytes that a shelf keeps in memory: there are two, or four for an encoder and a decoder."""
 
 
 class Shelf:
@@ -49,6 +49,7 @@ class Stored:
     def __init__(self, path: Path, state: Any) -> None:
         """Write it."""
         self.path, self.is_tuple = path, isinstance(state, tuple)
+        self.device = next((str(one.device) for one in tensors_of(state)), "cpu")
         parts = state if isinstance(state, tuple) else (state,)
         self.others = [None if isinstance(one, Tensor) else one for one in parts]
         found = {
@@ -60,7 +61,7 @@ class Stored:
 
     def read(self) -> Any:
         """Read it back."""
-        found = load_file(self.path)
+        found = load_file(self.path, device=self.device)
         parts = tuple(found.get(str(place), one) for place, one in enumerate(self.others))
         return parts if self.is_tuple else parts[0]
 

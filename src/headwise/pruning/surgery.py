@@ -8,6 +8,7 @@ fresh model the same shape. Everything is checked before the first change.
 import copy
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -72,18 +73,19 @@ def cut(
     if not changes:
         kept = kept_heads(model, find_layers(model))
         return Surgery(chosen, None, before, before, kept)
-    wanted = (
-        None if inputs is None else checking.silenced(model, chosen, layers_of(changes), inputs)
-    )
-    restore = remembered(model, changes)
-    difference = None
-    try:
-        carry_out(model, changes)
-        if wanted is not None and inputs is not None:
-            difference = checking.difference(model, layers_of(changes), inputs, wanted)
-    except BaseException:
-        restore()
-        raise
+    with checking.in_full_precision(model) if inputs is not None else nullcontext():
+        wanted = (
+            None if inputs is None else checking.silenced(model, chosen, layers_of(changes), inputs)
+        )
+        restore = remembered(model, changes)
+        difference = None
+        try:
+            carry_out(model, changes)
+            if wanted is not None and inputs is not None:
+                difference = checking.difference(model, layers_of(changes), inputs, wanted)
+        except BaseException:
+            restore()
+            raise
     kept = kept_heads(model, find_layers(model))
     return Surgery(chosen, difference, before, count_parameters(model), kept)
 

@@ -74,13 +74,18 @@ class Task:
 
 
 @torch.no_grad()
-def make_task(model: nn.Module, objective: Objective, batches: Iterable[Inputs]) -> Task:
-    """A task on some batches; where outputs are compared with the uncut model's, this is it."""
+def make_task(
+    model: nn.Module, objective: Objective, batches: Iterable[Inputs], *, is_measured: bool = True
+) -> Task:
+    """A task on some batches; where outputs are compared with the uncut model's, this is it.
+
+    With `is_measured` off there is nothing to compare with: enough for refitting.
+    """
     model.eval()
     samples = []
     for number, inputs in enumerate(batches):
         sample = objective.prepare(inputs, number)
-        if objective.needs_reference:
+        if objective.needs_reference and is_measured:
             sample = replace(sample, reference=objective.output(model, sample.inputs))
         samples.append(sample)
     if not samples:

@@ -89,8 +89,9 @@ def quality_table(quality: Mapping[str, Any], unit: str) -> Table:
             table.add_row(SAID.get(name, name), f"{found[unit]:.4f}", f"{found['loss']:.4f}")
     randoms = [one[unit] for one in quality["random"]]
     if randoms:
-        mean = sum(randoms) / len(randoms)
-        table.add_row(f"as many at random, mean of {len(randoms)}", f"{mean:.4f}", "")
+        mean = quality["random_mean"]
+        name = f"as many at random, mean of {len(randoms)}"
+        table.add_row(name, f"{mean[unit]:.4f}", f"{mean['loss']:.4f}")
         table.add_row("  from", f"{min(randoms):.4f}", "")
         table.add_row("  to", f"{max(randoms):.4f}", "")
     return table
