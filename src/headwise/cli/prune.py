@@ -19,7 +19,9 @@ Model = Annotated[str, typer.Argument(help="minilm, smollm2, a directory, or a m
 Out = Annotated[Path | None, typer.Option(help="Directory for the smaller model.")]
 Heads = Annotated[str | None, typer.Option(help='Cut these: "L0H1 L2H3".')]
 PlanFile = Annotated[Path | None, typer.Option("--plan", help="Cut what a plan's file says.")]
-CutCount = Annotated[int | None, typer.Option("--cut", help="Cut so many heads.")]
+CutCount = Annotated[
+    int | None, typer.Option("--cut", help="Cut so many heads, or fewer in whole KV groups.")
+]
 Keep = Annotated[float | None, typer.Option(help="Keep this share of the heads: 0.6.")]
 MaxLoss = Annotated[
     str | None,
