@@ -39,18 +39,3 @@ def _same_seeds() -> None:
         sys.modules["numpy"].random.seed(0)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run in several processes, those of a family, and of a costly fixture, share one.
-
-    Tiny models and what was written once are kept from test to test within a process.
-    """
-    for item in items:
-        if "shipped" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("shipped"))
-            continue
-        params = getattr(getattr(item, "callspec", None), "params", {})
-        family = params.get("name", params.get("family"))
-        if isinstance(family, str):
-            item.add_marker(pytest.mark.xdist_group(family))
