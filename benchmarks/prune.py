@@ -164,7 +164,6 @@ class Run:
             json.loads(out.read_text(encoding="utf-8")) if out.exists() else {"seconds": {}}
         )
         self.record |= {
-            "setting": setting(),
             "model": name,
             "unit": self.judge.unit,
             "uncut": self.judge.uncut,
@@ -338,6 +337,7 @@ def main() -> None:
     out = options.out or RESULTS / f"prune-{options.model}.json"
     run = Run(options.model, out, Console(width=110))
     for stage in STAGES if options.only is None else (options.only,):
+        run.record.setdefault("settings", {})[stage] = setting()
         getattr(run, stage)()
 
 

@@ -20,9 +20,6 @@ from .onnx_adapter import (
     default_attributes,
 )
 
-LEFT_OUT: dict[str, str] = {}
-"""Cases that are not run, and why."""
-
 HALF_CASES = [case for case in ATTENTION_CASES if case.outputs["Y"].element_size() == 2]
 
 TRANSLATED = (
@@ -34,14 +31,7 @@ TRANSLATED = (
 
 def params(cases: list[OnnxCase]) -> list[object]:
     """One parameter a case, with ONNX's name as its id."""
-    return [
-        pytest.param(
-            case,
-            id=case.name,
-            marks=[pytest.mark.skip(reason=LEFT_OUT[case.name])] if case.name in LEFT_OUT else [],
-        )
-        for case in cases
-    ]
+    return [pytest.param(case, id=case.name) for case in cases]
 
 
 def allowed_error(case: OnnxCase, name: str) -> float:
@@ -132,7 +122,6 @@ def test_every_case_of_onnx_is_here() -> None:
     names = [case.name for case in ATTENTION_CASES + ROTARY_CASES]
     assert (len(ATTENTION_CASES), len(ROTARY_CASES)) == (93, 8)
     assert len(set(names)) == len(names)
-    assert LEFT_OUT.keys() <= set(names)
     assert {case.outputs["Y"].dtype for case in ATTENTION_CASES} == {
         torch.float32,
         torch.float16,
