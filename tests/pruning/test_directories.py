@@ -15,7 +15,8 @@ from headwise.pruning.surgery import cut
 
 from ..watching.helpers import allow_weights, run
 from ..watching.tiny import output_of
-from .test_export import cut_tiny, hooked_up, python
+from .shipping import python
+from .test_export import cut_tiny, hooked_up
 
 pytestmark = allow_weights
 

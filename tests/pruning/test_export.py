@@ -1,9 +1,6 @@
 """A cut model that was written loads again, everywhere, bit for bit, and is never half there."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,8 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import nn
 from transformers import AutoTokenizer, PreTrainedModel
 
 from headwise.errors import ModelError
@@ -25,131 +21,17 @@ from headwise.watching.watch import watch
 from ..watching.helpers import allow_weights, run
 from ..watching.test_loading import save
 from ..watching.tiny import Inputs, output_of, tiny
-from ..watching.tiny_configs import FAMILIES
 
 pytestmark = allow_weights
 
-CUTS = {
-    "bert": "L0H1 L0H2 L2H0",
-    "gpt2": "L0H4 L1H0 L1H3",
-    "vit": "L0H1",
-    "llama": "L0H0 L0H1 L0H2 L2H1 L2H5",
-    "bart": "encoder.L0H1 decoder.L1H0 cross.L2H4 cross.L2H1",
-    "emptied llama": " ".join(f"L1H{head}" for head in range(6)),
-    "even llama": " ".join(f"L{layer}H{head}" for layer in range(3) for head in (0, 1, 2)),
-    "even vit": " ".join(f"L{layer}H1" for layer in range(3)),
-}
-PLAIN = {"even llama", "even vit"}
+CUTS = {"bert": "L0H1 L0H2 L2H0", "llama": "L0H0 L0H1 L0H2 L2H1 L2H5"}
 
 
 def cut_tiny(name: str, *, dtype: torch.dtype = torch.float64) -> tuple[PreTrainedModel, Inputs]:
-    """The model of that row, cut, and its inputs."""
-    model, inputs = tiny(name.split()[-1], dtype=dtype)
+    """A model, cut, and its inputs."""
+    model, inputs = tiny(name, dtype=dtype)
     cut(model, CUTS[name])
     return model, inputs
-
-
-ELSEWHERE = """
-import json, sys
-from pathlib import Path
-sys.modules["headwise"] = None  # importing it is an error from now on
-import torch, transformers
-from safetensors.torch import load_file, save_file
-
-root, autos = Path(sys.argv[1]), json.loads(sys.argv[2])
-report = {}
-
-def logits(model, name):
-    with torch.no_grad():
-        return model(**load_file(root / f"{name}.inputs")).logits
-
-for name, auto in autos.items():
-    auto, folder = getattr(transformers, auto), root / name
-    said = report[name] = {}
-    try:
-        plain = auto.from_pretrained(folder, dtype="auto")
-        said["without trust"] = type(plain).__module__.split(".")[0]
-    except RuntimeError as error:
-        said["without trust"] = str(error)
-    model = auto.from_pretrained(folder, dtype="auto", trust_remote_code=True)
-    save_file({"trusted": logits(model, name)}, root / f"{name}.trusted")
-    said["class"] = type(model).__module__.split(".")[0]
-    bare, notes = transformers.AutoModel.from_pretrained(
-        folder, trust_remote_code=True, output_loading_info=True)
-    said["random"] = [key for key in notes["missing_keys"] if "pooler" not in key]
-    if hasattr(model.config, "headwise"):
-        config = model.config
-        del config.headwise
-        native = getattr(transformers, type(model).__name__)
-        built = [of(config).state_dict().items() for of in (native, type(model))]
-        shapes = [{key: one.shape for key, one in items} for items in built]
-        said["is plain without a block"] = shapes[0] == shapes[1]
-
-assert not any(key.startswith("headwise.") for key in sys.modules)
-del sys.modules["headwise"]
-from headwise.pruning.loading import load
-for name in autos:
-    save_file({"loaded": logits(load(root / name).model, name)}, root / f"{name}.loaded")
-(root / "report.json").write_text(json.dumps(report))
-"""
-
-
-@pytest.fixture(scope="module")
-def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every row exported, and loaded in a process of its own, without headwise and with it."""
-    root = tmp_path_factory.mktemp("shipped")
-    for name in CUTS:
-        model, inputs = cut_tiny(name)
-        result = export(model, root / name, inputs=inputs)
-        assert (result.is_plain, result.difference) == (name in PLAIN, 0.0)
-        save_file(inputs, root / f"{name}.inputs")
-        save_file({"wanted": output_of(run(model, inputs))}, root / f"{name}.wanted")
-    autos = {name: FAMILIES[name.split()[-1]].auto for name in CUTS}
-    python(ELSEWHERE, root, json.dumps(autos), cache=root / "cache")
-    return root
-
-
-def python(text: str, *arguments: Any, cache: Path) -> str:
-    """What a fresh process prints; its errors are ours."""
-    command = [sys.executable, "-c", text, *map(str, arguments)]
-    mine = os.environ | {"HF_MODULES_CACHE": str(cache)}
-    done = subprocess.run(command, env=mine, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
-
-
-def kept(root: Path, name: str, kind: str) -> Tensor:
-    return load_file(root / f"{name}.{kind}")[kind]
-
-
-@pytest.mark.parametrize("name", CUTS)
-def test_a_shipped_model_says_the_same_without_headwise_and_with_it(
-    shipped: Path, name: str
-) -> None:
-    wanted = kept(shipped, name, "wanted")
-    assert torch.equal(kept(shipped, name, "trusted"), wanted)
-    assert torch.equal(kept(shipped, name, "loaded"), wanted)
-
-
-@pytest.mark.parametrize("name", CUTS)
-def test_code_runs_where_it_is_needed_and_nothing_is_random_without_it(
-    shipped: Path, name: str
-) -> None:
-    said = json.loads((shipped / "report.json").read_text())[name]
-    assert said["random"] == []
-    if name in PLAIN:
-        assert (said["without trust"], said["class"]) == ("transformers", "transformers")
-        return
-    assert "ignore_mismatched_sizes" in said["without trust"]
-    assert said["class"] == "transformers_modules"
-    assert said["is plain without a block"]
-
-
-@pytest.mark.parametrize("name", CUTS)
-def test_a_plain_checkpoint_has_neither_block_nor_code(shipped: Path, name: str) -> None:
-    config = json.loads((shipped / name / "config.json").read_text())
-    has_code = (shipped / name / "modeling_headwise.py").exists()
-    assert {has_code, "headwise" in config, "auto_map" in config} == {name not in PLAIN}
 
 
 def test_loading_runs_no_code_of_the_directory(tmp_path: Path) -> None:
