@@ -8,7 +8,6 @@ import difflib
 import functools
 import json
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -22,6 +21,7 @@ import pandas as pd
 
 from headwise.drawing.tables import STYLE, words_table
 from headwise.errors import OptionError, OutputError
+from headwise.files import write_aside
 
 ROLES = {
     "positional": "Looks a fixed distance away, as at the token before; not what it reads there.",
@@ -62,6 +62,11 @@ class HeadId:
     def __str__(self) -> str:
         """`L3H11`, or `encoder.L3H11` in a model with several stacks."""
         return f"{self.stack}{'.' if self.stack else ''}L{self.layer}H{self.head}"
+
+    @property
+    def layer_name(self) -> str:
+        """Name of the layer that the head is in: `L3`, or `encoder.L3`."""
+        return str(self).rpartition("H")[0]
 
     def __lt__(self, other: "HeadId") -> bool:
         """Whether this head comes before the other."""
@@ -199,7 +204,7 @@ class HeadTable:
         if not path.parent.is_dir():
             raise OptionError(f"{path} cannot be written: there is no folder {path.parent}")
         for file, content in files.items():
-            _move_into_place(content, file)
+            write_aside(file, content)
 
     @classmethod
     def read(cls, path: str | Path) -> "HeadTable":
@@ -387,13 +392,3 @@ def _format(path: Path) -> tuple[Callable[..., bytes], Callable[[Path], _Held]]:
     if path.suffix.lower() not in _FORMATS:
         raise OptionError(f"{path} must end in {', '.join(_FORMATS)}: the end says the format")
     return _FORMATS[path.suffix.lower()]
-
-
-def _move_into_place(content: bytes, path: Path) -> None:
-    """Write beside the place first, so that no file is ever half there."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(content)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from headwise.heads import HeadId
+from headwise.pruning.cutplan import Counts
 from headwise.pruning.objective import (
     Divergence,
     Embedding,
@@ -25,7 +26,7 @@ from headwise.pruning.objective import (
     Sample,
 )
 from headwise.pruning.surgery import head_counts
-from headwise.pruning.task import Counts, Task, count_heads, make_task
+from headwise.pruning.task import Task, count_heads, make_task
 from headwise.watching.gates import MeanOutputs, gate, silence
 
 from ..attention.tolerance import assert_same

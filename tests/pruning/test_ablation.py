@@ -9,7 +9,8 @@ import torch
 from headwise.heads import HeadId
 from headwise.pruning import ablation
 from headwise.pruning.ablation import ablate
-from headwise.pruning.task import Counts, Estimate, Task, head_ids, make_task, ratio
+from headwise.pruning.cutplan import Counts
+from headwise.pruning.task import Estimate, Task, head_ids, make_task, ratio
 from headwise.pruning.units import Unit, single_heads
 from headwise.watching.gates import mean_outputs
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headwise.errors import OptionError, OutputError
 from headwise.heads import HeadId, parse_heads
-from headwise.pruning.cutplan import CutPlan, layer_of
+from headwise.pruning.cutplan import CutPlan
 
 COUNTS = {"L0": (6, 3), "L1": (6, 3), "L2": (6, 3)}
 STACKS = {"encoder.L0": (5, 5), "encoder.L1": (5, 5), "cross.L0": (3, 3)}
@@ -36,7 +36,7 @@ makings = st.lists(head_ids, unique=True, max_size=6).flatmap(
         {
             "heads": st.just(tuple(heads)),
             "model": st.text(),
-            "counts": st.sampled_from([{}, {layer_of(head): (26, 13) for head in heads}]),
+            "counts": st.sampled_from([{}, {head.layer_name: (26, 13) for head in heads}]),
             "method": st.text(),
             "reasons": of_some(heads, st.text()),
             "costs": of_some(heads, st.floats(allow_nan=False, allow_infinity=False)),

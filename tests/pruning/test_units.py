@@ -3,8 +3,8 @@
 import torch
 
 from headwise.heads import HeadId, parse_heads
+from headwise.pruning.cutplan import Counts
 from headwise.pruning.surgery import cut
-from headwise.pruning.task import Counts
 from headwise.pruning.units import (
     Unit,
     by_unit,

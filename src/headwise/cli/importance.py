@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwise.cli.scan import text_of
+from headwise.cli.options import AsJson, Device, Dtype, Model, RemoteCode, Revision, texts_of
 from headwise.cli.screen import quiet_console
 from headwise.errors import OptionError, OutputError
+from headwise.files import write_aside
 
 if TYPE_CHECKING:
     from headwise.pruning.importance import Importance
 
-Model = Annotated[str, typer.Argument(help="minilm, smollm2, a directory, or a model hub's id.")]
 Text = Annotated[
     list[str] | None,
     typer.Option(help="Text file to measure on; - reads standard input. May be repeated."),
@@ -21,13 +21,6 @@ Text = Annotated[
 MaxTokens = Annotated[int, typer.Option(help="Read no more tokens of text.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for the tables.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace tables that are there already.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Device = Annotated[str, typer.Option(help="Device that the model runs on.")]
-Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16 or float64.")]
-Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")]
-RemoteCode = Annotated[
-    bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
-]
 
 FILES = ("importance.parquet", "importance.csv", "interaction.csv", "layers.csv")
 
@@ -47,10 +40,10 @@ def run(  # noqa: PLR0913 - one parameter an option
     """Measure what every head is worth: exact ablation, gradient scores, stand-ins."""
     check_folder(out, force=force)
     from headwise.pruning.importance import importance
-    from headwise.views.stages import Stages
+    from headwise.views.progress import Stages
     from headwise.watching.loading import LoadOptions, load_model
 
-    texts = None if text is None else [text_of(name) for name in text]
+    texts = texts_of(text)
     options = LoadOptions(
         dtype=dtype,
         device=device,
@@ -88,10 +81,8 @@ def write(found: "Importance", out: Path) -> None:
     """The tables, each written aside and moved into place."""
     for name in FILES[:2]:
         found.table.write(out / name, force=True)
-    for name, table in (("interaction.csv", found.interaction), ("layers.csv", found.layers)):
-        aside = out / f".{name}.part"
-        table.to_csv(aside, index=name == "interaction.csv")
-        aside.replace(out / name)
+    write_aside(out / "interaction.csv", found.interaction.to_csv())
+    write_aside(out / "layers.csv", found.layers.to_csv(index=False))
 
 
 def as_text(found: "Importance") -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise.cli.scan import text_of
+from headwise.cli.options import AsJson, Device, Dtype, Model, RemoteCode, Revision, texts_of
 from headwise.cli.screen import quiet_console
 from headwise.errors import OptionError
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from headwise.pruning.prune import Pruned
     from headwise.pruning.settings import PruneSettings
 
-Model = Annotated[str, typer.Argument(help="minilm, smollm2, a directory, or a model hub's id.")]
 Out = Annotated[Path | None, typer.Option(help="Directory for the smaller model.")]
 Heads = Annotated[str | None, typer.Option(help='Cut these: "L0H1 L2H3".')]
 PlanFile = Annotated[Path | None, typer.Option("--plan", help="Cut what a plan's file says.")]
@@ -51,14 +50,7 @@ HasSpeed = Annotated[bool, typer.Option("--speed/--no-speed", help="Time both mo
 Onnx = Annotated[bool, typer.Option("--onnx", help="Export the smaller model to ONNX, too.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print plan and sizes, write nothing.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Seed = Annotated[int, typer.Option(help="Of texts, random cuts and projections.")]
-Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16 or float64.")]
-Device = Annotated[str, typer.Option(help="Device that the model runs on.")]
-Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")]
-RemoteCode = Annotated[
-    bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
-]
 
 
 @dataclass(frozen=True)
@@ -162,7 +154,7 @@ def pruned(
     from headwise.pruning.cutplan import CutPlan
     from headwise.pruning.prune import prune
     from headwise.pruning.settings import Amount
-    from headwise.views.stages import Stages
+    from headwise.views.progress import Stages
     from headwise.watching.loading import load_model
 
     if asked.heads is not None and asked.plan is not None:
@@ -170,7 +162,7 @@ def pruned(
     named = asked.heads if asked.plan is None else CutPlan.read(asked.plan)
     heads = str(named) if isinstance(named, CutPlan) else named
     Amount(heads=heads, cut=asked.cut, keep=asked.keep, max_loss=asked.max_loss)
-    texts = None if text is None else [text_of(name) for name in text]
+    texts = texts_of(text)
     loaded = load_model(model, options)
     with Stages(quiet_console(is_stderr=True)) as stages:
         return prune(

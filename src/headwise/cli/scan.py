@@ -1,13 +1,13 @@
 """`headwise scan`: what every head of a model does."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwise.cli.options import Device, Dtype, Model, RemoteCode, Revision, text_of
 from headwise.cli.screen import quiet_console
 from headwise.errors import OptionError
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from headwise.probes.sentences import ProbeSentence
 
 
-Model = Annotated[str, typer.Argument(help="minilm, smollm2, a directory, or a model hub's id.")]
 Text = Annotated[
     list[str] | None,
     typer.Option(help="Text file, a document each; - reads standard input. May be repeated."),
@@ -44,17 +43,11 @@ Measures = Annotated[
 Out = Annotated[Path | None, typer.Option(help="Folder for tables; a stopped scan goes on there.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace another scan in that folder.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the table as JSON.")]
-Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16 or float64.")]
-Device = Annotated[str, typer.Option(help="Device that the model runs on.")]
-Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")]
 DeviceMap = Annotated[
     str | None, typer.Option(help="transformers' own, e.g. auto: layers over devices.")
 ]
 TpPlan = Annotated[
     str | None, typer.Option(help="transformers' own, e.g. auto: tensors over processes.")
-]
-RemoteCode = Annotated[
-    bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
 ]
 Seed = Annotated[int, typer.Option(help="Of random rows, tokens and sentences.")]
 
@@ -130,18 +123,6 @@ def texts_of(names: list[str] | None, treebank: Path | None) -> list[str] | None
     if names is None:
         return None if treebank is not None else list(TEXTS)
     return [text_of(name) for name in names]
-
-
-def text_of(name: str) -> str:
-    """The text of one file, or of standard input."""
-    try:
-        if name == "-":
-            return sys.stdin.read()
-        return Path(name).read_text(encoding="utf-8")
-    except UnicodeDecodeError as err:
-        raise OptionError(f"{name} is not UTF-8 text: {err.reason} at byte {err.start}") from err
-    except OSError as err:
-        raise OptionError(f"{name} cannot be read: {err.strerror}") from err
 
 
 def make_task(

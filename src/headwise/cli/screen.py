@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwise.errors import OptionError
+from headwise.files import write_aside
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,9 +25,7 @@ def write_new(path: Path, text: str, *, force: bool) -> None:
         raise OptionError(f"{path} is there already: choose another name, or give --force")
     if not path.parent.is_dir():
         raise OptionError(f"{path.parent} is no folder")
-    aside = path.with_name(f".{path.name}.part")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
+    write_aside(path, text)
 
 
 def whole_numbers(text: str, option: str) -> list[int]:

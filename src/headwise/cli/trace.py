@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwise.cli.options import AsJson, Model
 from headwise.cli.screen import quiet_console, whole_numbers, write_new
 from headwise.errors import OptionError
 
@@ -24,7 +25,6 @@ class Example(StrEnum):
     dimensions = "dimensions"
 
 
-Model = Annotated[str, typer.Argument(help="minilm, smollm2, a directory, or a model hub's id.")]
 Text = Annotated[str, typer.Option(help="What the model reads.")]
 Layer = Annotated[int, typer.Option(help="Which layer, counted from 0.")]
 Stack = Annotated[
@@ -48,7 +48,6 @@ DropSink = Annotated[
 Html = Annotated[Path | None, typer.Option(help="Write a page that needs no other file.")]
 Svg = Annotated[Path | None, typer.Option(help="Write the chosen heads' maps as one image.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 SHOWN_HEADS = 4
 """Heads whose weights are printed where none are chosen."""

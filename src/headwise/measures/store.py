@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwise.errors import OutputError
+from headwise.files import write_aside
 from headwise.measures.spread import Spread
-from headwise.measures.tally import Tally, write_aside
+from headwise.measures.tally import Tally
 
 if TYPE_CHECKING:
     from headwise.measures.scan import Scan

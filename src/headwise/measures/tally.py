@@ -6,7 +6,6 @@ In: what single steps of a scan found. Out: sums. How they become a table is ano
 import io
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -105,11 +104,3 @@ class Tally:
         tally.num_heads = {(stack, layer): number for stack, layer, number in note["num_heads"]}
         tally.counts, tally.done = note["counts"], set(note["done"])
         return tally
-
-
-def write_aside(path: Path, content: bytes) -> None:
-    """Write beside the place and move there: a stop at any moment leaves the old or the new."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.part")
-    aside.write_bytes(content)
-    aside.replace(path)

@@ -12,8 +12,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.pruning.blocks import Block, Recording, find_blocks, left_out, recorded
+from headwise.pruning.cutplan import Counts
 from headwise.pruning.objective import Sample
-from headwise.pruning.task import Counts, Estimate, Task, ratio
+from headwise.pruning.task import Estimate, Task, ratio
 from headwise.pruning.units import Unit
 from headwise.watching.gates import MeanOutputs, gate, layer_name
 

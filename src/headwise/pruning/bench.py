@@ -19,13 +19,14 @@ from headwise.heads import HeadId
 from headwise.probes.manual import halves, manual_texts
 from headwise.pruning.ablation import Progress, quiet
 from headwise.pruning.choice import Problem
+from headwise.pruning.cutplan import Counts
 from headwise.pruning.gradients import gradients
 from headwise.pruning.objective import Given, Inputs, Sample, TokenLoss
 from headwise.pruning.refit import LayerFit, Variant, refit
 from headwise.pruning.setting import Subject, batch_task, text_task
 from headwise.pruning.settings import PruneSettings
 from headwise.pruning.surgery import Surgery, can_cut, cut
-from headwise.pruning.task import Counts, Estimate, Task, count_heads, head_ids
+from headwise.pruning.task import Estimate, Task, count_heads, head_ids
 from headwise.pruning.units import Unit, one_of_each_group, whole_groups
 from headwise.watching.places import find_places
 

@@ -17,8 +17,9 @@ from torch import Tensor
 from headwise.errors import OptionError
 from headwise.heads import HeadId
 from headwise.pruning.ablation import Progress, ablate, quiet
+from headwise.pruning.cutplan import Counts
 from headwise.pruning.gradients import Gradients, by_layer_norm, gradients
-from headwise.pruning.task import Counts, Task, head_ids
+from headwise.pruning.task import Task, head_ids
 from headwise.pruning.units import Unit, by_unit, membership
 from headwise.watching.gates import silence
 

@@ -16,10 +16,11 @@ from typing import Any
 
 from headwise.drawing.tables import FULL_ROWS, STYLE, words_table
 from headwise.errors import OptionError, OutputError
-from headwise.heads import HeadId, _move_into_place, parse_heads
+from headwise.files import write_aside
+from headwise.heads import HeadId, parse_heads
 
 Counts = Mapping[str, tuple[int, int]]
-"""Numbers of heads and KV heads by layer, `L0` or `encoder.L0`, of a model before any cut."""
+"""Numbers of heads, and of KV heads that serve them, by layer: `L0` or `encoder.L0`."""
 FORMAT = "headwise cut plan 1"
 """What a JSON file calls itself."""
 
@@ -159,7 +160,7 @@ class CutPlan:
         if not path.parent.is_dir():
             raise OptionError(f"{path} cannot be written: there is no folder {path.parent}")
         content = self.text() if path.suffix.lower() == ".txt" else self.to_json()
-        _move_into_place(content.encode(errors="replace"), path)
+        write_aside(path, content.encode(errors="replace"))
 
     @classmethod
     def read(cls, path: str | Path) -> "CutPlan":
@@ -175,7 +176,7 @@ class CutPlan:
         """Raise where the plan does not fit a model of these counts."""
         _check_shape(self, counts, "this model")
         for head in self.heads:
-            layer = layer_of(head)
+            layer = head.layer_name
             if layer not in counts:
                 raise OptionError(f"{head} is not in this model: {_extent(counts)}")
             if head.head >= counts[layer][0]:
@@ -185,7 +186,7 @@ class CutPlan:
     def kept(self, counts: Counts) -> dict[str, tuple[int, ...]]:
         """The heads that each layer of a model of these counts keeps, by their old numbers."""
         self.check(counts)
-        gone = {(layer_of(head), head.head) for head in self.heads}
+        gone = {(head.layer_name, head.head) for head in self.heads}
         return {
             layer: tuple(head for head in range(num_heads) if (layer, head) not in gone)
             for layer, (num_heads, _) in counts.items()
@@ -217,15 +218,6 @@ class CutPlan:
         cut = f"cut {len(self)} of {heads}" if total else f"cut {heads}"
         model, method = self.model and f" of {self.model}", self.method and f" by {self.method}"
         return " ".join(f"{cut}{model}{method}".split())
-
-
-def layer_of(head: HeadId) -> str:
-    """Name of the layer that a head is in, as counts and gates call it.
-
-    >>> layer_of(HeadId(3, 11, "encoder"))
-    'encoder.L3'
-    """
-    return str(head).rpartition("H")[0]
 
 
 def _counted(number: int, noun: str) -> str:

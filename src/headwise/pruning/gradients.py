@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from headwise.heads import HeadId
 from headwise.pruning.ablation import Progress, quiet
+from headwise.pruning.cutplan import Counts
 from headwise.pruning.objective import Sample
-from headwise.pruning.task import Counts, Task, head_ids
+from headwise.pruning.task import Task, head_ids
 from headwise.watching.gates import gate
 
 DRAWS = 8

@@ -17,11 +17,12 @@ from headwise.errors import OptionError
 from headwise.heads import HeadId, HeadTable
 from headwise.pruning.ablation import Progress, ablate, quiet
 from headwise.pruning.checking import in_evaluation
+from headwise.pruning.cutplan import Counts
 from headwise.pruning.gradients import DRAWS, Gradients, gradients
 from headwise.pruning.objective import Inputs, Objective
 from headwise.pruning.redundancy import Redundant, alikeness, redundant_groups
 from headwise.pruning.setting import Subject, calibration, make_subject
-from headwise.pruning.task import Counts, Estimate, Task, count_heads, head_ids, name_of_layer
+from headwise.pruning.task import Estimate, Task, count_heads, head_ids
 from headwise.pruning.units import Unit, single_heads
 from headwise.watching.gates import mean_outputs
 from headwise.watching.models import LoadedModel
@@ -138,7 +139,7 @@ def best_alone(
     """For every layer the head that does best when it is the only one left there."""
     layers: dict[str, list[HeadId]] = {}
     for head in heads:
-        layers.setdefault(name_of_layer(head), []).append(head)
+        layers.setdefault(head.layer_name, []).append(head)
     rows = []
     for number, (layer, own) in enumerate(layers.items()):
         others = [Unit(tuple(one for one in own if one != head)) for head in own]

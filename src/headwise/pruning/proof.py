@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from headwise.pruning.cutplan import Counts
 from headwise.pruning.objective import Inputs, run
-from headwise.pruning.task import Counts
 from headwise.watching.gates import layer_name
 from headwise.watching.places import find_places, output_weight
 

@@ -29,7 +29,7 @@ from headwise.pruning.bench import (
 from headwise.pruning.checking import in_evaluation
 from headwise.pruning.choice import Order, order_by
 from headwise.pruning.curve import RANDOM_ORDERS, Curve, as_csv, draw_curve, mean_of_orders, quality
-from headwise.pruning.cutplan import CutPlan
+from headwise.pruning.cutplan import Counts, CutPlan
 from headwise.pruning.directories import check_place
 from headwise.pruning.export import Export, check_weights, export
 from headwise.pruning.objective import Inputs, Objective
@@ -38,7 +38,7 @@ from headwise.pruning.proof import POSITIONS, Speed, full_batch, sizes_of, time_
 from headwise.pruning.setting import make_subject
 from headwise.pruning.settings import Amount, PruneSettings
 from headwise.pruning.surgery import head_counts, planned
-from headwise.pruning.task import Counts, Estimate
+from headwise.pruning.task import Estimate
 from headwise.pruning.units import Unit
 from headwise.watching.models import LoadedModel
 

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from headwise.heads import HeadId
 from headwise.measures.similarity import ROWS, centred_kernels, cka, products
+from headwise.pruning.cutplan import Counts
 from headwise.pruning.objective import Sample, run
-from headwise.pruning.task import Counts, Task, head_ids
+from headwise.pruning.task import Task, head_ids
 from headwise.watching.calls import Call
 from headwise.watching.gates import layer_name
 from headwise.watching.watch import watch

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from headwise.errors import OptionError
 from headwise.heads import HeadId
 from headwise.measures.reading import Reader
+from headwise.pruning.cutplan import Counts
 from headwise.pruning.objective import Inputs, Losses, Objective, Sample, run
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.gates import layer_name, silence
@@ -138,15 +139,11 @@ def ratio(sums: Tensor, weights: Tensor) -> Estimate:
     return Estimate(value, math.sqrt(float((off**2).sum()) * inflation) / total)
 
 
-Counts = dict[str, tuple[int, int]]
-"""By a layer's name, how many heads it has and how many KV heads serve them."""
-
-
 @torch.no_grad()
 def count_heads(model: nn.Module, inputs: Inputs) -> Counts:
     """How many heads each layer has, seen while the model reads one example; in order of places."""
     first = {name: value[:1] for name, value in inputs.items()}
-    counts: Counts = {}
+    counts: dict[str, tuple[int, int]] = {}
 
     def count(call: Call) -> None:
         kv_heads = call.keys.shape[1] if isinstance(call, AttentionCall) else call.num_heads
@@ -167,8 +164,3 @@ def head_ids(places: Sequence[Place], counts: Counts) -> tuple[HeadId, ...]:
         for place in places
         for head in range(counts.get(layer_name(place), (0, 0))[0])
     )
-
-
-def name_of_layer(head: HeadId) -> str:
-    """Name of the layer that a head is in: L3, or encoder.L3."""
-    return f"{head.stack}.L{head.layer}" if head.stack else f"L{head.layer}"

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.heads import HeadId
-from headwise.pruning.task import Counts, name_of_layer
+from headwise.pruning.cutplan import Counts
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Unit:
     @property
     def layer(self) -> str:
         """Name of the layer that it is in."""
-        return name_of_layer(self.heads[0])
+        return self.heads[0].layer_name
 
     def __str__(self) -> str:
         """Its heads."""
@@ -35,9 +35,9 @@ def whole_groups(heads: Sequence[HeadId], counts: Counts) -> tuple[Unit, ...]:
     """The heads of every KV head as a unit; single heads where each has a KV head of its own."""
     found: dict[tuple[str, int], list[HeadId]] = {}
     for head in heads:
-        num_heads, num_kv_heads = counts[name_of_layer(head)]
+        num_heads, num_kv_heads = counts[head.layer_name]
         group = head.head // (num_heads // num_kv_heads)
-        found.setdefault((name_of_layer(head), group), []).append(head)
+        found.setdefault((head.layer_name, group), []).append(head)
     return tuple(Unit(tuple(one)) for one in found.values())
 
 
@@ -56,9 +56,9 @@ def one_of_each_group(
     """
     found: dict[tuple[str, int], list[tuple[float, HeadId]]] = {}
     for head, score in zip(heads, scores, strict=True):
-        num_heads, num_kv_heads = counts[name_of_layer(head)]
+        num_heads, num_kv_heads = counts[head.layer_name]
         group = head.head // (num_heads // num_kv_heads)
-        found.setdefault((name_of_layer(head), group), []).append((score, head))
+        found.setdefault((head.layer_name, group), []).append((score, head))
     layers: dict[str, list[list[HeadId]]] = {}
     for (layer, _), scored in found.items():
         layers.setdefault(layer, []).append([head for _, head in sorted(scored)])

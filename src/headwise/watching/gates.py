@@ -181,7 +181,7 @@ def belongs(head: HeadId, place: Place) -> bool:
 
 def layer_name(place: Place) -> str:
     """`L3`, or `encoder.L3` in a model with several stacks."""
-    return f"{place.stack}.L{place.layer}" if place.stack else f"L{place.layer}"
+    return HeadId(place.layer, 0, place.stack).layer_name
 
 
 def spread(names: list[str]) -> str:

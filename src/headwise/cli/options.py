@@ -1,0 +1,35 @@
+"""Options that several commands have, and what is read from them."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwise.errors import OptionError
+
+Model = Annotated[str, typer.Argument(help="minilm, smollm2, a directory, or a model hub's id.")]
+Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16 or float64.")]
+Device = Annotated[str, typer.Option(help="Device that the model runs on.")]
+Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")]
+RemoteCode = Annotated[
+    bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def texts_of(names: list[str] | None) -> list[str] | None:
+    """The texts of the files; None where none was named."""
+    return None if names is None else [text_of(name) for name in names]
+
+
+def text_of(name: str) -> str:
+    """The text of one file, or of standard input."""
+    try:
+        if name == "-":
+            return sys.stdin.read()
+        return Path(name).read_text(encoding="utf-8")
+    except UnicodeDecodeError as err:
+        raise OptionError(f"{name} is not UTF-8 text: {err.reason} at byte {err.start}") from err
+    except OSError as err:
+        raise OptionError(f"{name} cannot be read: {err.strerror}") from err
