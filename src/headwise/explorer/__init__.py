@@ -1,0 +1,1 @@
+"""The explorer: heads, live, in the browser."""

@@ -1,0 +1,143 @@
+"""Figures: what is said of one head beside its map.
+
+In: a reading and a head. Out: its measures, roles with their evidence, where it looks by distance,
+its strongest links, and what it adds before and after the output projection; as JSON can hold it.
+"""
+
+import math
+from typing import Any
+
+import torch
+
+from headwise.explorer.looks import Look, axes_of, weights_between
+from headwise.explorer.readings import Reading
+from headwise.heads import ROLES, HeadId, HeadTable
+from headwise.measures.view import lengths_after
+
+REACH = 16
+"""Offsets to either side that a profile shows."""
+LINKS, LEAST = 3, 0.05
+"""Links of each row, and the weight that one has at least."""
+MOST_ROWS = 256
+"""Rows whose links are given at once, and about twice as many that a profile is the mean of."""
+
+
+def head_figures(
+    reading: Reading, head: HeadId, look: Look, rows: slice, table: HeadTable | None
+) -> dict[str, Any]:
+    """Everything that is said of one head; roles from a scan's table where there is one."""
+    reading.checked(head)
+    return {
+        "head": str(head),
+        "measures": measures_of(reading.table, head),
+        "roles": roles_of(table or reading.table, head),
+        "profile": profile(reading, head),
+        "links": links(reading, head, look, rows),
+        "contribution": contribution(reading, head),
+        "served_by": kv_head(reading, head),
+    }
+
+
+def measures_of(table: HeadTable, head: HeadId) -> dict[str, float]:
+    """Every number that a table has of a head, but those that judge its roles."""
+    judged = tuple(f"{role}_" for role in ROLES)
+    return {
+        str(name): float(value)
+        for name, value in table[head].items()
+        if isinstance(value, float) and math.isfinite(value) and not str(name).startswith(judged)
+    }
+
+
+def roles_of(table: HeadTable, head: HeadId) -> list[dict[str, Any]]:
+    """Each role that was measured: its score, what it is held against, and whether it is held."""
+    row = table[head]
+    found = []
+    for role, meaning in ROLES.items():
+        score = row.get(f"{role}_score")
+        if isinstance(score, float) and math.isfinite(score):
+            found.append(
+                {
+                    "role": role,
+                    "is_held": role in row["roles"],
+                    "score": score,
+                    "threshold": finite(row[f"{role}_threshold"]),
+                    "baseline": finite(row[f"{role}_baseline"]),
+                    "detail": str(row[f"{role}_detail"]),
+                    "meaning": meaning,
+                }
+            )
+    return sorted(found, key=lambda one: (not one["is_held"], -one["score"]))
+
+
+def finite(value: float) -> float | None:
+    """The number, or None for what JSON cannot hold."""
+    return float(value) if math.isfinite(value) else None
+
+
+@torch.inference_mode()
+def profile(reading: Reading, head: HeadId) -> dict[str, Any]:
+    """Mean weight at each distance, over rows that have a key there; of a long text, some rows."""
+    call = reading.call(head.layer_name)
+    sequence = reading.sequence(head.layer_name)
+    shift = sequence.band.offset
+    step = max(1, sequence.num_queries // (2 * MOST_ROWS))
+    offsets, means = [], []
+    for offset in range(-REACH, REACH + 1):
+        queries = torch.arange(0, sequence.num_queries, step)
+        keys = queries + shift + offset
+        inside = (keys >= 0) & (keys < sequence.num_keys)
+        if inside.any():
+            found = call.weight_at(queries[inside], keys[inside])[0, head.head]
+            offsets.append(offset)
+            means.append(float(found.float().mean()))
+    return {"offsets": offsets, "means": means}
+
+
+def links(reading: Reading, head: HeadId, look: Look, rows: slice) -> list[list[int | float]]:
+    """The strongest keys of some rows: row, key, weight."""
+    row_axis, key_axis = axes_of(reading.labels(head.layer_name), look)
+    start, stop, _ = rows.indices(len(row_axis))
+    part = slice(start, min(stop, start + MOST_ROWS))
+    plain = Look(look.is_by_word, look.hides_special, look.drops_sink)
+    weights = weights_between(reading, head.layer_name, plain, part, slice(0, len(key_axis)))
+    mine = weights[head.head]
+    values, places = mine.topk(min(LINKS, mine.shape[1]), dim=1)
+    return [
+        [start + row, int(place), round(float(value), 4)]
+        for row, (some, where) in enumerate(zip(values, places, strict=True))
+        for value, place in zip(some, where, strict=True)
+        if value >= LEAST
+    ]
+
+
+@torch.inference_mode()
+def contribution(reading: Reading, head: HeadId) -> dict[str, Any] | None:
+    """Length of what the head gives at each token, before and after the output projection."""
+    roots = reading.roots(head.layer_name)
+    if roots is None:
+        return None
+    mixed = reading.sequence(head.layer_name).mixed
+    after = lengths_after(mixed, roots)
+    share = after / after.sum(0).clamp(min=1e-12)
+    return {
+        "before": rounded(mixed[head.head].norm(dim=-1)),
+        "after": rounded(after[head.head]),
+        "share": rounded(share[head.head]),
+        "mean_share": float(share[head.head].mean()),
+        "equal_share": 1 / len(after),
+    }
+
+
+def rounded(values: torch.Tensor) -> list[float]:
+    """Numbers short enough to send."""
+    return [round(value, 4) for value in values.tolist()]
+
+
+def kv_head(reading: Reading, head: HeadId) -> dict[str, int] | None:
+    """Which KV head serves a head of a grouped-query layer; None where each has its own."""
+    keys = getattr(reading.call(head.layer_name), "keys", None)
+    num_heads = reading.call(head.layer_name).num_heads
+    if keys is None or keys.shape[1] == num_heads:
+        return None
+    group = num_heads // keys.shape[1]
+    return {"kv_head": head.head // group, "kv_heads": keys.shape[1], "group": group}

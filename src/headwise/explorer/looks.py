@@ -1,0 +1,182 @@
+"""Looks: parts of one layer's maps as they are looked at: by piece or word, with or without sink.
+
+In: a reading, a layer, which rows and which keys. Out: just those weights, merged, weighted and
+thinned out as asked. A map of 2,048 tokens is never there as a whole.
+"""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headwise.errors import OptionError
+from headwise.explorer.readings import Reading
+from headwise.measures.view import LEAST_LOG, value_lengths
+from headwise.probes.words import NO_WORD
+from headwise.tracing.maps import Labels
+
+AT_ONCE = 1 << 21
+"""Weights, over all heads of a layer, that are worked out at a time."""
+STEPS = 65535
+"""A weight is sent as one of so many steps: two bytes, and no more error than a printed digit."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How maps are looked at."""
+
+    is_by_word: bool = False
+    hides_special: bool = False
+    drops_sink: bool = False
+    """The first key left out, and what remains of each row made to sum to one again."""
+    is_valued: bool = False
+    """Weights times the length of what each value adds to the output."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What the rows or columns of a map are: each a run of one or more positions."""
+
+    labels: tuple[str, ...]
+    groups: tuple[tuple[int, ...], ...]
+
+    def __len__(self) -> int:
+        """Rows or columns."""
+        return len(self.groups)
+
+    def positions(self, part: slice) -> list[int]:
+        """Every position of some rows or columns."""
+        return [position for group in self.groups[part] for position in group]
+
+    def sizes(self, part: slice) -> list[int]:
+        """How many positions each of them has."""
+        return [len(group) for group in self.groups[part]]
+
+
+@functools.lru_cache(maxsize=64)
+def axes_of(labels: Labels, look: Look) -> tuple[Axis, Axis]:
+    """Rows and columns of a layer's maps."""
+    rows, keys = (tuple((place,) for place in range(len(one))) for one in sides(labels))
+    if look.is_by_word:
+        if not labels.word_of or not labels.is_self:
+            raise OptionError("words are not known here: look at pieces")
+        words = groups_by(labels.word_of)
+        axis = Axis(tuple("".join(labels.keys[one] for one in word) for word in words), words)
+        return axis, axis
+    if look.hides_special and labels.is_special:
+        ordinary = tuple((one,) for one, special in enumerate(labels.is_special) if not special)
+        keys, rows = ordinary, ordinary if labels.is_self else rows
+    return axis_of(labels.queries, rows), axis_of(labels.keys, keys)
+
+
+def sides(labels: Labels) -> tuple[Sequence[str], Sequence[str]]:
+    """Labels of queries and of keys."""
+    return labels.queries, labels.keys
+
+
+def axis_of(labels: Sequence[str], groups: tuple[tuple[int, ...], ...]) -> Axis:
+    """Single positions as they are labelled."""
+    return Axis(tuple(labels[group[0]] for group in groups), groups)
+
+
+def groups_by(word_of: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Positions of each word, in order; those of no word are left out."""
+    found: dict[int, list[int]] = {}
+    for position, word in enumerate(word_of):
+        if word != NO_WORD:
+            found.setdefault(word, []).append(position)
+    return tuple(tuple(found[word]) for word in sorted(found))
+
+
+@torch.inference_mode()
+def weights_between(
+    reading: Reading, layer: str, look: Look, rows: slice, keys: slice
+) -> Float[Tensor, "heads row key"]:
+    """Weights of all heads of a layer between some rows and some keys."""
+    sequence = reading.sequence(layer)
+    row_axis, key_axis = axes_of(reading.labels(layer), look)
+    queries = torch.tensor(row_axis.positions(rows))
+    columns = torch.tensor(key_axis.positions(keys))
+    if not len(queries) or not len(columns):
+        return torch.zeros(
+            sequence.num_heads, len(row_axis.groups[rows]), len(key_axis.groups[keys])
+        )
+    low, high = int(columns.min()), int(columns.max()) + 1
+    found = exact(reading, layer, queries, low, high)
+    if look.drops_sink:
+        first = exact(reading, layer, queries, 0, 1)
+        if low == 0:
+            found[:, :, 0] = 0
+        rest = 1 - first
+        found /= rest.masked_fill(rest <= 1e-6, 1)
+    if look.is_valued:
+        found *= lengths(reading, layer)[:, None, low:high]
+    if len(columns) < high - low:
+        found = found[:, :, columns - low]
+    if not look.is_by_word:
+        return found
+    found = added(found, key_axis.sizes(keys), dim=2)
+    sizes = row_axis.sizes(rows)
+    return added(found, sizes, dim=1) / torch.tensor(sizes)[:, None]
+
+
+def exact(reading: Reading, layer: str, rows: Tensor, low: int, high: int) -> Tensor:
+    """Weights of all heads between some positions and the keys `low..high`."""
+    sequence = reading.sequence(layer)
+    logs = sequence.log_weights(sequence.block(rows, low, high))
+    return logs.clamp_(min=LEAST_LOG).exp_()
+
+
+def lengths(reading: Reading, layer: str) -> Float[Tensor, "heads key"]:
+    """How long what each key's value adds to the output is, head by head."""
+    found = value_lengths(reading.sequence(layer), reading.roots(layer))
+    if found is None:
+        raise OptionError(f"{layer} shows its weights alone: it has no values to weigh them by")
+    return found
+
+
+def added(tensor: Tensor, sizes: Sequence[int], *, dim: int) -> Tensor:
+    """Neighbours along an axis added up, so many at a time."""
+    place = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    shape = list(tensor.shape)
+    shape[dim] = len(sizes)
+    return tensor.new_zeros(shape).index_add_(dim, place, tensor)
+
+
+def thinned(reading: Reading, layer: str, look: Look, most: int) -> Float[Tensor, "heads row key"]:
+    """The whole maps of a layer in at most so many rows and columns: the largest of each block."""
+    row_axis, key_axis = axes_of(reading.labels(layer), look)
+    tall, wide = (-(-len(axis) // most) for axis in (row_axis, key_axis))
+    heads = reading.call(layer).num_heads
+    at_once = max(1, AT_ONCE // (heads * max(1, len(key_axis)) * tall)) * tall
+    parts = []
+    for start in range(0, len(row_axis), at_once):
+        rows = slice(start, min(start + at_once, len(row_axis)))
+        weights = weights_between(reading, layer, look, rows, slice(0, len(key_axis)))
+        parts.append(largest_of_blocks(weights, max(1, tall), max(1, wide)))
+    return torch.cat(parts, 1) if parts else torch.zeros(heads, 0, 0)
+
+
+def largest_of_blocks(weights: Tensor, tall: int, wide: int) -> Tensor:
+    """The largest number of every block of so many rows and columns."""
+    rows, columns = -(-weights.shape[1] // tall), -(-weights.shape[2] // wide)
+    padding = (0, columns * wide - weights.shape[2], 0, rows * tall - weights.shape[1])
+    padded = torch.nn.functional.pad(weights, padding) if any(padding) else weights
+    found: Tensor = padded.unflatten(2, (columns, wide)).amax(3).unflatten(1, (rows, tall)).amax(2)
+    return found
+
+
+def as_steps(weights: Tensor, largest: float) -> npt.NDArray[np.uint16]:
+    """Numbers from 0 to the largest, as steps of two bytes."""
+    steps = (weights / (largest or 1) * STEPS).round().clamp(0, STEPS)
+    return steps.to(torch.int32).numpy().astype("<u2")
+
+
+def as_bytes(weights: Tensor) -> npt.NDArray[np.uint8]:
+    """Roots of weights as single bytes: what is small stays visible in a small picture."""
+    return (weights.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).numpy()

@@ -1,0 +1,181 @@
+"""Readings: one text, read once, and everything that a model's heads did with it.
+
+In: a model and a text. Out: what every layer computed, kept so that any part of any map can be
+asked for later, and every measure of every head on this text. Nothing here is ever a whole tensor
+of weights.
+"""
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from headwise.errors import OptionError
+from headwise.heads import HeadId, HeadTable
+from headwise.measures.reading import Batch, Reader
+from headwise.measures.steps import Kept, RowChoice, TextStep, default_measures
+from headwise.measures.tables import head_table, relations
+from headwise.measures.tally import Tally
+from headwise.pruning.setting import Subject
+from headwise.tracing.maps import Labels
+from headwise.tracing.tokens import labels_of
+from headwise.watching.calls import AttentionCall, Call, ShownCall
+from headwise.watching.gates import layer_name
+from headwise.watching.places import find_places
+from headwise.watching.sequence import Sequence
+from headwise.watching.watch import watch
+
+LONGEST = 4096
+"""Tokens that are read at most, whatever the model could take."""
+Progress = Callable[[int, int], None]
+"""Told how many of how many layers are done; may raise to stop the work."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """A text that a model has read."""
+
+    name: str
+    """A digest of the text."""
+    batch: Batch
+    calls: Mapping[str, Call]
+    """By layer's name, in the order of the layers."""
+    table: HeadTable
+    """Every measure on this text alone."""
+    left_out: int
+    """Tokens of the text that were too many."""
+    seconds: float
+    tokenizer: object = field(repr=False)
+    kept: Kept = field(repr=False)
+
+    def call(self, layer: str) -> Call:
+        """One layer's attention."""
+        if layer not in self.calls:
+            raise OptionError(f"there is no layer {layer}: it has {', '.join(self.calls)}")
+        return self.calls[layer]
+
+    def checked(self, head: HeadId) -> HeadId:
+        """The head, if the model has it."""
+        count = self.call(head.layer_name).num_heads
+        if head.head >= count:
+            raise OptionError(f"there is no head {head}: {head.layer_name} has 0..{count - 1}")
+        return head
+
+    def sequence(self, layer: str) -> Sequence:
+        """The layer's weights, ready to be worked out a block at a time."""
+        if layer not in self._sequences:
+            self._sequences[layer] = self.call(layer).sequence(0, slice(None), slice(None))
+        return self._sequences[layer]
+
+    def labels(self, layer: str) -> Labels:
+        """What stands at each position of the layer's queries and keys."""
+        call = self.call(layer)
+        if call.stack not in self._labels:
+            found = labels_of(self.batch, call.stack, self.tokenizer, call)
+            self._labels[call.stack] = found
+        return self._labels[call.stack]
+
+    def roots(self, layer: str) -> Tensor | None:
+        """Small matrices that give lengths after each head's part of the output projection."""
+        return self.kept.roots_of(self.call(layer))
+
+    @cached_property
+    def _sequences(self) -> dict[str, Sequence]:
+        return {}
+
+    @cached_property
+    def _labels(self) -> dict[str, Labels]:
+        return {}
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that were read."""
+        return self.batch.num_tokens
+
+    @cached_property
+    def bytes(self) -> int:
+        """What is kept of it in memory, roughly."""
+        return sum(one.numel() * one.element_size() for one in map(big_ones, self.calls.values()))
+
+
+def big_ones(call: Call) -> Tensor:
+    """The tensors of a call end to end, without memory of their own."""
+    if isinstance(call, ShownCall):
+        parts = [call.shown, call.mixed]
+    else:
+        assert isinstance(call, AttentionCall)
+        parts = [call.queries, call.keys, call.values, call.mixed]
+    return torch.empty(sum(part.numel() for part in parts), dtype=parts[0].dtype, device="meta")
+
+
+def name_of(text: str) -> str:
+    """A short name that the same text always has."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def read(subject: Subject, text: str, *, progress: Progress | None = None) -> Reading:
+    """Let the model read a text, or its beginning where it is too long."""
+    start = time.perf_counter()
+    reader = Reader(subject.tokenizer, subject.model.config, length=LONGEST)
+    windows = reader.windows([text])
+    batch = reader.batch(windows[:1], subject.device)
+    total = len(find_places(subject.model))
+    tally, kept = Tally(), Kept()
+    step = TextStep(tally, default_measures(), RowChoice(), compares=False, kept=kept)
+    calls: dict[str, Call] = {}
+
+    def each(call: Call) -> None:
+        calls[layer_name(call.place)] = call
+        step.count(call, batch)
+        if progress is not None:
+            progress(len(calls), total)
+
+    with torch.inference_mode(), watch(subject.model, each, needs_lse=True):
+        subject.model(**batch.inputs)
+    table = head_table(tally, relations(tally), {"model": subject.name})
+    around = sum(map(len, reader.around))
+    return Reading(
+        name=name_of(text),
+        batch=batch,
+        calls=calls,
+        table=table,
+        left_out=sum(len(window.ids) - around for window in windows[1:]),
+        seconds=time.perf_counter() - start,
+        tokenizer=subject.tokenizer,
+        kept=kept,
+    )
+
+
+class Shelf:
+    """The last few readings, as many as fit."""
+
+    def __init__(self, *, most: int = 8, most_bytes: int = 1 << 30) -> None:
+        """How many, and how large together; the last one always stays."""
+        self.most, self.most_bytes = most, most_bytes
+        self._kept: OrderedDict[str, Reading] = OrderedDict()
+
+    def put(self, reading: Reading) -> None:
+        """Keep a reading, and let go of the oldest ones that no longer fit."""
+        self._kept[reading.name] = reading
+        self._kept.move_to_end(reading.name)
+        while len(self._kept) > 1 and (
+            len(self._kept) > self.most
+            or sum(one.bytes for one in self._kept.values()) > self.most_bytes
+        ):
+            self._kept.popitem(last=False)
+
+    def find(self, name: str) -> Reading | None:
+        """A reading that is still there."""
+        found = self._kept.get(name)
+        if found is not None:
+            self._kept.move_to_end(name)
+        return found
+
+    def __len__(self) -> int:
+        """How many are kept."""
+        return len(self._kept)

@@ -1,0 +1,374 @@
+"""The server: the page, and JSON and numbers under /api/, on this machine alone.
+
+In: a session. Out: a Starlette application. Each answer is read from the request by `asked`, worked
+out by the session at the `desk`, and sent; what is wrong with a request is said in one sentence.
+"""
+
+from collections.abc import Callable
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from headwise.errors import HeadwiseError
+from headwise.explorer import asked
+from headwise.explorer.desk import Busy, Desk, Told
+from headwise.explorer.figures import head_figures
+from headwise.explorer.guard import Guard, TooLarge, refused
+from headwise.explorer.jobs import Stopped
+from headwise.explorer.lesson import LessonStep, as_json, check, lesson
+from headwise.explorer.looks import (
+    as_bytes,
+    as_steps,
+    axes_of,
+    lengths,
+    thinned,
+    weights_between,
+)
+from headwise.explorer.readings import Reading
+from headwise.explorer.session import Session, known_plans
+from headwise.explorer.whatif import outcome
+from headwise.heads import HeadId
+from headwise.planning.plans import head_choices, plan
+from headwise.planning.shapes import make_shape
+from headwise.pruning.cutplan import CutPlan
+from headwise.tracing.maps import Labels, Maps
+from headwise.tracing.page import maps_svg
+
+TILE, OVERVIEW, THUMB = 256, 512, 64
+"""Most rows and columns of a part of a map, of a whole one thinned out, and of a small one."""
+MOST_IN_IMAGE = 96
+KINDS = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+}
+Answer = Callable[[Request], Any]
+
+
+class Explorer:
+    """Answers to every request about one session."""
+
+    def __init__(self, session: Session) -> None:
+        """For which session."""
+        self.session, self.desk = session, Desk()
+        self._lessons: dict[tuple[Any, ...], tuple[LessonStep, ...]] = {}
+        self.files = {file.name: file.read_bytes() for file in pages()}
+
+    def app(self) -> Starlette:
+        """The application."""
+        at = "/api/readings/{name}"
+        routes = [
+            Route("/", self.page),
+            Route("/static/{file}", self.page),
+            Route("/api/", self.documentation),
+            Route("/api/model", self.model),
+            Route("/api/progress", self.progress),
+            Route("/api/readings", self.read, methods=["POST"]),
+            Route(f"{at}/axes", self.axes),
+            Route(f"{at}/thumbs", self.thumbs),
+            Route(f"{at}/map", self.map),
+            Route(f"{at}/overview", self.overview),
+            Route(f"{at}/head", self.head),
+            Route(f"{at}/image.svg", self.image),
+            Route("/api/whatif", self.whatif, methods=["POST"]),
+            Route("/api/cutplan", self.cutplan, methods=["POST"]),
+            Route("/api/jobs/{job}", self.job, methods=["GET", "POST", "DELETE"]),
+            Route("/api/lesson", self.lesson, methods=["POST"]),
+            Route("/api/lesson/check", self.check, methods=["POST"]),
+            Route("/api/plan", self.plan),
+            Route("/api/plan/known", self.known),
+            Route("/api/plan/heads", self.choices),
+        ]
+        return Starlette(
+            routes=routes,
+            middleware=[Middleware(Guard), Middleware(GZipMiddleware, minimum_size=2048)],
+            exception_handlers={
+                Busy: says(503),
+                HeadwiseError: says(422),
+                HTTPException: not_there,
+                LookupError: gone,
+                Stopped: lambda *_: refused(499, "nobody waits for it any more"),
+                TooLarge: lambda *_: refused(413, "the body of the request is too large"),
+                Exception: lambda *_: refused(500, "something went wrong in headwise itself"),
+            },
+        )
+
+    async def page(self, request: Request) -> Response:
+        """The page and its files, by their names alone."""
+        name = request.path_params.get("file", "index.html")
+        if name not in self.files:
+            raise HTTPException(404)
+        kind = KINDS[name[name.rindex(".") :]]
+        return Response(self.files[name], media_type=kind, headers={"Cache-Control": "no-cache"})
+
+    async def documentation(self, request: Request) -> Response:
+        """Every address under /api/, with what it answers.
+
+        Its own: this list.
+        """
+        found = [
+            {"path": route.path, "methods": sorted((route.methods or set()) - {"HEAD"})}
+            | {"about": (route.endpoint.__doc__ or "").strip().partition("\n")[0]}
+            for route in request.app.routes
+            if isinstance(route, Route)
+        ]
+        return JSONResponse({"routes": found})
+
+    async def model(self, request: Request) -> Response:
+        """Name, layers and roles of the model."""
+        return JSONResponse(self.session.about())
+
+    async def progress(self, request: Request) -> Response:
+        """Layers done of the work under way, and how many requests wait."""
+        desk = self.desk
+        return JSONResponse({"done": desk.done, "total": desk.total, "waiting": desk.waiting})
+
+    async def read(self, request: Request) -> Response:
+        """Read {text}: its tokens, and figures of every head on it."""
+        text = asked.text_in(asked.fields(await request.body()))
+
+        def work(told: Told) -> dict[str, Any]:
+            return self.session.summary(self.session.read(text, told))
+
+        return JSONResponse(await self.desk.do(request, work))
+
+    async def axes(self, request: Request) -> Response:
+        """Labels of a map's rows and columns, for ?head= and the ways to look."""
+        reading, head, look = self.looked(request)
+        rows, keys = axes_of(reading.labels(head.layer_name), look)
+        sizes = {"rows": rows.labels, "keys": keys.labels, "tile": TILE, "overview": OVERVIEW}
+        return JSONResponse(sizes)
+
+    async def thumbs(self, request: Request) -> Response:
+        """Small maps of the heads of ?layer=, ?size= cells wide: roots of weights, a byte each."""
+        reading = self.session.reading(request.path_params["name"])
+        layer = request.query_params.get("layer", "")
+        size = asked.number_in(request.query_params, "size", 8, THUMB, 32)
+        look = asked.look_in(request.query_params)
+        reading.call(layer)
+        found = await self.desk.do(request, lambda _: as_bytes(thinned(reading, layer, look, size)))
+        return numbers(found)
+
+    async def map(self, request: Request) -> Response:
+        """A part of one head's map, ?rows=0:256&keys=0:256: steps of 1/65535, two bytes each."""
+        reading, head, look = self.looked(request)
+        rows = asked.part_in(request.query_params, "rows", TILE)
+        keys = asked.part_in(request.query_params, "keys", TILE)
+
+        def work(_: Told) -> tuple[npt.NDArray[Any], float]:
+            found = weights_between(reading, head.layer_name, look, rows, keys)[head.head]
+            largest = scale(reading, head) if look.is_valued else 1.0
+            return as_steps(found, largest), largest
+
+        return numbers(*await self.desk.do(request, work))
+
+    async def overview(self, request: Request) -> Response:
+        """One head's whole map in at most ?size= rows and columns: the largest of each block."""
+        reading, head, look = self.looked(request)
+        size = asked.number_in(request.query_params, "size", 8, OVERVIEW, OVERVIEW)
+
+        def work(_: Told) -> tuple[npt.NDArray[Any], float]:
+            found = thinned(reading, head.layer_name, look, size)[head.head]
+            largest = scale(reading, head) if look.is_valued else 1.0
+            return as_steps(found, largest), largest
+
+        return numbers(*await self.desk.do(request, work))
+
+    async def head(self, request: Request) -> Response:
+        """Figures of ?head=: measures, roles, profile, links of ?rows=, contribution."""
+        reading, head, look = self.looked(request)
+        rows = asked.part_in({"rows": "0:256", **request.query_params}, "rows", TILE)
+
+        def work(_: Told) -> dict[str, Any]:
+            return head_figures(reading, head, look, rows, self.session.scanned)
+
+        return JSONResponse(await self.desk.do(request, work))
+
+    async def image(self, request: Request) -> Response:
+        """Maps of ?heads=L0H1,L0H2 as one SVG image, of ?rows= where the text is long."""
+        reading = self.session.reading(request.path_params["name"])
+        names = request.query_params.get("heads", "").split(",")[:16]
+        heads = [reading.checked(asked.head_in({"head": name})) for name in names]
+        look = asked.look_in(request.query_params)
+        whole = f"0:{MOST_IN_IMAGE}"
+        part = asked.part_in({"rows": whole, **request.query_params}, "rows", MOST_IN_IMAGE)
+
+        def work(_: Told) -> str:
+            return drawn(reading, heads, look, part)
+
+        svg = await self.desk.do(request, work)
+        return Response(svg, media_type="image/svg+xml")
+
+    async def whatif(self, request: Request) -> Response:
+        """What {texts} come to with {gates} on heads, beside the untouched model."""
+        body = asked.fields(await request.body())
+        texts, changes = asked.texts_in(body), asked.changes_in(body)
+        session = self.session
+
+        def work(_: Told) -> dict[str, Any]:
+            return outcome(session.subject, texts, changes, session.counts, session.untouched)
+
+        return JSONResponse(await self.desk.do(request, work))
+
+    async def cutplan(self, request: Request) -> Response:
+        """A plan that cuts {heads}, as a file for headwise prune --plan."""
+        heads = asked.heads_in(asked.fields(await request.body()))
+        session = self.session
+        chosen = tuple(session.check_head(head) for head in heads)
+        reasons = dict.fromkeys(chosen, "silenced by hand in the explorer")
+        found = CutPlan(chosen, session.subject.name, session.counts, "by hand", reasons)
+        named = {"Content-Disposition": 'attachment; filename="plan.json"'}
+        return Response(found.to_json(), media_type="application/json", headers=named)
+
+    async def job(self, request: Request) -> Response:
+        """Long work, scan or importance: POST begins, DELETE stops it, GET says how far it is."""
+        name = request.path_params["job"]
+        if name not in self.session.jobs:
+            raise HTTPException(404)
+        job = self.session.jobs[name]
+        if request.method == "POST":
+            self.session.start(name)
+        elif request.method == "DELETE":
+            job.stop()
+        found = job.as_json()
+        if job.state == "done":
+            found["found"] = self.session.found(name)
+        return JSONResponse(found)
+
+    async def lesson(self, request: Request) -> Response:
+        """The lesson's steps on {text}, with its real numbers; {layer, head, position} if given."""
+        steps = await self.steps(request, asked.fields(await request.body()))
+        return JSONResponse(as_json(steps))
+
+    async def check(self, request: Request) -> Response:
+        """Whether {answer} to the question of {step} of that lesson is right, and why."""
+        body = asked.fields(await request.body())
+        by_name = {step.name: step for step in await self.steps(request, body)}
+        if body.get("step") not in by_name:
+            raise HTTPException(404)
+        return JSONResponse(check(by_name[str(body["step"])], body.get("answer", "")))
+
+    async def steps(self, request: Request, body: dict[str, Any]) -> tuple[LessonStep, ...]:
+        """The lesson that a request asks for, kept until another one is asked for."""
+        text, place = asked.text_in(body), asked.place_in(body)
+        key = (text, *place.values())
+        if key not in self._lessons:
+            session = self.session
+
+            def work(_: Told) -> tuple[LessonStep, ...]:
+                return lesson(session.subject, text, table=session.scanned, **place)
+
+            self._lessons = {key: await self.desk.do(request, work)}
+        return self._lessons[key]
+
+    async def plan(self, request: Request) -> Response:
+        """What attention costs for ?d_model=, heads, kv_heads, layers, length, batch and dtype."""
+        values = request.query_params
+        num_heads = asked.number_in(values, "heads", 1, 1024, 12)
+        shape = make_shape(
+            d_model=asked.number_in(values, "d_model", 1, 65536, 768),
+            num_heads=num_heads,
+            num_kv_heads=asked.number_in(values, "kv_heads", 1, 1024, num_heads),
+            d_key=asked.number_in(values, "d_key", 1, 4096) if "d_key" in values else None,
+            num_layers=asked.number_in(values, "layers", 1, 1024, 12),
+        )
+        found = plan(
+            shape=shape,
+            length=asked.number_in(values, "length", 1, 10_000_000, 1024),
+            batch=asked.number_in(values, "batch", 1, 65536, 1),
+            dtype=values.get("dtype", "bfloat16")[:20],
+        )
+        return JSONResponse(found.to_json())
+
+    async def known(self, request: Request) -> Response:
+        """The known models, with what their attention costs."""
+        return JSONResponse(known_plans())
+
+    async def choices(self, request: Request) -> Response:
+        """Every number of heads that divides ?d_model=, and what speaks against each."""
+        values = request.query_params
+        width = asked.number_in(values, "d_model", 1, 65536, 768)
+        length = asked.number_in(values, "length", 1, 10_000_000, 1024)
+        found = [
+            {"heads": one.num_heads, "d_key": one.d_key, "remarks": one.remarks}
+            | {"parameters": one.plan.layer_parameters, "multiply_adds": one.plan.per_token}
+            for one in head_choices(width, length=length)
+        ]
+        return JSONResponse(found)
+
+    def looked(self, request: Request) -> tuple[Reading, HeadId, Any]:
+        """The reading, the head and the way to look that a request names."""
+        reading = self.session.reading(request.path_params["name"])
+        head = reading.checked(asked.head_in(request.query_params))
+        return reading, head, asked.look_in(request.query_params)
+
+
+def pages() -> list[Any]:
+    """The files of the page."""
+    folder = resources.files("headwise.explorer") / "static"
+    return [file for file in folder.iterdir() if file.name.endswith(tuple(KINDS))]
+
+
+def scale(reading: Reading, head: HeadId) -> float:
+    """The largest number that a map of weighted values can have."""
+    return float(lengths(reading, head.layer_name)[head.head].max())
+
+
+def numbers(found: npt.NDArray[Any], largest: float = 1.0) -> Response:
+    """Numbers as bytes, with their shape in a header."""
+    shape = ",".join(map(str, found.shape))
+    headers = {"X-Shape": shape, "X-Largest": f"{largest:.9g}"}
+    content = np.ascontiguousarray(found).tobytes()
+    return Response(content, media_type="application/octet-stream", headers=headers)
+
+
+def drawn(reading: Reading, heads: list[HeadId], look: Any, part: slice) -> str:
+    """Maps of some heads between the same tokens."""
+    found = []
+    for head in heads:
+        rows, keys = axes_of(reading.labels(head.layer_name), look)
+        some = slice(part.start, min(part.stop, len(rows)))
+        columns = slice(part.start, min(part.stop, len(keys)))
+        weights = weights_between(reading, head.layer_name, look, some, columns)
+        labels = Labels(rows.labels[some], keys.labels[columns])
+        found.append(Maps(weights[head.head][None], (str(head),), labels))
+    return maps_svg(found[0]) if len(found) == 1 else side_by_side(found)
+
+
+def side_by_side(maps: list[Maps]) -> str:
+    """Several heads in one image; those of other tokens than the first's are left out."""
+    same = [one for one in maps if one.labels == maps[0].labels]
+    names = tuple(name for one in same for name in one.heads)
+    return maps_svg(Maps(torch.cat([one.weights for one in same]), names, maps[0].labels))
+
+
+def says(status: int) -> Callable[[Request, Exception], Response]:
+    """A handler that sends an error's own sentence."""
+
+    def handle(_: Request, error: Exception) -> Response:
+        return refused(status, str(error))
+
+    return handle
+
+
+def not_there(_: Request, error: Exception) -> Response:
+    """What Starlette itself refuses."""
+    status = getattr(error, "status_code", 404)
+    said = {404: "there is nothing at this address", 405: "this address takes no such request"}
+    return refused(status, said.get(status, "the request was refused"))
+
+
+def gone(_: Request, __: Exception) -> Response:
+    """A reading that is no longer kept."""
+    return refused(410, "this text is no longer kept: send it again")

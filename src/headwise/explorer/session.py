@@ -1,0 +1,227 @@
+"""Session: a model, what it has read, and the long work beside it; what the server answers from.
+
+In: a subject. Out: answers as JSON can hold them. It knows nothing of requests.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from importlib.metadata import version
+from typing import Any
+
+from torch import nn
+
+from headwise.errors import OptionError
+from headwise.explorer.figures import finite
+from headwise.explorer.jobs import Job
+from headwise.explorer.readings import LONGEST, Progress, Reading, Shelf, name_of, read
+from headwise.explorer.whatif import MOST_TEXTS, Untouched
+from headwise.heads import ROLES, HeadId, HeadTable
+from headwise.measures.reading import Reader
+from headwise.measures.scan import ScanSettings, Task, scan_of
+from headwise.measures.steps import MEASURES
+from headwise.measures.tally import Tally
+from headwise.planning.known import KNOWN
+from headwise.planning.plans import plan
+from headwise.probes.texts import TEXTS
+from headwise.pruning.importance import importance
+from headwise.pruning.objective import Embedding, MaskedToken, NextToken
+from headwise.pruning.setting import Subject
+from headwise.pruning.task import count_heads
+from headwise.watching.models import LoadedModel
+
+SHOWN = {
+    "normalised_entropy": "How widely it looks: 0 one token, 1 all alike",
+    "confidence": "Mean of its largest weight",
+    "distance": "Mean distance in tokens",
+    "previous": "On the token before",
+    "next": "On the token after",
+    "self": "On the token itself",
+    "first": "On the first token",
+    "special": "On special tokens",
+    "punctuation": "On punctuation",
+    "duplicate": "On earlier copies of the token",
+    "text_induction": "On what followed an earlier copy",
+    "output_share": "Share of its layer's output",
+}
+"""Measures that colour the grid, in words."""
+OF_JOBS = {
+    "scan": {"induction": "On what followed an earlier copy, in repeated random tokens"},
+    "importance": {
+        "zero": "Loss when it is silenced",
+        "michel": "Michel's gradient score",
+    },
+}
+"""Measures that long work adds, in words."""
+IMPORTANCE_TOKENS = 1024
+"""Text that importance is measured on here: enough to sort heads by."""
+DEFAULTS = {
+    "similarity": "The cat sat on the mat because it was warm.",
+    "prediction": "The best way to learn a language is to",
+}
+OTHERS = (
+    "A kitten rested on the rug since it felt cosy.",
+    "The stock market fell sharply after the announcement.",
+)
+
+
+class Session:
+    """One model and everything that pages have asked of it."""
+
+    def __init__(self, subject: Subject) -> None:
+        """Look at the model once."""
+        if subject.tokenizer is None:
+            raise OptionError(f"{subject.name} reads no text: the explorer needs a tokenizer")
+        self.subject, self.shelf, self.untouched = subject, Shelf(), Untouched()
+        self.subject.model.eval()
+        reader = Reader(subject.tokenizer, subject.model.config, length=LONGEST)
+        self.limit = reader.length
+        inputs = reader.batch(reader.windows(["a b c d"])[:1], subject.device).inputs
+        self.counts = count_heads(subject.model, inputs)
+        self.jobs = {name: Job(name) for name in OF_JOBS}
+
+    @property
+    def kind(self) -> str:
+        """What the model's output is shown as."""
+        return "similarity" if isinstance(self.subject.objective, Embedding) else "prediction"
+
+    @property
+    def scanned(self) -> HeadTable | None:
+        """What a scan found, when one is done."""
+        found = self.jobs["scan"].result
+        return None if found is None else found.table
+
+    def about(self) -> dict[str, Any]:
+        """What the page has to know of the model before any text is read."""
+        return {
+            "name": self.subject.name,
+            "class": type(self.subject.model).__name__,
+            "headwise": version("headwise"),
+            "kind": self.kind,
+            "predicts": self.predicts,
+            "limit": self.limit,
+            "layers": [
+                {"name": name, "heads": heads, "kv_heads": kv_heads}
+                for name, (heads, kv_heads) in self.counts.items()
+            ],
+            "roles": ROLES,
+            "measures": SHOWN,
+            "text": DEFAULTS[self.kind],
+            "others": OTHERS,
+            "most_texts": MOST_TEXTS,
+            "jobs": [job.as_json() for job in self.jobs.values()],
+        }
+
+    @property
+    def predicts(self) -> str:
+        """What the model is for, in words."""
+        objective = self.subject.objective
+        if isinstance(objective, NextToken):
+            return "the next token"
+        if isinstance(objective, MaskedToken):
+            return "a masked token"
+        return "an embedding of the text" if isinstance(objective, Embedding) else "its output"
+
+    def read(self, text: str, progress: Progress | None = None) -> Reading:
+        """The text as the model has read it, now or before."""
+        found = self.shelf.find(name_of(text))
+        if found is None:
+            found = read(self.subject, text, progress=progress)
+            self.shelf.put(found)
+        return found
+
+    def reading(self, name: str) -> Reading:
+        """A reading that is still kept."""
+        found = self.shelf.find(name)
+        if found is None:
+            raise LookupError(name)
+        return found
+
+    def summary(self, reading: Reading) -> dict[str, Any]:
+        """What the page draws first: tokens, and figures of every head."""
+        first = next(iter(reading.calls))
+        labels = reading.labels(first)
+        return {
+            "name": reading.name,
+            "tokens": list(labels.keys),
+            "is_special": list(labels.is_special),
+            "has_words": bool(labels.word_of),
+            "left_out": reading.left_out,
+            "limit": self.limit,
+            "seconds": round(reading.seconds, 3),
+            "heads": self.grid(reading.table, SHOWN),
+        }
+
+    def grid(self, table: HeadTable, words: Mapping[str, str]) -> dict[str, Any]:
+        """Columns of a table, a value a head, with what each means."""
+        return {
+            "names": list(map(str, table.heads)),
+            "roles": [list(roles) for roles in table.df["roles"]],
+            "measures": {
+                name: [finite(value) for value in table.df[name].astype(float)]
+                for name in words
+                if name in table.df
+            },
+            "words": {name: said for name, said in words.items() if name in table.df},
+        }
+
+    def start(self, name: str) -> bool:
+        """Begin long work, on a twin of the model, so that the page goes on meanwhile."""
+        return self.jobs[name].start({"scan": self._scan, "importance": self._importance}[name])
+
+    def found(self, name: str) -> dict[str, Any] | None:
+        """What long work has found, for the grid."""
+        result = self.jobs[name].result
+        if result is None:
+            return None
+        words = OF_JOBS[name] | (SHOWN if name == "scan" else {})
+        return self.grid(result.table, words)
+
+    @cached_property
+    def twin(self) -> Subject:
+        """The same model with the same weights in other modules: it can be watched by itself."""
+        model = self.subject.model
+        shared: dict[int, Any] = {id(one): one for one in model.parameters()}
+        shared |= {id(one): one for one in model.buffers()}
+        other: nn.Module = copy.deepcopy(model, shared)
+        return replace(self.subject, model=other)
+
+    def _scan(self, job: Job) -> Any:
+        """The built-in text and sentences: what a head does over more than one sentence."""
+        task = Task(
+            model=self.twin.model,
+            tokenizer=self.twin.tokenizer,
+            texts=list(TEXTS),
+            settings=ScanSettings(probe=True, measures=tuple(MEASURES)),
+            about={"name": self.subject.name, **self.subject.about},
+        )
+        tally, steps = Tally(), task.steps()
+        total, done = sum(step.tokens for step in steps), 0
+        for step in steps:
+            job.progress("reading tokens", done, total)
+            step.run(tally)
+            done += step.tokens
+        return scan_of(tally, task)
+
+    def _importance(self, job: Job) -> Any:
+        """What every head is worth on some of Python's manual."""
+        twin = self.twin
+        loaded = LoadedModel(twin.name, twin.model, twin.tokenizer, twin.about)
+        return importance(
+            loaded,
+            objective=twin.objective,
+            max_tokens=IMPORTANCE_TOKENS,
+            progress=job.progress,
+        )
+
+    def check_head(self, head: HeadId) -> HeadId:
+        """The head, if the model has it."""
+        if head.layer_name not in self.counts or head.head >= self.counts[head.layer_name][0]:
+            raise OptionError(f"there is no head {head} in {self.subject.name}")
+        return head
+
+
+def known_plans() -> list[dict[str, Any]]:
+    """The known models as points of a plot."""
+    return [plan(name).to_json() for name in KNOWN]

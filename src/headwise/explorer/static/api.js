@@ -1,0 +1,70 @@
+// @ts-check
+/** Requests to the page's own server: JSON, or numbers with their shape; errors are sentences. */
+
+/** What the server said was wrong. */
+export class Refused extends Error {
+  /** @param {number} status @param {string} sentence */
+  constructor(status, sentence) {
+    super(sentence);
+    this.status = status;
+  }
+}
+
+/**
+ * @param {string} path
+ * @param {RequestInit} [options]
+ * @returns {Promise<Response>}
+ */
+async function ask(path, options = {}) {
+  let answer;
+  try {
+    answer = await fetch(path, options);
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
+    throw new Refused(0, "headwise does not answer: is it still running?");
+  }
+  if (answer.ok) return answer;
+  const said = await answer.json().catch(() => ({}));
+  throw new Refused(answer.status, said.error ?? `the server answered ${answer.status}`);
+}
+
+/** @param {Record<string, unknown>} values @returns {string} */
+export const query = (values) => new URLSearchParams(
+  Object.entries(values).map(([name, value]) => [name, String(value)])).toString();
+
+/** @param {string} path @param {AbortSignal} [signal] @returns {Promise<any>} */
+export const get = async (path, signal) => (await ask(path, { signal })).json();
+
+/** @param {string} path @param {unknown} body @param {AbortSignal} [signal] @returns {Promise<any>} */
+export const post = async (path, body, signal) => (await posted(path, body, signal)).json();
+
+/** @param {string} path @param {unknown} body @param {AbortSignal} [signal] */
+export const posted = (path, body, signal) => ask(path, {
+  method: "POST", body: JSON.stringify(body), signal, headers: { "Content-Type": "application/json" },
+});
+
+/** @param {string} path */
+export const stop = async (path) => (await ask(path, { method: "DELETE" })).json();
+
+/**
+ * Numbers as the server sends them: bytes, or steps of two bytes.
+ * @param {string} path
+ * @param {AbortSignal} [signal]
+ */
+export async function numbers(path, signal) {
+  const answer = await ask(path, { signal });
+  const shape = (answer.headers.get("X-Shape") ?? "").split(",").map(Number);
+  const buffer = await answer.arrayBuffer();
+  const count = shape.reduce((one, other) => one * other, 1);
+  const values = buffer.byteLength === count ? new Uint8Array(buffer) : new Uint16Array(buffer);
+  return { shape, values, largest: Number(answer.headers.get("X-Largest") ?? 1) };
+}
+
+/** @param {Blob} blob @param {string} name */
+export function save(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}

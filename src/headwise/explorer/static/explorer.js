@@ -1,0 +1,119 @@
+// @ts-check
+/** The page: reads a text, shows the panel that is chosen, keeps the address in step. */
+
+import * as api from "./api.js";
+import { HeadsPanel } from "./heads.js";
+import { LessonPanel } from "./lesson.js";
+import { PlanPanel } from "./plan.js";
+import * as state from "./state.js";
+import { WhatIfPanel } from "./whatif.js";
+
+const $ = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
+const PANELS = ["heads", "whatif", "lesson", "plan"];
+
+const page = {
+  /** @param {string} text @param {boolean} [isBad] */
+  say(text, isBad = false) {
+    $("status").textContent = text;
+    $("status").className = isBad ? "bad" : "";
+  },
+  /** @param {any} error */
+  async fail(error) {
+    if (error.status === 410 && page.reading) {
+      page.say("The text was read long ago and is read again.");
+      return read(page.text);
+    }
+    page.say(error.message, true);
+  },
+  /** @type {any} */ reading: null,
+  text: "",
+  /** @type {Record<string, any>} */ panels: {},
+};
+
+/** How far the reading is, while it takes long. */
+function watchProgress() {
+  const bar = $("progress");
+  const timer = setInterval(async () => {
+    const { done, total } = await api.get("/api/progress").catch(() => ({ done: 0, total: 0 }));
+    bar.hidden = false;
+    if (total) bar.value = done / total;
+  }, 300);
+  return () => { clearInterval(timer); bar.hidden = true; bar.removeAttribute("value"); bar.value = 0; };
+}
+
+let reading = new AbortController();
+
+/** @param {string} text */
+async function read(text) {
+  if (!text.trim()) return page.say("The text is empty: write a few words.", true);
+  reading.abort();
+  const mine = reading = new AbortController();
+  page.say("Reading \u2026");
+  const done = watchProgress(), start = performance.now();
+  try {
+    page.reading = await api.post("/api/readings", { text }, mine.signal);
+    page.text = text;
+    const found = page.reading, tokens = found.tokens.length.toLocaleString("en");
+    const left = found.left_out ? ` The text is longer than the model takes: ${found.left_out.toLocaleString("en")} tokens were left out.` : "";
+    page.say(`${tokens} tokens read in ${((performance.now() - start) / 1000).toFixed(1)} s.${left}`);
+    for (const panel of Object.values(page.panels)) panel.read?.(found, text);
+    show(new Set(["panel"]));
+  } catch (error) {
+    if (!mine.signal.aborted) await page.fail(error);
+  } finally {
+    done();
+  }
+}
+
+/** @param {Set<string>} changed */
+function show(changed) {
+  const chosen = PANELS.includes(state.get("panel")) ? state.get("panel") : "heads";
+  for (const name of PANELS) $(name).hidden = name !== chosen;
+  for (const link of document.querySelectorAll("nav a")) {
+    if (/** @type {HTMLElement} */ (link).dataset.panel === chosen) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  page.panels[chosen]?.show(changed);
+}
+
+/** @param {string} theme */
+function light(theme) {
+  document.documentElement.dataset.theme = theme;
+  $("theme").textContent = theme === "dark" ? "Light" : "Dark";
+  for (const panel of Object.values(page.panels)) panel.light?.();
+}
+
+async function start() {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  light(localStorage.getItem("headwise-theme") ?? (dark.matches ? "dark" : "light"));
+  $("theme").addEventListener("click", () => {
+    const theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+    localStorage.setItem("headwise-theme", theme);
+    light(theme);
+  });
+  try {
+    const about = await api.get("/api/model");
+    $("model").textContent = about.name;
+    document.title = `${about.name} \u2013 headwise explorer`;
+    page.panels = { heads: new HeadsPanel(about, page), whatif: new WhatIfPanel(about, page), lesson: new LessonPanel(about, page), plan: new PlanPanel(about, page) };
+    $("text").value = state.get("text") || about.text;
+    $("reader").addEventListener("submit", (/** @type {Event} */ event) => {
+      event.preventDefault();
+      state.set({ text: $("text").value });
+      read($("text").value);
+    });
+    $("text").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+      if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); $("reader").requestSubmit(); }
+    });
+    state.listen((changed) => {
+      if (changed.has("text") && state.get("text") !== $("text").value) { $("text").value = state.get("text"); read($("text").value); }
+      show(changed);
+    });
+    show(new Set(["panel"]));
+    await read($("text").value);
+  } catch (error) {
+    await page.fail(error);
+  }
+}
+
+start();

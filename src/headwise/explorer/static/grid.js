@@ -1,0 +1,148 @@
+// @ts-check
+/** The grid of heads: a row a layer, a square a head; coloured, sorted, filtered, walked by keys. */
+
+import { coloured, make, paint, said } from "./head_view.js";
+
+export const ROLE_COLOURS = {
+  positional: "#3b82c4", delimiter: "#8a8f98", sink: "#6b7280", syntactic: "#2e9e5b", semantic: "#b35cc4",
+  coreference: "#d1495b", induction: "#d98e04", duplicate: "#a0622d", broad: "#5fb3b3",
+};
+
+export class Grid {
+  /**
+   * @param {HTMLElement} el
+   * @param {{name: string, heads: number}[]} layers
+   * @param {{press: (name: string) => void, point?: (name: string) => void}} told
+   */
+  constructor(el, layers, told) {
+    this.el = el;
+    this.told = told;
+    /** @type {Map<string, any>} */
+    this.squares = new Map();
+    for (const layer of layers) {
+      for (let head = 0; head < layer.heads; head++) {
+        const name = `${layer.name}H${head}`;
+        this.squares.set(name, make("button", {
+          type: "button", class: "head", role: "gridcell", tabindex: -1, "data-head": name, "aria-label": name, "aria-selected": "false",
+          onclick: () => told.press(name), onpointerenter: () => told.point?.(name), onfocus: () => told.point?.(name),
+        }));
+      }
+    }
+    this.layers = layers;
+    this.rows = /** @type {string[][]} */ ([]);
+    new ResizeObserver(() => this.fit()).observe(el);
+    el.addEventListener("keydown", (event) => this.key(event));
+    this.arrange(null);
+  }
+
+  /** By layer, or by numbers, largest first. @param {Record<string, number | null> | null} values */
+  arrange(values) {
+    const names = [...this.squares.keys()];
+    if (values) {
+      const sorted = names.sort((one, other) => (values[other] ?? -Infinity) - (values[one] ?? -Infinity));
+      const wide = Math.min(16, Math.max(...this.layers.map((layer) => layer.heads), 12));
+      this.rows = Array.from({ length: Math.ceil(sorted.length / wide) }, (_, at) => sorted.slice(at * wide, (at + 1) * wide));
+    } else {
+      let start = 0;
+      this.rows = this.layers.map((layer) => names.slice(start, start += layer.heads));
+    }
+    this.el.replaceChildren(...this.rows.map((row, at) => make("div", { role: "row" },
+      make("span", { class: "layer", role: "rowheader" }, values ? `${row.length ? this.rank(at) : ""}` : this.layers[at].name),
+      ...row.map((name) => this.squares.get(name)))));
+    this.focusable(this.chosen ?? this.rows.flat()[0]);
+    this.fit();
+  }
+
+  /** Squares as large as the room allows, and large enough to be seen and pressed. */
+  fit() {
+    const widest = Math.max(1, ...this.rows.map((row) => row.length));
+    const room = this.el.clientWidth - 60;
+    if (room > 0) this.el.style.setProperty("--cell", `${Math.max(20, Math.min(56, Math.floor(room / widest) - 3))}px`);
+  }
+
+  /** @param {number} at */
+  rank(at) { return this.rows.slice(0, at).reduce((sum, row) => sum + row.length, 1); }
+
+  /** @param {string | undefined} name */
+  focusable(name) {
+    for (const [one, square] of this.squares) square.tabIndex = one === name ? 0 : -1;
+  }
+
+  /** @param {string} name */
+  choose(name) {
+    this.chosen = name;
+    for (const [one, square] of this.squares) square.setAttribute("aria-selected", String(one === name));
+    if (this.squares.has(name)) this.focusable(name);
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const move = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+    const name = /** @type {HTMLElement} */ (event.target).dataset?.head;
+    if (!move || !name) return;
+    event.preventDefault();
+    const row = this.rows.findIndex((one) => one.includes(name)), column = this.rows[row].indexOf(name);
+    const next = this.rows[Math.max(0, Math.min(this.rows.length - 1, row + move[0]))];
+    const found = next[Math.max(0, Math.min(next.length - 1, column + move[1]))];
+    this.focusable(found);
+    this.squares.get(found).focus();
+  }
+
+  /** Squares in the colours of a measure, pale to strong. @param {Record<string, number | null>} values @param {string} words */
+  colour(values, words) {
+    const known = Object.values(values).filter((one) => one != null);
+    const low = Math.min(...known.map(Number)), high = Math.max(...known.map(Number));
+    for (const [name, square] of this.squares) {
+      const value = values[name];
+      square.replaceChildren();
+      const share = value == null ? 0 : (value - low) / (high - low || 1);
+      square.style.background = value == null ? "" : `rgb(${[...coloured([share], 1, 1, this.el).slice(0, 3)].join(" ")})`;
+      square.setAttribute("aria-label", value == null ? name : `${name}: ${said(value)}`);
+      square.title = value == null ? name : `${name}: ${said(value)} (${words})`;
+    }
+    return known.length ? `${words}: from ${said(low)} (pale) to ${said(high)} (strong).` : `${words}: not measured on this text.`;
+  }
+
+  /** Squares in the colours of their roles. @param {Record<string, string[]>} roles */
+  roles(roles) {
+    for (const [name, square] of this.squares) {
+      const mine = roles[name] ?? [];
+      square.replaceChildren();
+      const part = 100 / (mine.length || 1);
+      square.style.background = mine.length === 0 ? "" : `linear-gradient(135deg, ${mine.map((role, at) =>
+        `${ROLE_COLOURS[/** @type {keyof typeof ROLE_COLOURS} */ (role)]} ${at * part}% ${(at + 1) * part}%`).join(", ")})`;
+      square.setAttribute("aria-label", `${name}: ${mine.join(", ") || "no role"}`);
+      square.title = `${name}: ${mine.join(", ") || "no role found"}`;
+    }
+  }
+
+  /** Small maps of one layer's heads. @param {string} layer @param {{shape: number[], values: ArrayLike<number>}} found */
+  maps(layer, found) {
+    const [heads, rows, columns] = found.shape, size = rows * columns;
+    for (let head = 0; head < heads; head++) {
+      const square = this.squares.get(`${layer}H${head}`), canvas = make("canvas", { "aria-hidden": "true" });
+      paint(canvas, Array.prototype.slice.call(found.values, head * size, (head + 1) * size), [rows, columns], 255, 1, this.el);
+      square.replaceChildren(canvas);
+      square.style.background = "";
+      square.title = `${layer}H${head}`;
+      square.setAttribute("aria-label", `${layer}H${head}, map`);
+    }
+  }
+
+  /** @param {(name: string) => boolean} isShown */
+  filter(isShown) {
+    for (const [name, square] of this.squares) square.classList.toggle("dim", !isShown(name));
+  }
+
+  /** Heads that are off, or turned up or down. @param {Map<string, number>} factors */
+  factors(factors) {
+    for (const [name, square] of this.squares) {
+      const factor = factors.get(name) ?? 1;
+      if (!square.firstChild) square.append(make("span", { class: "number", "aria-hidden": "true" }, name.slice(name.lastIndexOf("H") + 1)));
+      square.classList.toggle("off", factor === 0);
+      square.classList.toggle("part", factor !== 0 && factor !== 1);
+      square.setAttribute("aria-label", `${name}: ${factor === 0 ? "silenced" : factor === 1 ? "on" : `times ${factor}`}`);
+      square.title = square.getAttribute("aria-label");
+    }
+  }
+}

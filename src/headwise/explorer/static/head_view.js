@@ -1,0 +1,339 @@
+// @ts-check
+/**
+ * The head view: one head's map and the sentence with its arcs, drawn from what a model holds.
+ *
+ * It serves the explorer and the notebook alike. It imports nothing and asks no server: it is given
+ * an object with get, set, on, off and save_changes, and draws. The model holds
+ *   head     name of the head
+ *   rows     labels of the tokens that look
+ *   keys     labels of the tokens looked at
+ *   cells    {rows: [a, b], keys: [a, b], shape: [n, m], values, largest}: a part of the map
+ *   links    [row, key, weight] of the strongest links
+ *   window   {rows: [a, b], keys: [a, b]}: the part that is looked at; set by this view
+ *   token    the token whose row is shown in the sentence, -1 for none; set by this view
+ * Tokens are text that users wrote: they are only ever set as text.
+ */
+
+const STEPS = 65535;
+const TILE = 256;
+
+/**
+ * @param {string} name
+ * @param {Record<string, unknown>} [attributes]
+ * @param {...(Node | string)} children
+ * @returns {any}
+ */
+export function make(name, attributes = {}, ...children) {
+  const svg = ["svg", "path", "rect", "text", "line", "circle", "title", "g"].includes(name);
+  const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on") && typeof value === "function") made.addEventListener(key.slice(2), /** @type {any} */ (value));
+    else if (value !== false && value != null) made.setAttribute(key, value === true ? "" : String(value));
+  }
+  made.append(...children);
+  return made;
+}
+
+/** @param {string} name @param {Element} [near] @returns {number[]} */
+function rgb(name, near = document.documentElement) {
+  const text = getComputedStyle(near).getPropertyValue(name).trim() || (name === "--hot" ? "#08306b" : "#f5f8fc");
+  return [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
+}
+
+/**
+ * Numbers from 0 to 1 as colours between cold and hot; small ones are lifted by the power.
+ * @param {ArrayLike<number>} values @param {number} top @param {number} power @param {Element} [near]
+ */
+export function coloured(values, top, power, near) {
+  const cold = rgb("--cold", near), hot = rgb("--hot", near);
+  const pixels = new Uint8ClampedArray(values.length * 4);
+  for (let at = 0; at < values.length; at++) {
+    const share = Math.min(1, values[at] / top) ** power;
+    for (let part = 0; part < 3; part++) pixels[at * 4 + part] = cold[part] + (hot[part] - cold[part]) * share;
+    pixels[at * 4 + 3] = 255;
+  }
+  return pixels;
+}
+
+/**
+ * A pixel a number; `near` is where the colours are taken from.
+ * @param {HTMLCanvasElement} canvas @param {ArrayLike<number>} values @param {number[]} shape
+ * @param {number} top @param {number} power @param {Element} [near]
+ */
+export function paint(canvas, values, shape, top, power, near) {
+  canvas.width = shape[1];
+  canvas.height = shape[0];
+  if (!shape[0] || !shape[1]) return;
+  canvas.getContext("2d")?.putImageData(new ImageData(coloured(values, top, power, near), shape[1], shape[0]), 0, 0);
+}
+
+/** @param {number} value */
+export const said = (value) => value >= 0.9995 ? "1.000" : value >= 0.001 || value === 0 ? value.toFixed(3) : value.toExponential(1);
+
+/** One head's map on a canvas: hover, keyboard, zoom and pan. */
+class HeadMap {
+  /** @param {any} model @param {HTMLElement} el */
+  constructor(model, el) {
+    this.model = model;
+    this.canvas = make("canvas", { tabindex: 0, role: "img" });
+    this.readout = make("div", { class: "readout", "aria-live": "polite" });
+    this.box = make("div", { class: "map" }, this.canvas);
+    const zoom = (/** @type {number} */ factor) => () => this.zoom(factor);
+    this.tools = make("div", { class: "controls" },
+      make("button", { type: "button", onclick: zoom(0.5), "aria-label": "Zoom in" }, "+"),
+      make("button", { type: "button", onclick: zoom(2), "aria-label": "Zoom out" }, "\u2212"),
+      make("button", { type: "button", onclick: zoom(Infinity) }, "Whole map"));
+    el.append(this.box, this.readout, this.tools);
+    this.at = /** @type {number[] | null} */ (null);
+    this.canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => this.moved(event));
+    this.canvas.addEventListener("pointerleave", () => this.point(null));
+    this.canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => this.pressed(event));
+    this.canvas.addEventListener("pointerup", () => { this.drag = null; });
+    this.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this.key(event));
+    this.drag = /** @type {any} */ (null);
+    this.watcher = new ResizeObserver(() => this.draw());
+    this.watcher.observe(this.box);
+  }
+
+  get cells() { return this.model.get("cells"); }
+
+  draw() {
+    const cells = this.cells, width = this.box.clientWidth;
+    if (!cells || !width) return;
+    const [rows, columns] = cells.shape;
+    const exact = cells.rows[1] - cells.rows[0] === rows;
+    const room = (/** @type {string[]} */ labels) => Math.min(110, 8 + 6.6 * Math.max(0, ...labels.map((one) => one.length)));
+    const shown = { rows: this.labels("rows"), keys: this.labels("keys") };
+    let left = room(shown.rows), top = room(shown.keys);
+    let size = Math.min(26, (width - left - 2) / Math.max(1, columns));
+    if (!exact || size < 8) { left = top = 2; size = (width - 4) / Math.max(1, columns); }
+    const ratio = devicePixelRatio || 1;
+    const height = top + Math.min(size, 26) * rows + 2;
+    this.frame = { left, top, size };
+    this.canvas.width = width * ratio;
+    this.canvas.height = height * ratio;
+    this.canvas.style.height = `${height}px`;
+    const pen = this.canvas.getContext("2d");
+    const small = document.createElement("canvas");
+    pen.scale(ratio, ratio);
+    paint(small, cells.values, cells.shape, STEPS, 0.6, this.canvas);
+    const near = getComputedStyle(this.canvas);
+    pen.imageSmoothingEnabled = false;
+    pen.drawImage(small, left, top, size * columns, size * rows);
+    pen.strokeStyle = near.getPropertyValue("--line") || "#c9d1dc";
+    pen.strokeRect(left, top, size * columns, size * rows);
+    if (left > 2) this.write(pen, shown, near.color);
+    if (this.at) {
+      pen.strokeStyle = near.getPropertyValue("--warm") || "#a34400";
+      pen.lineWidth = 2;
+      pen.strokeRect(left + this.at[1] * size, top + this.at[0] * size, Math.max(size, 3), Math.max(size, 3));
+    }
+    const whole = this.model.get("rows").length;
+    this.tools.hidden = whole <= 24;
+    this.canvas.setAttribute("aria-label", `Attention map of head ${this.model.get("head")}: ${rows} by ${columns} cells, rows look at columns; arrow keys read single weights`);
+  }
+
+  /** @param {CanvasRenderingContext2D} pen @param {{rows: string[], keys: string[]}} shown @param {string} colour */
+  write(pen, shown, colour) {
+    const { left, top, size } = /** @type {any} */ (this.frame);
+    const cut = (/** @type {string} */ one) => one.length > 15 ? `${one.slice(0, 14)}\u2026` : one;
+    pen.fillStyle = colour;
+    pen.font = `${Math.min(12, size + 1)}px system-ui, sans-serif`;
+    pen.textBaseline = "middle";
+    pen.textAlign = "right";
+    shown.rows.forEach((one, at) => pen.fillText(cut(one), left - 4, top + (at + 0.5) * size));
+    pen.textAlign = "left";
+    shown.keys.forEach((one, at) => {
+      pen.save();
+      pen.translate(left + (at + 0.5) * size, top - 4);
+      pen.rotate(-Math.PI / 2);
+      pen.fillText(cut(one), 0, 0);
+      pen.restore();
+    });
+  }
+
+  /** @param {"rows" | "keys"} side @returns {string[]} */
+  labels(side) {
+    const [start, stop] = this.cells[side];
+    return this.model.get(side).slice(start, stop);
+  }
+
+  /** @param {PointerEvent} event */
+  cellAt(event) {
+    const box = this.canvas.getBoundingClientRect(), frame = this.frame;
+    if (!frame) return null;
+    const row = Math.floor((event.clientY - box.top - frame.top) / frame.size);
+    const column = Math.floor((event.clientX - box.left - frame.left) / frame.size);
+    const [rows, columns] = this.cells.shape;
+    return row >= 0 && column >= 0 && row < rows && column < columns ? [row, column] : null;
+  }
+
+  /** @param {PointerEvent} event */
+  moved(event) {
+    if (this.drag && event.buttons) {
+      const { size } = /** @type {any} */ (this.frame), shift = (/** @type {number} */ pixels) => Math.round(-pixels / size * this.step("rows"));
+      const rows = shift(event.clientY - this.drag.y), keys = shift(event.clientX - this.drag.x);
+      if (rows || keys) {
+        this.look(this.drag.rows.map((/** @type {number} */ one) => one + rows), this.drag.keys.map((/** @type {number} */ one) => one + keys));
+      }
+      return;
+    }
+    this.point(this.cellAt(event));
+  }
+
+  /** @param {PointerEvent} event */
+  pressed(event) {
+    const at = this.cellAt(event);
+    if (at) this.model.set("token", this.place("rows", at[0])[0]), this.model.save_changes();
+    this.drag = { x: event.clientX, y: event.clientY, rows: this.cells.rows, keys: this.cells.keys };
+  }
+
+  /** Tokens that one cell stands for. @param {"rows" | "keys"} side */
+  step(side) {
+    const [start, stop] = this.cells[side];
+    return Math.max(1, Math.ceil((stop - start) / Math.max(1, this.cells.shape[side === "rows" ? 0 : 1])));
+  }
+
+  /** @param {"rows" | "keys"} side @param {number} at @returns {number[]} */
+  place(side, at) {
+    const step = this.step(side), [start, stop] = this.cells[side];
+    return [start + at * step, Math.min(stop, start + (at + 1) * step)];
+  }
+
+  /** @param {number[] | null} at */
+  point(at) {
+    this.at = at;
+    if (at) {
+      const value = this.cells.values[at[0] * this.cells.shape[1] + at[1]] / STEPS * this.cells.largest;
+      const name = (/** @type {"rows" | "keys"} */ side, /** @type {number} */ one) => {
+        const [start, stop] = this.place(side, one);
+        const label = this.model.get(side)[start] ?? "";
+        return stop - start > 1 ? `${label} (${start}\u2013${stop - 1})` : `${label} (${start})`;
+      };
+      this.readout.textContent = `${name("rows", at[0])} \u2192 ${name("keys", at[1])}: ${said(value)}`;
+    } else {
+      this.readout.textContent = "";
+    }
+    this.draw();
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const move = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+    if (!move || !this.cells) return;
+    event.preventDefault();
+    const [row, column] = this.at ?? [0, 0], [rows, columns] = this.cells.shape;
+    this.point([Math.max(0, Math.min(rows - 1, row + move[0])), Math.max(0, Math.min(columns - 1, column + move[1]))]);
+  }
+
+  /** @param {number} factor */
+  zoom(factor) {
+    const cells = this.cells, whole = { rows: this.model.get("rows").length, keys: this.model.get("keys").length };
+    const next = (/** @type {"rows" | "keys"} */ side) => {
+      const [start, stop] = cells[side];
+      let size = Math.round((stop - start) * factor);
+      if (factor < 1 && size > TILE) size = TILE;
+      if (factor > 1 && size > TILE) return [0, whole[side]];
+      size = Math.max(8, Math.min(whole[side], size));
+      const middle = this.model.get("token") >= 0 && factor < 1 ? this.model.get("token") : (start + stop) / 2;
+      return [Math.round(middle - size / 2), Math.round(middle - size / 2) + size];
+    };
+    this.look(next("rows"), next("keys"));
+  }
+
+  /** @param {number[]} rows @param {number[]} keys */
+  look(rows, keys) {
+    const within = (/** @type {number[]} */ [start, stop], /** @type {number} */ most) => {
+      const size = Math.min(most, stop - start), low = Math.max(0, Math.min(most - size, start));
+      return [low, low + size];
+    };
+    this.at = null;
+    this.model.set("window", { rows: within(rows, this.model.get("rows").length), keys: within(keys, this.model.get("keys").length) });
+    this.model.save_changes();
+  }
+
+  end() { this.watcher.disconnect(); }
+}
+
+/** The sentence itself, with arcs to where the chosen token looks. */
+class Sentence {
+  /** @param {any} model @param {HTMLElement} el */
+  constructor(model, el) {
+    this.model = model;
+    this.arcs = make("svg", { "aria-hidden": "true" });
+    this.box = make("div", { class: "sentence", role: "group", "aria-label": "The text: choose a token to see where it looks" });
+    el.append(this.box);
+    this.start = 0;
+  }
+
+  lay() {
+    const keys = this.model.get("keys"), cells = this.model.get("cells");
+    const start = cells ? cells.keys[0] : 0, stop = Math.min(keys.length, start + TILE);
+    this.start = start;
+    this.tokens = keys.slice(start, stop).map((/** @type {string} */ one, /** @type {number} */ at) => make("button", {
+      type: "button", class: "token", "aria-pressed": "false", onclick: () => {
+        this.model.set("token", this.model.get("token") === start + at ? -1 : start + at);
+        this.model.save_changes();
+      },
+    }, one));
+    const more = keys.length > stop - start ? [make("span", { class: "legend" }, ` \u2026 ${keys.length.toLocaleString("en")} in all`)] : [];
+    this.box.replaceChildren(this.arcs, ...this.tokens, ...more);
+    this.draw();
+  }
+
+  draw() {
+    const chosen = this.model.get("token"), links = this.model.get("links") ?? [];
+    const mine = links.filter((/** @type {number[]} */ link) => chosen < 0 || link[0] === chosen);
+    const weight = new Map(chosen < 0 ? [] : mine.map((/** @type {number[]} */ link) => [link[1], link[2]]));
+    const cold = rgb("--cold", this.box), hot = rgb("--hot", this.box);
+    (this.tokens ?? []).forEach((/** @type {HTMLElement} */ one, /** @type {number} */ at) => {
+      const share = Number(weight.get(this.start + at) ?? 0) ** 0.6, mixed = cold.map((part, of) => Math.round(part + (hot[of] - part) * share));
+      one.setAttribute("aria-pressed", String(this.start + at === chosen));
+      one.style.background = share ? `rgb(${mixed.join(" ")})` : "";
+      one.style.color = share > 0.5 ? `rgb(${cold.join(" ")})` : "";
+      one.title = weight.has(this.start + at) ? said(Number(weight.get(this.start + at))) : "";
+    });
+    this.arcs.replaceChildren(...this.shapes(mine, chosen < 0 ? 0.2 : 0.02));
+  }
+
+  /** @param {number[][]} links @param {number} least */
+  shapes(links, least) {
+    const box = this.box.getBoundingClientRect();
+    const middle = (/** @type {number} */ token) => {
+      const found = this.tokens?.[token - this.start]?.getBoundingClientRect();
+      return found && { x: found.left + found.width / 2 - box.left + this.box.scrollLeft, y: found.top - box.top + this.box.scrollTop };
+    };
+    this.arcs.setAttribute("width", String(this.box.scrollWidth));
+    this.arcs.setAttribute("height", String(this.box.scrollHeight));
+    return links.filter((link) => link[2] >= least && link[0] !== link[1]).slice(0, 400).flatMap(([row, key, value]) => {
+      const from = middle(row), to = middle(key);
+      if (!from || !to) return [];
+      const high = Math.min(from.y, to.y) - Math.min(24, 6 + Math.abs(from.x - to.x) / 9);
+      return [make("path", {
+        class: "arc", d: `M${from.x},${from.y} C${from.x},${high} ${to.x},${high} ${to.x},${to.y}`,
+        "stroke-width": (0.6 + 3 * value).toFixed(2), "stroke-opacity": (0.25 + 0.7 * value).toFixed(2),
+      })];
+    });
+  }
+}
+
+/** @param {{model: any, el: HTMLElement}} given */
+export function render({ model, el }) {
+  const title = make("h3", {}, model.get("head"));
+  el.append(title);
+  const map = new HeadMap(model, el), sentence = new Sentence(model, el);
+  const drawings = {
+    "change:cells": () => { map.draw(); sentence.lay(); },
+    "change:links": () => sentence.draw(),
+    "change:token": () => sentence.draw(),
+    "change:head": () => { title.textContent = model.get("head"); },
+  };
+  for (const [name, draw] of Object.entries(drawings)) model.on(name, draw);
+  drawings["change:cells"]();
+  return () => {
+    for (const [name, draw] of Object.entries(drawings)) model.off(name, draw);
+    map.end();
+  };
+}
+
+export default { render };

@@ -1,0 +1,192 @@
+// @ts-check
+/** The panel of heads: the grid on the left, the chosen heads on the right. */
+
+import * as api from "./api.js";
+import { Grid, ROLE_COLOURS } from "./grid.js";
+import { OneHead } from "./one_head.js";
+import * as state from "./state.js";
+
+const $ = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
+const MOST_BESIDE = 3;
+
+export class HeadsPanel {
+  /** @param {any} about @param {{fail: (error: any) => void}} page */
+  constructor(about, page) {
+    this.about = about;
+    this.page = page;
+    this.grid = new Grid($("grid"), about.layers, { press: (name) => this.press(name), point: (name) => this.point(name) });
+    this.extra = /** @type {Record<string, any>} */ ({});
+    /** @type {OneHead[]} */
+    this.cards = [];
+    this.options();
+    for (const name of ["colour", "order", "role"]) {
+      $(name).addEventListener("change", () => state.set({ [name]: $(name).value }));
+    }
+    for (const name of ["scan", "importance"]) $(name).addEventListener("click", () => this.job(name));
+    for (const job of about.jobs) if (job.state !== "idle") this.follow(job.name);
+  }
+
+  options() {
+    const measures = { ...this.reading?.heads.words ?? this.about.measures };
+    for (const found of Object.values(this.extra)) Object.assign(measures, found.words);
+    const fill = (/** @type {string} */ id, /** @type {[string, string][]} */ pairs) => {
+      const chosen = state.get(id);
+      $(id).replaceChildren(...pairs.map(([value, words]) => new Option(words, value, false, value === chosen)));
+    };
+    const names = /** @type {[string, string][]} */ (Object.entries(measures));
+    fill("colour", [["maps", "Small maps"], ["role", "Roles"], ...names]);
+    fill("order", [["layer", "By layer"], ...names]);
+    fill("role", [["", "All"], .../** @type {[string, string][]} */ (Object.keys(this.about.roles).map((role) => [role, role]))]);
+  }
+
+  /** A new text was read. @param {any} reading */
+  read(reading) {
+    this.reading = reading;
+    this.options();
+    this.show(new Set(["order"]));
+  }
+
+  /** @param {Set<string>} changed */
+  show(changed) {
+    if (!this.reading) return;
+    if (changed.has("order")) this.grid.arrange(state.get("order") === "layer" ? null : this.values(state.get("order")));
+    this.colour();
+    const role = state.get("role");
+    this.grid.filter((name) => !role || (this.roles()[name] ?? []).includes(role));
+    const names = this.chosen();
+    this.grid.choose(names[0] ?? "");
+    this.heads(names);
+  }
+
+  chosen() {
+    const names = [state.get("head"), ...state.get("beside").split(",")].filter((name) => this.grid.squares.has(name));
+    return [...new Set(names)].slice(0, MOST_BESIDE + 1);
+  }
+
+  /** @param {string[]} names */
+  heads(names) {
+    this.cards.filter((card) => !names.includes(card.name)).forEach((card) => card.end());
+    this.cards = names.map((name) => this.cards.find((card) => card.name === name) ?? new OneHead(name, this));
+    $("one").replaceChildren(...this.cards.map((card) => card.el));
+    if (!names.length) $("one").textContent = "Choose a head in the grid: click it, or walk there with the arrow keys and press Enter.";
+    for (const card of this.cards) card.show();
+  }
+
+  /** @param {string} column @returns {Record<string, number | null>} */
+  values(column) {
+    const found = Object.values(this.extra).find((one) => column in one.measures) ?? this.reading.heads;
+    const values = found.measures[column] ?? [];
+    return Object.fromEntries(found.names.map((/** @type {string} */ name, /** @type {number} */ at) => [name, values[at] ?? null]));
+  }
+
+  /** @returns {Record<string, string[]>} */
+  roles() {
+    const found = this.extra.scan ?? this.reading.heads;
+    return Object.fromEntries(found.names.map((/** @type {string} */ name, /** @type {number} */ at) => [name, found.roles[at]]));
+  }
+
+  colour() {
+    const colour = state.get("colour");
+    if (colour === "maps") return this.maps();
+    this.thumbs?.abort();
+    if (colour === "role") {
+      this.grid.roles(this.roles());
+      const held = Object.values(this.roles()).flat();
+      const on = this.extra.scan ? "On built-in text and sentences." : "On this text alone; Find roles reads more.";
+      const shown = Object.keys(ROLE_COLOURS).filter((role) => held.includes(role));
+      $("legend").replaceChildren(...shown.map((role) => this.swatch(role, held.filter((one) => one === role).length)), ` ${shown.length ? "" : "No roles. "}${on}`);
+    } else {
+      $("legend").textContent = this.grid.colour(this.values(colour), { ...this.about.measures, ...this.extra.scan?.words, ...this.extra.importance?.words }[colour] ?? colour);
+    }
+  }
+
+  /** A role with its colour and how many heads have it. @param {string} role @param {number} count */
+  swatch(role, count) {
+    const chip = document.createElement("span");
+    chip.className = "chip role";
+    chip.style.borderLeftColor = ROLE_COLOURS[/** @type {keyof typeof ROLE_COLOURS} */ (role)];
+    chip.textContent = `${role} ${count}`;
+    chip.title = this.about.roles[role];
+    return chip;
+  }
+
+  async maps() {
+    const reading = this.reading.name;
+    if (this.drawing === reading && !this.thumbs?.signal.aborted) return;
+    this.thumbs?.abort();
+    const mine = this.thumbs = new AbortController();
+    this.drawing = reading;
+    $("legend").textContent = "Each small map: rows look at columns, darker is more; the top left is the start of the text.";
+    try {
+      for (const layer of this.about.layers) {
+        if (!layer.heads) continue;
+        const found = await api.numbers(`/api/readings/${reading}/thumbs?${api.query({ layer: layer.name, size: 32 })}`, mine.signal);
+        if (mine.signal.aborted) return;
+        this.grid.maps(layer.name, found);
+      }
+      document.body.dataset.drawn = reading;
+    } catch (error) {
+      if (!mine.signal.aborted) this.page.fail(error);
+    }
+  }
+
+  /** Other colours. */
+  light() {
+    this.drawing = "";
+    if (this.reading) this.colour();
+    for (const card of this.cards) card.light();
+  }
+
+  /** @param {string} name */
+  press(name) {
+    state.set({ head: name, beside: state.get("beside").split(",").filter((one) => one && one !== name).join(",") });
+  }
+
+  /** @param {string} name */
+  point(name) {
+    if (!this.reading) return;
+    const at = this.reading.heads.names.indexOf(name), measures = this.reading.heads.measures;
+    const shown = ["normalised_entropy", "distance", "previous", "first", "special"].filter((one) => measures[one]?.[at] != null);
+    const roles = (this.roles()[name] ?? []).join(", ");
+    $("figures").textContent = `${name}${roles ? ` (${roles})` : ""}: ${shown.map((one) => `${one.replace("_", " ")} ${measures[one][at].toFixed(2)}`).join(", ")}`;
+  }
+
+  /** Begin long work, or stop it. @param {string} name */
+  async job(name) {
+    try {
+      if ($(name).dataset.running) await api.stop(`/api/jobs/${name}`);
+      else await api.post(`/api/jobs/${name}`, {});
+      await this.follow(name);
+    } catch (error) {
+      this.page.fail(error);
+    }
+  }
+
+  /** @param {string} name */
+  async follow(name) {
+    const button = $(name), words = { scan: "Find roles", importance: "Measure importance" }[name];
+    if (button.dataset.followed) return;
+    button.dataset.followed = "1";
+    for (;;) {
+      const job = await api.get(`/api/jobs/${name}`);
+      button.dataset.running = job.state === "running" ? "1" : "";
+      if (job.state === "running") {
+        button.textContent = `Stop (${job.stage || "starting"} ${job.total ? Math.round(100 * job.done / job.total) : 0}%)`;
+        await new Promise((done) => setTimeout(done, 400));
+        continue;
+      }
+      button.textContent = /** @type {string} */ (words);
+      if (job.state === "failed") this.page.fail(new Error(job.said));
+      if (job.state === "done") {
+        this.extra[name] = job.found;
+        button.textContent = `${words} \u2713`;
+        this.options();
+        state.set({ colour: name === "scan" ? "role" : "zero" });
+        this.options();
+        this.show(new Set(["order"]));
+      }
+      break;
+    }
+    delete button.dataset.followed;
+  }
+}

@@ -1,0 +1,203 @@
+// @ts-check
+/** One head: its map and sentence, where it looks by distance, its roles, what it adds. */
+
+import * as api from "./api.js";
+import { make, render, said } from "./head_view.js";
+import * as state from "./state.js";
+
+const LOOKS = [
+  ["words", "Whole words", "1"], ["special", "Special tokens", "1"], ["sink", "First token", "1"], ["values", "Weigh by values", "1"],
+];
+
+/** What anywidget gives a view, for a page: values and who wants to know of them. */
+class Model {
+  /** @param {Record<string, unknown>} values */
+  constructor(values) { this.values = values; this.listeners = /** @type {Record<string, Set<() => void>>} */ ({}); }
+  /** @param {string} name */
+  get(name) { return this.values[name]; }
+  /** @param {string} name @param {unknown} value */
+  set(name, value) { this.values[name] = value; for (const one of this.listeners[`change:${name}`] ?? []) one(); }
+  /** @param {string} name @param {() => void} listener */
+  on(name, listener) { (this.listeners[name] ??= new Set()).add(listener); }
+  /** @param {string} name @param {() => void} listener */
+  off(name, listener) { this.listeners[name]?.delete(listener); }
+  save_changes() {}
+}
+
+export class OneHead {
+  /** @param {string} name @param {any} panel */
+  constructor(name, panel) {
+    this.name = name;
+    this.panel = panel;
+    this.model = new Model({ head: name, rows: [], keys: [], cells: null, links: [], window: null, token: -1 });
+    this.view = make("div");
+    this.facts = make("div");
+    this.el = make("article", { class: "card", "aria-label": `Head ${name}` }, this.buttons(), this.view, this.facts);
+    this.model.on("change:window", () => this.later());
+    this.model.on("change:token", () => this.links());
+    this.stop = render({ model: this.model, el: this.view });
+  }
+
+  buttons() {
+    const toggles = LOOKS.map(([key, words, on]) => make("button", {
+      type: "button", "aria-pressed": "false", "data-look": key,
+      onclick: () => state.set({ [key]: state.get(key) === on ? "0" : "1" }),
+    }, words));
+    const beside = make("button", { type: "button", "data-beside": "", onclick: () => this.beside() }, "Beside");
+    return make("div", { class: "controls" }, ...toggles, beside,
+      make("button", { type: "button", onclick: () => this.image("svg") }, "SVG"),
+      make("button", { type: "button", onclick: () => this.image("png") }, "PNG"));
+  }
+
+  /** Keep this head while others are chosen. */
+  beside() {
+    const kept = state.get("beside").split(",").filter(Boolean);
+    const next = kept.includes(this.name) ? kept.filter((one) => one !== this.name) : [...kept, this.name];
+    state.set({ beside: next.join(",") });
+  }
+
+  look() {
+    return {
+      is_by_word: this.panel.reading.has_words ? state.get("words") : "0", hides_special: state.get("special") === "1" ? "0" : "1",
+      drops_sink: state.get("sink") === "1" ? "0" : "1", is_valued: state.get("values"),
+    };
+  }
+
+  /** Draw what is chosen now, if it is not what is drawn. */
+  show() {
+    for (const button of this.el.querySelectorAll("[data-look]")) {
+      const pressed = state.get(/** @type {HTMLElement} */ (button).dataset.look ?? "") === "1";
+      button.setAttribute("aria-pressed", String(pressed));
+      if (/** @type {HTMLElement} */ (button).dataset.look === "words") /** @type {any} */ (button).disabled = !this.panel.reading.has_words;
+    }
+    this.el.querySelector("[data-beside]")?.setAttribute("aria-pressed", String(state.get("beside").split(",").includes(this.name)));
+    const wanted = api.query({ reading: this.panel.reading.name, scanned: Boolean(this.panel.extra.scan), ...this.look() });
+    if (wanted !== this.shown) { this.shown = wanted; this.load(); }
+  }
+
+  /** @param {string} what @param {Record<string, unknown>} [more] */
+  path(what, more = {}) {
+    return `/api/readings/${this.panel.reading.name}/${what}?${api.query({ head: this.name, ...this.look(), ...more })}`;
+  }
+
+  async load() {
+    this.loading?.abort();
+    const mine = this.loading = new AbortController();
+    try {
+      const axes = await api.get(this.path("axes"), mine.signal);
+      this.sizes = axes;
+      Object.assign(this.model.values, { rows: axes.rows, keys: axes.keys, token: -1, links: [] });
+      await this.cells({ rows: [0, axes.rows.length], keys: [0, axes.keys.length] }, mine.signal);
+      const figures = await api.get(this.path("head"), mine.signal);
+      this.model.set("links", figures.links);
+      this.linked = 0;
+      this.tell(figures);
+    } catch (error) {
+      if (!mine.signal.aborted) this.panel.page.fail(error);
+    }
+  }
+
+  /** @param {{rows: number[], keys: number[]}} part @param {AbortSignal} signal */
+  async cells(part, signal) {
+    const tile = this.sizes.tile, size = Math.max(part.rows[1] - part.rows[0], part.keys[1] - part.keys[0]);
+    const range = (/** @type {number[]} */ one) => one.join(":");
+    const found = size <= tile
+      ? await api.numbers(this.path("map", { rows: range(part.rows), keys: range(part.keys) }), signal)
+      : await api.numbers(this.path("overview", { size: this.sizes.overview }), signal);
+    const whole = { rows: [0, this.sizes.rows.length], keys: [0, this.sizes.keys.length] };
+    this.model.set("cells", { ...(size <= tile ? part : whole), ...found });
+    document.body.dataset.head = this.name;
+  }
+
+  /** The part that is looked at has moved: fetch it when it rests. */
+  later() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(async () => {
+      this.moving?.abort();
+      const mine = this.moving = new AbortController();
+      try { await this.cells(/** @type {any} */ (this.model.get("window")), mine.signal); } catch (error) {
+        if (!mine.signal.aborted) this.panel.page.fail(error);
+      }
+    }, 60);
+  }
+
+  /** Links of a token far into a long text are fetched when it is chosen. */
+  async links() {
+    const token = /** @type {number} */ (this.model.get("token")), start = Math.floor(Math.max(0, token) / 256) * 256;
+    if (token < 0 || start === this.linked) return;
+    this.linked = start;
+    const figures = await api.get(this.path("head", { rows: `${start}:${Math.min(start + 256, this.sizes.rows.length)}` }));
+    this.model.set("links", figures.links);
+  }
+
+  /** @param {any} figures */
+  tell(figures) {
+    const held = figures.roles.filter((/** @type {any} */ one) => one.is_held);
+    const served = figures.served_by ? `Keys and values come from KV head ${figures.served_by.kv_head} of ${figures.served_by.kv_heads}. ` : "";
+    const summary = held.length ? held.map((/** @type {any} */ one) => `${one.role}: ${one.meaning}`).join(" ") : "No role stands out.";
+    this.facts.replaceChildren(
+      make("p", { class: "hint" }, `${served}${summary}`),
+      make("h3", {}, "Where it looks, by distance"), this.profile(figures.profile),
+      make("h3", {}, "What it adds, before and after the output projection"), this.contribution(figures.contribution),
+      make("details", {}, make("summary", {}, "Evidence for roles"), this.roles(figures.roles)));
+  }
+
+  /** @param {any} profile */
+  profile(profile) {
+    const top = Math.max(...profile.means, 0.01), wide = 600 / profile.means.length;
+    const bars = profile.means.map((/** @type {number} */ mean, /** @type {number} */ at) => make("rect", {
+      class: "bar-rect", x: (at * wide + 1).toFixed(1), width: (wide - 2).toFixed(1), y: (70 - 66 * mean / top).toFixed(1), height: (66 * mean / top).toFixed(1),
+    }, make("title", {}, `${profile.offsets[at] > 0 ? "+" : ""}${profile.offsets[at]}: ${said(mean)}`)));
+    const best = profile.means.indexOf(Math.max(...profile.means));
+    const labels = profile.offsets.map((/** @type {number} */ offset, /** @type {number} */ at) => offset % 4 ? "" :
+      make("text", { x: ((at + 0.5) * wide).toFixed(1), y: 83, "text-anchor": "middle" }, `${offset > 0 ? "+" : ""}${offset}`));
+    return make("svg", { class: "bars", viewBox: "0 0 600 88", role: "img", "aria-label": `Mean weight by distance; most at ${profile.offsets[best]} with ${said(profile.means[best])}` },
+      make("line", { x1: 0, x2: 600, y1: 70, y2: 70 }), ...bars, ...labels.filter(Boolean));
+  }
+
+  /** @param {any} given */
+  contribution(given) {
+    if (!given) return make("p", { class: "hint" }, "The output projection of this model is not known.");
+    const mean = (/** @type {number[]} */ values) => values.reduce((sum, one) => sum + one, 0) / values.length;
+    const words = `Its part of the layer's output has a mean length of ${mean(given.before).toFixed(2)} before Wo and ${mean(given.after).toFixed(2)} after: `
+      + `${(100 * given.mean_share).toFixed(1)}% of what all heads give, where an equal share is ${(100 * given.equal_share).toFixed(1)}%.`;
+    const count = Math.min(given.share.length, 256), wide = 600 / count, top = Math.max(...given.share.slice(0, count), given.equal_share);
+    const bars = given.share.slice(0, count).map((/** @type {number} */ share, /** @type {number} */ at) => make("rect", {
+      class: "bar-rect other", x: (at * wide).toFixed(2), width: Math.max(0.8, wide - 1).toFixed(2), y: (60 - 56 * share / top).toFixed(1), height: (56 * share / top).toFixed(1),
+    }, make("title", {}, `${this.panel.reading.tokens[at]}: ${(100 * share).toFixed(1)}%`)));
+    const level = (60 - 56 * given.equal_share / top).toFixed(1);
+    return make("div", {}, make("p", { class: "hint" }, words), make("svg", { class: "bars", viewBox: "0 0 600 62", role: "img", "aria-label": "Share of the output, token by token; the line is an equal share" },
+      ...bars, make("line", { x1: 0, x2: 600, y1: level, y2: level })));
+  }
+
+  /** @param {any[]} roles */
+  roles(roles) {
+    const number = (/** @type {number | null} */ value) => make("td", { class: "number" }, value == null ? "" : said(value));
+    return make("div", { class: "scroll" }, make("table", {}, make("caption", {}, this.panel.extra.scan ? "On built-in text and sentences" : "On this text alone"),
+      make("tr", {}, ...["role", "held", "score", "needed", "by chance", "detail"].map((one) => make("th", { scope: "col" }, one))),
+      ...roles.map((one) => make("tr", { title: one.meaning }, make("th", { scope: "row" }, one.role), make("td", {}, one.is_held ? "yes" : "no"),
+        number(one.score), number(one.threshold), number(one.baseline), make("td", {}, one.detail)))));
+  }
+
+  /** @param {"svg" | "png"} kind */
+  async image(kind) {
+    const canvas = /** @type {HTMLCanvasElement} */ (this.view.querySelector("canvas")), cells = /** @type {any} */ (this.model.get("cells"));
+    const picture = () => new Promise((done) => canvas.toBlob(done, "image/png"));
+    if (kind === "png") return api.save(/** @type {Blob} */ (await picture()), `${this.name}.png`);
+    if (cells.rows[1] - cells.rows[0] <= 96 && cells.keys[0] === cells.rows[0]) {
+      const path = `/api/readings/${this.panel.reading.name}/image.svg?${api.query({ heads: this.name, ...this.look(), rows: cells.rows.join(":") })}`;
+      return api.save(await (await fetch(path)).blob(), `${this.name}.svg`);
+    }
+    const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${canvas.width}" height="${canvas.height}"><image width="100%" height="100%" href="${canvas.toDataURL("image/png")}"/></svg>`;
+    return api.save(new Blob([svg], { type: "image/svg+xml" }), `${this.name}.svg`);
+  }
+
+  /** Other colours. */
+  light() { this.model.set("cells", this.model.get("cells")); }
+
+  end() {
+    this.loading?.abort();
+    this.moving?.abort();
+    this.stop();
+  }
+}

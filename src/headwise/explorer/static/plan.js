@@ -1,0 +1,139 @@
+// @ts-check
+/** The planner: what heads cost, by sliders, beside models that are known. */
+
+import * as api from "./api.js";
+import { make } from "./head_view.js";
+
+const SLIDERS = [
+  { name: "d_model", words: "Width (d_model)", values: [128, 256, 384, 512, 576, 768, 1024, 1280, 1600, 2048, 2560, 3072, 4096, 5120, 6144, 8192, 12288], usual: 768 },
+  { name: "heads", words: "Heads", values: [1, 2, 3, 4, 6, 8, 9, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128], usual: 12 },
+  { name: "kv_heads", words: "KV heads", values: [1, 2, 3, 4, 6, 8, 9, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128], usual: 12 },
+  { name: "layers", words: "Layers", values: [1, 2, 4, 6, 8, 12, 16, 24, 30, 32, 36, 40, 48, 64, 80, 96, 126], usual: 12 },
+  { name: "length", words: "Context in tokens", values: [128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 1048576], usual: 1024 },
+  { name: "batch", words: "Sequences at a time", values: [1, 2, 4, 8, 16, 32, 64, 128, 256], usual: 1 },
+];
+const AXES = {
+  parameters_attention: "Parameters of attention", cache_bytes: "Bytes of the KV cache", multiply_adds_per_token: "Multiply-adds a token", d_model: "Width", num_heads: "Heads", d_key: "Size of a head",
+};
+const UNITS = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
+
+/** @param {number} value */
+function short(value) {
+  for (const [size, unit] of UNITS) if (value >= /** @type {number} */ (size)) return `${(value / /** @type {number} */ (size)).toPrecision(3)}${unit}`;
+  return String(Math.round(value));
+}
+
+export class PlanPanel {
+  /** @param {any} about @param {{fail: (error: any) => void}} page */
+  constructor(about, page) {
+    this.page = page;
+    this.values = Object.fromEntries(SLIDERS.map((one) => [one.name, one.usual]));
+    this.across = "parameters_attention";
+    this.up = "cache_bytes";
+    this.result = make("div", { "aria-live": "polite" });
+    this.plot = make("div");
+    this.choices = make("div", { class: "scroll" });
+    const own = this.fromModel(about);
+    const axis = (/** @type {"across" | "up"} */ side, /** @type {string} */ words) => make("label", {}, `${words} `, make("select", {
+      onchange: (/** @type {any} */ event) => { this[side] = event.target.value; this.draw(); },
+    }, ...Object.entries(AXES).map(([name, said]) => new Option(said, name, false, name === this[side]))));
+    document.getElementById("planner")?.append(make("div", { class: "columns" },
+      make("div", {}, make("div", { class: "sliders" }, ...SLIDERS.flatMap((one) => this.slider(one))), own, this.result, make("h3", {}, "How to share the width out"), this.choices),
+      make("div", {}, make("div", { class: "controls" }, axis("across", "Across"), axis("up", "Up")), this.plot)));
+  }
+
+  /** @param {any} about */
+  fromModel(about) {
+    return make("p", { class: "hint" }, `The loaded model ${about.name} has ${about.layers.length} layers of ${about.layers[0]?.heads ?? 0} heads over ${about.layers[0]?.kv_heads ?? 0} KV heads.`);
+  }
+
+  /** @param {{name: string, words: string, values: number[], usual: number}} one */
+  slider(one) {
+    const said = make("output", {}, one.usual.toLocaleString("en"));
+    const input = make("input", {
+      type: "range", min: 0, max: one.values.length - 1, step: 1, value: one.values.indexOf(one.usual), id: `plan-${one.name}`,
+      "aria-valuetext": one.usual.toLocaleString("en"), oninput: () => {
+        const value = one.values[Number(input.value)];
+        this.values[one.name] = value;
+        said.textContent = value.toLocaleString("en");
+        input.setAttribute("aria-valuetext", value.toLocaleString("en"));
+        this.later();
+      },
+    });
+    return [make("label", { for: `plan-${one.name}` }, one.words), input, said];
+  }
+
+  later() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.run(), 50);
+  }
+
+  show() {
+    if (!this.known) this.run();
+  }
+
+  async run() {
+    this.asking?.abort();
+    const mine = this.asking = new AbortController();
+    const values = { ...this.values };
+    if (values.d_model % values.heads) values.d_key = Math.max(1, Math.round(values.d_model / values.heads));
+    try {
+      this.known ??= await api.get("/api/plan/known");
+      const [found, choices] = await Promise.all([
+        api.get(`/api/plan?${api.query(values)}`, mine.signal),
+        api.get(`/api/plan/heads?${api.query({ d_model: values.d_model, length: values.length })}`, mine.signal)]);
+      this.found = found;
+      this.tell(found, choices);
+      this.draw();
+      document.body.dataset.planned = String(found.parameters_attention);
+    } catch (error) {
+      if (mine.signal.aborted) return;
+      this.result.replaceChildren(make("p", { class: "bad" }, /** @type {Error} */ (error).message));
+    }
+  }
+
+  /** @param {any} found @param {any[]} choices */
+  tell(found, choices) {
+    const row = (/** @type {string} */ words, /** @type {string} */ value) => make("tr", {}, make("th", { scope: "row" }, words), make("td", { class: "number" }, value));
+    this.result.replaceChildren(make("table", {}, make("caption", {}, `${found.num_heads} heads of ${found.d_key}, ${found.num_kv_heads} KV heads, bfloat16`),
+      row("Parameters of one layer", found.parameters_layer.toLocaleString("en")), row("Parameters of all layers", found.parameters_attention.toLocaleString("en")),
+      row("Multiply-adds a token", short(found.multiply_adds_per_token)), row("KV cache", `${short(found.cache_bytes)}B`),
+      row("All weights of one layer, laid out", `${short(found.weight_matrix_bytes)}B`),
+      row("Multiply-adds a byte read in decoding", found.decode_intensity == null ? "" : found.decode_intensity.toFixed(2))));
+    const shown = choices.filter((one) => one.heads <= 256);
+    this.choices.replaceChildren(make("table", {}, make("caption", {}, "Every number of heads that divides the width costs the same; what differs is the size of each"),
+      make("tr", {}, ...["heads", "size of each", "remarks"].map((one) => make("th", { scope: "col" }, one))),
+      ...shown.map((one) => make("tr", {}, make("th", { scope: "row", class: "number" }, String(one.heads)), make("td", { class: "number" }, String(one.d_key)), make("td", {}, one.remarks.join(", "))))));
+  }
+
+  draw() {
+    if (!this.known || !this.found) return;
+    const points = [{ ...this.found, name: "yours", own: true }, ...this.known]
+      .filter((one) => one[this.across] > 0 && one[this.up] > 0);
+    const log = Math.log10, range = (/** @type {string} */ axis) => {
+      const values = points.map((one) => log(one[axis]));
+      return [Math.floor(Math.min(...values)), Math.ceil(Math.max(...values) + 1e-9)];
+    };
+    const [left, right] = range(this.across), [low, high] = range(this.up);
+    const x = (/** @type {number} */ value) => 60 + 520 * (log(value) - left) / (right - left || 1);
+    const y = (/** @type {number} */ value) => 360 - 340 * (log(value) - low) / (high - low || 1);
+    const ticks = [];
+    for (let at = left; at <= right; at++) ticks.push(make("line", { x1: x(10 ** at), x2: x(10 ** at), y1: 20, y2: 360 }), make("text", { x: x(10 ** at), y: 374, "text-anchor": "middle" }, short(10 ** at)));
+    for (let at = low; at <= high; at++) ticks.push(make("line", { x1: 60, x2: 580, y1: y(10 ** at), y2: y(10 ** at) }), make("text", { x: 54, y: y(10 ** at) + 3, "text-anchor": "end" }, short(10 ** at)));
+    /** @type {number[][]} */
+    const taken = [];
+    const dots = points.flatMap((one) => {
+      const [across, up] = [x(one[this.across]), y(one[this.up])];
+      const dot = make("circle", { class: one.own ? "other" : "bar-rect", cx: across, cy: up, r: one.own ? 7 : 4 }, make("title", {}, `${one.name}: ${short(one[this.across])}, ${short(one[this.up])}`));
+      const crowded = taken.some(([a, b]) => Math.abs(a - across) < 90 && Math.abs(b - up) < 12);
+      if (crowded) return [dot];
+      taken.push([across, up]);
+      const label = across > 500 ? { x: across - 7, "text-anchor": "end" } : { x: across + 8 };
+      return [dot, make("text", { ...label, y: up + 3 }, one.name)];
+    });
+    const names = /** @type {Record<string, string>} */ (AXES);
+    this.plot.replaceChildren(make("svg", { class: "bars", viewBox: "0 0 660 392", role: "img", "aria-label": `Known models: ${names[this.up]} against ${names[this.across]}; yours has ${short(this.found[this.across])} and ${short(this.found[this.up])}` },
+      ...ticks, ...dots, make("text", { x: 320, y: 390, "text-anchor": "middle" }, names[this.across]), make("text", { x: 4, y: 12 }, names[this.up])),
+      make("p", { class: "hint" }, "Both axes are logarithmic. Each known model is at its own context, at most 8,192 tokens."));
+  }
+}

@@ -1,0 +1,140 @@
+// @ts-check
+/** The panel of changes: heads silenced or scaled, and what the model then says. */
+
+import * as api from "./api.js";
+import { Grid } from "./grid.js";
+import { make } from "./head_view.js";
+import * as state from "./state.js";
+
+const $ = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
+
+export class WhatIfPanel {
+  /** @param {any} about @param {{fail: (error: any) => void, say: (text: string) => void}} page */
+  constructor(about, page) {
+    this.about = about;
+    this.page = page;
+    this.grid = new Grid($("switches"), about.layers, { press: (name) => this.press(name) });
+    this.chosen = "";
+    const isSimilar = about.kind === "similarity";
+    $("sentences").hidden = $("sentences-label").hidden = !isSimilar;
+    $("sentences").addEventListener("change", () => this.run());
+    $("factor").addEventListener("input", () => this.scale(Number($("factor").value)));
+    $("reset").addEventListener("click", () => state.set({ off: "" }));
+    $("keep").addEventListener("click", () => this.keep());
+  }
+
+  /** Heads that are not as they were: L3H1, or L3H1*0.5. @returns {Map<string, number>} */
+  factors() {
+    const parts = state.get("off").split(",").filter(Boolean).map((one) => one.split("*"));
+    return new Map(parts.filter(([name]) => this.grid.squares.has(name)).map(([name, factor]) => [name, factor === undefined ? 0 : Math.max(0, Math.min(2, Number(factor) || 0))]));
+  }
+
+  /** @param {Map<string, number>} factors */
+  put(factors) {
+    state.set({ off: [...factors].filter(([, factor]) => factor !== 1).map(([name, factor]) => factor === 0 ? name : `${name}*${factor}`).join(",") });
+  }
+
+  /** @param {string} name */
+  press(name) {
+    this.chosen = name;
+    const factors = this.factors();
+    factors.set(name, factors.get(name) === 0 ? 1 : 0);
+    this.put(factors);
+    this.slider();
+  }
+
+  slider() {
+    const factor = this.factors().get(this.chosen) ?? 1;
+    $("scaled").textContent = this.chosen || "the chosen head";
+    $("factor").disabled = !this.chosen;
+    $("factor").value = String(factor);
+    $("factor-said").textContent = factor.toFixed(2);
+  }
+
+  /** @param {number} factor */
+  scale(factor) {
+    if (!this.chosen) return;
+    const factors = this.factors();
+    factors.set(this.chosen, factor);
+    $("factor-said").textContent = factor.toFixed(2);
+    this.put(factors);
+  }
+
+  /** A new text was read. */
+  read() {
+    const text = state.get("text") || this.about.text;
+    $("sentences").value = [text.replace(/\s+/g, " "), ...this.about.others].join("\n");
+    this.said = "";
+  }
+
+  show() {
+    this.grid.factors(this.factors());
+    this.grid.choose(this.chosen);
+    this.slider();
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.run(), 40);
+  }
+
+  async run() {
+    const texts = this.about.kind === "similarity"
+      ? $("sentences").value.split("\n").map((/** @type {string} */ one) => one.trim()).filter(Boolean).slice(0, this.about.most_texts)
+      : [state.get("text") || this.about.text];
+    const body = { texts, gates: Object.fromEntries(this.factors()) };
+    const wanted = JSON.stringify(body);
+    if (wanted === this.said || !texts.length) return;
+    this.said = wanted;
+    this.asking?.abort();
+    const mine = this.asking = new AbortController();
+    try {
+      const found = await api.post("/api/whatif", body, mine.signal);
+      $("outcome").replaceChildren(found.kind === "similarity" ? this.similarity(found) : this.prediction(found));
+      const share = (100 * found.saved / found.parameters).toFixed(2);
+      $("saved").textContent = `${found.heads_off} heads off. ` + (found.cannot_cut ? `They cannot be cut as they are: ${found.cannot_cut}.`
+        : `Cutting them would save ${found.saved.toLocaleString("en")} parameters (${share}%).`);
+      document.body.dataset.outcome = String(found.heads_off);
+    } catch (error) {
+      if (!mine.signal.aborted) { this.said = ""; this.page.fail(error); }
+    }
+  }
+
+  /** @param {any} found */
+  prediction(found) {
+    const top = Math.max(...found.before, ...found.after);
+    const bar = (/** @type {number} */ value, /** @type {string} */ kind) => make("svg", { class: "bars", viewBox: "0 0 200 12", "aria-hidden": "true" },
+      make("rect", { class: kind, x: 0, y: 1, height: 10, width: (198 * value / top).toFixed(1) }));
+    const percent = (/** @type {number} */ value) => `${(100 * value).toFixed(value < 0.001 ? 3 : 1)}%`;
+    return make("div", { class: "scroll" },
+      make("table", {}, make("caption", {}, `Likeliest tokens at ${found.where}; the two models are ${found.divergence.toFixed(4)} nats apart (KL)`),
+        make("tr", {}, ...["token", "untouched", "", "changed", ""].map((one) => make("th", { scope: "col" }, one))),
+        ...found.tokens.map((/** @type {string} */ token, /** @type {number} */ at) => make("tr", {}, make("th", { scope: "row" }, token),
+          make("td", { class: "number" }, percent(found.before[at])), make("td", {}, bar(found.before[at], "bar-rect")),
+          make("td", { class: "number" }, percent(found.after[at])), make("td", {}, bar(found.after[at], "bar-rect other"))))));
+  }
+
+  /** @param {any} found */
+  similarity(found) {
+    const table = (/** @type {number[][]} */ matrix, /** @type {string} */ words) => make("table", { class: "matrix" }, make("caption", {}, words),
+      make("tr", {}, make("td", {}), ...matrix.map((_, at) => make("th", { scope: "col" }, String(at + 1)))),
+      ...matrix.map((row, at) => make("tr", {}, make("th", { scope: "row" }, String(at + 1)), ...row.map((value, other) => {
+        const cell = make("td", {}, value.toFixed(3));
+        const moved = value - found.before[at][other];
+        if (words !== "Untouched" && Math.abs(moved) >= 0.005) { cell.className = moved > 0 ? "good" : "bad"; cell.title = `${moved > 0 ? "+" : ""}${moved.toFixed(3)}`; }
+        return cell;
+      }))));
+    const kept = found.kept.map((/** @type {number} */ one, /** @type {number} */ at) => `${at + 1}: ${one.toFixed(3)}`).join(", ");
+    return make("div", { class: "scroll" }, make("h3", {}, "How alike the sentences are (cosine)"), table(found.before, "Untouched"), table(found.after, "Changed"),
+      make("p", { class: "hint" }, `Each sentence beside its own untouched embedding: ${kept}.`));
+  }
+
+  async keep() {
+    const heads = [...this.factors()].filter(([, factor]) => factor === 0).map(([name]) => name);
+    if (!heads.length) return this.page.say("No head is off yet: press some first.");
+    try {
+      const answer = await api.posted("/api/cutplan", { heads });
+      api.save(await answer.blob(), "plan.json");
+      $("saved").textContent = `Saved plan.json with ${heads.length} heads. Cut them with: headwise prune ${this.about.name} --plan plan.json --out smaller`;
+    } catch (error) {
+      this.page.fail(error);
+    }
+  }
+}

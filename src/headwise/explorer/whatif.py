@@ -1,0 +1,195 @@
+"""What if: what a model says when heads are silenced or scaled, beside what it says untouched.
+
+In: a subject, a text or several, and a gate for each head that is changed. Out: next-token
+probabilities, similarities of sentences, or what else the model is for, before and after.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headwise.errors import HeadwiseError, OptionError
+from headwise.heads import HeadId
+from headwise.measures.reading import Reader
+from headwise.pruning.cutplan import Counts
+from headwise.pruning.objective import Embedding, MaskedToken, NextToken
+from headwise.pruning.setting import Subject
+from headwise.pruning.surgery import count_parameters, planned
+from headwise.tracing.tokens import label
+from headwise.watching.gates import gate
+
+LONGEST = 512
+"""Tokens of a text that are read at most: changes are to show at once."""
+TOP = 8
+"""Predictions that are shown of each model."""
+MOST_TEXTS = 8
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Heads whose outputs are multiplied, and by what; 0 is silence."""
+
+    factors: Mapping[HeadId, float]
+
+    def gates(self, counts: Counts) -> dict[str, Tensor]:
+        """Gates of every layer in which something changes."""
+        found: dict[str, Tensor] = {}
+        for head, factor in self.factors.items():
+            name = head.layer_name
+            if name not in counts or head.head >= counts[name][0]:
+                raise OptionError(f"there is no head {head} in this model")
+            found.setdefault(name, torch.ones(counts[name][0]))[head.head] = factor
+        return found
+
+    @property
+    def silent(self) -> tuple[HeadId, ...]:
+        """Heads that give nothing."""
+        return tuple(sorted(head for head, factor in self.factors.items() if factor == 0))
+
+
+class Untouched:
+    """What a model said of the last few texts as it is, so that only changes are computed anew."""
+
+    def __init__(self, most: int = 8) -> None:
+        """How many are kept."""
+        self.most = most
+        self._said: OrderedDict[tuple[str, ...], Tensor] = OrderedDict()
+
+    def of(self, texts: Sequence[str], say: Callable[[], Tensor]) -> Tensor:
+        """What was said of these texts, or is now."""
+        key = tuple(texts)
+        if key not in self._said:
+            self._said[key] = say()
+            if len(self._said) > self.most:
+                self._said.popitem(last=False)
+        return self._said[key]
+
+
+@torch.inference_mode()
+def outcome(
+    subject: Subject,
+    texts: Sequence[str],
+    changes: Changes,
+    counts: Counts,
+    untouched: Untouched | None = None,
+) -> dict[str, Any]:
+    """What the model says untouched and changed, and what a cut of the silent heads would save."""
+    untouched = untouched or Untouched()
+    if isinstance(subject.objective, Embedding):
+        said = similarities(subject, texts[:MOST_TEXTS], changes.gates(counts), untouched)
+    else:
+        said = predictions(subject, texts[0], changes.gates(counts), untouched)
+    return said | {"heads_off": len(changes.silent)} | savings(subject, changes)
+
+
+def savings(subject: Subject, changes: Changes) -> dict[str, Any]:
+    """Parameters that cutting the silent heads would save, or why they cannot be cut."""
+    total = count_parameters(subject.model)
+    found: dict[str, Any] = {"parameters": total, "saved": 0, "cannot_cut": None}
+    try:
+        parts = planned(subject.model, changes.silent)
+    except HeadwiseError as error:
+        return found | {"cannot_cut": str(error)}
+    for change in parts:
+        for part in change.slices:
+            tensor = change.layer.base.get_parameter(part.path)
+            gone = 1 - len(part.kept) / tensor.shape[part.axis]
+            found["saved"] += round(tensor.numel() * gone)
+    return found
+
+
+def inputs_of(subject: Subject, texts: Sequence[str]) -> dict[str, Tensor]:
+    """The beginnings of some texts as one batch."""
+    reader = Reader(subject.tokenizer, subject.model.config, length=LONGEST)
+    windows = [reader.windows([text])[0] for text in texts]
+    return dict(reader.batch(windows, subject.device).inputs)
+
+
+def similarities(
+    subject: Subject, texts: Sequence[str], gates: Mapping[str, Tensor], untouched: Untouched
+) -> dict[str, Any]:
+    """How alike the sentences' embeddings are, before and after."""
+    inputs = inputs_of(subject, texts)
+    before = untouched.of(texts, lambda: subject.objective.output(subject.model, inputs))
+    with gate(subject.model, gates):
+        after = subject.objective.output(subject.model, inputs)
+    return {
+        "kind": "similarity",
+        "texts": list(texts),
+        "before": as_lists(before @ before.T),
+        "after": as_lists(after @ after.T),
+        "kept": [round(float(one), 4) for one in (before * after).sum(-1)],
+    }
+
+
+def as_lists(matrix: Tensor) -> list[list[float]]:
+    """A small matrix as JSON holds it."""
+    return [[round(value, 4) for value in row] for row in matrix.tolist()]
+
+
+def predictions(
+    subject: Subject, text: str, gates: Mapping[str, Tensor], untouched: Untouched
+) -> dict[str, Any]:
+    """The likeliest tokens at the place that the model predicts, before and after."""
+    inputs = inputs_of(subject, [text])
+    place, where = predicted_place(subject, inputs)
+    before = untouched.of([text], lambda: log_probabilities(subject, inputs, place))
+    with gate(subject.model, gates):
+        after = log_probabilities(subject, inputs, place)
+    shown = list(dict.fromkeys([*top(before), *top(after)]))
+    return {
+        "kind": "prediction",
+        "where": where,
+        "tokens": [name_of(subject, number) for number in shown],
+        "before": [round(float(before[number].exp()), 5) for number in shown],
+        "after": [round(float(after[number].exp()), 5) for number in shown],
+        "divergence": round(float((before.exp() * (before - after)).sum()), 5),
+    }
+
+
+def predicted_place(subject: Subject, inputs: dict[str, Tensor]) -> tuple[int, str]:
+    """The position whose prediction is shown, and what it is; a mask is set where there is none."""
+    ids = inputs["input_ids"][0]
+    if not isinstance(subject.objective, MaskedToken):
+        is_next = isinstance(subject.objective, NextToken)
+        return len(ids) - 1, "the next token" if is_next else "the last position"
+    mask = subject.objective.mask_id
+    masked = (ids == mask).nonzero().flatten().tolist()
+    if masked:
+        return masked[0], "the first masked token"
+    ordinary = [
+        place
+        for place, one in enumerate(ids.tolist())
+        if one not in subject.tokenizer.all_special_ids
+    ]
+    hidden = name_of(subject, int(ids[ordinary[-1]]))
+    inputs["input_ids"] = inputs["input_ids"].clone()
+    inputs["input_ids"][0, ordinary[-1]] = mask
+    return ordinary[-1], f"the last word, {hidden!r}, masked"
+
+
+def log_probabilities(subject: Subject, inputs: dict[str, Tensor], place: int) -> Tensor:
+    """Log-probability of every token, or class, at that place."""
+    logits = subject.objective.output(subject.model, inputs)
+    at = logits[0, place] if logits.dim() == 3 else logits[0]
+    return at.float().log_softmax(-1)
+
+
+def top(values: Tensor) -> list[int]:
+    """Numbers of the likeliest."""
+    found: list[int] = values.topk(min(TOP, len(values))).indices.tolist()
+    return found
+
+
+def name_of(subject: Subject, number: int) -> str:
+    """What to write for a token, or for a class."""
+    names = getattr(subject.model.config, "id2label", None) or {}
+    if not isinstance(subject.objective, MaskedToken | NextToken):
+        return str(names.get(number, number))
+    return label(
+        subject.tokenizer.convert_ids_to_tokens(number), subject.tokenizer.decode([number])
+    )

@@ -1,0 +1,302 @@
+"""What heads are worth and what a cut did, as sections of the report.
+
+In: what importance and prune folders hold. Out: HTML. Figures stand beside their standard errors,
+and a cut beside the uncut model, random cuts and the floor.
+"""
+
+import math
+from collections.abc import Mapping
+
+from headwise.heads import HeadId, HeadTable
+from headwise.views.plan import count, size
+from headwise.views.pruning import MEASURES, SAID
+from headwise.views.report_findings import Cut, Findings, Worth, number
+from headwise.views.report_parts import (
+    Cell,
+    Html,
+    bar,
+    counted,
+    data_table,
+    figure,
+    figures,
+    folded,
+    grid,
+    joined,
+    points,
+    section,
+    tag,
+    value_cell,
+    was,
+)
+
+ENDS = 8
+"""Heads shown at either end of the ranking; all of them are there folded up."""
+MOST_DECIMALS = 8
+MEANT = {
+    "zero": "silent",
+    "mean": "replaced by its mean",
+    "michel": "Michel's score",
+    "fisher": "Fisher information",
+    "expected": "expected cost",
+}
+EXPLAINED = {
+    "zero": "loss added when the head gives nothing, measured",
+    "mean": "loss added when it always gives its mean, measured",
+    "michel": "how strongly the loss reacts to the head's gate, from gradients",
+    "fisher": "the same squared, which stresses the examples that need the head",
+    "expected": "loss added by cutting it, as the interaction of all heads predicts",
+}
+METHODS = {
+    "rounds": "those expected to cost least together, some at a time, measured anew each time",
+    "quadratic": "those expected to cost least together, measured once",
+    "greedy": "the one that costs least, measured anew after every cut",
+    "ablation": "those that cost least when silenced alone",
+    "michel": "those with the least gradient score",
+    "fisher": "those with the least Fisher information",
+    "random": "heads by chance",
+    "named": "the heads that were named",
+}
+SIZES = {
+    "heads": ("heads", count),
+    "kv_heads": ("KV heads", count),
+    "parameters": ("parameters", count),
+    "attention_parameters": ("parameters of attention", count),
+    "bytes": ("weights on disk", size),
+    "cache_bytes_per_token": ("cache for each token", size),
+    "attention_multiply_adds": ("multiply-adds of attention", count),
+}
+
+
+# What heads are worth.
+
+
+def importance(worth: Worth) -> Html:
+    """What every head is worth: a grid and the two ends of the ranking."""
+    table, about = worth.table, worth.table.about
+    ranked = table.top("zero", len(table))["name"].tolist()
+    few = ranked if len(ranked) <= 2 * ENDS else [*ranked[:ENDS], *ranked[-ENDS:]]
+    examples = about.get("examples")
+    where = f" on {counted(examples, 'example')}" if isinstance(examples, int) else ""
+    return section(
+        "importance",
+        "What heads are worth",
+        tag(
+            "p",
+            f"Each head was silenced alone{where}, and the figure is by how much the loss "
+            f"({about.get('objective', 'of the model')}) grew. A small figure does not show that "
+            "several such heads can go at once: one may stand in for another.",
+        ),
+        *(
+            grid(
+                "Loss added by silence, % of the dearest head's",
+                table,
+                stack,
+                worth_cells(table),
+            )
+            for stack in table.stacks
+        ),
+        points(
+            joined([tag("b", f"{MEANT[name]}:"), f"{EXPLAINED[name]}."], " ")
+            for name in MEASURES
+            if name in table.df
+        ),
+        ranking(
+            "The dearest heads, then the cheapest" if few != ranked else "Every head", table, few
+        ),
+        folded("Every head", ranking("Every head, the dearest first", table, ranked))
+        if few != ranked
+        else "",
+        one_left(worth),
+    )
+
+
+def worth_cells(table: HeadTable) -> Cell:
+    """What gives the cell of a head in the grid of costs."""
+    costs = table.df["zero"].tolist()
+    largest = max([cost for cost in costs if cost > 0], default=1.0)
+
+    def cell(head: HeadId, row: int) -> Html:
+        share = costs[row] / largest
+        words = f"{head}: silent it adds {costs[row]:.2g} of loss"
+        return value_cell(share, f"{100 * share:.0f}", words)
+
+    return cell
+
+
+def ranking(caption: str, table: HeadTable, names: list[str]) -> Html:
+    """Some heads with every measure, and its standard error where there is one."""
+    measures = [name for name in MEASURES if name in table.df]
+    rows = []
+    for name in names:
+        row = table[name]
+        cells = [with_error(number(row, one), number(row, f"{one}_se")) for one in measures]
+        rows.append((name, *cells, row.get("stand_ins", "") or "-"))
+    titles = [MEANT[name] for name in measures]
+    return data_table(caption, ("head", *titles, "stand-ins"), rows, numbers=titles)
+
+
+def with_error(value: float, error: float) -> str:
+    """A figure and its standard error, to as many decimals as the error has.
+
+    >>> with_error(0.0006812, 0.0000633)
+    '0.00068 ± 0.00006'
+    """
+    if math.isnan(value):
+        return ""
+    if not math.isfinite(error) or error <= 0:
+        return f"{value:.2g}"
+    decimals = min(max(0, -math.floor(math.log10(error))), MOST_DECIMALS)
+    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
+
+
+def one_left(worth: Worth) -> Html:
+    """What it costs to leave one head in a layer."""
+    if worth.layers is None or worth.layers.empty:
+        return Html("")
+    unit = str(worth.table.about.get("unit", "quality"))
+    rows = [
+        (row["layer"], row["heads"], row["best"], f"{row['added']:.4f}", row["shown"])
+        for _, row in worth.layers.iterrows()
+    ]
+    title = "One head left in a layer, all its others silent, one layer at a time"
+    columns = ("layer", "heads", "best head", "loss added", unit)
+    return data_table(title, columns, rows, numbers=("heads", "loss added", unit))
+
+
+def stand_ins(worth: Worth | None) -> Html:
+    """Groups of heads that stand in for each other, with what cutting them is expected to cost."""
+    if worth is None or "stand_ins" not in worth.table.df:
+        return Html("")
+    title = tag("h3", "Heads that stand in for each other")
+    groups = groups_of(worth.table)
+    if not groups:
+        return joined([title, tag("p", "No group of heads passes the bar for that.")])
+    matrix = worth.interaction
+    rows = []
+    for names in groups:
+        costs = ["", ""]
+        if matrix is not None:
+            part = matrix.loc[names, names].to_numpy(float)
+            costs = [f"{part.trace() / 2:.4f}", f"{part.sum() / 2:.4f}"]
+        rows.append((" ".join(names), *costs))
+    columns = ("heads", "cost one by one, added up", "cost together")
+    table = data_table(
+        "Loss expected from cutting: more together than one by one, as each hides the other",
+        columns,
+        rows,
+        numbers=columns[1:],
+    )
+    words = (
+        "Their effects on the output point the same way and their outputs are alike, so that any "
+        "one is cheap to cut and all of them are dear."
+    )
+    return joined([title, tag("p", words), table])
+
+
+def groups_of(table: HeadTable) -> list[list[str]]:
+    """Heads that name each other, each group once."""
+    found = {}
+    for head, others in zip(table.heads, table.df["stand_ins"], strict=True):
+        if others:
+            names = sorted({head, *map(HeadId.parse, others.split())})
+            found[tuple(names)] = [str(name) for name in names]
+    return list(found.values())
+
+
+# What a cut did.
+
+
+def cuts(found: Findings, cut: Cut) -> Html:
+    """Before and after: sizes, quality, the curve, and which heads went."""
+    went = f"Gone: {' '.join(map(str, cut.heads)) or 'none'}"
+    roles = dict(zip(found.table.heads, found.table.df["roles"], strict=True))
+    told = ""
+    if cut.model == found.model and cut.heads:
+        bare = sum(not roles.get(head) for head in cut.heads)
+        told = f"{bare} of them had no role in this scan."
+    chosen = f" ({METHODS[cut.method]})" if cut.method in METHODS else ""
+    exact = ""
+    if cut.difference is not None:
+        least = f"but for {cut.difference:.1e}" if cut.difference else "to the last bit"
+        exact = f"The cut model gives what the uncut one gives with those heads silent, {least}."
+    return section(
+        "cut",
+        "What a cut costs",
+        tag(
+            "p",
+            f"{counted(len(cut.heads), 'head')} {was(len(cut.heads))} cut, chosen by the method "
+            f"\u201c{cut.method}\u201d{chosen}. {told} {exact}",
+        ),
+        sizes(cut),
+        quality(cut),
+        curve(cut),
+        speeds(cut),
+        tag("p", went, class_="names"),
+    )
+
+
+def sizes(cut: Cut) -> Html:
+    """Before and after, and what is gone."""
+    rows = []
+    heads = next((one[1:] for one in cut.sizes if one[0] == "heads"), ())
+    for name, before, after in cut.sizes:
+        is_same = name == "kv_heads" and (before, after) == heads
+        if name in SIZES and before and not is_same:
+            title, say = SIZES[name]
+            gone = 1 - after / before
+            drawn = bar(after / before, math.nan, f"{after / before:.0%} left")
+            rows.append((title, say(int(before)), say(int(after)), f"{gone:.1%}", drawn))
+    columns = ("of the model", "before", "after", "gone", "left")
+    return data_table("What the model is made of", columns, rows, numbers=columns[1:4])
+
+
+def quality(cut: Cut) -> Html:
+    """What the model scores on held-out text, cut in several ways."""
+    rows: list[tuple[object, ...]] = []
+    for name in ("uncut", "refitted", "cut", "random_mean", "floor"):
+        if name in cut.qualities:
+            loss, value = cut.qualities[name]
+            rows.append((quality_name(name, cut), figures(value, 4), figures(loss, 4)))
+    caption = (
+        f"On text that nothing was chosen or fitted on ({cut.objective}); read a cut between the "
+        "uncut model and the floor"
+    )
+    return data_table(caption, ("model", cut.unit, "loss"), rows, numbers=(cut.unit, "loss"))
+
+
+def quality_name(name: str, cut: Cut) -> str:
+    """What a row of the qualities is of."""
+    if name == "random_mean":
+        ends = f", {min(cut.random):.3f} to {max(cut.random):.3f}" if cut.random else ""
+        return f"as many heads cut at random, mean of {len(cut.random)}{ends}"
+    names: Mapping[str, str] = {**SAID, "floor": "floor: every head silent"}
+    return names.get(name, name)
+
+
+def curve(cut: Cut) -> Html:
+    """Quality against heads cut."""
+    if cut.curve is None:
+        return tag("p", "No curve was measured with this cut.")
+    label = f"Curves of {cut.unit} against the share of heads cut"
+    caption = (
+        f"{cut.unit} on held-out text as more heads go. The line of random cuts has a band for "
+        "the best and the worst of them; where it ends is the floor, the model without any "
+        "attention. The elbow is where the chosen method's line turns."
+    )
+    return figure(cut.curve.svg(f"{cut.model}: {cut.unit} against heads cut"), label, caption)
+
+
+def speeds(cut: Cut) -> Html:
+    """How long both models take."""
+    rows = [
+        (
+            f"{one['batch']:.0f} x {one['positions']:.0f} tokens",
+            f"{one['before']:.3f} s",
+            f"{one['after']:.3f} s",
+            f"{one['ratio']:.2f} ± {one['spread']:.2f}",
+        )
+        for one in cut.speeds
+    ]
+    columns = ("batch", "before", "after", "times as fast")
+    caption = "Time of one pass, both models in turns on the machine that cut it"
+    return data_table(caption, columns, rows, numbers=columns[1:])

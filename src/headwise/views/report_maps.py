@@ -1,0 +1,105 @@
+"""Attention maps for the report: the strongest heads of each role on one sentence.
+
+In: a head table, which names its model, and a text. Out: a map a head, or the reason why the model
+could not be asked. A model other than the scanned one is not drawn.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from headwise.drawing.heat import HeatMap
+from headwise.errors import HeadwiseError, ModelError, OptionError
+from headwise.heads import HeadId, HeadTable
+from headwise.views.report_findings import Drawn, dict_of, roles_of, strongest
+
+if TYPE_CHECKING:
+    from headwise.tracing.maps import Maps
+    from headwise.watching.models import LoadedModel
+
+SENTENCE = "The teacher lost her red pen, so the teacher bought a new one."
+"""Has a pronoun and what it stands for, an adjective, objects of verbs, and a phrase twice."""
+MAPS_A_ROLE = 2
+MOST_TOKENS = 40
+"""A map has a cell for every two tokens: with more, a page of a dozen maps passes 4 MB."""
+
+
+def draw_maps(table: HeadTable, text: str = SENTENCE, model: "LoadedModel | None" = None) -> Drawn:
+    """Maps of the strongest heads of each role; the model is loaded by its name unless given.
+
+    A text that no map can show is the caller's mistake, and raises.
+    """
+    if not text.strip():
+        raise OptionError("the text is empty: give some words")
+    heads = chosen_heads(table)
+    if not heads:
+        return Drawn(text, reason="no head has a role")
+    try:
+        loaded = model or load_scanned(table)
+        if loaded.tokenizer is None:
+            raise ModelError(f"{loaded.name} reads no text")
+    except HeadwiseError as error:
+        return Drawn(text, reason=str(error))
+    check_length(text, loaded.tokenizer)
+    try:
+        found = maps_of(loaded, text, heads)
+    except HeadwiseError as error:
+        return Drawn(text, reason=str(error))
+    return Drawn(
+        text, {map_.name: map_ for map_, _ in found}, {map_.name: map_ for _, map_ in found}
+    )
+
+
+def chosen_heads(table: HeadTable) -> list[HeadId]:
+    """The heads that are drawn, each once, in the order of the table."""
+    rows = [row for role in roles_of(table) for row in strongest(table, role, MAPS_A_ROLE)]
+    return sorted({HeadId.parse(str(row.name)) for row in rows})
+
+
+def load_scanned(table: HeadTable) -> "LoadedModel":
+    """The model that was scanned; raises where there is none, or another, under its name."""
+    about = table.about
+    name = about.get("model")
+    if not name:
+        raise ModelError("the scan names no model")
+    from headwise.watching.loading import LoadOptions, load_model
+
+    known = dict_of(about, "loaded")
+    dtype, revision = known.get("dtype") or "float32", about.get("revision")
+    loaded = load_model(str(name), LoadOptions(dtype=str(dtype), revision=revision))
+    for fact in ("class", "sha256", "commit"):
+        if known.get(fact) is not None and known[fact] != loaded.about.get(fact):
+            raise ModelError(
+                f"{name} is not what was scanned: its {fact} is {loaded.about.get(fact)}, and "
+                f"was {known[fact]}"
+            )
+    return loaded
+
+
+def check_length(text: str, tokenizer: Any) -> None:
+    """Refuse a text of more tokens than a map can show."""
+    tokens = len(tokenizer(text)["input_ids"])
+    if tokens > MOST_TOKENS:
+        raise OptionError(
+            f"the text has {tokens} tokens, too many for a map: give at most {MOST_TOKENS}"
+        )
+
+
+def maps_of(loaded: "LoadedModel", text: str, heads: list[HeadId]) -> list[tuple[HeatMap, HeatMap]]:
+    """Two maps for each head: of all tokens, and of those that are not special."""
+    from headwise.tracing.record import trace
+
+    by_layer: dict[tuple[str, int], list[int]] = {}
+    for head in heads:
+        by_layer.setdefault((head.stack, head.layer), []).append(head.head)
+    found: list[tuple[HeatMap, HeatMap]] = []
+    for (stack, layer), numbers in by_layer.items():
+        traced = trace(loaded, text, layer=layer, stack=stack or None, heads=numbers)
+        both = (heat_maps(traced.maps(special=special)) for special in (True, False))
+        found += zip(*both, strict=True)
+    return found
+
+
+def heat_maps(maps: "Maps") -> list[HeatMap]:
+    """The maps of a trace as they are drawn."""
+    labels = maps.labels
+    pairs = zip(maps.heads, maps.weights.tolist(), strict=True)
+    return [HeatMap(name, weights, labels.queries, labels.keys) for name, weights in pairs]

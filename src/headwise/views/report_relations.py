@@ -1,0 +1,113 @@
+"""Relations between words and heads that are alike, as sections of the report.
+
+In: `Findings`. Out: HTML. A head stands beside what places alone achieve, and being alike is not
+being needless.
+"""
+
+import math
+
+import pandas as pd
+
+from headwise.probes.tables import best_heads
+from headwise.views.report_findings import Findings, number
+from headwise.views.report_parts import (
+    Html,
+    bar,
+    data_table,
+    figures,
+    percent,
+    section,
+    tag,
+)
+from headwise.views.report_roles import READINGS
+
+PAIRS = 10
+
+
+def relations(found: Findings) -> Html:
+    """The strongest head of each gold relation beside what positions alone achieve."""
+    frame = found.relations
+    if frame is None or frame.empty:
+        return section(
+            "relations",
+            "Relations between words",
+            tag("p", "This scan read no sentences with known relations, so none are shown."),
+        )
+    rows = []
+    names = frame.drop_duplicates("head").set_index("head")["name"]
+    for source, part in frame.groupby("source", sort=False):
+        for _, row in best_heads(part.drop(columns=["source", "name"])).iterrows():
+            right, guess = float(row["held_out_accuracy"]), float(row["held_out_baseline"])
+            said = f"{percent(right)} found, {percent(guess)} by the best guess by place"
+            label = row["relation"] if source == "probe" else f"{row['relation']} ({source})"
+            interval = f"{percent(float(row['low']))} to {percent(float(row['high']))}"
+            means = READINGS.get(row["reading"], row["reading"])
+            figures_ = (percent(right), percent(guess), bar(right, guess, said))
+            verdict = "yes" if row["counts"] else "no"
+            arcs = f"{int(row['arcs']):,}"
+            rows.append((label, names[row["head"]], *figures_, verdict, interval, arcs, means))
+    return section(
+        "relations",
+        "Relations between words",
+        tag(
+            "p",
+            "In sentences whose grammar is known, a head finds a relation when its largest weight "
+            "goes to the right partner. The mark on a bar is what the best guess by place alone "
+            "finds, such as always the next word: only what lies beyond it is the head's own.",
+        ),
+        data_table(
+            "Strongest head of each relation, judged on sentences that did not choose it; the "
+            "interval is of all sentences",
+            ("relation", "head", "found", "by place", "drawn", "beats it", "95% interval", "arcs",
+             "how it is read"),
+            rows,
+            numbers=("found", "by place", "95% interval", "arcs"),
+        ),
+    )  # fmt: skip
+
+
+def alike(pairs: pd.DataFrame | None) -> pd.DataFrame:
+    """Pairs of heads, the most alike first."""
+    if pairs is None:
+        return pd.DataFrame(columns=["a", "b", "cka", "divergence"])
+    return pairs.dropna(subset=["cka"]).sort_values("cka", ascending=False, kind="stable")
+
+
+def redundancy(found: Findings, stand_ins: object) -> Html:
+    """Heads that are alike, and those that stand in for each other."""
+    best = alike(found.pairs).head(PAIRS)
+    roles_by = dict(zip(map(str, found.table.heads), found.table.df["roles"], strict=True))
+
+    def named(head: str) -> str:
+        return f"{head} ({', '.join(roles_by[head])})" if roles_by.get(head) else head
+
+    rows = [
+        (
+            named(str(row["a"])),
+            named(str(row["b"])),
+            figures(float(row["cka"])),
+            figures(number(row, "divergence")),
+            bar(float(row["cka"]), math.nan, f"CKA {row['cka']:.2f}"),
+        )
+        for _, row in best.iterrows()
+    ]
+    none = "" if rows else tag("p", "This scan compared no heads with each other.")
+    return section(
+        "alike",
+        "Heads that are alike",
+        tag(
+            "p",
+            "CKA compares what two heads give on the same tokens: 0 is nothing in common, 1 is the "
+            "same but for turning and scaling. Divergence compares where two heads of a layer "
+            "look: 0 is the same places, 0.69 no place in common. Being alike does not show that "
+            "one of the two can go.",
+        ),
+        none,
+        data_table(
+            "The most alike pairs",
+            ("one", "other", "CKA", "divergence", "CKA of 1"),
+            rows,
+            numbers=("CKA", "divergence"),
+        ),
+        stand_ins,
+    )

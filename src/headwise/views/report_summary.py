@@ -1,0 +1,92 @@
+"""A scan in a few sentences, as the first section of the report.
+
+In: `Findings`. Out: HTML. It measures nothing; it picks what a reader should not miss.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from headwise.heads import ROLES, HeadTable
+from headwise.views.report_findings import Findings, no_roles, roles_of, strongest
+from headwise.views.report_parts import Html, counted, figures, joined, points, section, tag, was
+from headwise.views.report_relations import alike
+from headwise.views.report_roles import in_words
+
+
+def summary(found: Findings) -> Html:
+    """The scan in words."""
+    table = found.table
+    num_roles = len(table) - len(no_roles(table))
+    read = [f"{counted(found.tokens, 'token')} of text"] if found.tokens else []
+    sentences = sum(count for name, count in found.counts.items() if name.endswith("_sentences"))
+    read += [f"{counted(sentences, 'sentence')} with known relations"] if sentences else []
+    measured = f" They were measured on {' and '.join(read)}." if read else ""
+    return section(
+        "summary",
+        "In short",
+        tag(
+            "p",
+            f"{found.model} has {counted(len(table), 'attention head')} in "
+            f"{counted(found.num_layers, 'layer')}.{measured} {num_roles} of them pass the bar of "
+            f"at least one role; the other {len(table) - num_roles} do nothing that this scan has "
+            "a name for, which does not make them useless.",
+        ),
+        tag("p", role_counts(table)),
+        points(stands_out(found)),
+        tag(
+            "p",
+            "A role says where a head looks. It does not prove what the model does with what is "
+            "found there, that no other head does the same, or that the head is needed.",
+            class_="limit",
+        ),
+    )
+
+
+def role_counts(table: HeadTable) -> Html:
+    """How many heads each role has."""
+    held = roles_of(table)
+    parts = [f"{role} {len(table.with_role(role))}" for role in held]
+    none = len(no_roles(table))
+    missing = [role for role in ROLES if role not in held]
+    said = f"Heads of each role, some with several: {', '.join([*parts, f'no role {none}'])}."
+    return joined([said, f"No head is {' or '.join(missing)}." if missing else ""], " ")
+
+
+def stands_out(found: Findings) -> Iterator[object]:
+    """Sentences about what a reader should not miss."""
+    table = found.table
+    for role in ("positional", "sink", "induction", "syntactic", "coreference"):
+        if role in roles_of(table):
+            yield in_words(strongest(table, role, 1)[0], role)
+    busiest = Counter(head.layer_name for head in no_roles(table)).most_common(1)
+    if busiest:
+        layer, count = busiest[0]
+        yield f"Most heads without a role are in {layer}: {count} of its {in_layer(table, layer)}."
+    best = alike(found.pairs).head(1)
+    for row in best.itertuples():
+        yield f"{row.a} and {row.b} give the most alike outputs: CKA {row.cka:.2f} of 1."
+    if found.worth is not None and found.worth.table.df["zero"].notna().any():
+        worth = found.worth.table.top("zero", len(table))
+        first, last = worth.iloc[0], worth.iloc[-1]
+        yield (
+            f"Silencing {first['name']} costs most ({first['zero']:.2g} of loss), silencing "
+            f"{last['name']} least ({last['zero']:.2g})."
+        )
+    if found.cut is not None:
+        yield cut_in_words(found)
+
+
+def in_layer(table: HeadTable, layer: str) -> int:
+    """How many heads a layer has."""
+    return sum(head.layer_name == layer for head in table.heads)
+
+
+def cut_in_words(found: Findings) -> str:
+    """What a cut took and what it cost, in a sentence."""
+    assert found.cut is not None
+    cut = found.cut
+    after = cut.qualities.get("refitted", cut.qualities.get("cut", (None, None)))[1]
+    chance = cut.qualities.get("random_mean", (None, None))[1]
+    scores = f"; {cut.unit} is then {figures(after)}" if after is not None else ""
+    beside = f", and {figures(chance)} with as many cut at random" if chance is not None else ""
+    return f"{counted(len(cut.heads), 'head')} {was(len(cut.heads))} cut{scores}{beside}."

@@ -1,0 +1,127 @@
+"""`headwise report`: what it writes, what it keeps, and every mistake as one sentence."""
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from headwise.heads import ROLES, HeadTable
+from headwise.probes.builtin import builtin_sentences
+
+from ..views.report_cases import Page, table_of
+from ..watching.test_loading import save
+from .running import Runner
+
+WORDS = [f"w{number}" for number in range(7, 101)]
+SMALL = ("--choose-tokens", 60, "--fit-tokens", 120, "--held-tokens", 60, "--no-speed")
+
+
+@pytest.fixture
+def scan(tmp_path: Path) -> Path:
+    folder = tmp_path / "scan"
+    folder.mkdir()
+    table_of(model="./gone").write(folder / "heads.parquet")
+    return folder
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    drawn = random.Random(5)
+    paragraphs = [" ".join(drawn.choices(WORDS, k=drawn.randrange(12, 25))) for _ in range(40)]
+    file = tmp_path / "text.txt"
+    file.write_text("\n\n".join(paragraphs), encoding="utf-8")
+    return file
+
+
+def give_role(file: Path, head: str, role: str) -> None:
+    table = HeadTable.read(file)
+    held = [[role] if str(one) == head else [] for one in table.heads]
+    HeadTable(table.df.assign(roles=held), table.about).write(file, force=True)
+
+
+def test_without_a_folder_minilm_is_scanned_first(
+    headwise: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    few = builtin_sentences(4, 0)
+    monkeypatch.setattr("headwise.measures.scan.REPEATED_WINDOWS", 4)
+    monkeypatch.setattr("headwise.measures.scan.builtin_sentences", lambda *_: few)
+    ran = headwise("report")
+    assert (ran.code, ran.err) == (0, "")
+    assert "72 heads in 6 layers" in ran.out and "wrote report.html" in ran.out
+    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+    page = Path("report.html").read_text("utf-8")
+    assert len(page.encode()) < 1 << 20
+    read = Page(page)
+    assert read.faults == []
+    cells = {one.get("title", "").partition(":")[0] for one in read.all("td")}
+    assert {f"L{layer}H{head}" for layer in range(6) for head in range(12)} <= cells
+    assert "Attention map of L0H2 over 17 tokens" in page
+    assert "The largest weight between two tokens is 1.00" in page  # the token before
+    assert all(role in read.text for role in ROLES)
+    assert "The ferry to Marlow Island" in read.text
+    assert "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db" in read.text
+
+
+def test_three_folders_make_one_page(headwise: Runner, text: Path, tmp_path: Path) -> None:
+    model = save("llama", tmp_path / "llama")
+    found, worth, smaller = tmp_path / "found", tmp_path / "worth", tmp_path / "smaller"
+    assert headwise("scan", model, "--text", text, "--out", found).code == 0
+    assert headwise(
+        "importance", model, "--text", text, "--max-tokens", 60, "--out", worth
+    ).code == 0  # fmt: skip
+    assert headwise("prune", model, "--text", text, "--cut", 6, *SMALL, "--out", smaller).code == 0
+    give_role(found / "heads.parquet", "L1H2", "sink")  # random weights have hardly any
+    out = tmp_path / "page.html"
+    options = ("--importance", worth, "--prune", smaller, "--out", out, "--text", "w9 w8 w9 w8")
+    ran = headwise("report", found, *options)
+    assert (ran.code, ran.err) == (0, "")
+    read = Page(out.read_text("utf-8"))
+    assert read.faults == []
+    for words in ("What heads are worth", "6 heads were cut", "perplexity", "floor"):
+        assert words in read.text
+    labels = [one["aria-label"] for one in read.all("svg")]
+    assert "Curves of perplexity against the share of heads cut" in labels
+    assert "Attention map of L1H2 over 4 tokens" in labels
+    shutil.rmtree(model)
+    ran = headwise("report", found, *options, "--force")
+    assert f"without attention maps: {model} is no directory" in "".join(ran.out.splitlines())
+    assert "There are no attention maps" in out.read_text("utf-8")
+
+
+def test_a_file_that_is_there_stays_unless_forced(
+    headwise: Runner, scan: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "page.html"
+    out.write_text("mine", encoding="utf-8")
+    assert "page.html is there already" in headwise.refused("report", scan, "--out", out)
+    assert out.read_text("utf-8") == "mine"
+    assert headwise("report", scan, "--out", out, "--force").code == 0
+    assert Page(out.read_text("utf-8")).faults == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere"], "nowhere does not exist: give a folder that headwise scan --out wrote"),
+        (["empty"], "empty holds no scan: it has no heads.parquet"),
+        (["--importance", "nowhere"], "nowhere does not exist"),
+        (["--prune", "empty"], "empty holds no pruned model"),
+        (["scan", "--importance", "scan"], "scan holds no importance"),
+        (["scan", "--out", "empty"], "empty is a folder"),
+        (["scan", "--out", "nowhere/page.html"], "nowhere is no folder"),
+        (["scan", "--text", " "], "the text is empty"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_2(
+    headwise: Runner,
+    scan: Path,
+    arguments: list[str],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(scan.parent)
+    Path("empty").mkdir()
+    assert words in headwise.refused("report", *arguments)
+    assert sorted(file.name for file in scan.parent.iterdir()) == ["empty", "scan"]

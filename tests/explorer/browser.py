@@ -1,0 +1,104 @@
+"""A browser on the explorer's page, as people have it, and what must never happen there.
+
+In: a session. Out: the address of a server for it in this process, and pages of the system's
+Chromium that fail a test on any console error and on any request to elsewhere.
+"""
+
+import contextlib
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+
+import uvicorn
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from headwise.explorer.run import bound
+from headwise.explorer.server import Explorer
+from headwise.explorer.session import Session
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+QUIET = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+)
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+
+
+@contextlib.contextmanager
+def served(session: Session) -> Iterator[str]:
+    """The session's page on a free port, while it lasts."""
+    here = bound(0)
+    config = uvicorn.Config(Explorer(session).app(), log_level="error", lifespan="off")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [here]}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{here.getsockname()[1]}/"
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+def chromium() -> str:
+    """The system's Chromium, which `make test` installs."""
+    named = os.environ.get("HEADWISE_CHROMIUM")
+    found = named or next(filter(None, map(shutil.which, NAMES)), None)
+    assert found, "Chromium is missing: make test installs it, or set HEADWISE_CHROMIUM"
+    return found
+
+
+@contextlib.contextmanager
+def browser() -> Iterator[Browser]:
+    """Chromium, while it lasts."""
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=chromium(), args=list(QUIET))
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+@contextlib.contextmanager
+def page_at(
+    browser: Browser, address: str, *, size: dict[str, int] = DESKTOP, scheme: str = "light"
+) -> Iterator[Page]:
+    """A fresh page, which must cause no error and ask nobody else for anything."""
+    wrong: list[str] = []
+    base = address.split("#")[0]
+    context = browser.new_context(viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
+    page = context.new_page()
+    page.set_default_timeout(30_000)
+    page.on("console", lambda one: wrong.append(one.text) if one.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on(
+        "request",
+        lambda one: None if one.url.startswith((base, "blob:", "data:")) else wrong.append(one.url),
+    )
+    try:
+        page.goto(address)
+        page.wait_for_selector("#status:has-text('tokens read')")
+        yield page
+        assert wrong == []
+    finally:
+        context.close()
+
+
+def until(page: Page, expression: str, seconds: float = 30.0) -> None:
+    """Until the expression is true; Playwright's own way is forbidden by the page's policy."""
+    for _ in range(int(seconds / 0.05)):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"never true: {expression}")
+
+
+def faults(page: Page) -> list[str]:
+    """Serious faults of accessibility that axe finds on the page as it is."""
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{one['id']}: {one['nodes'][0]['html'][:150]} {one['nodes'][0]['failureSummary'][:300]}"
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ]

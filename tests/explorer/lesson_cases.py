@@ -1,0 +1,131 @@
+"""Lessons to look into: a real model's and tiny ones', and what must hold of every one of them.
+
+In: the name of a family. Out: its lesson, made once, and helpers that assert.
+"""
+
+import functools
+import json
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headwise.explorer.lesson import STEPS, LessonStep, as_json, check, lesson
+from headwise.pruning.objective import Objective
+from headwise.pruning.setting import Subject, make_subject
+from headwise.watching.gates import silence
+
+from ..attention.tolerance import assert_same
+from ..pruning.subjects import model_of, objective_of, words_tokenizer
+from ..watching.tiny_configs import FAMILIES
+
+CAT = "The cat sat on the mat because it was warm"
+WORDS = "w7 w31 w12 w31 w90 w55 w18"
+SEQUENCES = ("encoder", "decoder")
+TAUGHT = [one.name for one in FAMILIES.values() if one.kind in SEQUENCES and one.is_routed]
+SHOWN = [one.name for one in FAMILIES.values() if one.kind in SEQUENCES and not one.is_routed]
+SEVERAL = ["t5", "whisper", "clip"]
+ROUNDINGS = 3 * (48 + 17 + 43)
+"""As in a trace: sums over a head's width, the keys and the concat."""
+HOSTILE = {
+    "emoji": "🙂🙃 👩‍👩‍👧‍👦 is a family 🏳️‍🌈",
+    "right to left": "שלום עולם, the rest \u202e is turned around",
+    "control characters": "one \x00\x07\x1b[31m two \u2028 three \u200b\ufeff four",
+    "markup": "<script>alert('x')</script> <img src=x onerror=y>",
+    "half a character": "two \ud800 halves \udfff here",
+    "only marks": "!!! ??? ... --- ,,,",
+    "one word again and again": "cat cat cat cat cat cat",
+    "5,000 characters": "word and another, " * 278,
+    "one word of 5,000 letters": "x" * 5000,
+    "spaces": "a" + " \t\n" * 40 + "b",
+}
+
+
+@functools.cache
+def minilm() -> Subject:
+    return make_subject("minilm")
+
+
+@functools.cache
+def tiny_subject(name: str, objective: Objective | None = None) -> Subject:
+    return Subject(name, model_of(name), words_tokenizer(), objective or objective_of(name))
+
+
+@functools.cache
+def taught(name: str) -> tuple[LessonStep, ...]:
+    if name == "minilm":
+        return lesson(minilm(), CAT)
+    return lesson(tiny_subject(name), WORDS)
+
+
+def figures_of(steps: tuple[LessonStep, ...], name: str) -> dict[str, Any]:
+    return steps[STEPS.index(name)].figures
+
+
+def num_words(step: LessonStep) -> int:
+    return sum(len(paragraph.split()) for paragraph in step.paragraphs)
+
+
+def assert_is_a_lesson(steps: tuple[LessonStep, ...]) -> None:
+    assert tuple(step.name for step in steps) == STEPS
+    for step in steps:
+        assert 60 <= num_words(step) <= 140, (step.name, num_words(step))
+        assert step.title and step.todo.endswith(".") and step.minutes > 0
+        assert all(paragraph.endswith(".") for paragraph in step.paragraphs), step.name
+        assert "  " not in " ".join(step.paragraphs)
+        assert_is_answered(step)
+    text = json.dumps(as_json(steps), allow_nan=False)
+    assert "nan" not in " ".join(" ".join(step.paragraphs) for step in steps)
+    assert len(text) < 500_000
+
+
+def assert_is_answered(step: LessonStep) -> None:
+    asked = step.question
+    assert check(step, asked.answer)["is_right"]
+    assert asked.text.endswith(("?", "?)")) and asked.why.endswith(".")
+    if asked.kind == "choice":
+        assert len(set(asked.options)) == len(asked.options) >= 2
+        assert check(step, asked.options[int(asked.answer)])["is_right"]
+        wrong: list[float] = [one for one in range(len(asked.options)) if one != asked.answer]
+    else:
+        assert asked.options == ()
+        room = 1.01 * asked.tolerance + 1e-6
+        wrong = [asked.answer - room, asked.answer + room, 2 * asked.answer + 1]
+        assert check(step, str(asked.answer))["is_right"]
+    for one in wrong:
+        verdict = check(step, one)
+        assert not verdict["is_right"] and verdict["why"] == asked.why, (step.name, one)
+
+
+def browsers_weights(figure: dict[str, Any], scores: list[float] | None = None) -> list[float]:
+    """The row of weights in plain Python, as the browser works it out."""
+    logits = [score * figure["scale"] for score in scores or figure["scores"]]
+    cap = figure["softcap"]
+    if cap is not None:
+        logits = [cap * math.tanh(logit / cap) for logit in logits]
+    pairs = zip(logits, figure["added"], strict=True)
+    logits = [-math.inf if added is None else logit + added for logit, added in pairs]
+    top = max(logits)
+    sink = 0.0 if figure["sink"] is None else math.exp(figure["sink"] - top)
+    whole = math.fsum(math.exp(logit - top) for logit in logits) + sink
+    return [math.exp(logit - top) / whole for logit in logits]
+
+
+def assert_close(got: object, want: Tensor | list[float], name: str) -> None:
+    want = torch.as_tensor(want).double().cpu()
+    found = torch.tensor(got, dtype=torch.float64)
+    assert_same(found, want, roundings=ROUNDINGS, dtype=torch.float32, name=name)
+
+
+def silent_outputs(subject: Subject, text: str, layer: int, num_heads: int) -> list[Tensor]:
+    """The model's output as it is, and without each head, one run at a time."""
+    inputs = subject.tokenizer(text, return_tensors="pt")
+    inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+    runs: list[list[str]] = [[], *([f"L{layer}H{head}"] for head in range(num_heads))]
+    found = []
+    for heads in runs:
+        with torch.no_grad(), silence(subject.model, heads):
+            given = subject.model(**inputs)
+        found.append(given["logits" if "logits" in given else "last_hidden_state"][0].double())
+    return found

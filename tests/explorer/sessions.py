@@ -1,0 +1,28 @@
+"""Sessions to explore: one of the real model, and tiny ones of other kinds, made once."""
+
+import functools
+
+from headwise.explorer.readings import Reading
+from headwise.explorer.session import Session
+from headwise.pruning.setting import Subject, make_subject
+
+from ..pruning.subjects import model_of, objective_of, words_tokenizer
+
+CAT = "The cat sat on the mat because it was unbelievably warm."
+WORDS = "w7 w31 w12 w31 w90 w55 w18 w7 w31"
+
+
+@functools.cache
+def minilm() -> Session:
+    return Session(make_subject("minilm"))
+
+
+@functools.cache
+def tiny_session(name: str) -> Session:
+    tokenizer = words_tokenizer()
+    return Session(Subject(name, model_of(name), tokenizer, objective_of(name)))
+
+
+@functools.cache
+def cat() -> Reading:
+    return minilm().read(CAT)

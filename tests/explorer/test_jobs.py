@@ -1,0 +1,90 @@
+"""Long work beside the page: it says how far it is, stops, and fails in a sentence."""
+
+import threading
+
+from headwise.errors import OptionError
+from headwise.explorer.jobs import Job
+
+from .sessions import tiny_session
+
+
+def test_a_job_says_how_far_it_is_and_what_it_found() -> None:
+    job, half, go_on = Job("work"), threading.Event(), threading.Event()
+
+    def work(mine: Job) -> str:
+        mine.progress("first", 1, 2)
+        half.set()
+        go_on.wait(10.0)
+        return "found"
+
+    assert job.start(work) and half.wait(10.0)
+    assert not job.start(work), "one of a kind at a time"
+    assert job.as_json() | {"said": ""} == {
+        "name": "work",
+        "state": "running",
+        "stage": "first",
+        "done": 1,
+        "total": 2,
+        "said": "",
+    }
+    go_on.set()
+    job.wait(10.0)
+    assert (job.state, job.result) == ("done", "found")
+
+
+def test_a_job_stops_at_its_next_step() -> None:
+    job, steps = Job("work"), []
+
+    def work(mine: Job) -> None:
+        for step in range(1000):
+            steps.append(step)
+            if step == 2:
+                mine.stop()
+            mine.progress("", step, 1000)
+
+    job.start(work)
+    job.wait(10.0)
+    assert job.state == "stopped" and steps == [0, 1, 2]
+
+
+def test_what_goes_wrong_is_said() -> None:
+    job = Job("work")
+
+    def refuse(_: Job) -> None:
+        raise OptionError("a sentence")
+
+    job.start(refuse)
+    job.wait(10.0)
+    assert (job.state, job.said) == ("failed", "a sentence")
+    job.start(lambda _: 1 / 0)
+    job.wait(10.0)
+    assert (job.state, job.said) == ("failed", "ZeroDivisionError: division by zero")
+
+
+def test_the_twin_has_the_same_weights_and_other_modules() -> None:
+    session = tiny_session("llama")
+    model, twin = session.subject.model, session.twin.model
+    assert {id(one) for one in model.parameters()} == {id(one) for one in twin.parameters()}
+    assert not {id(one) for one in model.modules()} & {id(one) for one in twin.modules()}
+    assert model.config is not twin.config
+
+
+def test_a_scan_runs_beside_the_page_and_adds_roles() -> None:
+    session = tiny_session("bert")
+    assert session.found("scan") is None and session.scanned is None
+    session.start("scan")
+    session.jobs["scan"].wait(60.0)
+    assert session.jobs["scan"].as_json()["said"] == ""
+    found = session.found("scan")
+    assert found is not None and len(found["names"]) == 15
+    assert "induction" in found["measures"] and session.scanned is not None
+
+
+def test_importance_runs_beside_the_page() -> None:
+    session = tiny_session("gpt2")
+    session.start("importance")
+    session.jobs["importance"].wait(120.0)
+    assert session.jobs["importance"].as_json()["said"] == ""
+    found = session.found("importance")
+    assert found is not None and set(found["measures"]) == {"zero", "michel"}
+    assert all(value is not None for value in found["measures"]["zero"])

@@ -1,0 +1,221 @@
+"""The page in a real browser: every panel, every action, no error and no request elsewhere."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from headwise.pruning.cutplan import CutPlan
+
+from .browser import PHONE, browser, faults, page_at, served, until
+from .sessions import CAT, WORDS, minilm, tiny_session
+
+PANELS = ("heads", "whatif", "lesson", "plan")
+MARKUP = "<img src=x onerror=alert(1)> <b>bold</b> \u202eturned 🙂 words"
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Browser]:
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[str]:
+    with served(minilm()) as address:
+        yield address
+
+
+def saved(page: Page, press: str, folder: Path) -> Path:
+    with page.expect_download() as waiting:
+        page.click(press)
+    place = folder / waiting.value.suggested_filename
+    waiting.value.save_as(place)
+    return place
+
+
+def show(page: Page, text: str) -> None:
+    page.fill("#text", text)
+    page.press("#text", "Enter")
+    until(page, "!document.getElementById('status').textContent.includes('Reading')")
+
+
+def test_heads_are_drawn_chosen_walked_and_shared(chrome: Browser, site: str) -> None:
+    with page_at(chrome, site) as page:
+        page.wait_for_selector("body[data-drawn]")
+        assert page.locator("#grid .head canvas").count() == 72
+        page.click("#grid [data-head=L3H1]")
+        page.wait_for_selector("body[data-head=L3H1]")
+        expect(page.locator("article.card h3").first).to_have_text("L3H1")
+        page.hover("#grid [data-head=L0H2]")
+        expect(page.locator("#figures")).to_contain_text("L0H2")
+        page.focus("#grid [data-head=L3H1]")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowUp")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("body[data-head=L2H2]")
+        assert "head=L2H2" in page.url
+        with page_at(chrome, page.url) as other:
+            other.wait_for_selector("body[data-head=L2H2]")
+
+
+def test_one_head_is_looked_at_in_every_way(chrome: Browser, site: str, tmp_path: Path) -> None:
+    with page_at(chrome, f"{site}#head=L3H1") as page:
+        show(page, CAT)
+        card = page.locator("article.card")
+        expect(card).to_contain_text("Where it looks, by distance")
+        for look, key in (("Whole words", "words=1"), ("Special tokens", "special=0")):
+            card.get_by_role("button", name=look).click()
+            until(page, f"location.hash.includes('{key}')")
+        expect(card.locator(".token", has_text="unbelievably")).to_have_count(1)
+        card.get_by_role("button", name="First token").click()
+        card.get_by_role("button", name="Weigh by values").click()
+        until(page, "location.hash.includes('values=1')")
+        canvas = card.locator("canvas").first
+        canvas.hover(position={"x": 150, "y": 150})
+        expect(card.locator(".readout")).to_have_text(re.compile(r".+ → .+: \d"))
+        canvas.focus()
+        page.keyboard.press("ArrowDown")
+        expect(card.locator(".readout")).to_have_text(re.compile(r".+ → .+: \d"))
+        card.locator(".token", has_text="cat").click()
+        expect(card.locator(".token", has_text="cat")).to_have_attribute("aria-pressed", "true")
+        assert card.locator("path.arc").count() >= 1
+        card.locator("summary").click()
+        expect(card.locator("details table")).to_contain_text("by chance")
+        svg = saved(page, "article.card button:has-text('SVG')", tmp_path)
+        assert svg.read_text("utf-8").startswith("<svg") and "unbelievably" in svg.read_text(
+            "utf-8"
+        )
+        png = saved(page, "article.card button:has-text('PNG')", tmp_path)
+        assert png.read_bytes().startswith(b"\x89PNG") and png.name == "L3H1.png"
+        card.get_by_role("button", name="Beside").click()
+        page.click("#grid [data-head=L0H2]")
+        expect(page.locator("article.card")).to_have_count(2)
+
+
+def test_the_grid_is_coloured_sorted_filtered_and_scanned(chrome: Browser, site: str) -> None:
+    with page_at(chrome, site) as page:
+        page.select_option("#colour", "normalised_entropy")
+        expect(page.locator("#legend")).to_contain_text("(pale) to 0.9")
+        page.select_option("#order", "previous")
+        first = page.locator("#grid .head").first
+        assert first.get_attribute("data-head") == "L0H2"
+        page.click("#scan")
+        expect(page.locator("#scan")).to_contain_text("Stop")
+        page.click("#scan")
+        expect(page.locator("#scan")).to_have_text(re.compile("Find roles"), timeout=60_000)
+        if "✓" not in page.inner_text("#scan"):
+            page.click("#scan")
+        expect(page.locator("#scan")).to_have_text("Find roles ✓", timeout=120_000)
+        expect(page.locator("#legend")).to_contain_text("syntactic")
+        page.select_option("#role", "positional")
+        dim = page.locator("#grid .head.dim").count()
+        assert 0 < dim < 72
+        assert "dim" not in (page.get_attribute("#grid [data-head=L0H2]", "class") or "")
+
+
+def test_long_texts_are_seen_whole_and_in_part(chrome: Browser, site: str) -> None:
+    with page_at(chrome, f"{site}#head=L1H9") as page:
+        show(page, "a word and another one here " * 150)
+        expect(page.locator("#status")).to_contain_text("tokens were left out")
+        cells = "document.querySelector('article.card canvas').getAttribute('aria-label')"
+        until(page, f"{cells}.includes('512 by 512')")
+        page.click("button[aria-label='Zoom in']")
+        until(page, f"{cells}.includes('256 by 256')")
+        page.click("button[aria-label='Zoom in']")
+        until(page, f"{cells}.includes('128 by 128')")
+        box = page.locator("article.card canvas").bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + 300, box["y"] + 300)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 200, box["y"] + 200, steps=4)
+        page.mouse.up()
+        with page.expect_response(re.compile("/map")):
+            page.click("button[aria-label='Zoom out']")
+        page.get_by_role("button", name="Whole map").click()
+        until(page, f"{cells}.includes('512 by 512')")
+
+
+def test_heads_are_switched_off_scaled_and_kept(chrome: Browser, site: str, tmp_path: Path) -> None:
+    with page_at(chrome, f"{site}#panel=whatif") as page:
+        page.wait_for_selector("body[data-outcome='0']")
+        for head in ("L3H1", "L0H0"):
+            page.click(f"#switches [data-head={head}]")
+        page.wait_for_selector("body[data-outcome='2']")
+        expect(page.locator("#saved")).to_contain_text("98,496 parameters")
+        expect(page.locator("#outcome")).to_contain_text("Untouched")
+        before, after = (
+            page.locator("#outcome table.matrix").nth(at).inner_text() for at in (0, 1)
+        )
+        assert before.split("\n")[1:] != after.split("\n")[1:]
+        plan = saved(page, "#keep", tmp_path)
+        assert str(CutPlan.read(plan)) == "L0H0 L3H1"
+        assert json.loads(plan.read_text("utf-8"))["model"] == "minilm"
+        page.locator("#factor").fill("0.5")
+        page.wait_for_selector("body[data-outcome='1']")
+        assert "L0H0*0.5" in page.url.replace("%2A", "*")
+        page.fill("#sentences", "One sentence.\nAnother one.")
+        page.locator("#sentences").blur()
+        expect(page.locator("#outcome table.matrix").first.locator("tr")).to_have_count(3)
+        page.click("#reset")
+        page.wait_for_selector("body[data-outcome='0']")
+
+
+def test_a_causal_model_predicts_beside_itself(chrome: Browser) -> None:
+    with (
+        served(tiny_session("llama")) as address,
+        page_at(chrome, f"{address}#panel=whatif&text={WORDS}") as page,
+    ):
+        page.wait_for_selector("body[data-outcome='0']")
+        expect(page.locator("#outcome")).to_contain_text("the next token")
+        page.click("#switches [data-head=L0H1]")
+        expect(page.locator("#saved")).to_contain_text("cannot be cut")
+        page.click("nav a[data-panel=heads]")
+        page.click("#grid [data-head=L1H4]")
+        expect(page.locator("article.card")).to_contain_text("KV head 1 of 2")
+
+
+def test_the_planner_moves_with_its_sliders(chrome: Browser, site: str) -> None:
+    with page_at(chrome, f"{site}#panel=plan") as page:
+        page.wait_for_selector("body[data-planned='28311552']")
+        page.focus("#plan-layers")
+        page.keyboard.press("ArrowRight")
+        page.wait_for_selector("body[data-planned='37748736']")
+        expect(page.locator("#planner svg").first).to_contain_text("gpt2")
+        page.locator("#planner").get_by_label("Up").select_option("num_heads")
+        expect(page.locator("#planner svg").first).to_contain_text("Heads")
+        expect(page.locator("#planner")).to_contain_text("rank 64 of 1,024")
+
+
+def test_text_of_users_is_text(chrome: Browser, site: str) -> None:
+    with page_at(chrome, f"{site}#head=L0H0") as page:
+        page.on("dialog", lambda dialog: pytest.fail(f"ran: {dialog.message}"))
+        show(page, MARKUP)
+        expect(page.locator(".token", has_text="<").first).to_be_visible()
+        assert page.locator("main img, main b").count() == 0
+        for panel in PANELS:
+            page.click(f"nav a[data-panel={panel}]")
+        page.wait_for_timeout(300)
+        show(page, "   ")
+        expect(page.locator("#status")).to_have_text("The text is empty: write a few words.")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [{"width": 1280, "height": 900}, PHONE], ids=["desktop", "phone"])
+def test_every_panel_is_accessible_and_fits(
+    chrome: Browser, site: str, scheme: str, size: dict[str, int]
+) -> None:
+    with page_at(chrome, f"{site}#head=L3H1&beside=L0H2", size=size, scheme=scheme) as page:
+        page.wait_for_selector("body[data-drawn]")
+        for panel in PANELS:
+            page.click(f"nav a[data-panel={panel}]")
+            page.wait_for_timeout(700)
+            assert faults(page) == [], panel
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= size["width"], (panel, wide)
+        page.click("#theme")
+        other = "light" if scheme == "dark" else "dark"
+        assert page.evaluate("document.documentElement.dataset.theme") == other

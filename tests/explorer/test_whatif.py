@@ -1,0 +1,108 @@
+"""What a change of heads does is what silencing and gating them does."""
+
+import pytest
+import torch
+
+from headwise.errors import OptionError
+from headwise.explorer.whatif import Changes, Untouched, outcome
+from headwise.heads import HeadId, parse_heads
+from headwise.pruning.setting import make_subject
+from headwise.pruning.surgery import count_parameters, cut
+from headwise.watching.gates import silence
+
+from .sessions import WORDS, minilm, tiny_session
+
+TEXTS = ["The cat sat on the mat.", "A kitten lay on a rug.", "Stocks fell."]
+
+
+def silenced(heads: str) -> Changes:
+    return Changes(dict.fromkeys(parse_heads(heads), 0.0))
+
+
+@torch.no_grad()
+def test_similarities_are_those_of_embeddings_with_heads_silenced() -> None:
+    session = minilm()
+    subject = session.subject
+    found = outcome(subject, TEXTS, silenced("L2H3 L5H0"), session.counts)
+    inputs = subject.tokenizer(TEXTS, padding=True, return_tensors="pt")
+    before = subject.objective.output(subject.model, inputs)
+    with silence(subject.model, "L2H3 L5H0"):
+        after = subject.objective.output(subject.model, inputs)
+    for name, one in (("before", before), ("after", after)):
+        torch.testing.assert_close(torch.tensor(found[name]), one @ one.T, rtol=0, atol=2e-4)
+    assert found["kept"] == pytest.approx((before * after).sum(-1).tolist(), abs=2e-4)
+    assert found["kept"][0] < 0.9999 and found["heads_off"] == 2
+
+
+def test_what_would_be_saved_is_what_a_cut_saves() -> None:
+    session = minilm()
+    found = outcome(session.subject, TEXTS, silenced("L2H3 L5H0 L5H1"), session.counts)
+    model = make_subject("minilm").model
+    before = count_parameters(model)
+    cut(model, "L2H3 L5H0 L5H1")
+    assert found["saved"] == before - count_parameters(model)
+    assert found["parameters"] == before and found["cannot_cut"] is None
+
+
+def test_what_cannot_be_cut_says_why() -> None:
+    session = tiny_session("llama")
+    found = outcome(session.subject, [WORDS], silenced("L0H1"), session.counts)
+    assert found["saved"] == 0 and "share keys and values" in found["cannot_cut"]
+    whole = outcome(session.subject, [WORDS], silenced("L0H0 L0H1 L0H2"), session.counts)
+    assert whole["saved"] > 0 and whole["cannot_cut"] is None
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("factor", [0.0, 0.5, 2.0])
+def test_next_tokens_are_those_of_the_gated_model(factor: float) -> None:
+    session = tiny_session("llama")
+    subject, head = session.subject, HeadId(1, 2)
+    found = outcome(subject, [WORDS], Changes({head: factor}), session.counts)
+    inputs = subject.tokenizer([WORDS], return_tensors="pt")
+    ids = {"input_ids": inputs["input_ids"], "attention_mask": inputs["attention_mask"]}
+    before = subject.model(**ids).logits[0, -1].softmax(-1)
+    hook = subject.model.model.layers[1].self_attn.o_proj.register_forward_pre_hook(
+        lambda _, args: (scaled(args[0], 2, factor),)
+    )
+    try:
+        after = subject.model(**ids).logits[0, -1].softmax(-1)
+    finally:
+        hook.remove()
+    numbers = subject.tokenizer.convert_tokens_to_ids(found["tokens"])
+    assert found["before"] == pytest.approx(before[numbers].tolist(), abs=1e-5)
+    assert found["after"] == pytest.approx(after[numbers].tolist(), abs=1e-5)
+    assert int(before.argmax()) == numbers[0] and found["where"] == "the next token"
+    apart = (before * (before.log() - after.log())).sum()
+    assert found["divergence"] == pytest.approx(float(apart), abs=1e-4)
+
+
+def scaled(concat: torch.Tensor, head: int, factor: float) -> torch.Tensor:
+    changed = concat.clone().unflatten(-1, (6, -1))
+    changed[:, :, head] *= factor
+    return changed.flatten(-2)
+
+
+def test_a_masked_model_predicts_its_mask_or_its_last_word() -> None:
+    session = tiny_session("bert")
+    given = outcome(session.subject, ["w7 [MASK] w9"], Changes({}), session.counts)
+    assert given["where"] == "the first masked token" and given["divergence"] == 0
+    last = outcome(session.subject, ["w7 w8 w9"], Changes({}), session.counts)
+    assert last["where"] == "the last word, 'w9', masked"
+
+
+def test_heads_that_are_not_there_are_refused() -> None:
+    session = minilm()
+    for name in ("L0H12", "L6H0", "encoder.L0H0"):
+        with pytest.raises(OptionError, match=f"no head {name}"):
+            outcome(session.subject, TEXTS, silenced(name), session.counts)
+
+
+def test_the_untouched_model_is_asked_once_a_text() -> None:
+    kept, asked = Untouched(most=2), []
+
+    def say(name: str) -> torch.Tensor:
+        return kept.of([name], lambda: asked.append(name) or torch.zeros(1))
+
+    for name in ("a", "a", "b", "c", "b", "a"):
+        say(name)
+    assert asked == ["a", "b", "c", "a"]
