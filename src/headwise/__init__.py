@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headwise.attention.positions import Alibi, RelativeBias, Rotary, RotaryScaling
     from headwise.attention.rules import Rules
     from headwise.errors import HeadwiseError
+    from headwise.explorer.widget import view
     from headwise.heads import HeadId, HeadTable
     from headwise.measures.scan import ScanSettings, scan
     from headwise.planning.plans import Plan, plan
@@ -72,6 +73,7 @@ __all__ = [
     "silence",
     "tensor_parallel_plan",
     "trace",
+    "view",
     "watch",
 ]
 
@@ -110,6 +112,7 @@ _HOME = {
     "silence": "headwise.watching.gates",
     "tensor_parallel_plan": "headwise.attention.parallel",
     "trace": "headwise.tracing.record",
+    "view": "headwise.explorer.widget",
     "watch": "headwise.watching.watch",
 }
 

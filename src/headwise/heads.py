@@ -146,6 +146,12 @@ class HeadTable:
         """The table for a notebook, as pandas draws it."""
         return self.df.to_html(max_rows=24, max_cols=16, notebook=True)
 
+    def view(self, head: str | None = None) -> Any:
+        """The heads to choose from in a notebook; `view.head` is the chosen one."""
+        from headwise.explorer.widget import view_table
+
+        return view_table(self, head=head)
+
     @property
     def heads(self) -> tuple[HeadId, ...]:
         """Every head in the order of the rows."""

@@ -62,7 +62,9 @@ for name, (auto, options) in autos.items():
     said["class"] = type(model).__module__.split(".")[0]
     bare, notes = transformers.AutoModel.from_pretrained(
         folder, trust_remote_code=True, output_loading_info=True)
-    said["random"] = [key for key in notes["missing_keys"] if "pooler" not in key]
+    made_anew = ("pooler", "embed_positions")  # the head's own, and sines
+    missing = notes["missing_keys"]
+    said["random"] = [key for key in missing if not any(one in key for one in made_anew)]
     if hasattr(model.config, "headwise"):
         config = model.config
         del config.headwise

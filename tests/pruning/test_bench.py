@@ -2,7 +2,7 @@
 
 import copy
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -24,6 +24,7 @@ from headwise.pruning.objective import Inputs
 from headwise.pruning.setting import make_subject
 from headwise.pruning.settings import PruneSettings
 from headwise.pruning.surgery import cut
+from headwise.pruning.task import Estimate, Task
 
 from ..watching.tiny import inputs as inputs_of
 from ..watching.tiny_configs import FAMILIES
@@ -129,9 +130,38 @@ def test_the_cut_model_is_another_and_the_given_one_stays() -> None:
     assert nothing.fits == () and nothing.loss == bench.held_out.loss()
 
 
+class Contrary(Task):
+    """A task whose losses have the other sign: what helps elsewhere does harm here."""
+
+    def loss(self, *args: Any, **options: Any) -> Estimate:
+        found = super().loss(*args, **options)
+        return Estimate(-found.value, found.error)
+
+
+def contrary(task: Task) -> Task:
+    return Contrary(**{one.name: getattr(task, one.name) for one in fields(task)})
+
+
+@pytest.mark.parametrize("part", ["ridge", "held_out"])
+def test_a_refit_has_to_help_on_both_texts(part: str) -> None:
+    bench = bench_of("embedding")
+    heads = order_by("random", bench.problem).first(5)
+    assert cut_and_refit(bench, heads).fits
+    spoiled = replace(bench, **{part: contrary(getattr(bench, part))})
+    found = cut_and_refit(spoiled, heads)
+    assert found.is_dropped and found.fits == () and found.loss == found.unrefitted
+    goal = copy.deepcopy(bench.subject.model)
+    cut(goal, heads)
+    assert_unchanged(found.model, state_of(goal))
+
+
+def ramp(bias: Tensor) -> Tensor:
+    """A shift that no norm takes away."""
+    return torch.linspace(-3, 3, len(bias), dtype=bias.dtype)
+
+
 @pytest.mark.parametrize("helps", [True, False])
 def test_a_refit_is_kept_only_where_it_helps(helps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What helps is judged on the text that the ridge is chosen on, never on what is reported."""
     bench = bench_of("embedding")
     heads = bench.problem.units[3].heads
     fits = (benching.LayerFit("L0", 0.1, 1.0, 0.5, True),)
@@ -143,14 +173,14 @@ def test_a_refit_is_kept_only_where_it_helps(helps: bool, monkeypatch: pytest.Mo
         with torch.no_grad():
             for name, value in model.named_parameters():
                 if name.endswith("attention.output.dense.bias"):
-                    value.copy_(want[name] if helps else value + 3.0)
+                    value.copy_(want[name] if helps else value + ramp(value))
         return fits
 
     if helps:  # spoil the bias of the uncut model, which the refit then mends
         with torch.no_grad():
             for name, value in bench.subject.model.named_parameters():
                 if name.endswith("attention.output.dense.bias"):
-                    value.add_(3.0)
+                    value.add_(ramp(value))
     monkeypatch.setattr(benching, "refit", instead)
     found = cut_and_refit(bench, heads)
     assert found.fits == (fits if helps else ())

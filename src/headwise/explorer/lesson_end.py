@@ -343,7 +343,7 @@ def told_roles(facts: Facts) -> str:
     if facts.roles is None:
         return (
             f"{start}Some look one token back, some at separators, some from a verb to its "
-            "subject. After a run of headwise scan, such roles are named here."
+            "subject. Press Find roles in the panel of heads, and such roles are named here."
         )
     held = facts.roles[facts.head]
     named = f"{facts.name} {listed(held)}" if held else f"{facts.name} nothing in particular"

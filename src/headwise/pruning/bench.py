@@ -179,7 +179,11 @@ class CutModel:
 
 
 def cut_and_refit(bench: Bench, heads: Sequence[HeadId]) -> CutModel:
-    """A copy of the model without these heads, its output projections refitted if that helps."""
+    """A copy of the model without these heads, its output projections refitted if that helps.
+
+    It has to help twice: on the text that the ridge was chosen on, and on the held-out text that is
+    reported. With little text to fit on the first alone is no promise of the second.
+    """
     model = copy.deepcopy(bench.subject.model)
     surgery = cut(model, heads, inputs=bench.inputs)
     loss = bench.held_out.of(model).loss()
@@ -196,10 +200,12 @@ def cut_and_refit(bench: Bench, heads: Sequence[HeadId]) -> CutModel:
         variant=variant,
         progress=bench.progress,
     )
-    if not bench.ridge.of(model).loss().value < before.value:  # so that NaN is refused, too
+    refitted = bench.held_out.of(model).loss()
+    helps = bench.ridge.of(model).loss().value < before.value and refitted.value < loss.value
+    if not helps:  # NaN does not, either
         model.load_state_dict(kept)
         return CutModel(model, surgery, loss, loss, is_dropped=True)
-    return CutModel(model, surgery, loss, bench.held_out.of(model).loss(), fits)
+    return CutModel(model, surgery, loss, refitted, fits)
 
 
 def largest_within(bench: Bench, units: Sequence[Unit], max_loss: float, *, step: int = 1) -> int:

@@ -5,17 +5,21 @@
  * It serves the explorer and the notebook alike. It imports nothing and asks no server: it is given
  * an object with get, set, on, off and save_changes, and draws. The model holds
  *   head     name of the head
- *   rows     labels of the tokens that look
- *   keys     labels of the tokens looked at
+ *   row_labels, key_labels  what stands at the tokens that look, and at those looked at
  *   cells    {rows: [a, b], keys: [a, b], shape: [n, m], values, largest}: a part of the map
  *   links    [row, key, weight] of the strongest links
  *   window   {rows: [a, b], keys: [a, b]}: the part that is looked at; set by this view
  *   token    the token whose row is shown in the sentence, -1 for none; set by this view
+ * and in a notebook, where no grid stands beside it,
+ *   names    every head, to choose from
+ *   shades   a number from 0 to 1 for each, and what it says of it: words
+ *   facts    lines of text about the chosen head
  * Tokens are text that users wrote: they are only ever set as text.
  */
 
 const STEPS = 65535;
 const TILE = 256;
+const LABELS = { rows: "row_labels", keys: "key_labels" };
 
 /**
  * @param {string} name
@@ -99,7 +103,7 @@ class HeadMap {
 
   draw() {
     const cells = this.cells, width = this.box.clientWidth;
-    if (!cells || !width) return;
+    if (!cells?.shape || !width) return;
     const [rows, columns] = cells.shape;
     const exact = cells.rows[1] - cells.rows[0] === rows;
     const room = (/** @type {string[]} */ labels) => Math.min(110, 8 + 6.6 * Math.max(0, ...labels.map((one) => one.length)));
@@ -116,7 +120,7 @@ class HeadMap {
     const pen = this.canvas.getContext("2d");
     const small = document.createElement("canvas");
     pen.scale(ratio, ratio);
-    paint(small, cells.values, cells.shape, STEPS, 0.6, this.canvas);
+    paint(small, this.values, cells.shape, STEPS, 0.6, this.canvas);
     const near = getComputedStyle(this.canvas);
     pen.imageSmoothingEnabled = false;
     pen.drawImage(small, left, top, size * columns, size * rows);
@@ -128,9 +132,15 @@ class HeadMap {
       pen.lineWidth = 2;
       pen.strokeRect(left + this.at[1] * size, top + this.at[0] * size, Math.max(size, 3), Math.max(size, 3));
     }
-    const whole = this.model.get("rows").length;
+    const whole = this.model.get("row_labels").length;
     this.tools.hidden = whole <= 24;
     this.canvas.setAttribute("aria-label", `Attention map of head ${this.model.get("head")}: ${rows} by ${columns} cells, rows look at columns; arrow keys read single weights`);
+  }
+
+  /** Steps of two bytes, whatever they came in. */
+  get values() {
+    const { values } = this.cells;
+    return values instanceof DataView ? new Uint16Array(values.buffer.slice(values.byteOffset, values.byteOffset + values.byteLength)) : values;
   }
 
   /** @param {CanvasRenderingContext2D} pen @param {{rows: string[], keys: string[]}} shown @param {string} colour */
@@ -155,7 +165,7 @@ class HeadMap {
   /** @param {"rows" | "keys"} side @returns {string[]} */
   labels(side) {
     const [start, stop] = this.cells[side];
-    return this.model.get(side).slice(start, stop);
+    return this.model.get(LABELS[side]).slice(start, stop);
   }
 
   /** @param {PointerEvent} event */
@@ -204,10 +214,10 @@ class HeadMap {
   point(at) {
     this.at = at;
     if (at) {
-      const value = this.cells.values[at[0] * this.cells.shape[1] + at[1]] / STEPS * this.cells.largest;
+      const value = this.values[at[0] * this.cells.shape[1] + at[1]] / STEPS * this.cells.largest;
       const name = (/** @type {"rows" | "keys"} */ side, /** @type {number} */ one) => {
         const [start, stop] = this.place(side, one);
-        const label = this.model.get(side)[start] ?? "";
+        const label = this.model.get(LABELS[side])[start] ?? "";
         return stop - start > 1 ? `${label} (${start}\u2013${stop - 1})` : `${label} (${start})`;
       };
       this.readout.textContent = `${name("rows", at[0])} \u2192 ${name("keys", at[1])}: ${said(value)}`;
@@ -228,7 +238,7 @@ class HeadMap {
 
   /** @param {number} factor */
   zoom(factor) {
-    const cells = this.cells, whole = { rows: this.model.get("rows").length, keys: this.model.get("keys").length };
+    const cells = this.cells, whole = { rows: this.model.get("row_labels").length, keys: this.model.get("key_labels").length };
     const next = (/** @type {"rows" | "keys"} */ side) => {
       const [start, stop] = cells[side];
       let size = Math.round((stop - start) * factor);
@@ -248,7 +258,7 @@ class HeadMap {
       return [low, low + size];
     };
     this.at = null;
-    this.model.set("window", { rows: within(rows, this.model.get("rows").length), keys: within(keys, this.model.get("keys").length) });
+    this.model.set("window", { rows: within(rows, this.model.get("row_labels").length), keys: within(keys, this.model.get("key_labels").length) });
     this.model.save_changes();
   }
 
@@ -267,8 +277,8 @@ class Sentence {
   }
 
   lay() {
-    const keys = this.model.get("keys"), cells = this.model.get("cells");
-    const start = cells ? cells.keys[0] : 0, stop = Math.min(keys.length, start + TILE);
+    const keys = this.model.get("key_labels") ?? [], cells = this.model.get("cells");
+    const start = cells?.keys ? cells.keys[0] : 0, stop = Math.min(keys.length, start + TILE);
     this.start = start;
     this.tokens = keys.slice(start, stop).map((/** @type {string} */ one, /** @type {number} */ at) => make("button", {
       type: "button", class: "token", "aria-pressed": "false", onclick: () => {
@@ -317,22 +327,50 @@ class Sentence {
   }
 }
 
+/** Every head as a small square, a row a layer: what a notebook has instead of the page's grid. */
+class Picker {
+  /** @param {any} model @param {HTMLElement} el */
+  constructor(model, el) {
+    this.model = model;
+    this.box = make("div", { class: "picker", role: "group", "aria-label": "Heads by layer" });
+    el.append(this.box);
+    const layers = new Map();
+    (model.get("names") ?? []).forEach((/** @type {string} */ name, /** @type {number} */ at) => {
+      const layer = name.slice(0, name.lastIndexOf("H")), shade = model.get("shades")[at] ?? 0;
+      const square = make("button", { type: "button", "data-head": name, "aria-label": name, title: `${name}: ${model.get("words")[at]}`, onclick: () => { model.set("head", name); model.save_changes(); } });
+      square.style.background = `rgb(${[...coloured([shade], 1, 1, el).slice(0, 3)].join(" ")})`;
+      if (!layers.has(layer)) layers.set(layer, make("div", {}, make("span", {}, layer)));
+      layers.get(layer).append(square);
+    });
+    this.box.append(...layers.values());
+  }
+
+  draw() {
+    for (const square of this.box.querySelectorAll("button")) square.setAttribute("aria-pressed", String(square.dataset.head === this.model.get("head")));
+  }
+}
+
 /** @param {{model: any, el: HTMLElement}} given */
-export function render({ model, el }) {
+export function render({ model, el: host }) {
+  const el = make("div", { class: "headwise" });
+  host.append(el);
+  const picker = model.get("names")?.length ? new Picker(model, el) : null;
   const title = make("h3", {}, model.get("head"));
-  el.append(title);
+  const facts = make("div", { class: "facts" });
+  el.append(title, facts);
   const map = new HeadMap(model, el), sentence = new Sentence(model, el);
   const drawings = {
     "change:cells": () => { map.draw(); sentence.lay(); },
     "change:links": () => sentence.draw(),
     "change:token": () => sentence.draw(),
-    "change:head": () => { title.textContent = model.get("head"); },
+    "change:head": () => { title.textContent = model.get("head"); picker?.draw(); },
+    "change:facts": () => facts.replaceChildren(...(model.get("facts") ?? []).map((/** @type {string} */ line) => make("div", {}, line))),
   };
-  for (const [name, draw] of Object.entries(drawings)) model.on(name, draw);
-  drawings["change:cells"]();
+  for (const [name, draw] of Object.entries(drawings)) { model.on(name, draw); draw(); }
   return () => {
     for (const [name, draw] of Object.entries(drawings)) model.off(name, draw);
     map.end();
+    el.remove();
   };
 }
 

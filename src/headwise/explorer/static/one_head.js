@@ -29,7 +29,7 @@ export class OneHead {
   constructor(name, panel) {
     this.name = name;
     this.panel = panel;
-    this.model = new Model({ head: name, rows: [], keys: [], cells: null, links: [], window: null, token: -1 });
+    this.model = new Model({ head: name, row_labels: [], key_labels: [], cells: null, links: [], window: null, token: -1 });
     this.view = make("div");
     this.facts = make("div");
     this.el = make("article", { class: "card", "aria-label": `Head ${name}` }, this.buttons(), this.view, this.facts);
@@ -86,7 +86,7 @@ export class OneHead {
     try {
       const axes = await api.get(this.path("axes"), mine.signal);
       this.sizes = axes;
-      Object.assign(this.model.values, { rows: axes.rows, keys: axes.keys, token: -1, links: [] });
+      Object.assign(this.model.values, { row_labels: axes.rows, key_labels: axes.keys, token: -1, links: [] });
       await this.cells({ rows: [0, axes.rows.length], keys: [0, axes.keys.length] }, mine.signal);
       const figures = await api.get(this.path("head"), mine.signal);
       this.model.set("links", figures.links);

@@ -1,0 +1,154 @@
+"""The widget: the explorer's head view in a notebook, and the chosen head back in Python.
+
+In: a model and a text, or a head table alone. Out: an anywidget for Jupyter, VS Code and marimo. It
+draws with the same file as the explorer's page, and needs no network.
+"""
+
+import importlib.util
+import math
+from typing import TYPE_CHECKING, Any
+
+from headwise.errors import MissingPackage, OptionError
+from headwise.heads import HeadId, HeadTable
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from headwise.explorer.looks import Look
+    from headwise.explorer.readings import Reading
+    from headwise.watching.models import LoadedModel
+
+TILE, OVERVIEW = 256, 512
+"""Most rows and columns of a part of a map that is sent, and of a whole one thinned out."""
+SHADED = "normalised_entropy"
+"""The measure that heads are shaded by: pale ones look at few tokens."""
+TOLD = (SHADED, "confidence", "distance", "previous", "first", "special", "output_share")
+
+
+def check_package() -> None:
+    """Raise where anywidget is missing."""
+    if importlib.util.find_spec("anywidget") is None:
+        raise MissingPackage("views in notebooks need anywidget: pip install 'headwise[notebook]'")
+
+
+def view(
+    model: "str | LoadedModel | nn.Module",
+    text: str,
+    *,
+    head: str | None = None,
+    tokenizer: Any = None,
+    look: "Look | None" = None,
+) -> Any:
+    """A view of every head of a model on a text, for a notebook; `view.head` is the chosen one.
+
+    view = headwise.view("minilm", "The cat sat on the mat because it was warm.")
+    view.head  # "L0H0", or what was clicked since
+    """
+    check_package()
+    from headwise.explorer.readings import read
+    from headwise.explorer.widget_parts import HeadView
+    from headwise.pruning.setting import make_subject
+
+    subject = make_subject(model, tokenizer)
+    if subject.tokenizer is None:
+        raise OptionError(f"{subject.name} has no tokenizer: give one")
+    reading = read(subject, text)
+    chosen = str(reading.checked(HeadId.parse(head))) if head else str(reading.table.heads[0])
+    return HeadView(Asked(reading.table, reading, look), chosen)
+
+
+def view_table(table: HeadTable, *, head: str | None = None) -> Any:
+    """A view of a table's heads, for a notebook; `view.head` is the chosen one."""
+    check_package()
+    from headwise.explorer.widget_parts import HeadView
+
+    chosen = str(HeadId.parse(head)) if head else str(table.heads[0])
+    return HeadView(Asked(table), chosen)
+
+
+class Asked:
+    """What a view asks for: facts and maps of heads."""
+
+    def __init__(
+        self, table: HeadTable, reading: "Reading | None" = None, look: "Look | None" = None
+    ) -> None:
+        """A table, and a reading where there is one."""
+        self.table, self.reading, self.look = table, reading, look
+
+    @property
+    def names(self) -> list[str]:
+        """Every head."""
+        return list(map(str, self.table.heads))
+
+    def shades(self) -> tuple[list[float], list[str]]:
+        """How strongly each head is shaded, and in words."""
+        values = self.table.df[SHADED].tolist() if SHADED in self.table.df else []
+        known = [value if math.isfinite(value) else 0.0 for value in values] or [0.0] * len(
+            self.table
+        )
+        words = [
+            f"entropy {value:.2f}{', ' if roles else ''}{', '.join(roles)}"
+            for value, roles in zip(known, self.table.df["roles"], strict=True)
+        ]
+        return [1 - value for value in known], words
+
+    def facts(self, head: str) -> list[str]:
+        """Lines about a head."""
+        row = self.table[head]
+        shown = [
+            f"{name.replace('_', ' ')} {row[name]:.3f}"
+            for name in TOLD
+            if name in row and math.isfinite(row[name])
+        ]
+        roles = ", ".join(row["roles"]) or "no role found"
+        return [roles, "; ".join(shown)]
+
+    def axes(self, head: str) -> tuple[list[str], list[str]]:
+        """Labels of the rows and keys of a head's map."""
+        if self.reading is None:
+            return [], []
+        from headwise.explorer.looks import axes_of
+
+        rows, keys = axes_of(self.reading.labels(HeadId.parse(head).layer_name), self._look)
+        return list(rows.labels), list(keys.labels)
+
+    @property
+    def _look(self) -> "Look":
+        from headwise.explorer.looks import Look
+
+        return self.look or Look()
+
+    def cells(self, head: str, window: dict[str, Any] | None) -> dict[str, Any]:
+        """A part of a head's map, or all of it thinned out."""
+        if self.reading is None:
+            return {}
+        from headwise.explorer.looks import as_steps, lengths, thinned, weights_between
+
+        at, look = HeadId.parse(head), self._look
+        whole = [[0, len(axis)] for axis in self.axes(head)]
+        rows, keys = (window["rows"], window["keys"]) if window else whole
+        if max(rows[1] - rows[0], keys[1] - keys[0]) <= TILE:
+            found = weights_between(self.reading, at.layer_name, look, slice(*rows), slice(*keys))[
+                at.head
+            ]
+        else:
+            found = thinned(self.reading, at.layer_name, look, OVERVIEW)[at.head]
+            rows, keys = whole
+        largest = 1.0
+        if look.is_valued:
+            largest = float(lengths(self.reading, at.layer_name)[at.head].max())
+        return {
+            "rows": list(rows),
+            "keys": list(keys),
+            "shape": list(found.shape),
+            "values": as_steps(found, largest).tobytes(),
+            "largest": largest,
+        }
+
+    def links(self, head: str, start: int = 0) -> list[list[int | float]]:
+        """The strongest links of a head, from some row on."""
+        if self.reading is None:
+            return []
+        from headwise.explorer.figures import links
+
+        return links(self.reading, HeadId.parse(head), self._look, slice(start, start + TILE))

@@ -1,0 +1,123 @@
+"""The head view in notebooks: it draws there, and the chosen head comes back to Python."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+from nbclient import NotebookClient
+from playwright.sync_api import expect
+
+import headwise
+from headwise.errors import MissingPackage, OptionError
+from headwise.explorer import widget
+from headwise.explorer.looks import STEPS, Look, weights_between
+from headwise.explorer.run import bound
+
+from .browser import browser
+from .sessions import CAT, cat, minilm
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+APP = Path(__file__).with_name("notebook_app.py")
+
+
+def shown(**options: object) -> object:
+    subject = minilm().subject
+    return headwise.view(subject.model, CAT, tokenizer=subject.tokenizer, **options)
+
+
+def numbers(view: object) -> np.ndarray:
+    cells = view.cells
+    return np.frombuffer(cells["values"], "<u2").reshape(cells["shape"]) / STEPS * cells["largest"]
+
+
+def test_a_view_holds_the_map_of_its_head_and_follows_another_choice() -> None:
+    view = shown(head="L3H1")
+    assert (view.head, len(view.names)) == ("L3H1", 72) and view.row_labels[2] == "cat"
+    for head, layer, number in (("L3H1", "L3", 1), ("L0H2", "L0", 2)):
+        view.head = head
+        want = weights_between(cat(), layer, Look(), slice(0, 99), slice(0, 99))[number]
+        assert np.abs(numbers(view) - want.numpy()).max() < 1e-4
+        assert view.links and view.facts[1].startswith("normalised entropy")
+    view.window = {"rows": [2, 6], "keys": [0, 3]}
+    assert numbers(view).shape == (4, 3) and view.cells["rows"] == [2, 6]
+    assert repr(view) == "HeadView(L0H2, 72 heads)"
+
+
+def test_a_view_looks_at_words_and_values() -> None:
+    view = shown(look=Look(is_by_word=True, is_valued=True))
+    look = Look(is_by_word=True, is_valued=True)
+    want = weights_between(cat(), "L0", look, slice(0, 99), slice(0, 99))[0].numpy()
+    assert "unbelievably" in view.key_labels
+    assert np.abs(numbers(view) - want).max() < 1e-4 * want.max() + 1e-4
+
+
+def test_a_table_is_viewed_without_a_model() -> None:
+    view = cat().table.view("L2H2")
+    assert view.head == "L2H2" and view.cells == {} and view.facts
+    view.head = "L0H2"
+    assert "positional" in view.facts[0]
+
+
+def test_what_cannot_be_viewed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OptionError, match="there is no head L0H12"):
+        shown(head="L0H12")
+    with pytest.raises(OptionError, match="has no tokenizer"):
+        headwise.view(minilm().subject.model, CAT)
+    monkeypatch.setattr(widget.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingPackage, match=r"pip install 'headwise\[notebook\]'"):
+        shown()
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.ipynb")))
+def test_the_example_notebooks_run(name: str, tmp_path: Path) -> None:
+    notebook = nbformat.read(EXAMPLES / name, as_version=4)
+    where = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where).execute()
+    outputs = [one for cell in notebook.cells for one in cell.get("outputs", [])]
+    kinds = {kind for one in outputs for kind in one.get("data", {})}
+    assert outputs and not any(one["output_type"] == "error" for one in outputs)
+    if name != "prune_and_ship.ipynb":
+        assert "application/vnd.jupyter.widget-view+json" in kinds
+
+
+def test_a_head_clicked_in_a_notebook_comes_back_to_python() -> None:
+    free = bound(0)
+    port = str(free.getsockname()[1])
+    free.close()
+    command = [sys.executable, "-m", "marimo", "run", str(APP), "--headless", "--no-token"]
+    mine = os.environ | {"MARIMO_SKIP_UPDATE_CHECK": "1"}
+    server = subprocess.Popen(
+        [*command, "--port", port], env=mine, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    elsewhere: list[str] = []
+    try:
+        assert server.stdout is not None
+        while b"URL" not in (line := server.stdout.readline()):
+            assert line or server.poll() is None, "marimo did not start"
+        with browser() as chrome:
+            page = chrome.new_page()
+            page.on(
+                "request",
+                lambda one: (
+                    None
+                    if one.url.startswith((f"http://127.0.0.1:{port}", "blob:", "data:"))
+                    or one.url.startswith(f"ws://127.0.0.1:{port}")
+                    else elsewhere.append(one.url)
+                ),
+            )
+            page.goto(f"http://127.0.0.1:{port}/")
+            expect(page.get_by_text("chosen: L3H1")).to_be_visible(timeout=60_000)
+            page.locator("[data-head=L0H2]").click()
+            expect(page.get_by_text("chosen: L0H2")).to_be_visible(timeout=30_000)
+            expect(page.locator(".headwise h3")).to_have_text("L0H2")
+            page.locator(".headwise canvas").hover(position={"x": 200, "y": 200})
+            expect(page.locator(".headwise .readout")).not_to_be_empty()
+            assert page.locator(".headwise b").count() == 0
+        assert elsewhere == []
+    finally:
+        server.terminate()
+        server.wait(20)
