@@ -242,44 +242,57 @@ def test_another_token_is_followed_and_asked_about(chrome: Browser, site: str) -
         expect(page.locator(".lesson-verdict p.good")).to_contain_text("Right")
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_oss"])
-def test_other_models_are_taught(chrome: Browser, family: str) -> None:
-    """KV groups, blocked tokens and probabilities; a cap; a sink."""
-    session = tiny_session(family)
-    step = lesson(session.subject, WORDS, layer=0, head=1, position=4)[STEPS.index("scores")]
-    with served(session) as address, page_at(chrome, at(address, "heads", WORDS)) as page:
-        drawn(page, "heads")
-        if family == "llama":
-            expect(page.locator(".lesson-groups li")).to_have_count(2)
-        page.click("[data-step=projections]")
+def test_a_causal_model_shows_groups_blocked_tokens_and_what_comes_next(chrome: Browser) -> None:
+    with (
+        served(tiny_session("llama")) as address,
+        page_at(chrome, at(address, "projections", WORDS)) as page,
+    ):
         drawn(page, "projections")
         page.click("[data-token='4']")
         expect(page.locator("[data-token='4']")).to_have_attribute("aria-pressed", "true")
+        page.click("[data-step=heads]")
+        drawn(page, "heads")
+        expect(page.locator(".lesson-groups li")).to_have_count(2)
         page.click("[data-step=scores]")
         drawn(page, "scores")
         expect(page.locator(".lesson-blocked")).to_have_count(4)
-        before = page.locator(".lesson-score:not(.titles) .was").all_inner_texts()
-        seen = [weight for weight, text in zip(shown_weights(page), before, strict=False)]
-        assert len(seen) == sum(one is not None for one in step.figures["added"])
-        sink = "" if step.figures["sink"] is None else "for the sink"
-        expect(page.locator(".lesson-sum")).to_contain_text(sink or "together: 1.000")
+        assert len(shown_weights(page)) == 5
         page.click("[data-step=spare]")
         figure = drawn(page, "spare")
         figure.locator("button[data-head]").first.click()
+        expect(figure.locator(".lesson-next tr")).to_have_count(6)
         expect(figure.locator(".lesson-next")).to_contain_text("without L")
+
+
+@pytest.mark.parametrize("family", ["gemma2", "gpt_oss"])
+def test_caps_and_sinks_take_part_in_the_softmax(chrome: Browser, family: str) -> None:
+    session = tiny_session(family)
+    figures = lesson(session.subject, WORDS)[STEPS.index("scores")].figures
+    assert (figures["softcap"], figures["sink"]) != (None, None)
+    seen = [key for key, added in enumerate(figures["added"]) if added is not None]
+    raised = list(figures["scores"])
+    raised[seen[1]] += figures["step"]
+    after = browsers_weights(figures, raised)
+    with served(session) as address, page_at(chrome, at(address, "scores", WORDS)) as page:
+        figure = drawn(page, "scores")
+        wanted = [figures["weights"][key] for key in seen]
+        assert shown_weights(page) == pytest.approx(wanted, abs=0.0006)
+        figure.locator(f"[data-score='{seen[1]}']").press("PageUp")
+        assert shown_weights(page) == pytest.approx([after[key] for key in seen], abs=0.0006)
+        expect(figure.locator(".lesson-sum")).to_contain_text("1.000")
 
 
 def test_what_is_wrong_is_said_in_the_panel(chrome: Browser, site: str) -> None:
     page = chrome.new_page()  # a refusal is an error in the console, too
     try:
-        page.goto(at(site, text="cat"))
-        expect(page.locator(".lesson-step .bad")).to_contain_text("needs at least 2 tokens")
-        page.fill("#text", CAT)
-        page.press("#text", "Enter")
+        page.goto(at(site))
         drawn(page, "warm-up")
         page.fill("#lesson-number", "plenty")
         page.get_by_role("button", name="Check").click()
         expect(page.locator(".lesson-verdict")).to_contain_text("'plenty' is no number")
+        with served(tiny_session("t5")) as address:
+            page.goto(at(address, text=WORDS))
+            expect(page.locator(".lesson-step .bad")).to_contain_text("several stacks of attention")
     finally:
         page.close()
 

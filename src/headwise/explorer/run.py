@@ -37,6 +37,7 @@ def serve(
     session: Session, here: socket.socket, *, say: Callable[[str], None], opens: bool
 ) -> None:
     """Answer until interrupted."""
+    here.listen(128)  # who comes before the server is ready waits
     address = f"http://{HOST}:{here.getsockname()[1]}/"
     say(address)
     config = uvicorn.Config(

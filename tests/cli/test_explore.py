@@ -1,0 +1,53 @@
+"""The explorer starts, says where, ends on Ctrl-C, and refuses in a sentence."""
+
+import importlib.util
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+from headwise.cli import explore
+from headwise.errors import MissingPackage
+
+
+def started(*options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "headwise", "explore", *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_it_says_the_address_answers_and_ends_cleanly() -> None:
+    server = started("minilm", "--no-open")
+    try:
+        assert server.stdout is not None
+        line = server.stdout.readline()
+        address = next(word for word in line.split() if word.startswith("http://127.0.0.1:"))
+        with urllib.request.urlopen(f"{address}api/model") as answer:
+            assert json.load(answer)["name"] == "minilm"
+        server.send_signal(signal.SIGINT)
+        _, said = server.communicate(timeout=30)
+    finally:
+        server.kill()
+    assert server.returncode in (0, 130) and said == ""
+
+
+def test_a_port_that_is_taken_and_a_model_that_is_not_there_are_refused() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        refused = started("--no-open", "--port", str(port))
+        _, said = refused.communicate(timeout=60)
+    assert refused.returncode == 2 and f"port {port} cannot be used" in said
+    absent = started("./nowhere", "--no-open")
+    _, said = absent.communicate(timeout=60)
+    assert absent.returncode == 2 and "nowhere is no directory" in said and "Traceback" not in said
+
+
+def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingPackage, match=r"pip install 'headwise\[explorer\]'"):
+        explore.run()

@@ -1,0 +1,102 @@
+"""Work on the model: one piece at a time, stopped when nobody waits, refused when too many do."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from headwise.explorer import desk as desks
+from headwise.explorer.desk import Busy, Desk, Told
+from headwise.explorer.jobs import Stopped
+
+
+class Asker:
+    """A request whose sender goes away when told to."""
+
+    def __init__(self, *, is_gone: bool = False) -> None:
+        self.is_gone = is_gone
+
+    async def is_disconnected(self) -> bool:
+        return self.is_gone
+
+
+@pytest.fixture(autouse=True)
+def _unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desks, "LOOK_EVERY", 0.01)
+
+
+def do(desk: Desk, asker: Asker, work: Any) -> Any:
+    unchecked: Any = Desk.do.__wrapped__ if hasattr(Desk.do, "__wrapped__") else Desk.do
+    return unchecked(desk, asker, work)
+
+
+def test_one_piece_is_done_at_a_time_and_all_are_answered() -> None:
+    at_once, most = 0, 0
+
+    def work(_: Told) -> int:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        threading.Event().wait(0.005)
+        at_once -= 1
+        return 7
+
+    async def many() -> list[int]:
+        desk = Desk()
+        found = await asyncio.gather(*(do(desk, Asker(), work) for _ in range(12)))
+        assert desk.waiting == 0
+        return found
+
+    assert asyncio.run(many()) == [7] * 12 and most == 1
+
+
+def test_work_stops_when_the_one_who_asked_has_gone() -> None:
+    steps: list[int] = []
+
+    async def leave() -> None:
+        desk, asker = Desk(), Asker()
+
+        def work(told: Told) -> None:
+            for step in range(10_000):
+                steps.append(step)
+                if step == 3:
+                    asker.is_gone = True
+                threading.Event().wait(0.005)
+                told(step, 10_000)
+
+        with pytest.raises(Stopped):
+            await do(desk, asker, work)
+        assert (await do(desk, Asker(), lambda _: 1)) == 1
+
+    asyncio.run(leave())
+    assert 3 <= len(steps) < 5000
+
+
+def test_nothing_is_begun_for_one_who_has_gone() -> None:
+    async def never() -> None:
+        with pytest.raises(Stopped):
+            await do(Desk(), Asker(is_gone=True), lambda _: pytest.fail("begun"))
+
+    asyncio.run(never())
+
+
+def test_too_many_are_refused_and_the_others_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desks, "MOST_WAITING", 3)
+
+    async def crowd() -> list[Any]:
+        desk = Desk()
+        waiting = (do(desk, Asker(), lambda _: 1) for _ in range(5))
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    found = asyncio.run(crowd())
+    assert found[:3] == [1, 1, 1]
+    assert all(isinstance(one, Busy) and "try again" in str(one) for one in found[3:])
+
+
+def test_what_goes_wrong_reaches_the_one_who_asked() -> None:
+    async def fail() -> None:
+        with pytest.raises(ZeroDivisionError):
+            await do(Desk(), Asker(), lambda _: 1 / 0)
+
+    asyncio.run(fail())
