@@ -56,8 +56,9 @@ export class Grid {
   /** Squares as large as the room allows, and large enough to be seen and pressed. */
   fit() {
     const widest = Math.max(1, ...this.rows.map((row) => row.length));
+    this.el.closest(".columns")?.classList.toggle("stacked", widest > 20);
     const room = this.el.clientWidth - 60;
-    if (room > 0) this.el.style.setProperty("--cell", `${Math.max(20, Math.min(56, Math.floor(room / widest) - 3))}px`);
+    if (room > 0) this.el.style.setProperty("--cell", `${Math.max(20, Math.min(widest > 20 ? 30 : 52, Math.floor(room / widest) - 3))}px`);
   }
 
   /** @param {number} at */

@@ -2,7 +2,7 @@
 /** Figures of the warm-up and the first three steps: what many heads are for, and what each works on. */
 
 import { make } from "./head_view.js";
-import { counted, label, matrix, named, share, standing, strip, toggles } from "./lesson_parts.js";
+import { counted, label, matrix, named, share, standing, strip, styled, toggles } from "./lesson_parts.js";
 
 /** @typedef {import("./lesson_parts.js").Panel} Panel */
 
@@ -10,6 +10,9 @@ import { counted, label, matrix, named, share, standing, strip, toggles } from "
 const AXES = /** @type {Record<string, string>} */ ({
   batch: "text", heads: "head", kv_heads: "KV head", position: "token", query: "token", key: "token", d_model: "number", d_key: "number", d_value: "number", concat: "number",
 });
+
+/** Room for a token's label that stands, in pixels. */
+const NARROWEST = 13;
 
 /** Cat sleeps, step by step, in one head or the other. @param {any} f */
 export function warmUp(f) {
@@ -66,7 +69,7 @@ export function whyMany(f) {
   const axis = make("div", { class: "lesson-row axis" }, make("span"), make("div", { class: "lesson-axis" }, ...tokens.map(label)), make("span"));
   choose(chosen);
   return make("div", {}, make("div", { class: "controls" }, back, on), said,
-    make("div", { class: "lesson-rows", role: "group", "aria-label": `Rows of weights of ${named(tokens, f.place.position)}, a row a head` }, ...rows, single, axis),
+    make("div", { class: "scroll" }, styled(make("div", { role: "group", "aria-label": `Rows of weights of ${named(tokens, f.place.position)}, a row a head` }, ...rows, single, axis), { minWidth: `${150 + NARROWEST * tokens.length}px` })),
     make("p", { class: "legend" }, `Bars are weights, all to one scale; the number beside a row is its entropy. Heads alone: ${like(f.mean_entropy)} and ${share(f.mean_largest)} at most, on average; their average row: ${like(f.single.entropy)} and ${share(f.single.largest)}.`));
 }
 

@@ -212,9 +212,13 @@ function continued(f, silent) {
       make("td", {}, bar(one.probability / top), one.probability.toFixed(3)), make("td", {}, bar(after ? after[at] / top : 0, "other"), after ? after[at].toFixed(3) : "\u2013"))));
 }
 
+/** What each unit is called, and says when nothing changes. */
+const UNITS = /** @type {Record<string, [string, string]>} */ ({
+  cosine: ["Cosine to the untouched embedding", "1.0000"], nats: ["How far its predictions move, in nats", "0"], loss: ["Loss", "unchanged"],
+});
+
 /** The answer's distance from the untouched one. @param {any} f @param {number} silent */
 function measured(f, silent) {
-  const usual = { cosine: "1, no change", nats: "0, no change" }[/** @type {string} */ (f.unit)] ?? "unchanged";
-  const value = silent < 0 ? usual : f.unit === "cosine" ? f.heads[silent].value.toFixed(4) : number(f.heads[silent].value);
-  return make("p", {}, `${{ cosine: "Cosine to the untouched embedding", nats: "Predictions moved, in nats" }[/** @type {string} */ (f.unit)] ?? "Loss"}: `, make("strong", { class: "lesson-value" }, value));
+  const [words, usual] = UNITS[f.unit], value = f.heads[silent]?.value;
+  return make("p", {}, `${words}: `, make("strong", { class: "lesson-value" }, silent < 0 ? usual : f.unit === "cosine" ? value.toFixed(4) : number(value)));
 }
