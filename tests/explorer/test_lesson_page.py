@@ -298,7 +298,9 @@ def test_what_is_wrong_is_said_in_the_panel(chrome: Browser, site: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "size", "text"), [("light", DESKTOP, CAT), ("dark", PHONE, MARKUP)]
+    ("scheme", "size", "text"),
+    [("light", DESKTOP, CAT), ("dark", PHONE, MARKUP)],
+    ids=["light desktop", "dark phone, hostile text"],
 )
 def test_every_step_is_accessible_fits_and_shows_text_as_text(
     chrome: Browser, site: str, scheme: str, size: dict[str, int], text: str

@@ -6,6 +6,7 @@ of weights.
 """
 
 import hashlib
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -158,23 +159,26 @@ class Shelf:
         """How many, and how large together; the last one always stays."""
         self.most, self.most_bytes = most, most_bytes
         self._kept: OrderedDict[str, Reading] = OrderedDict()
+        self._lock = threading.Lock()  # readings are put by one thread and found by another
 
     def put(self, reading: Reading) -> None:
         """Keep a reading, and let go of the oldest ones that no longer fit."""
-        self._kept[reading.name] = reading
-        self._kept.move_to_end(reading.name)
-        while len(self._kept) > 1 and (
-            len(self._kept) > self.most
-            or sum(one.bytes for one in self._kept.values()) > self.most_bytes
-        ):
-            self._kept.popitem(last=False)
+        with self._lock:
+            self._kept[reading.name] = reading
+            self._kept.move_to_end(reading.name)
+            while len(self._kept) > 1 and (
+                len(self._kept) > self.most
+                or sum(one.bytes for one in self._kept.values()) > self.most_bytes
+            ):
+                self._kept.popitem(last=False)
 
     def find(self, name: str) -> Reading | None:
         """A reading that is still there."""
-        found = self._kept.get(name)
-        if found is not None:
-            self._kept.move_to_end(name)
-        return found
+        with self._lock:
+            found = self._kept.get(name)
+            if found is not None:
+                self._kept.move_to_end(name)
+            return found
 
     def __len__(self) -> int:
         """How many are kept."""

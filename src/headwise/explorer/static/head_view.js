@@ -257,8 +257,10 @@ class HeadMap {
       const size = Math.min(most, stop - start), low = Math.max(0, Math.min(most - size, start));
       return [low, low + size];
     };
+    const next = { rows: within(rows, this.model.get("row_labels").length), keys: within(keys, this.model.get("key_labels").length) };
+    if (String([next.rows, next.keys]) === String([this.cells.rows, this.cells.keys])) return;
     this.at = null;
-    this.model.set("window", { rows: within(rows, this.model.get("row_labels").length), keys: within(keys, this.model.get("key_labels").length) });
+    this.model.set("window", next);
     this.model.save_changes();
   }
 

@@ -131,7 +131,7 @@ export const scores = (f) => new Row(f).el;
 export function mixing(f) {
   const { tokens, name } = f.place, shown = f.mixed.length, most = Math.max(...f.lengths) || 1;
   const top = Math.max(...f.mixed.map(Math.abs), ...f.parts.flat().map(Math.abs)) || 1;
-  const detail = make("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Value, part and sum" });
+  const detail = make("div", { class: "scroll lesson-detail", tabindex: 0, role: "group", "aria-label": "Value, part and sum" });
   const rows = tokens.map((/** @type {string} */ token, /** @type {number} */ at) => make("button", {
     type: "button", class: "lesson-part", "data-part": at, onclick: () => choose(at), onfocus: () => choose(at), onpointerenter: () => choose(at),
     "aria-label": `${named(tokens, at)}: weight ${share(f.weights[at])}, length of its part ${number(f.lengths[at])}`,

@@ -33,6 +33,8 @@ export class OneHead {
     this.view = make("div");
     this.facts = make("div");
     this.el = make("article", { class: "card", "aria-label": `Head ${name}` }, this.buttons(), this.view, this.facts);
+    this.shown = /** @type {string} */ ("");
+    this.linked = /** @type {number} */ (0);
     this.model.on("change:window", () => this.later());
     this.model.on("change:token", () => this.links());
     this.stop = render({ model: this.model, el: this.view });

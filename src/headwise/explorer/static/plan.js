@@ -27,6 +27,7 @@ export class PlanPanel {
   /** @param {any} about @param {{fail: (error: any) => void}} page */
   constructor(about, page) {
     this.page = page;
+    this.known = /** @type {any[] | null} */ (null);
     this.values = Object.fromEntries(SLIDERS.map((one) => [one.name, one.usual]));
     this.across = "parameters_attention";
     this.up = "cache_bytes";

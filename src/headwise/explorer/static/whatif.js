@@ -15,6 +15,7 @@ export class WhatIfPanel {
     this.page = page;
     this.grid = new Grid($("switches"), about.layers, { press: (name) => this.press(name) });
     this.chosen = "";
+    this.said = /** @type {string} */ ("");
     const isSimilar = about.kind === "similarity";
     $("sentences").hidden = $("sentences-label").hidden = !isSimilar;
     $("sentences").addEventListener("change", () => this.run());
@@ -63,7 +64,8 @@ export class WhatIfPanel {
   /** A new text was read. */
   read() {
     const text = state.get("text") || this.about.text;
-    $("sentences").value = [text.replace(/\s+/g, " "), ...this.about.others].join("\n");
+    const others = $("sentences").value ? $("sentences").value.split("\n").slice(1) : this.about.others;
+    $("sentences").value = [text.replace(/\s+/g, " "), ...others].join("\n");
     this.said = "";
   }
 
