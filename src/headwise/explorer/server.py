@@ -262,7 +262,7 @@ class Explorer:
     async def steps(self, request: Request, body: dict[str, Any]) -> tuple[LessonStep, ...]:
         """The lesson that a request asks for, kept until another one is asked for."""
         text, place = asked.text_in(body), asked.place_in(body)
-        key = (text, *place.values())
+        key = (text, *place.values(), self.session.scanned is not None)
         if key not in self._lessons:
             session = self.session
 

@@ -156,14 +156,14 @@ export class HeadsPanel {
     try {
       if ($(name).dataset.running) await api.stop(`/api/jobs/${name}`);
       else await api.post(`/api/jobs/${name}`, {});
-      await this.follow(name);
+      await this.follow(name, true);
     } catch (error) {
       this.page.fail(error);
     }
   }
 
-  /** @param {string} name */
-  async follow(name) {
+  /** Wait for long work; what was asked for here is shown at once. @param {string} name @param {boolean} [isAsked] */
+  async follow(name, isAsked = false) {
     const button = $(name), words = { scan: "Find roles", importance: "Measure importance" }[name];
     if (button.dataset.followed) return;
     button.dataset.followed = "1";
@@ -181,7 +181,7 @@ export class HeadsPanel {
         this.extra[name] = job.found;
         button.textContent = `${words} \u2713`;
         this.options();
-        state.set({ colour: name === "scan" ? "role" : "zero" });
+        if (isAsked) state.set({ colour: name === "scan" ? "role" : "zero" });
         this.options();
         this.show(new Set(["order"]));
       }

@@ -186,11 +186,12 @@ export function output(f) {
 /** Heads silenced one at a time. @param {any} f */
 export function spare(f) {
   let silent = -1;
+  const kind = `lesson-owner spare${f.has_roles ? " with-roles" : ""}`;
   const most = Math.max(...f.heads.map((/** @type {any} */ one) => one.effect)) || 1, answer = make("div", { class: "lesson-answer", "aria-live": "polite" });
   const rows = f.heads.map((/** @type {any} */ one, /** @type {number} */ at) => make("button", {
-    type: "button", class: "lesson-owner spare", "data-head": one.name, onclick: () => { silent = silent === at ? -1 : at; draw(); },
+    type: "button", class: kind, "data-head": one.name, onclick: () => { silent = silent === at ? -1 : at; draw(); },
     "aria-label": `Silence ${one.name}, missed ${at + 1} of ${f.heads.length}: effect ${number(one.effect)}`,
-  }, make("span", {}, `${one.rank}. ${one.name}`), bar(one.effect / most), make("span", { class: "number" }, number(one.effect)), make("span", { class: "lesson-roles" }, one.roles === null ? "" : one.roles.join(", ") || "no clear role")));
+  }, make("span", {}, `${one.rank}. ${one.name}`), bar(one.effect / most), make("span", { class: "number" }, number(one.effect)), ...f.has_roles ? [make("span", { class: "lesson-roles" }, one.roles.join(", ") || "no clear role")] : []));
   const draw = () => {
     rows.forEach((/** @type {any} */ row, /** @type {number} */ at) => row.setAttribute("aria-pressed", String(at === silent)));
     answer.replaceChildren(make("p", { class: "lesson-said" }, silent < 0 ? "No head is silent." : `${f.heads[silent].name} is silent.`), ...f.next.length ? [continued(f, silent)] : [measured(f, silent)]);
@@ -198,7 +199,7 @@ export function spare(f) {
   draw();
   const words = Object.entries(f.role_words).filter(([, said]) => said);
   return make("div", {}, answer, make("div", { class: "lesson-owners", role: "group", "aria-label": "Heads to silence, missed most first" },
-    make("div", { class: "lesson-owner spare titles" }, ...["head", "how far the answer moves", "", f.has_roles ? "roles" : ""].map((one) => make("span", {}, one))), ...rows),
+    make("div", { class: `${kind} titles` }, ...["head", "how far the answer moves", "", ...f.has_roles ? ["roles"] : []].map((one) => make("span", {}, one))), ...rows),
     make("p", { class: "legend" }, `Press a head to silence it, again to let it speak. Measured: ${f.measure}.`),
     ...words.length ? [make("dl", { class: "lesson-words-of-roles" }, ...words.flatMap(([role, said]) => [make("dt", {}, role), make("dd", {}, said)]))] : []);
 }
