@@ -14,7 +14,7 @@ import uvicorn
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from headwise.explorer.run import bound
+from headwise.explorer.ports import bound
 from headwise.explorer.server import Explorer
 from headwise.explorer.session import Session
 

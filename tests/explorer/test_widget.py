@@ -15,7 +15,7 @@ import headwise
 from headwise.errors import MissingPackage, OptionError
 from headwise.explorer import widget
 from headwise.explorer.looks import STEPS, Look, weights_between
-from headwise.explorer.run import bound
+from headwise.explorer.ports import bound
 
 from .browser import browser
 from .sessions import CAT, cat, minilm

@@ -26,12 +26,14 @@ def run(
     for package in ("starlette", "uvicorn"):
         if importlib.util.find_spec(package) is None:
             raise MissingPackage(f"the explorer needs {package}: pip install 'headwise[explorer]'")
-    from headwise.explorer.run import bound, serve
+    from headwise.explorer.ports import bound
+
+    here = bound(port)
+    from headwise.explorer.run import serve
     from headwise.explorer.session import Session
     from headwise.pruning.setting import make_subject
     from headwise.watching.loading import LoadOptions
 
-    here = bound(port)
     options = LoadOptions(
         dtype=dtype,
         device=device,

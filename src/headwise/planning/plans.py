@@ -12,7 +12,7 @@ from headwise.planning import costs
 from headwise.planning.configs import shape_from
 from headwise.planning.costs import Decoding, Setting
 from headwise.planning.known import KNOWN, known
-from headwise.planning.shapes import Shape, divisors, make_shape
+from headwise.planning.shapes import Shape, check_size, divisors, make_shape
 
 LONGEST = 8192
 """Length that is planned for where none is given, if the model was made for so much."""
@@ -179,8 +179,7 @@ def head_choices(d_model: int, *, length: int, num_layers: int = 1) -> list[Head
     A head whose size is below the length cannot give every pattern of weights: its scores have no
     more rank than it has dimensions (https://arxiv.org/abs/2002.07028).
     """
-    if d_model < 1:
-        raise OptionError(f"d_model is {d_model}: it must be at least 1")
+    check_size("d_model", d_model)  # before its divisors are looked for
     found = []
     for num_heads in divisors(d_model):
         shape = make_shape(d_model=d_model, num_heads=num_heads, num_layers=num_layers)
