@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
@@ -10,23 +9,11 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from headwise.explorer.lesson import STEPS, LessonStep, lesson
 
-from .browser import DESKTOP, PHONE, browser, faults, page_at, served, until
+from .browser import DESKTOP, PHONE, faults, page_at, served, until
 from .lesson_cases import browsers_weights
 from .sessions import CAT, WORDS, minilm, tiny_session
 
 MARKUP = "<img src=x onerror=alert(1)> turned 🙂 words"
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Browser]:
-    with browser() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[str]:
-    with served(minilm()) as address:
-        yield address
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,23 +9,11 @@ from playwright.sync_api import Browser, Page, expect
 
 from headwise.pruning.cutplan import CutPlan
 
-from .browser import DESKTOP, PHONE, browser, faults, page_at, served, until
-from .sessions import CAT, WORDS, minilm, tiny_session
+from .browser import DESKTOP, PHONE, faults, page_at, served, until
+from .sessions import CAT, WORDS, tiny_session
 
 PANELS = ("heads", "whatif", "lesson", "plan")
 MARKUP = "<img src=x onerror=alert(1)> <b>bold</b> \u202eturned 🙂 words"
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Browser]:
-    with browser() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[str]:
-    with served(minilm()) as address:
-        yield address
 
 
 def saved(page: Page, press: str, folder: Path) -> Path:

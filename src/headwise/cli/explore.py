@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli.options import Device, Dtype, Model, RemoteCode, Revision
+from headwise.cli.options import Device, Dtype, Model, RemoteCode, Revision, with_head
 from headwise.cli.screen import quiet_console
 from headwise.errors import MissingPackage
 
@@ -32,15 +32,8 @@ def run(
     from headwise.explorer.run import serve
     from headwise.explorer.session import Session
     from headwise.pruning.setting import make_subject
-    from headwise.watching.loading import LoadOptions
 
-    options = LoadOptions(
-        dtype=dtype,
-        device=device,
-        revision=revision,
-        allows_remote_code=trust_remote_code,
-        keeps_head=True,
-    )
+    options = with_head(dtype, device, revision, trust_remote_code)
     session = Session(make_subject(model, options=options))
     console = quiet_console()
 

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwise.cli.options import AsJson, Device, Dtype, Model, RemoteCode, Revision, texts_of
+from headwise.cli.options import (
+    AsJson,
+    Device,
+    Dtype,
+    Model,
+    RemoteCode,
+    Revision,
+    texts_of,
+    with_head,
+)
 from headwise.cli.screen import quiet_console
 from headwise.errors import OptionError, OutputError
 from headwise.files import write_aside
@@ -41,16 +50,10 @@ def run(  # noqa: PLR0913 - one parameter an option
     check_folder(out, force=force)
     from headwise.pruning.importance import importance
     from headwise.views.progress import Stages
-    from headwise.watching.loading import LoadOptions, load_model
+    from headwise.watching.loading import load_model
 
     texts = texts_of(text)
-    options = LoadOptions(
-        dtype=dtype,
-        device=device,
-        revision=revision,
-        allows_remote_code=trust_remote_code,
-        keeps_head=True,
-    )
+    options = with_head(dtype, device, revision, trust_remote_code)
     loaded = load_model(model, options)
     with Stages(quiet_console(is_stderr=True)) as stages:
         found = importance(loaded, texts, max_tokens=max_tokens, progress=stages)

@@ -2,11 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headwise.errors import OptionError
+
+if TYPE_CHECKING:
+    from headwise.watching.loading import LoadOptions
 
 Model = Annotated[str, typer.Argument(help="minilm, smollm2, a directory, or a model hub's id.")]
 Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16 or float64.")]
@@ -16,6 +19,19 @@ RemoteCode = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def with_head(dtype: str, device: str, revision: str | None, trust: bool) -> "LoadOptions":
+    """How a model is loaded together with what it predicts with."""
+    from headwise.watching.loading import LoadOptions
+
+    return LoadOptions(
+        dtype=dtype,
+        device=device,
+        revision=revision,
+        allows_remote_code=trust,
+        keeps_head=True,
+    )
 
 
 def texts_of(names: list[str] | None) -> list[str] | None:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise.cli.options import AsJson, Device, Dtype, Model, RemoteCode, Revision, texts_of
+from headwise.cli.options import (
+    AsJson,
+    Device,
+    Dtype,
+    Model,
+    RemoteCode,
+    Revision,
+    texts_of,
+    with_head,
+)
 from headwise.cli.screen import quiet_console
 from headwise.errors import OptionError
 
@@ -102,7 +111,6 @@ def run(  # noqa: PLR0913 - one parameter an option
     if out is None and not dry_run:
         raise OptionError("there is no place for the model: give --out DIR, or --dry-run")
     from headwise.pruning.settings import PruneSettings
-    from headwise.watching.loading import LoadOptions
 
     settings = PruneSettings(
         method=method,
@@ -116,13 +124,7 @@ def run(  # noqa: PLR0913 - one parameter an option
         draws_curve=curve and not dry_run,
         times_speed=speed and not dry_run,
     )
-    options = LoadOptions(
-        dtype=dtype,
-        device=device,
-        revision=revision,
-        allows_remote_code=trust_remote_code,
-        keeps_head=True,
-    )
+    options = with_head(dtype, device, revision, trust_remote_code)
     if dry_run and max_loss is None:
         settings = replace(settings, refit="none")  # plan and sizes do not depend on it
     place = None if dry_run else out

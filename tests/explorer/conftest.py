@@ -1,0 +1,23 @@
+"""What tests in a browser share: Chromium, and the page of the real model."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Browser]:
+    from .browser import browser
+
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[str]:
+    from .browser import served
+    from .sessions import minilm
+
+    with served(minilm()) as address:
+        yield address
