@@ -5,6 +5,7 @@ table and as JSON that names the machine, the versions and the commit.
 """
 
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
@@ -154,7 +155,8 @@ def restart_if_unsafe() -> None:
 
 def setting() -> dict[str, object]:
     """Machine, versions and commit."""
-    packages = ("torch", "transformers", "x-transformers")
+    wanted = ("torch", "transformers", "x-transformers")
+    packages = [name for name in wanted if importlib.util.find_spec(name.replace("-", "_"))]
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     )

@@ -152,10 +152,17 @@ def test_other_settings_are_refused_by_name(minilm: LoadedModel, tmp_path: Path)
 SCRIPT = """
 import sys
 from pathlib import Path
-from headwise.measures import store
+from headwise.measures import reading, store
 from headwise.measures.scan import ScanSettings, make_task, run
 from headwise.probes.texts import TEXTS
 store.SECONDS_BETWEEN_SAVES = 0.0
+reading.BATCH_WINDOWS = 2  # many steps
+
+def save(self, tally, *, now=False, keep=store.Store.save):
+    keep(self, tally, now=now)
+    print("saved", flush=True)
+
+store.Store.save = save
 settings = ScanSettings(length=32, per_relation=2, probe=True)
 task = make_task("minilm", TEXTS, settings=settings)
 print("ready", flush=True)
@@ -176,18 +183,19 @@ def started(folder: Path) -> subprocess.Popen[str]:
 @pytest.mark.slow
 def test_a_scan_killed_at_five_moments_ends_with_the_same_table(tmp_path: Path) -> None:
     whole = started(tmp_path / "whole")
-    begin = time.monotonic()
-    assert whole.wait() == 0
-    seconds = time.monotonic() - begin
+    steps = sum(1 for _ in whole.stdout)
+    assert whole.wait() == 0 and steps > 30
     moments = random.Random(0)
-    killed = 0
     for _ in range(5):
         process = started(tmp_path / "killed")
-        time.sleep(moments.uniform(0.05, 0.4) * seconds)
+        for _ in range(moments.randrange(1, 6)):
+            assert process.stdout.readline() == "saved\n"
+        time.sleep(moments.uniform(0.0, 0.03))
         process.send_signal(signal.SIGKILL)
-        killed += process.wait() == -signal.SIGKILL
-    assert killed == 5
-    assert started(tmp_path / "killed").wait() == 0
+        assert process.wait() == -signal.SIGKILL
+    last = started(tmp_path / "killed")
+    assert 0 < sum(1 for _ in last.stdout) < steps
+    assert last.wait() == 0
     for name in ("heads.parquet", "heads.csv", "pairs.parquet", "relations.parquet"):
         one, other = ((tmp_path / folder / name).read_bytes() for folder in ("whole", "killed"))
         assert one == other, name
