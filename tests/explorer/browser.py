@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import uvicorn
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from headwise.explorer.ports import bound
 from headwise.explorer.server import Explorer
@@ -23,6 +23,7 @@ QUIET = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
 )
+expect.set_options(timeout=60_000)  # a busy machine is slow, and that is no fault
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
@@ -69,7 +70,7 @@ def page_at(
     base = address.split("#")[0]
     context = browser.new_context(viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
     page = context.new_page()
-    page.set_default_timeout(30_000)
+    page.set_default_timeout(60_000)
     page.on("console", lambda one: wrong.append(one.text) if one.type == "error" else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on(
@@ -85,7 +86,7 @@ def page_at(
         context.close()
 
 
-def until(page: Page, expression: str, seconds: float = 30.0) -> None:
+def until(page: Page, expression: str, seconds: float = 60.0) -> None:
     """Until the expression is true; Playwright's own way is forbidden by the page's policy."""
     for _ in range(int(seconds / 0.05)):
         if page.evaluate(expression):

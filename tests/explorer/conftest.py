@@ -16,8 +16,11 @@ def chrome() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[str]:
+    """A session of its own: what one file's tests have scanned, another's do not know."""
+    from headwise.explorer.session import Session
+
     from .browser import served
     from .sessions import minilm
 
-    with served(minilm()) as address:
+    with served(Session(minilm().subject)) as address:
         yield address
