@@ -42,7 +42,7 @@ browser:
 	echo "Installing Chromium, which the explorer is tested in."; \
 	sudo=$$(test "$$(id -u)" = 0 || echo "sudo -n"); \
 	$$sudo apt-get -qq update && DEBIAN_FRONTEND=noninteractive $$sudo apt-get -qq install -y \
-	--no-install-recommends chromium >/dev/null; } || { echo "Chromium is missing and cannot be \
+	--no-install-recommends chromium fonts-dejavu-core >/dev/null; } || { echo "Chromium is missing and cannot be \
 	installed here: install it, or set HEADWISE_CHROMIUM to its path" >&2; exit 1; }
 
 check: test ## the same as make test
