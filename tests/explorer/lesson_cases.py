@@ -71,7 +71,7 @@ def assert_is_a_lesson(steps: tuple[LessonStep, ...]) -> None:
     assert tuple(step.name for step in steps) == STEPS
     for step in steps:
         assert 60 <= num_words(step) <= 140, (step.name, num_words(step))
-        assert step.title and step.todo.endswith(".") and step.minutes > 0
+        assert step.title and step.exercise.endswith(".") and step.minutes > 0
         assert all(paragraph.endswith(".") for paragraph in step.paragraphs), step.name
         assert "  " not in " ".join(step.paragraphs)
         assert_is_answered(step)

@@ -14,7 +14,7 @@ from .lesson_cases import taught
 def test_answers_stay_where_they_are_checked() -> None:
     for step in as_json(taught("minilm")):
         assert set(step) == {
-            *("name", "title", "minutes", "paragraphs", "todo", "question", "figures"),
+            *("name", "title", "minutes", "paragraphs", "exercise", "question", "figures"),
         }
         assert set(step["question"]) == {"text", "kind", "options", "tolerance"}
 

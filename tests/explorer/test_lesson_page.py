@@ -49,7 +49,7 @@ def test_every_step_is_walked_to_and_its_figure_moves(
                 expect(title).to_be_focused()
                 assert f"step={name}" in page.url
             assert page.locator(".lesson-words p").all_inner_texts() == list(step.paragraphs)
-            expect(figure.locator(".lesson-todo")).to_have_text(step.todo)
+            expect(figure.locator(".lesson-exercise")).to_have_text(step.exercise)
             expect(page.locator(".lesson-question")).to_contain_text(step.question.text)
             expect(page.locator(f"[data-step={name}]")).to_have_attribute("aria-current", "step")
             MOVES[name](page, figure, step)

@@ -49,7 +49,7 @@ def scores(facts: Facts) -> LessonStep:
             "Only differences count: add the same to every score and no weight moves. Raise one, "
             "and it takes its gain from all the others, each in proportion to what it had.",
         ),
-        todo=(
+        exercise=(
             f"Drag the score of {facts.quoted(top)} down until another token leads the row."
             if len(facts.by_weight) > 1
             else f"Drag the score of {facts.quoted(top)}: alone in its row, it keeps its weight."
@@ -156,7 +156,7 @@ def mixing(facts: Facts) -> LessonStep:
             "Weights only say how much; what is carried is in the values. A large weight on a "
             "small value fetches little.",
         ),
-        todo="Point at a token and see what it brings to each number of the mixed vector.",
+        exercise="Point at a token and see what it brings to each number of the mixed vector.",
         question=ask_about_mixing(facts, top),
         figures={
             "place": facts.place,
@@ -225,7 +225,7 @@ def output(facts: Facts) -> LessonStep:
             f"alike. Over your sentence it is {before:.2f} in the concat and {after:.2f} in the "
             f"output{': a lone head has nobody to share with' if trace.num_heads == 1 else ''}.",
         ),
-        todo="Switch between before and after Wo and watch one head's colour spread.",
+        exercise="Switch between before and after Wo and watch one head's colour spread.",
         question=ask_about_output(facts, d_value),
         figures={
             "place": facts.place,
@@ -303,7 +303,7 @@ def spare(facts: Facts) -> LessonStep:
             "two heads that do the same job both look spare, until both are gone. To cut heads "
             "for good, headwise prune judges them together, on many texts.",
         ),
-        todo="Silence the heads one after the other and watch the answer change.",
+        exercise="Silence the heads one after the other and watch the answer change.",
         question=ask_about_spare(facts, first),
         figures={
             "place": facts.place,

@@ -50,7 +50,7 @@ class LessonStep:
     title: str
     minutes: float
     paragraphs: tuple[str, ...]
-    todo: str
+    exercise: str
     question: Question
     figures: dict[str, Any]
 
@@ -82,7 +82,7 @@ def as_json(steps: Iterable[LessonStep]) -> list[dict[str, Any]]:
             "title": step.title,
             "minutes": step.minutes,
             "paragraphs": list(step.paragraphs),
-            "todo": step.todo,
+            "exercise": step.exercise,
             "question": {
                 "text": step.question.text,
                 "kind": step.question.kind,

@@ -54,7 +54,7 @@ def warm_up() -> LessonStep:
             "Head 1 is the mirror image. Side by side, the heads' results for Cat are "
             f"{vector(before)}; the matrix Wo mixes them into {vector(after)}.",
         ),
-        todo="Switch between head 0 and head 1 and watch which word stays sharp.",
+        exercise="Switch between head 0 and head 1 and watch which word stays sharp.",
         question=asks_number(
             "In head 1, how much of its attention does sleeps give itself?",
             mirror,
@@ -103,7 +103,7 @@ def why_many(facts: Facts) -> LessonStep:
             f"{told_rows(facts, heads)}." + (cut if facts.is_cut else ""),
             *told_blur(heads, single, entropy, largest),
         ),
-        todo="Step through the heads and compare each row with the average row below them.",
+        exercise="Step through the heads and compare each row with the average row below them.",
         question=ask_about_blur(facts, len(heads), facts.by_weight[0]),
         figures={
             "place": facts.place,
@@ -212,7 +212,7 @@ def projections(facts: Facts) -> LessonStep:
             f"has {many}. These are the very numbers the model works with, after any bias or "
             "rotation by position.",
         ),
-        todo="Pick another token and watch its query, key and value change.",
+        exercise="Pick another token and watch its query, key and value change.",
         question=ask_about_projections(facts),
         figures={
             "place": facts.place,
@@ -310,7 +310,7 @@ def heads(facts: Facts) -> LessonStep:
             "tell little apart.",
             last_words,
         ),
-        todo="Pick another row of the table and watch the pieces get longer or shorter.",
+        exercise="Pick another row of the table and watch the pieces get longer or shorter.",
         question=ask_about_heads(facts),
         figures={
             "place": facts.place,

@@ -113,7 +113,7 @@ export class LessonPanel {
       make("p", { class: "legend" }, `${at ? `Step ${at} of ${steps.length - 1}` : "Warm-up"}, ${inMinutes(step.minutes)}${where}`), title,
       make("div", { class: "lesson-body" },
         make("div", { class: "lesson-words" }, ...step.paragraphs.map((/** @type {string} */ one) => make("p", {}, one))),
-        make("div", { class: "lesson-figure" }, make("h4", {}, "Try it"), make("p", { class: "lesson-todo" }, step.todo), FIGURES[step.name](step.figures, this)),
+        make("div", { class: "lesson-figure" }, make("h4", {}, "Try it"), make("p", { class: "lesson-exercise" }, step.exercise), FIGURES[step.name](step.figures, this)),
         this.question(step)),
       this.buttons(at));
     this.step.removeAttribute("aria-busy");
