@@ -16,12 +16,15 @@ from torch import Tensor
 
 from headwise.errors import OptionError
 from headwise.explorer.readings import Reading
+from headwise.heads import HeadId
 from headwise.measures.view import LEAST_LOG, value_lengths
 from headwise.probes.words import NO_WORD
 from headwise.tracing.maps import Labels
 
 AT_ONCE = 1 << 21
 """Weights, over all heads of a layer, that are worked out at a time."""
+TILE, OVERVIEW = 256, 512
+"""Most rows and columns of a part of a map that is sent, and of a whole one thinned out."""
 STEPS = 65535
 """A weight is sent as one of so many steps: two bytes, and no more error than a printed digit."""
 
@@ -61,7 +64,8 @@ class Axis:
 @functools.lru_cache(maxsize=64)
 def axes_of(labels: Labels, look: Look) -> tuple[Axis, Axis]:
     """Rows and columns of a layer's maps."""
-    rows, keys = (tuple((place,) for place in range(len(one))) for one in sides(labels))
+    sides = labels.queries, labels.keys
+    rows, keys = (tuple((place,) for place in range(len(side))) for side in sides)
     if look.is_by_word:
         if not labels.word_of or not labels.is_self:
             raise OptionError("words are not known here: look at pieces")
@@ -72,11 +76,6 @@ def axes_of(labels: Labels, look: Look) -> tuple[Axis, Axis]:
         ordinary = tuple((one,) for one, special in enumerate(labels.is_special) if not special)
         keys, rows = ordinary, ordinary if labels.is_self else rows
     return axis_of(labels.queries, rows), axis_of(labels.keys, keys)
-
-
-def sides(labels: Labels) -> tuple[Sequence[str], Sequence[str]]:
-    """Labels of queries and of keys."""
-    return labels.queries, labels.keys
 
 
 def axis_of(labels: Sequence[str], groups: tuple[tuple[int, ...], ...]) -> Axis:
@@ -169,6 +168,27 @@ def largest_of_blocks(weights: Tensor, tall: int, wide: int) -> Tensor:
     padded = torch.nn.functional.pad(weights, padding) if any(padding) else weights
     found: Tensor = padded.unflatten(2, (columns, wide)).amax(3).unflatten(1, (rows, tall)).amax(2)
     return found
+
+
+def part_of_map(
+    reading: Reading, head: HeadId, look: Look, rows: slice, keys: slice
+) -> tuple[npt.NDArray[np.uint16], float]:
+    """A part of one head's map as steps, and what the largest step stands for."""
+    found = weights_between(reading, head.layer_name, look, rows, keys)[head.head]
+    return as_steps(found, largest := scale(reading, head, look)), largest
+
+
+def whole_map(
+    reading: Reading, head: HeadId, look: Look, most: int = OVERVIEW
+) -> tuple[npt.NDArray[np.uint16], float]:
+    """One head's whole map, thinned out, as steps, and what the largest step stands for."""
+    found = thinned(reading, head.layer_name, look, most)[head.head]
+    return as_steps(found, largest := scale(reading, head, look)), largest
+
+
+def scale(reading: Reading, head: HeadId, look: Look) -> float:
+    """The largest number that a head's map can have: the same for all its parts."""
+    return float(lengths(reading, head.layer_name)[head.head].max()) if look.is_valued else 1.0
 
 
 def as_steps(weights: Tensor, largest: float) -> npt.NDArray[np.uint16]:

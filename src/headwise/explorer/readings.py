@@ -25,7 +25,7 @@ from headwise.measures.tally import Tally
 from headwise.pruning.setting import Subject
 from headwise.tracing.maps import Labels
 from headwise.tracing.tokens import labels_of
-from headwise.watching.calls import AttentionCall, Call, ShownCall
+from headwise.watching.calls import Call, ShownCall
 from headwise.watching.gates import layer_name
 from headwise.watching.places import find_places
 from headwise.watching.sequence import Sequence
@@ -101,17 +101,15 @@ class Reading:
     @cached_property
     def bytes(self) -> int:
         """What is kept of it in memory, roughly."""
-        return sum(one.numel() * one.element_size() for one in map(big_ones, self.calls.values()))
+        kept = [one for call in self.calls.values() for one in tensors_of(call)]
+        return sum(one.numel() * one.element_size() for one in kept)
 
 
-def big_ones(call: Call) -> Tensor:
-    """The tensors of a call end to end, without memory of their own."""
+def tensors_of(call: Call) -> tuple[Tensor, ...]:
+    """The large tensors that a call holds."""
     if isinstance(call, ShownCall):
-        parts = [call.shown, call.mixed]
-    else:
-        assert isinstance(call, AttentionCall)
-        parts = [call.queries, call.keys, call.values, call.mixed]
-    return torch.empty(sum(part.numel() for part in parts), dtype=parts[0].dtype, device="meta")
+        return call.shown, call.mixed
+    return call.queries, call.keys, call.values, call.mixed
 
 
 def name_of(text: str) -> str:

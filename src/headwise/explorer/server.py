@@ -27,12 +27,14 @@ from headwise.explorer.guard import Guard, TooLarge, refused
 from headwise.explorer.jobs import Stopped
 from headwise.explorer.lesson import LessonStep, as_json, check, lesson
 from headwise.explorer.looks import (
+    OVERVIEW,
+    TILE,
     as_bytes,
-    as_steps,
     axes_of,
-    lengths,
+    part_of_map,
     thinned,
     weights_between,
+    whole_map,
 )
 from headwise.explorer.readings import Reading
 from headwise.explorer.session import Session, known_plans
@@ -44,8 +46,8 @@ from headwise.pruning.cutplan import CutPlan
 from headwise.tracing.maps import Labels, Maps
 from headwise.tracing.page import maps_svg
 
-TILE, OVERVIEW, THUMB = 256, 512, 64
-"""Most rows and columns of a part of a map, of a whole one thinned out, and of a small one."""
+THUMB = 64
+"""Most rows and columns of a small map."""
 MOST_IN_IMAGE = 96
 KINDS = {
     ".html": "text/html",
@@ -166,24 +168,15 @@ class Explorer:
         rows = asked.part_in(request.query_params, "rows", TILE)
         keys = asked.part_in(request.query_params, "keys", TILE)
 
-        def work(_: Told) -> tuple[npt.NDArray[Any], float]:
-            found = weights_between(reading, head.layer_name, look, rows, keys)[head.head]
-            largest = scale(reading, head) if look.is_valued else 1.0
-            return as_steps(found, largest), largest
-
-        return numbers(*await self.desk.do(request, work))
+        found = await self.desk.do(request, lambda _: part_of_map(reading, head, look, rows, keys))
+        return numbers(*found)
 
     async def overview(self, request: Request) -> Response:
         """One head's whole map in at most ?size= rows and columns: the largest of each block."""
         reading, head, look = self.looked(request)
         size = asked.number_in(request.query_params, "size", 8, OVERVIEW, OVERVIEW)
-
-        def work(_: Told) -> tuple[npt.NDArray[Any], float]:
-            found = thinned(reading, head.layer_name, look, size)[head.head]
-            largest = scale(reading, head) if look.is_valued else 1.0
-            return as_steps(found, largest), largest
-
-        return numbers(*await self.desk.do(request, work))
+        found = await self.desk.do(request, lambda _: whole_map(reading, head, look, size))
+        return numbers(*found)
 
     async def head(self, request: Request) -> Response:
         """Figures of ?head=: measures, roles, profile, links of ?rows=, contribution."""
@@ -318,11 +311,6 @@ def pages() -> list[Any]:
     """The files of the page."""
     folder = resources.files("headwise.explorer") / "static"
     return [file for file in folder.iterdir() if file.name.endswith(tuple(KINDS))]
-
-
-def scale(reading: Reading, head: HeadId) -> float:
-    """The largest number that a map of weighted values can have."""
-    return float(lengths(reading, head.layer_name)[head.head].max())
 
 
 def numbers(found: npt.NDArray[Any], largest: float = 1.0) -> Response:

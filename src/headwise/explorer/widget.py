@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from headwise.explorer.readings import Reading
     from headwise.watching.models import LoadedModel
 
-TILE, OVERVIEW = 256, 512
-"""Most rows and columns of a part of a map that is sent, and of a whole one thinned out."""
 SHADED = "normalised_entropy"
 """The measure that heads are shaded by: pale ones look at few tokens."""
 TOLD = (SHADED, "confidence", "distance", "previous", "first", "special", "output_share")
@@ -122,26 +120,21 @@ class Asked:
         """A part of a head's map, or all of it thinned out."""
         if self.reading is None:
             return {}
-        from headwise.explorer.looks import as_steps, lengths, thinned, weights_between
+        from headwise.explorer.looks import TILE, part_of_map, whole_map
 
         at, look = HeadId.parse(head), self._look
         whole = [[0, len(axis)] for axis in self.axes(head)]
         rows, keys = (window["rows"], window["keys"]) if window else whole
         if max(rows[1] - rows[0], keys[1] - keys[0]) <= TILE:
-            found = weights_between(self.reading, at.layer_name, look, slice(*rows), slice(*keys))[
-                at.head
-            ]
+            steps, largest = part_of_map(self.reading, at, look, slice(*rows), slice(*keys))
         else:
-            found = thinned(self.reading, at.layer_name, look, OVERVIEW)[at.head]
+            steps, largest = whole_map(self.reading, at, look)
             rows, keys = whole
-        largest = 1.0
-        if look.is_valued:
-            largest = float(lengths(self.reading, at.layer_name)[at.head].max())
         return {
             "rows": list(rows),
             "keys": list(keys),
-            "shape": list(found.shape),
-            "values": as_steps(found, largest).tobytes(),
+            "shape": list(steps.shape),
+            "values": steps.tobytes(),
             "largest": largest,
         }
 
@@ -149,6 +142,7 @@ class Asked:
         """The strongest links of a head, from some row on."""
         if self.reading is None:
             return []
-        from headwise.explorer.figures import links
+        from headwise.explorer.figures import MOST_ROWS, links
 
-        return links(self.reading, HeadId.parse(head), self._look, slice(start, start + TILE))
+        part = slice(start, start + MOST_ROWS)
+        return links(self.reading, HeadId.parse(head), self._look, part)

@@ -6,7 +6,8 @@ from typing import Any
 import anywidget
 import traitlets
 
-from headwise.explorer.widget import TILE, Asked
+from headwise.explorer.figures import MOST_ROWS
+from headwise.explorer.widget import Asked
 
 FILES = resources.files("headwise.explorer") / "static"
 
@@ -65,6 +66,6 @@ class HeadView(anywidget.AnyWidget):
 
     @traitlets.observe("token")
     def _follow(self, change: Any) -> None:
-        start = max(0, change["new"]) // TILE * TILE
+        start = max(0, change["new"]) // MOST_ROWS * MOST_ROWS
         if change["new"] >= 0 and start:
             self.set_trait("links", self._asked.links(self.head, start))

@@ -6,7 +6,7 @@ import { make, render, said } from "./head_view.js";
 import * as state from "./state.js";
 
 const LOOKS = [
-  ["words", "Whole words", "1"], ["special", "Special tokens", "1"], ["sink", "First token", "1"], ["values", "Weigh by values", "1"],
+  ["words", "Whole words"], ["special", "Special tokens"], ["sink", "First token"], ["values", "Weigh by values"],
 ];
 
 /** What anywidget gives a view, for a page: values and who wants to know of them. */
@@ -41,9 +41,9 @@ export class OneHead {
   }
 
   buttons() {
-    const toggles = LOOKS.map(([key, words, on]) => make("button", {
+    const toggles = LOOKS.map(([key, words]) => make("button", {
       type: "button", "aria-pressed": "false", "data-look": key,
-      onclick: () => state.set({ [key]: state.get(key) === on ? "0" : "1" }),
+      onclick: () => state.set({ [key]: state.get(key) === "1" ? "0" : "1" }),
     }, words));
     const beside = make("button", { type: "button", "data-beside": "", onclick: () => this.beside() }, "Beside");
     return make("div", { class: "controls" }, ...toggles, beside,
