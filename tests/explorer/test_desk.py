@@ -22,7 +22,7 @@ class Asker:
 
 
 @pytest.fixture(autouse=True)
-def _unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(desks, "LOOK_EVERY", 0.01)
 
 
