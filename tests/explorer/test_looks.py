@@ -42,6 +42,9 @@ def test_any_part_of_any_layer_is_that_part_of_its_weights(name: str) -> None:
         close(weights_between(reading, layer, Look(), ALL, ALL), want)
         part = weights_between(reading, layer, Look(), slice(2, 7), slice(1, 4))
         close(part, want[:, 2:7, 1:4])
+        for head in range(len(want)):
+            alone = weights_between(reading, layer, Look(), slice(2, 7), ALL, head=head)
+            close(alone, want[head : head + 1, 2:7])
 
 
 def maps_of(reading: Reading, layer: str) -> Maps:
@@ -91,6 +94,25 @@ def test_a_thinned_map_has_the_largest_of_every_block(
     for row in range(count):
         for column in range(count):
             block = want[:, row * step : (row + 1) * step, column * step : (column + 1) * step]
+            close(got[:, row, column], block.amax((1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("most", "looked_at", "step"), [(2, 4, 2), (2, 3, 3), (4, 2, 2), (17, 2, 1)]
+)
+def test_a_small_map_looks_at_some_rows_of_every_block(
+    most: int, looked_at: int, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looks, "AT_ONCE", 12 * 17 * 2)  # several pieces
+    want = whole(cat(), "L3")
+    size = -(-want.shape[1] // most)
+    tall = -(-size // step) * step
+    got = thinned(cat(), "L3", Look(), most, looked_at=looked_at)
+    assert got.shape == (12, -(-want.shape[1] // tall), -(-want.shape[2] // size))
+    for row in range(got.shape[1]):
+        for column in range(got.shape[2]):
+            rows = slice(row * tall, (row + 1) * tall, step)
+            block = want[:, rows, column * size : (column + 1) * size]
             close(got[:, row, column], block.amax((1, 2)))
 
 

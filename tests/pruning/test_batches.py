@@ -9,10 +9,11 @@ from torch import Tensor
 from headwise.errors import OptionError
 from headwise.pruning.feedforward import FeedForward, find_feed_forward
 from headwise.pruning.importance import importance
-from headwise.pruning.objective import LabelLoss, run
+from headwise.pruning.objective import LabelLoss
 from headwise.pruning.prune import prune
 from headwise.pruning.settings import PruneSettings
 from headwise.watching.places import find_places
+from headwise.watching.running import run
 
 from ..attention.tolerance import assert_same
 from ..watching.helpers import allow_weights

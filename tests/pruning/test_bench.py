@@ -20,11 +20,11 @@ from headwise.pruning.bench import (
     make_bench,
 )
 from headwise.pruning.choice import order_by
-from headwise.pruning.objective import Inputs
 from headwise.pruning.setting import make_subject
 from headwise.pruning.settings import PruneSettings
 from headwise.pruning.surgery import cut
 from headwise.pruning.task import Estimate, Task
+from headwise.watching.running import Inputs
 
 from ..watching.tiny import inputs as inputs_of
 from ..watching.tiny_configs import FAMILIES

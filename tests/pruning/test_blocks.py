@@ -13,8 +13,8 @@ from headwise.pruning.blocks import (
     run_block,
     stack_of,
 )
-from headwise.pruning.objective import run
 from headwise.watching.places import find_places
+from headwise.watching.running import run
 
 from ..watching.helpers import run as whole
 from ..watching.tiny import output_of

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from headwise.pruning import proof
-from headwise.pruning.objective import Inputs, run
 from headwise.pruning.proof import full_batch, keeps_cache, sizes_of, time_both
 from headwise.pruning.surgery import cut, head_counts
+from headwise.watching.running import Inputs, run
 
 from ..watching.tiny import tiny
 from .subjects import model_of, plain

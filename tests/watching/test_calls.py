@@ -141,6 +141,8 @@ def test_tiles_of_one_sequence_are_those_of_the_matrix(name: str, side: Side) ->
             sequence = call.sequence(index, *spans)
             want = weights[index][:, spans[0], spans[1]]
             assert_tiles(name, sequence, want)
+            last = sequence.num_heads - 1
+            assert_tiles(name, sequence.of_head(last), want[last:])
             assert_same(sequence.mixed, call.mixed[index, :, spans[0]], roundings=0)
 
 
@@ -247,6 +249,10 @@ def test_rules_of_every_kind_reach_pairs_and_tiles(rules: dict[str, Any]) -> Non
             assert logs.isfinite().all()
             want = weights[index][:, queries]
             assert_same(logs.exp(), want, roundings=roundings, name="tile")
+            for head in range(6):
+                alone = sequence.of_head(head)
+                logs = alone.log_weights(alone.block(rows, 0, 11))
+                assert_same(logs.exp(), want[head][None], roundings=roundings, name="one head")
             assert torch.equal(sequence.count_seen(rows), (want > 0).sum(-1).to(want))
 
 

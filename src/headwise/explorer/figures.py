@@ -99,8 +99,8 @@ def links(reading: Reading, head: HeadId, look: Look, rows: slice) -> list[list[
     start, stop, _ = rows.indices(len(row_axis))
     part = slice(start, min(stop, start + MOST_ROWS))
     plain = Look(look.is_by_word, look.hides_special, look.drops_sink)
-    weights = weights_between(reading, head.layer_name, plain, part, slice(0, len(key_axis)))
-    mine = weights[head.head]
+    whole, layer = slice(0, len(key_axis)), head.layer_name
+    mine = weights_between(reading, layer, plain, part, whole, head=head.head)[0]
     values, places = mine.topk(min(LINKS, mine.shape[1]), dim=1)
     return [
         [start + row, int(place), round(float(value), 4)]

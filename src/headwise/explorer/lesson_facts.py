@@ -25,6 +25,7 @@ from headwise.tracing.record import trace
 from headwise.tracing.trace import Trace
 from headwise.watching.calls import AttentionCall
 from headwise.watching.places import find_places
+from headwise.watching.running import run_layers
 from headwise.watching.watch import watch
 
 MOST_TOKENS = 24
@@ -275,7 +276,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def calls_of(model: nn.Module, batch: Batch) -> list[AttentionCall]:
     """Every layer's attention on the text."""
     with evaluating(model), watch(model) as watched:
-        model(**batch.inputs)
+        run_layers(model, batch.inputs)
     return [call for call in watched.calls if isinstance(call, AttentionCall)]
 
 

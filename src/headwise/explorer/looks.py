@@ -20,6 +20,7 @@ from headwise.heads import HeadId
 from headwise.measures.view import LEAST_LOG, value_lengths
 from headwise.probes.words import NO_WORD
 from headwise.tracing.maps import Labels
+from headwise.watching.sequence import Sequence as Weights
 
 AT_ONCE = 1 << 21
 """Weights, over all heads of a layer, that are worked out at a time."""
@@ -94,10 +95,10 @@ def groups_by(word_of: Sequence[int]) -> tuple[tuple[int, ...], ...]:
 
 @torch.inference_mode()
 def weights_between(
-    reading: Reading, layer: str, look: Look, rows: slice, keys: slice
+    reading: Reading, layer: str, look: Look, rows: slice, keys: slice, *, head: int | None = None
 ) -> Float[Tensor, "heads row key"]:
-    """Weights of all heads of a layer between some rows and some keys."""
-    sequence = reading.sequence(layer)
+    """Weights of all heads of a layer, or of one, between some rows and some keys."""
+    sequence = reading.sequence(layer, head)
     row_axis, key_axis = axes_of(reading.labels(layer), look)
     queries = torch.tensor(row_axis.positions(rows))
     columns = torch.tensor(key_axis.positions(keys))
@@ -106,15 +107,16 @@ def weights_between(
             sequence.num_heads, len(row_axis.groups[rows]), len(key_axis.groups[keys])
         )
     low, high = int(columns.min()), int(columns.max()) + 1
-    found = exact(reading, layer, queries, low, high)
+    found = exact(sequence, queries, low, high)
     if look.drops_sink:
-        first = exact(reading, layer, queries, 0, 1)
+        first = exact(sequence, queries, 0, 1)
         if low == 0:
             found[:, :, 0] = 0
         rest = 1 - first
         found /= rest.masked_fill(rest <= 1e-6, 1)
     if look.is_valued:
-        found *= lengths(reading, layer)[:, None, low:high]
+        of_all = lengths(reading, layer)[:, None, low:high]
+        found *= of_all if head is None else of_all[head]
     if len(columns) < high - low:
         found = found[:, :, columns - low]
     if not look.is_by_word:
@@ -124,11 +126,15 @@ def weights_between(
     return added(found, sizes, dim=1) / torch.tensor(sizes)[:, None]
 
 
-def exact(reading: Reading, layer: str, rows: Tensor, low: int, high: int) -> Tensor:
-    """Weights of all heads between some positions and the keys `low..high`."""
-    sequence = reading.sequence(layer)
-    logs = sequence.log_weights(sequence.block(rows, low, high))
-    return logs.clamp_(min=LEAST_LOG).exp_()
+def exact(sequence: Weights, rows: Tensor, low: int, high: int) -> Tensor:
+    """Weights between some positions and the keys `low..high`; none where no row may look."""
+    seen_from, seen_to = sequence.band.range_of(rows, sequence.num_keys)
+    start, stop = max(low, int(seen_from.min())), min(high, int(seen_to.max()))
+    if stop <= start:
+        return torch.zeros(sequence.num_heads, len(rows), high - low)
+    logs = sequence.log_weights(sequence.block(rows, start, stop))
+    found = logs.clamp_(min=LEAST_LOG).exp_()
+    return torch.nn.functional.pad(found, (start - low, high - stop))
 
 
 def lengths(reading: Reading, layer: str) -> Float[Tensor, "heads key"]:
@@ -147,17 +153,31 @@ def added(tensor: Tensor, sizes: Sequence[int], *, dim: int) -> Tensor:
     return tensor.new_zeros(shape).index_add_(dim, place, tensor)
 
 
-def thinned(reading: Reading, layer: str, look: Look, most: int) -> Float[Tensor, "heads row key"]:
-    """The whole maps of a layer in at most so many rows and columns: the largest of each block."""
+def thinned(
+    reading: Reading,
+    layer: str,
+    look: Look,
+    most: int,
+    *,
+    head: int | None = None,
+    looked_at: int | None = None,
+) -> Float[Tensor, "heads row key"]:
+    """The whole maps of a layer in at most so many rows and columns: the largest of each block.
+
+    Of every block about `looked_at` rows are worked out, evenly spread, if that is given.
+    """
     row_axis, key_axis = axes_of(reading.labels(layer), look)
-    tall, wide = (-(-len(axis) // most) for axis in (row_axis, key_axis))
-    heads = reading.call(layer).num_heads
-    at_once = max(1, AT_ONCE // (heads * max(1, len(key_axis)) * tall)) * tall
+    tall, wide = (max(1, -(-len(axis) // most)) for axis in (row_axis, key_axis))
+    step = 1 if looked_at is None else max(1, tall // looked_at)
+    of_block = -(-tall // step)
+    heads = reading.call(layer).num_heads if head is None else 1
+    blocks = max(1, AT_ONCE // (heads * max(1, len(key_axis)) * of_block))
     parts = []
-    for start in range(0, len(row_axis), at_once):
-        rows = slice(start, min(start + at_once, len(row_axis)))
-        weights = weights_between(reading, layer, look, rows, slice(0, len(key_axis)))
-        parts.append(largest_of_blocks(weights, max(1, tall), max(1, wide)))
+    for start in range(0, len(row_axis), blocks * of_block * step):
+        rows = slice(start, min(start + blocks * of_block * step, len(row_axis)), step)
+        whole = slice(0, len(key_axis))
+        weights = weights_between(reading, layer, look, rows, whole, head=head)
+        parts.append(largest_of_blocks(weights, of_block, wide))
     return torch.cat(parts, 1) if parts else torch.zeros(heads, 0, 0)
 
 
@@ -174,7 +194,7 @@ def part_of_map(
     reading: Reading, head: HeadId, look: Look, rows: slice, keys: slice
 ) -> tuple[npt.NDArray[np.uint16], float]:
     """A part of one head's map as steps, and what the largest step stands for."""
-    found = weights_between(reading, head.layer_name, look, rows, keys)[head.head]
+    found = weights_between(reading, head.layer_name, look, rows, keys, head=head.head)[0]
     return as_steps(found, largest := scale(reading, head, look)), largest
 
 
@@ -182,7 +202,7 @@ def whole_map(
     reading: Reading, head: HeadId, look: Look, most: int = OVERVIEW
 ) -> tuple[npt.NDArray[np.uint16], float]:
     """One head's whole map, thinned out, as steps, and what the largest step stands for."""
-    found = thinned(reading, head.layer_name, look, most)[head.head]
+    found = thinned(reading, head.layer_name, look, most, head=head.head)[0]
     return as_steps(found, largest := scale(reading, head, look)), largest
 
 

@@ -28,11 +28,14 @@ from headwise.tracing.tokens import labels_of
 from headwise.watching.calls import Call, ShownCall
 from headwise.watching.gates import layer_name
 from headwise.watching.places import find_places
+from headwise.watching.running import run_layers
 from headwise.watching.sequence import Sequence
 from headwise.watching.watch import watch
 
 LONGEST = 4096
 """Tokens that are read at most, whatever the model could take."""
+ROWS_MEASURED = 512
+"""Rows of a text, drawn at random where it has more, that measures are means of."""
 Progress = Callable[[int, int], None]
 """Told how many of how many layers are done; may raise to stop the work."""
 
@@ -67,11 +70,12 @@ class Reading:
             raise OptionError(f"there is no head {head}: {head.layer_name} has 0..{count - 1}")
         return head
 
-    def sequence(self, layer: str) -> Sequence:
-        """The layer's weights, ready to be worked out a block at a time."""
+    def sequence(self, layer: str, head: int | None = None) -> Sequence:
+        """The layer's weights, or one head's, ready to be worked out a block at a time."""
         if layer not in self._sequences:
             self._sequences[layer] = self.call(layer).sequence(0, slice(None), slice(None))
-        return self._sequences[layer]
+        found = self._sequences[layer]
+        return found if head is None else found.of_head(head)
 
     def labels(self, layer: str) -> Labels:
         """What stands at each position of the layer's queries and keys."""
@@ -97,6 +101,11 @@ class Reading:
     def num_tokens(self) -> int:
         """Tokens that were read."""
         return self.batch.num_tokens
+
+    @property
+    def num_measured(self) -> int:
+        """Rows that every measure is a mean of."""
+        return min(self.num_tokens, ROWS_MEASURED)
 
     @cached_property
     def bytes(self) -> int:
@@ -125,7 +134,7 @@ def read(subject: Subject, text: str, *, progress: Progress | None = None) -> Re
     batch = reader.batch(windows[:1], subject.device)
     total = len(find_places(subject.model))
     tally, kept = Tally(), Kept()
-    step = TextStep(tally, default_measures(), RowChoice(), compares=False, kept=kept)
+    step = TextStep(tally, default_measures(), RowChoice(ROWS_MEASURED), compares=False, kept=kept)
     calls: dict[str, Call] = {}
 
     def each(call: Call) -> None:
@@ -135,7 +144,7 @@ def read(subject: Subject, text: str, *, progress: Progress | None = None) -> Re
             progress(len(calls), total)
 
     with torch.inference_mode(), watch(subject.model, each, needs_lse=True):
-        subject.model(**batch.inputs)
+        run_layers(subject.model, batch.inputs)
     table = head_table(tally, relations(tally), {"model": subject.name})
     around = sum(map(len, reader.around))
     return Reading(

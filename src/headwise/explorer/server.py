@@ -48,6 +48,8 @@ from headwise.tracing.page import maps_svg
 
 THUMB = 64
 """Most rows and columns of a small map."""
+THUMB_ROWS = 8
+"""Rows that are worked out for each row of a small map."""
 MOST_IN_IMAGE = 96
 KINDS = {
     ".html": "text/html",
@@ -159,8 +161,11 @@ class Explorer:
         size = asked.number_in(request.query_params, "size", 8, THUMB, 32)
         look = asked.look_in(request.query_params)
         reading.call(layer)
-        found = await self.desk.do(request, lambda _: as_bytes(thinned(reading, layer, look, size)))
-        return numbers(found)
+
+        def work(_: Told) -> npt.NDArray[Any]:
+            return as_bytes(thinned(reading, layer, look, size, looked_at=THUMB_ROWS))
+
+        return numbers(await self.desk.do(request, work))
 
     async def map(self, request: Request) -> Response:
         """A part of one head's map, ?rows=0:256&keys=0:256: steps of 1/65535, two bytes each."""
@@ -328,9 +333,10 @@ def drawn(reading: Reading, heads: list[HeadId], look: Any, part: slice) -> str:
         rows, keys = axes_of(reading.labels(head.layer_name), look)
         some = slice(part.start, min(part.stop, len(rows)))
         columns = slice(part.start, min(part.stop, len(keys)))
-        weights = weights_between(reading, head.layer_name, look, some, columns)
+        layer = head.layer_name
+        weights = weights_between(reading, layer, look, some, columns, head=head.head)
         labels = Labels(rows.labels[some], keys.labels[columns])
-        found.append(Maps(weights[head.head][None], (str(head),), labels))
+        found.append(Maps(weights, (str(head),), labels))
     return maps_svg(found[0]) if len(found) == 1 else side_by_side(found)
 
 

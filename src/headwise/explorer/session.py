@@ -148,6 +148,7 @@ class Session:
             "is_special": list(labels.is_special),
             "has_words": bool(labels.word_of),
             "left_out": reading.left_out,
+            "measured": reading.num_measured,
             "limit": self.limit,
             "seconds": round(reading.seconds, 3),
             "heads": self.grid(reading.table, SHOWN),

@@ -35,6 +35,7 @@ from headwise.probes.scoring import RelationScores
 from headwise.probes.sentences import ProbeSentence
 from headwise.probes.words import Encoded, word_weights
 from headwise.watching.calls import Call, ShownCall, TokenFacts, at_least_float32
+from headwise.watching.running import run_layers
 from headwise.watching.sequence import Block
 from headwise.watching.watch import watch
 
@@ -162,7 +163,7 @@ class TextStep:
             self.count(call, batch)
 
         with torch.inference_mode(), watch(model, each, needs_lse=True):
-            model(**batch.inputs)
+            run_layers(model, batch.inputs)
         for stack, by_sequence in self.kernels.items():
             for kernels in by_sequence:
                 self.tally.add_to(self.tally.hsic, stack, products(torch.cat(kernels)))
@@ -232,7 +233,7 @@ class RepeatStep:
                         self.tally.totals.add(key, ours, columns[name], 1.0)
 
         with torch.inference_mode(), watch(model, each, needs_lse=True):
-            model(**batch.inputs)
+            run_layers(model, batch.inputs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +261,7 @@ class RelationStep:
                 layers.setdefault(call.stack, []).append(call)
 
         with torch.inference_mode(), watch(model, each):
-            model(**batch.inputs)
+            run_layers(model, batch.inputs)
             for stack, calls in layers.items():
                 self.count(stack, calls, sentences)
 

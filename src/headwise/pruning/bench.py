@@ -21,7 +21,7 @@ from headwise.pruning.ablation import Progress, quiet
 from headwise.pruning.choice import Problem
 from headwise.pruning.cutplan import Counts
 from headwise.pruning.gradients import gradients
-from headwise.pruning.objective import Given, Inputs, Sample, TokenLoss
+from headwise.pruning.objective import Given, Sample, TokenLoss
 from headwise.pruning.refit import LayerFit, Variant, refit
 from headwise.pruning.setting import Subject, batch_task, text_task
 from headwise.pruning.settings import PruneSettings
@@ -29,6 +29,7 @@ from headwise.pruning.surgery import Surgery, can_cut, cut
 from headwise.pruning.task import Estimate, Task, count_heads, head_ids
 from headwise.pruning.units import Unit, one_of_each_group, whole_groups
 from headwise.watching.places import find_places
+from headwise.watching.running import Inputs
 
 RIDGE_SHARE = 0.2
 """Of the text for refitting, what the ridge is chosen on."""

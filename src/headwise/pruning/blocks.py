@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.pruning.objective import Inputs, repeat, run
+from headwise.pruning.objective import repeat
 from headwise.watching.places import NUMBER, Place
+from headwise.watching.running import Inputs, run_layers
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +145,7 @@ def run_block(
         hook = blocks[index].module.register_forward_hook(end)
         stack.callback(hook.remove)
         try:
-            run(model, inputs)
+            run_layers(model, inputs)
         except Ended:
             pass
     return found[0]

@@ -34,8 +34,7 @@ from headwise.pruning.plain import (
 from headwise.watching import standalone
 from headwise.watching.cut_models import BLOCK, bare_class, cut_class
 from headwise.watching.loading import explained, one_sentence, quiet
-
-Inputs = Mapping[str, Tensor]
+from headwise.watching.running import Inputs
 
 CODE = "modeling_headwise"
 """The module, in an exported directory, that transformers runs if it is trusted."""

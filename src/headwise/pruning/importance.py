@@ -19,13 +19,14 @@ from headwise.pruning.ablation import Progress, ablate, quiet
 from headwise.pruning.checking import in_evaluation
 from headwise.pruning.cutplan import Counts
 from headwise.pruning.gradients import DRAWS, Gradients, gradients
-from headwise.pruning.objective import Inputs, Objective
+from headwise.pruning.objective import Objective
 from headwise.pruning.redundancy import Redundant, alikeness, redundant_groups
 from headwise.pruning.setting import Subject, calibration, make_subject
 from headwise.pruning.task import Estimate, Task, count_heads, head_ids
 from headwise.pruning.units import Unit, single_heads
 from headwise.watching.gates import mean_outputs
 from headwise.watching.models import LoadedModel
+from headwise.watching.running import Inputs
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,11 +8,10 @@ masked ones, cosine distance of the pooled embedding from the uncut model's for 
 divergence of the logits from the uncut model's for the rest; or a function of the user's own.
 """
 
-import inspect
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -22,8 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headwise.errors import ModelError, OptionError
+from headwise.watching.running import Inputs, run
 
-Inputs = Mapping[str, Tensor]
 NOTHING = -100
 """A target that is none: torch's own mark for positions without a loss."""
 MASKED_SHARE = 0.15
@@ -113,14 +112,6 @@ class Objective(ABC):
     def unit(self) -> str:
         """What `shown` shows."""
         return self.name
-
-
-def run(model: nn.Module, inputs: Inputs) -> Any:
-    """The model's output, computed without a cache."""
-    options = {}
-    if "use_cache" in inspect.signature(model.forward).parameters:
-        options["use_cache"] = False
-    return model(**inputs, **options)
 
 
 def logits_of(model: nn.Module, inputs: Inputs) -> Tensor:

@@ -7,7 +7,7 @@ size, run once in onnxruntime. Nothing is written unless it runs; it knows nothi
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -21,8 +21,7 @@ from headwise.errors import MissingPackage, ModelError, OptionError, OutputError
 from headwise.pruning.directories import flush
 from headwise.pruning.export import largest_difference
 from headwise.watching.loading import one_sentence, quiet
-
-Inputs = Mapping[str, Tensor]
+from headwise.watching.running import Inputs
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 LARGEST = 2**31

@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 from headwise.pruning.cutplan import Counts
-from headwise.pruning.objective import Inputs, run
 from headwise.watching.gates import layer_name
 from headwise.watching.places import find_places, output_weight
+from headwise.watching.running import Inputs, run
 
 POSITIONS = 512
 """Tokens of a sequence that multiply-adds and speed are of, or the model's limit."""

@@ -32,7 +32,7 @@ from headwise.pruning.curve import RANDOM_ORDERS, Curve, as_csv, draw_curve, mea
 from headwise.pruning.cutplan import Counts, CutPlan
 from headwise.pruning.directories import check_place
 from headwise.pruning.export import Export, check_weights, export
-from headwise.pruning.objective import Inputs, Objective
+from headwise.pruning.objective import Objective
 from headwise.pruning.onnx import check_model, check_packages, export_onnx
 from headwise.pruning.proof import POSITIONS, Speed, full_batch, sizes_of, time_both
 from headwise.pruning.setting import make_subject
@@ -41,6 +41,7 @@ from headwise.pruning.surgery import head_counts, planned
 from headwise.pruning.task import Estimate
 from headwise.pruning.units import Unit
 from headwise.watching.models import LoadedModel
+from headwise.watching.running import Inputs
 
 BATCHES = (1, 16)
 """Sizes of the batches whose speed is measured."""

@@ -14,10 +14,11 @@ from torch import Tensor
 from headwise.heads import HeadId
 from headwise.measures.similarity import ROWS, centred_kernels, cka, products
 from headwise.pruning.cutplan import Counts
-from headwise.pruning.objective import Sample, run
+from headwise.pruning.objective import Sample
 from headwise.pruning.task import Task, head_ids
 from headwise.watching.calls import Call
 from headwise.watching.gates import layer_name
+from headwise.watching.running import run_layers
 from headwise.watching.watch import watch
 
 SAME_WAY = 0.3
@@ -86,7 +87,7 @@ def outputs_of(
         by_layer[layer_name(call.place)] = mixed[:, rows] if same else mixed[:, :ROWS]
 
     with watch(task.model, keep):
-        run(task.model, {name: value[:1] for name, value in sample.inputs.items()})
+        run_layers(task.model, {name: value[:1] for name, value in sample.inputs.items()})
     widest = max(one.shape[2] for one in by_layer.values())
     fewest = min(one.shape[1] for one in by_layer.values())
     if fewest < FEWEST_ROWS:

@@ -21,7 +21,6 @@ from headwise.pruning.objective import (
     Divergence,
     Embedding,
     Given,
-    Inputs,
     LabelLoss,
     Objective,
     objective_for,
@@ -30,6 +29,7 @@ from headwise.pruning.task import Task, make_task, text_batches
 from headwise.watching import embedded
 from headwise.watching.loading import LoadOptions, load_model
 from headwise.watching.models import LoadedModel
+from headwise.watching.running import Inputs
 
 LENGTH = 256
 """Longest window in tokens of texts that heads are judged on: shorter ones are more examples."""

@@ -16,10 +16,11 @@ from headwise.errors import OptionError
 from headwise.heads import HeadId
 from headwise.measures.reading import Reader
 from headwise.pruning.cutplan import Counts
-from headwise.pruning.objective import Inputs, Losses, Objective, Sample, run
+from headwise.pruning.objective import Losses, Objective, Sample
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.gates import layer_name, silence
 from headwise.watching.places import Place, find_places
+from headwise.watching.running import Inputs, run_layers
 from headwise.watching.watch import watch
 
 
@@ -152,7 +153,7 @@ def count_heads(model: nn.Module, inputs: Inputs) -> Counts:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that weights are read: here they are dropped at once
         with watch(model, count):
-            run(model, first)
+            run_layers(model, first)
     names = map(layer_name, find_places(model))
     return {name: counts[name] for name in names if name in counts}
 

@@ -19,6 +19,7 @@ from headwise.watching.calls import AttentionCall, Call, at_least_float32, check
 from headwise.watching.loading import load_model
 from headwise.watching.models import LoadedModel
 from headwise.watching.places import Place, find_places
+from headwise.watching.running import run_layers
 from headwise.watching.watch import watch
 
 
@@ -99,7 +100,7 @@ def trace_place(
     model.eval()
     try:
         with Overheard(place, projection) as heard, watch(model, each):
-            model(**batch.inputs)
+            run_layers(model, batch.inputs)
     finally:
         model.train(was_training)
     if not calls:

@@ -18,9 +18,8 @@ from headwise.heads import HeadId, parse_heads
 from headwise.watching.calls import Call
 from headwise.watching.places import Place, find_places
 from headwise.watching.routing import Change, Listener
+from headwise.watching.running import Inputs, run_layers
 from headwise.watching.watch import attached, watch
-
-Inputs = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ def mean_outputs(model: nn.Module, batches: Iterable[Inputs]) -> MeanOutputs:
 
     with torch.no_grad(), watch(model, add):
         for inputs in batches:
-            model(**inputs)
+            run_layers(model, inputs)
     if not counts:
         raise OptionError("mean_outputs was given no batch: give at least one")
     return MeanOutputs({key: sums[key] / counts[key] for key in sums})

@@ -5,7 +5,7 @@ block of the weight matrix. Blocks know positions only, so that every layer can 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -122,6 +122,17 @@ class Sequence:
             return Band(None, None, self.num_keys - self.num_queries)
         return self.task.band
 
+    def of_head(self, head: int) -> "Sequence":
+        """The same with one head alone."""
+        part = slice(head, head + 1)
+        task = None if self.task is None else task_of_head(self.task, head)
+        return Sequence(
+            task=task,
+            mixed=self.mixed[part],
+            lse=None if self.lse is None else self.lse[part],
+            shown=None if self.shown is None else self.shown[part],
+        )
+
     def block(self, rows: Int[Tensor, " query"], low: int, high: int) -> Block:
         """Some rows and the keys `low..high`."""
         return Block(rows, low, high, self.band)
@@ -183,3 +194,28 @@ class Sequence:
         bias = bias_at(self.task, rows, 0, self.num_keys)
         assert bias is not None
         return (bias[0] > -torch.inf).sum(-1)
+
+
+def task_of_head(task: Task, head: int) -> Task:
+    """What one query head computes, with the KV head that serves it."""
+    part, serving = slice(head, head + 1), head // task.groups
+    keys = slice(serving, serving + 1)
+
+    def mine(tensor: Tensor | None) -> Tensor | None:
+        return None if tensor is None else tensor[part]
+
+    rules = replace(
+        task.rules,
+        slopes=mine(task.rules.slopes),
+        distance_bias=mine(task.rules.distance_bias),
+        sinks=mine(task.rules.sinks),
+    )
+    mask = task.mask
+    return replace(
+        task,
+        queries=task.queries[:, part],
+        keys=task.keys[:, keys],
+        values=task.values[:, keys],
+        mask=mask if mask is None or mask.shape[1] == 1 else mask[:, part],
+        rules=rules,
+    )

@@ -1,0 +1,33 @@
+"""Running: a model called once, with no more work than what is wanted of it takes.
+
+In: a model and its inputs. Out: its output. Nothing is kept for a next token.
+"""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+Inputs = Mapping[str, Tensor]
+"""What a model reads, by the names that it gives them."""
+
+
+def run(model: nn.Module, inputs: Inputs) -> Any:
+    """The model's output, computed without a cache."""
+    return model(**inputs, **taken(model, use_cache=False))
+
+
+def run_layers(model: nn.Module, inputs: Inputs) -> None:
+    """Let a model read for what its layers do; what it would say next is left out.
+
+    The logits of one position are computed where the model lets itself be told so: in a small
+    model with a large vocabulary, all of them take as long as many layers.
+    """
+    model(**inputs, **taken(model, use_cache=False, logits_to_keep=1))
+
+
+def taken(model: nn.Module, **options: Any) -> dict[str, Any]:
+    """Those options that the model takes."""
+    known = inspect.signature(model.forward).parameters
+    return {name: value for name, value in options.items() if name in known}

@@ -1,0 +1,45 @@
+"""A model does no more than is wanted of it, and its layers do the same as ever."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from headwise.watching.running import run, run_layers, taken
+from headwise.watching.watch import watch
+
+from .helpers import allow_weights, each_family, family_model
+
+pytestmark = allow_weights
+
+
+@each_family
+def test_layers_do_the_same_without_logits_and_cache(name: str) -> None:
+    model, inputs = family_model(name)
+    with torch.no_grad():
+        with watch(model) as plain:
+            model(**inputs)
+        with watch(model) as bare:
+            run_layers(model, inputs)
+    assert len(plain.calls) == len(bare.calls) > 0
+    for one, other in zip(plain.calls, bare.calls, strict=True):
+        assert torch.equal(one.mixed, other.mixed)
+
+
+@pytest.mark.parametrize(("name", "taken_options"), [("llama", 2), ("bert", 0), ("t5", 1)])
+def test_only_options_that_a_model_takes_are_given(name: str, taken_options: int) -> None:
+    model, _ = family_model(name)
+    assert len(taken(model, use_cache=False, logits_to_keep=1)) == taken_options
+
+
+def test_one_position_is_predicted_and_nothing_kept() -> None:
+    model, inputs = family_model("llama")
+    heard: list[Any] = []
+    with torch.no_grad():
+        hook = model.register_forward_hook(lambda *given: heard.append(given[2]))
+        run_layers(model, inputs)
+        run(model, inputs)
+        hook.remove()
+    few, whole = heard
+    assert few.logits.shape[1] == 1 and whole.logits.shape[1] == inputs["input_ids"].shape[1]
+    assert few.past_key_values is None and whole.past_key_values is None
