@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from headwise.cli.options import Device, Dtype, Model, RemoteCode, Revision, with_head
-from headwise.cli.screen import quiet_console
+from headwise.cli.screen import quiet_console, say
 from headwise.errors import MissingPackage
 
 Port = Annotated[int | None, typer.Option(help="Port of this machine (default: a free one).")]
@@ -29,15 +29,16 @@ def run(
     from headwise.explorer.ports import bound
 
     here = bound(port)
-    from headwise.explorer.run import serve
-    from headwise.explorer.session import Session
-    from headwise.pruning.setting import make_subject
+    with quiet_console(is_stderr=True).status("loading the model"):
+        from headwise.explorer.run import serve
+        from headwise.explorer.session import Session
+        from headwise.pruning.setting import make_subject
 
-    options = with_head(dtype, device, revision, trust_remote_code)
-    session = Session(make_subject(model, options=options))
+        options = with_head(dtype, device, revision, trust_remote_code)
+        session = Session(make_subject(model, options=options))
     console = quiet_console()
 
-    def say(address: str) -> None:
-        console.print(f"[bold]{session.subject.name}[/bold] is at {address}  (Ctrl-C ends)")
+    def ready(address: str) -> None:
+        say(console, f"{session.subject.name} is at {address}  (Ctrl-C ends)")
 
-    serve(session, here, say=say, opens=opens)
+    serve(session, here, say=ready, opens=opens)

@@ -16,7 +16,7 @@ from headwise.cli.options import (
     texts_of,
     with_head,
 )
-from headwise.cli.screen import quiet_console
+from headwise.cli.screen import quiet_console, say
 from headwise.errors import OptionError, OutputError
 from headwise.files import write_aside
 
@@ -124,4 +124,4 @@ def show(found: "Importance", out: Path | None) -> None:
     for group in found.groups:
         console.print(f"  {group}")
     if out is not None:
-        console.print(f"\nwrote {', '.join(FILES)} in {out}")
+        say(console, f"\nwrote {', '.join(FILES)} in {out}")

@@ -17,7 +17,7 @@ from headwise.cli.options import (
     texts_of,
     with_head,
 )
-from headwise.cli.screen import quiet_console
+from headwise.cli.screen import quiet_console, say
 from headwise.errors import OptionError
 
 if TYPE_CHECKING:
@@ -212,4 +212,4 @@ def show(found: "Pruned", out: Path | None) -> None:
             if found.export.is_plain
             else "headwise.load loads it, and transformers with trust_remote_code=True"
         )
-        console.print(f"\nwrote {out}: {kind}; prune.json says what was measured")
+        say(console, f"\nwrote {out}: {kind}; prune.json says what was measured")

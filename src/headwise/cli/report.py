@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwise.cli.screen import quiet_console, write_new
+from headwise.cli.screen import quiet_console, say, write_new
 from headwise.errors import OptionError
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def run(
     write_new(out, page, force=force)
     console = quiet_console()
     if found.drawn.reason:
-        console.print(f"without attention maps: {found.drawn.reason}", markup=False)
-    console.print(f"wrote {out}, {len(page.encode()) / 1024:,.0f} KiB", markup=False)
+        say(console, f"without attention maps: {found.drawn.reason}")
+    say(console, f"wrote {out}, {len(page.encode()) / 1024:,.0f} KiB")
 
 
 def check_out(out: Path, *, force: bool) -> None:

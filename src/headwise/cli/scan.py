@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise.cli.options import Device, Dtype, Model, RemoteCode, Revision, text_of
-from headwise.cli.screen import quiet_console
+from headwise.cli.screen import quiet_console, say
 from headwise.errors import OptionError
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def show(found: "Scan", out: Path | None) -> None:
         console.print(leaders(found.relations))
     if out is not None:
         tables = [path.name for path in sorted(out.glob("*.parquet"))]
-        console.print(f"\nwrote {', '.join([*tables, 'heads.csv', 'scan.json'])} in {out}")
+        say(console, f"\nwrote {', '.join([*tables, 'heads.csv', 'scan.json'])} in {out}")
 
 
 def table_as_json(found: "Scan") -> str:

@@ -17,6 +17,11 @@ def quiet_console(*, is_stderr: bool = False) -> "Console":
     return Console(stderr=is_stderr, highlight=False)
 
 
+def say(console: "Console", line: str) -> None:
+    """One line as it is: paths in it are neither broken nor read as markup."""
+    console.print(line, markup=False, soft_wrap=True)
+
+
 def write_new(path: Path, text: str, *, force: bool) -> None:
     """Write beside the place and move there; what is there already stays unless it is forced."""
     if path.is_dir():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwise.cli.options import AsJson, Model
-from headwise.cli.screen import quiet_console, whole_numbers, write_new
+from headwise.cli.screen import quiet_console, say, whole_numbers, write_new
 from headwise.errors import OptionError
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def run(  # noqa: PLR0913 - one parameter an option
         show_trace(console, found, maps, all_heads=heads is not None)
     for path in (svg, html):
         if path is not None and not as_json:
-            console.print(f"wrote {path}")
+            say(console, f"wrote {path}")
 
 
 def traced(
