@@ -6,12 +6,10 @@ import tomllib
 import warnings
 from pathlib import Path
 
-import jaxtyping
 import pytest
 
 import headwise
 from headwise import errors
-from headwise.watching.embedded import digest
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -70,11 +68,6 @@ def test_every_error_is_a_headwise_error_and_drawn_in_the_tree() -> None:
 def test_a_warning_of_ours_is_an_error_here() -> None:
     with pytest.raises(UserWarning, match="ours"):
         warnings.warn_explicit("ours", UserWarning, "core.py", 1, module="headwise.attention.core")
-
-
-def test_types_are_checked_in_every_test_run() -> None:
-    with pytest.raises(jaxtyping.TypeCheckError, match="parameter 'path'"):
-        digest(__file__)  # text, not a Path
 
 
 def test_every_dependency_is_pinned_and_no_host_is_named() -> None:

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,21 @@ class HeadId:
             works = "write L3H11, or encoder.L3H11 in a model with several stacks"
             raise OptionError(f"{text!r} is not a head: {works}")
         return cls(int(found[2]), int(found[3]), found[1] or "")
+
+
+def check_head(head: HeadId, counts: Mapping[str, int]) -> HeadId:
+    """The head, if a model with so many heads in each layer has it."""
+    if head.layer_name not in counts:
+        raise OptionError(f"there is no layer {head.layer_name}: it has {spread(list(counts))}")
+    count = counts[head.layer_name]
+    if head.head >= count:
+        raise OptionError(f"there is no head {head}: {head.layer_name} has 0..{count - 1}")
+    return head
+
+
+def spread(names: list[str]) -> str:
+    """The names, the middle of a long list left out."""
+    return ", ".join(names if len(names) < 8 else [*names[:3], "...", *names[-2:]])
 
 
 def parse_heads(heads: str | Iterable[str | HeadId]) -> tuple[HeadId, ...]:

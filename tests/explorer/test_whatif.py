@@ -92,8 +92,9 @@ def test_a_masked_model_predicts_its_mask_or_its_last_word() -> None:
 
 def test_heads_that_are_not_there_are_refused() -> None:
     session = minilm()
-    for name in ("L0H12", "L6H0", "encoder.L0H0"):
-        with pytest.raises(OptionError, match=f"no head {name}"):
+    refused = {"L0H12": "no head L0H12", "L6H0": "no layer L6", "encoder.L0H0": "no layer enc"}
+    for name, message in refused.items():
+        with pytest.raises(OptionError, match=message):
             outcome(session.subject, TEXTS, silenced(name), session.counts)
 
 

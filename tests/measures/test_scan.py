@@ -1,11 +1,13 @@
 """The scan as a whole: what it gives, that it goes on where it was stopped, and what it refuses."""
 
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -20,6 +22,8 @@ from headwise.measures.tally import Tally
 from headwise.probes.texts import TEXTS
 from headwise.watching.loading import load_model
 from headwise.watching.models import LoadedModel
+
+from ..cli.running import Runner
 
 SETTINGS = ScanSettings(length=64, per_relation=3, probe=True)
 
@@ -150,6 +154,7 @@ def test_other_settings_are_refused_by_name(minilm: LoadedModel, tmp_path: Path)
 
 
 SCRIPT = """
+import os
 import sys
 from pathlib import Path
 from headwise.measures import reading, store
@@ -165,52 +170,89 @@ def save(self, tally, *, now=False, keep=store.Store.save):
 store.Store.save = save
 settings = ScanSettings(length=32, per_relation=2, probe=True)
 task = make_task("minilm", TEXTS, settings=settings)
-print("ready", flush=True)
-run(task, out=Path(sys.argv[1]))
+for line in sys.stdin:  # a scan in a process of its own, which is spared the loading
+    child = os.fork()
+    if not child:
+        run(task, out=Path(line.strip()))
+        os._exit(0)
+    print(child, flush=True)
+    print("ended", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
-def started(folder: Path) -> subprocess.Popen[str]:
-    """A scan in a process of its own, up to the moment its work begins."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(folder)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    return process
+class Scans:
+    """Scans in processes of their own, one after the other."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self.asked, self.told = process.stdin, process.stdout
+
+    def start(self, folder: Path) -> int:
+        """Begin one; its process."""
+        print(folder, file=self.asked, flush=True)
+        return int(self.told.readline())
+
+    def saved(self, most: int | None = None) -> int:
+        """How often it saved until it ended well, or until it has saved so often."""
+        count = 0
+        while count != most:
+            line = self.told.readline()
+            if line != "saved\n":
+                assert line == "ended 0\n"
+                break
+            count += 1
+        return count
+
+    def kill(self, child: int) -> None:
+        """End it at once."""
+        os.kill(child, signal.SIGKILL)
+        while (line := self.told.readline()) == "saved\n":
+            pass
+        assert line == f"ended {-signal.SIGKILL}\n"
+
+
+@pytest.fixture
+def scans() -> Iterator[Scans]:
+    command = [sys.executable, "-c", SCRIPT]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # threads do not outlive a fork
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        yield Scans(process)
+        process.terminate()
 
 
 @pytest.mark.slow
-def test_a_scan_killed_at_five_moments_ends_with_the_same_table(tmp_path: Path) -> None:
-    whole = started(tmp_path / "whole")
-    steps = sum(1 for _ in whole.stdout)
-    assert whole.wait() == 0 and steps > 30
+def test_a_scan_killed_at_five_moments_ends_with_the_same_table(
+    scans: Scans, tmp_path: Path
+) -> None:
+    scans.start(tmp_path / "whole")
+    steps = scans.saved()
+    assert steps > 30
     moments = random.Random(0)
     for _ in range(5):
-        process = started(tmp_path / "killed")
-        for _ in range(moments.randrange(1, 6)):
-            assert process.stdout.readline() == "saved\n"
+        child = scans.start(tmp_path / "killed")
+        scans.saved(moments.randrange(1, 6))
         time.sleep(moments.uniform(0.0, 0.03))
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
-    last = started(tmp_path / "killed")
-    assert 0 < sum(1 for _ in last.stdout) < steps
-    assert last.wait() == 0
+        scans.kill(child)
+    scans.start(tmp_path / "killed")
+    assert 0 < scans.saved() < steps
     for name in ("heads.parquet", "heads.csv", "pairs.parquet", "relations.parquet"):
         one, other = ((tmp_path / folder / name).read_bytes() for folder in ("whole", "killed"))
         assert one == other, name
 
 
 @pytest.mark.slow
-def test_two_processes_give_the_table_of_one(minilm: LoadedModel, tmp_path: Path) -> None:
+def test_two_processes_give_the_table_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = ("--length", "64", "--no-probe", "--text", str(tmp_path / "text.txt"))
     (tmp_path / "text.txt").write_text("\n".join(TEXTS), encoding="utf-8")
-    alone = [sys.executable, "-m", "headwise", "scan", *options, "--out", str(tmp_path / "one")]
+    assert Runner(monkeypatch, capsys)("scan", *options, "--out", tmp_path / "one").code == 0
     together = [
         *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"),
         *("-m", "headwise", "scan", *options, "--out", str(tmp_path / "two")),
     ]
-    subprocess.run(alone, check=True, capture_output=True)
     subprocess.run(together, check=True, capture_output=True)
     one, two = (HeadTable.read(tmp_path / folder / "heads.parquet") for folder in ("one", "two"))
     for name in one.df.select_dtypes("number"):

@@ -1,5 +1,6 @@
 """Planted heads are found, their twins are not, and no head counts for knowing a distance."""
 
+import functools
 import zlib
 
 import numpy
@@ -17,8 +18,12 @@ from headwise.probes.tables import BEST_COLUMNS, COLUMNS, Counts, best_heads, ma
 from .planted import GOLD, NAMES, score
 
 SENTENCES = builtin_sentences()
-TABLES = {is_causal: score(SENTENCES, is_causal=is_causal).table() for is_causal in (False, True)}
 POSITIONAL = range(4, len(NAMES))
+
+
+@functools.cache
+def table(is_causal: bool) -> pandas.DataFrame:
+    return score(SENTENCES, is_causal=is_causal).table()
 
 
 def counting(frame: pandas.DataFrame, reading: str) -> set[tuple[str, str]]:
@@ -31,7 +36,7 @@ def counting(frame: pandas.DataFrame, reading: str) -> set[tuple[str, str]]:
 
 
 def test_the_table_has_a_row_for_each_relation_reading_and_head() -> None:
-    frame = TABLES[False]
+    frame = table(False)
     assert tuple(frame.columns) == COLUMNS
     syntactic, with_candidates = 6 * 3, 2 * 2
     assert len(frame) == (syntactic + with_candidates) * len(NAMES)
@@ -40,12 +45,12 @@ def test_the_table_has_a_row_for_each_relation_reading_and_head() -> None:
 
 
 def test_a_head_that_knows_counts_for_every_relation_and_no_other_head_does() -> None:
-    frame = TABLES[False]
+    frame = table(False)
     assert counting(frame, "dependent") == {(relation, "gold") for relation in RELATIONS}
 
 
 def test_a_head_that_looks_back_at_its_dependents_counts_in_the_other_readings() -> None:
-    frame = TABLES[False]
+    frame = table(False)
     assert counting(frame, "column") == {(relation, "backward") for relation in RELATIONS}
     without_candidates = RELATIONS[:6]
     assert counting(frame, "head") == {(relation, "backward") for relation in without_candidates}
@@ -53,19 +58,19 @@ def test_a_head_that_looks_back_at_its_dependents_counts_in_the_other_readings()
 
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_a_shuffled_twin_counts_for_nothing(is_causal: bool) -> None:
-    frame = TABLES[is_causal]
+    frame = table(is_causal)
     twins = frame[frame["head"].isin([NAMES.index("twin"), NAMES.index("noise")])]
     assert not twins["counts"].any()
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_a_head_that_knows_a_distance_or_a_place_counts_for_nothing(is_causal: bool) -> None:
-    frame = TABLES[is_causal]
+    frame = table(is_causal)
     assert not frame[frame["head"].isin(POSITIONAL)]["counts"].any()
 
 
 def test_a_causal_model_is_judged_on_what_it_can_see() -> None:
-    frame = TABLES[True]
+    frame = table(True)
     readings = frame.groupby("relation")["reading"].agg(set).to_dict()
     assert readings["determiner-noun"] == {"head", "column"}
     gold = frame[(frame["head"] == GOLD) & (frame["reading"] == "dependent")]
@@ -74,7 +79,7 @@ def test_a_causal_model_is_judged_on_what_it_can_see() -> None:
 
 
 def test_an_offset_head_is_as_good_as_its_baseline() -> None:
-    frame = TABLES[False]
+    frame = table(False)
     rows = frame[(frame["baseline"].isin(NAMES)) & (frame["reading"] != "column")]
     same = rows[[NAMES[h] == b for h, b in zip(rows["head"], rows["baseline"], strict=True)]]
     assert len(same) == 12
@@ -82,7 +87,7 @@ def test_an_offset_head_is_as_good_as_its_baseline() -> None:
 
 
 def test_the_best_head_of_every_relation_is_the_one_that_knows() -> None:
-    best = best_heads(TABLES[False])
+    best = best_heads(table(False))
     assert tuple(best.columns) == BEST_COLUMNS
     assert list(best["relation"]) == sorted(RELATIONS)
     assert set(best["head"]) <= {NAMES.index("gold"), NAMES.index("backward")}

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import OptionError
-from headwise.heads import HeadId, HeadTable
+from headwise.heads import HeadId, HeadTable, check_head, spread
 from headwise.measures.reading import Batch, Reader
 from headwise.measures.steps import Kept, RowChoice, TextStep, default_measures
 from headwise.measures.tables import head_table, relations
@@ -60,15 +60,12 @@ class Reading:
     def call(self, layer: str) -> Call:
         """One layer's attention."""
         if layer not in self.calls:
-            raise OptionError(f"there is no layer {layer}: it has {', '.join(self.calls)}")
+            raise OptionError(f"there is no layer {layer}: it has {spread(list(self.calls))}")
         return self.calls[layer]
 
     def checked(self, head: HeadId) -> HeadId:
         """The head, if the model has it."""
-        count = self.call(head.layer_name).num_heads
-        if head.head >= count:
-            raise OptionError(f"there is no head {head}: {head.layer_name} has 0..{count - 1}")
-        return head
+        return check_head(head, {name: call.num_heads for name, call in self.calls.items()})
 
     def sequence(self, layer: str, head: int | None = None) -> Sequence:
         """The layer's weights, or one head's, ready to be worked out a block at a time."""

@@ -39,7 +39,7 @@ from headwise.explorer.looks import (
 from headwise.explorer.readings import Reading
 from headwise.explorer.session import Session, known_plans
 from headwise.explorer.whatif import outcome
-from headwise.heads import HeadId
+from headwise.heads import HeadId, check_head
 from headwise.planning.plans import head_choices, plan
 from headwise.planning.shapes import make_shape
 from headwise.pruning.cutplan import CutPlan
@@ -223,7 +223,7 @@ class Explorer:
         """A plan that cuts {heads}, as a file for headwise prune --plan."""
         heads = asked.heads_in(asked.fields(await request.body()))
         session = self.session
-        chosen = tuple(session.check_head(head) for head in heads)
+        chosen = tuple(check_head(head, session.num_heads) for head in heads)
         reasons = dict.fromkeys(chosen, "silenced by hand in the explorer")
         found = CutPlan(chosen, session.subject.name, session.counts, "by hand", reasons)
         named = {"Content-Disposition": 'attachment; filename="plan.json"'}

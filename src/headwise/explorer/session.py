@@ -17,7 +17,7 @@ from headwise.explorer.figures import finite
 from headwise.explorer.jobs import Job
 from headwise.explorer.readings import LONGEST, Progress, Reading, Shelf, name_of, read
 from headwise.explorer.whatif import MOST_TEXTS, Untouched
-from headwise.heads import ROLES, HeadId, HeadTable
+from headwise.heads import ROLES, HeadTable
 from headwise.measures.reading import Reader
 from headwise.measures.scan import ScanSettings, Task, scan_of
 from headwise.measures.steps import MEASURES
@@ -79,6 +79,7 @@ class Session:
         self.limit = reader.length
         inputs = reader.batch(reader.windows(["a b c d"])[:1], subject.device).inputs
         self.counts = count_heads(subject.model, inputs)
+        self.num_heads = {name: heads for name, (heads, _) in self.counts.items()}
         self.jobs = {name: Job(name) for name in OF_JOBS}
 
     @property
@@ -215,12 +216,6 @@ class Session:
             max_tokens=IMPORTANCE_TOKENS,
             progress=job.progress,
         )
-
-    def check_head(self, head: HeadId) -> HeadId:
-        """The head, if the model has it."""
-        if head.layer_name not in self.counts or head.head >= self.counts[head.layer_name][0]:
-            raise OptionError(f"there is no head {head} in {self.subject.name}")
-        return head
 
 
 def known_plans() -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.errors import HeadwiseError, OptionError
-from headwise.heads import HeadId
+from headwise.errors import HeadwiseError
+from headwise.heads import HeadId, check_head
 from headwise.measures.reading import Reader
 from headwise.pruning.cutplan import Counts
 from headwise.pruning.objective import Embedding, MaskedToken, NextToken
@@ -37,12 +37,11 @@ class Changes:
 
     def gates(self, counts: Counts) -> dict[str, Tensor]:
         """Gates of every layer in which something changes."""
+        num_heads = {name: heads for name, (heads, _) in counts.items()}
         found: dict[str, Tensor] = {}
         for head, factor in self.factors.items():
-            name = head.layer_name
-            if name not in counts or head.head >= counts[name][0]:
-                raise OptionError(f"there is no head {head} in this model")
-            found.setdefault(name, torch.ones(counts[name][0]))[head.head] = factor
+            name = check_head(head, num_heads).layer_name
+            found.setdefault(name, torch.ones(num_heads[name]))[head.head] = factor
         return found
 
     @property

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.errors import OptionError
-from headwise.heads import HeadId, parse_heads
+from headwise.heads import HeadId, parse_heads, spread
 from headwise.watching.calls import Call
 from headwise.watching.places import Place, find_places
 from headwise.watching.routing import Change, Listener
@@ -181,8 +181,3 @@ def belongs(head: HeadId, place: Place) -> bool:
 def layer_name(place: Place) -> str:
     """`L3`, or `encoder.L3` in a model with several stacks."""
     return HeadId(place.layer, 0, place.stack).layer_name
-
-
-def spread(names: list[str]) -> str:
-    """The names, the middle of a long list left out."""
-    return ", ".join(names if len(names) < 8 else [*names[:3], "...", *names[-2:]])
