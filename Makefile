@@ -40,14 +40,11 @@ test: $(TEST) browser ## format, lint, types and tests
 # One thread for each of two workers; compiled files are kept, whatever the shell says of it.
 PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 # Tests in which the shapes and types that the code is annotated with are checked at every call,
-# which takes as long again. Together they go through every annotated module.
-SHAPED := $(addprefix tests/, test_shapes.py test_heads.py attention/test_reference.py \
-	attention/test_layer.py attention/test_ragged.py attention/test_paths.py \
-	watching/test_calls.py watching/test_gates.py measures/test_corners.py \
-	measures/test_similarity.py measures/test_totals.py probes/test_scoring.py \
-	tracing pruning/test_gradients.py pruning/test_ablation.py pruning/test_refit.py \
-	pruning/test_surgery.py pruning/test_objective.py pruning/test_redundancy.py \
-	explorer/test_looks.py explorer/test_figures.py)
+# which takes as long again: layers, gates, measures, probes, traces, cuts and maps.
+SHAPED := $(addprefix tests/, test_shapes.py attention/test_reference.py attention/test_layer.py \
+	watching/test_gates.py measures/test_corners.py measures/test_similarity.py \
+	probes/test_scoring.py tracing pruning/test_ablation.py pruning/test_objective.py \
+	pruning/test_redundancy.py explorer/test_looks.py explorer/test_figures.py)
 
 # The explorer is tested in the system's Chromium; HEADWISE_CHROMIUM names another one.
 browser:

@@ -1,12 +1,13 @@
 """Cut models of every family come back, bit for bit, in a process that cannot import headwise."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from ..watching.helpers import allow_weights
 from ..watching.tiny_configs import FAMILIES
-from .shipping import PLANS, ship
+from .shipping import ship
 
 pytestmark = allow_weights
 
@@ -21,6 +22,8 @@ PLAIN |= {"phi3", "granite", "gpt_oss", "vit", "dinov2"}
 
 Not Gemma 3 here: 4 heads would be left, and configs want them to divide its hidden size, 35.
 """
+OF_EVERY_KIND = ("bert", "deberta_v2", "gpt2", "falcon", "llama", "gpt_oss", "t5", "whisper", "vit")
+"""Families that every cut is shipped of here; `python -m tests.pruning.shipping` ships all."""
 LOADED_TO_BE_WATCHED = {"falcon": 1e-13}
 """How far a model may be that headwise loads with other kernels than transformers would."""
 
@@ -35,9 +38,17 @@ def test_no_family_is_left_out() -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_what_was_cut_comes_back_without_headwise_and_with_it(part: str, tmp_path: Path) -> None:
-    families = families_of(part)
-    found = ship(families, PLANS, tmp_path)
-    assert len(found) == len(families) * len(PLANS)
+    assert_shipped(families_of(part), ["mixed"], tmp_path)
+
+
+@pytest.mark.parametrize("plan", ["emptied", "even"])
+def test_other_cuts_come_back_too(plan: str, tmp_path: Path) -> None:
+    assert_shipped(OF_EVERY_KIND, [plan], tmp_path)
+
+
+def assert_shipped(families: Sequence[str], plans: Sequence[str], folder: Path) -> None:
+    found = ship(families, plans, folder)
+    assert len(found) == len(families) * len(plans)
     for name, shipped in found.items():
         family, plan = name.split()
         assert shipped.faults == (), name
