@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from headwise.pruning.prune import prune
     from headwise.pruning.settings import PruneSettings
     from headwise.pruning.surgery import cut
+    from headwise.sweeps.results import Sweep
+    from headwise.sweeps.settings import SweepSettings
+    from headwise.sweeps.sweep import sweep
     from headwise.tracing.record import trace
     from headwise.tracing.trace import Trace
     from headwise.watching.calls import AttentionCall
@@ -55,6 +58,8 @@ __all__ = [
     "Rules",
     "ScanSettings",
     "Shape",
+    "Sweep",
+    "SweepSettings",
     "Trace",
     "__version__",
     "attend",
@@ -71,6 +76,7 @@ __all__ = [
     "prune",
     "scan",
     "silence",
+    "sweep",
     "tensor_parallel_plan",
     "trace",
     "view",
@@ -96,6 +102,8 @@ _HOME = {
     "Rules": "headwise.attention.rules",
     "ScanSettings": "headwise.measures.scan",
     "Shape": "headwise.planning.shapes",
+    "Sweep": "headwise.sweeps.results",
+    "SweepSettings": "headwise.sweeps.settings",
     "Trace": "headwise.tracing.trace",
     "attend": "headwise.attention.core",
     "attend_with_lse": "headwise.attention.core",
@@ -110,6 +118,7 @@ _HOME = {
     "prune": "headwise.pruning.prune",
     "scan": "headwise.measures.scan",
     "silence": "headwise.watching.gates",
+    "sweep": "headwise.sweeps.sweep",
     "tensor_parallel_plan": "headwise.attention.parallel",
     "trace": "headwise.tracing.record",
     "view": "headwise.explorer.widget",

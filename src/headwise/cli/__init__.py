@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli import doctor, explore, importance, plan, prune, report, scan, trace
+from headwise.cli import doctor, explore, importance, plan, prune, report, scan, sweep, trace
 from headwise.errors import HeadwiseError
 
 BAD_INPUT, INTERRUPTED = 2, 130  # 2 is what a wrong option exits with; 130 is 128 + SIGINT
@@ -31,6 +31,7 @@ app.command("importance")(importance.run)
 app.command("prune")(prune.run)
 app.command("report")(report.run)
 app.add_typer(plan.app, name="plan")
+app.command("sweep")(sweep.run)
 app.command("explore")(explore.run)
 app.command("doctor")(doctor.run)
 

@@ -49,6 +49,8 @@ class Line:
     points: tuple[Point, ...]
     spread: tuple[Point, ...] | None = None
     is_dashed: bool = False
+    has_bars: bool = False
+    """Whether the spread is drawn as bars, for points that have nothing between them."""
 
     def __post_init__(self) -> None:
         """Refuse a spread of other points."""
@@ -86,13 +88,14 @@ def curves_svg(  # noqa: PLR0913 - what may be said of a plot, each by its name
     y_label: str,
     marks: Named = (),
     levels: Named = (),
+    x_names: Named = (),
     is_percent_x: bool = False,
     log_y: bool = False,
 ) -> str:
     """The lines in one image, with vertical marks and horizontal levels.
 
     Numbers that are not finite leave a gap in their line, and so do those up to 0 where `log_y`;
-    with `is_percent_x` an x of 1 is written 100%.
+    with `is_percent_x` an x of 1 is written 100%, and `x_names` are ticks with names of their own.
     """
     marks = tuple((at, clean(name)) for at, name in marks if is_shown(at))
     levels = tuple((at, clean(name)) for at, name in levels if is_shown(at, is_log=log_y))
@@ -109,7 +112,7 @@ def curves_svg(  # noqa: PLR0913 - what may be said of a plot, each by its name
     is_empty = not any(point for line in lines for point in frame.points(line))
     entries = [*line_entries(frame, lines), *level_entries(frame, levels)]
     parts = [
-        *drawn_axes(frame, y_names, is_percent_x),
+        *drawn_axes(frame, y_names, x_names or x_ticks(x, is_percent_x)),
         *drawn_labels(frame, clean(x_label), clean(y_label), is_empty=is_empty),
         *(drawn_mark(frame, mark) for mark in placed),
         *(stroke(f"M{x.start:.1f} {frame.y.place(at):.1f}H{x.end:.1f}", GREY, "4 4")
@@ -328,7 +331,9 @@ def placed_marks(x: Axis, marks: Named) -> list[Mark]:
 def drawn_line(frame: Frame, line: Line, place: int) -> Iterator[str]:
     """A line, its band below it and its markers above it."""
     colour = COLOURS[place % len(COLOURS)]
-    for band in runs(frame.band(line)):
+    if line.has_bars:
+        yield from (bar(low, high, colour) for low, high in filter(None, frame.band(line)))
+    for band in () if line.has_bars else runs(frame.band(line)):
         around = [high for _, high in band] + [low for low, _ in reversed(band)]
         yield f'<path d="M{joined(around)}Z" fill="{colour}" fill-opacity="0.16"/>'
     for run in runs(frame.points(line)):
@@ -340,6 +345,13 @@ def drawn_line(frame: Frame, line: Line, place: int) -> Iterator[str]:
         yield marker(place, point, f"<title>{said}</title>")
 
 
+def bar(low: Point, high: Point, colour: str) -> str:
+    """A spread as a line from end to end, with a short one across each."""
+    (x, bottom), (_, top) = low, high
+    path = f"M{x:.1f} {bottom:.1f}V{top:.1f}M{x - 4:.1f} {top:.1f}h8M{x - 4:.1f} {bottom:.1f}h8"
+    return stroke(path, colour, width=1.2)
+
+
 def runs(items: Iterable[_Any | None]) -> Iterator[list[_Any]]:
     """Those that are there, in pieces between those that are not."""
     for is_there, group in groupby(items, key=lambda item: item is not None):
@@ -347,14 +359,19 @@ def runs(items: Iterable[_Any | None]) -> Iterator[list[_Any]]:
             yield [item for item in group if item is not None]
 
 
-def drawn_axes(frame: Frame, y_names: Sequence[str], is_percent_x: bool) -> Iterator[str]:
+def x_ticks(x: Axis, is_percent: bool) -> Named:
+    """Round numbers on the x axis, and how they are written."""
+    return tuple(zip(x.ticks(), numbers(x.ticks(), is_percent=is_percent), strict=True))
+
+
+def drawn_axes(frame: Frame, y_names: Sequence[str], x_names: Named) -> Iterator[str]:
     """Both axes, their ticks, and a faint line across at every tick of y."""
     x, y = frame.x, frame.y
     for at, name in zip(y.ticks(), y_names, strict=True):
         here = y.place(at)
         yield stroke(f"M{x.start:.1f} {here:.1f}H{x.end:.1f}", FAINT)
         yield text(x.start - 6, here + FONT * 0.36, name, "end")
-    for at, name in zip(x.ticks(), numbers(x.ticks(), is_percent=is_percent_x), strict=True):
+    for at, name in x_names:
         here = x.place(at)
         yield stroke(f"M{here:.1f} {y.start:.1f}v4", INK)
         yield text(here, y.start + 4 + FONT, name, "middle")

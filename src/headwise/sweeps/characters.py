@@ -1,0 +1,113 @@
+"""Characters: the next letter of real text, with nothing planted in it.
+
+What it needs is not known: that is why it is here, beside the tasks of which it is. The text is a
+file of the user's; without one, the sources of Python's own library, which are on every machine.
+"""
+
+import functools
+import sysconfig
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from headwise.errors import OptionError
+from headwise.sweeps.task import NOWHERE, Examples, Task, check_at_least
+
+HELD_OUT = 0.1
+"""Of the text, its end: never trained on."""
+DEFAULT_SIZE = 1_000_000
+"""Characters of Python's library that are read."""
+
+
+@dataclass(frozen=True)
+class Characters(Task):
+    """Predict the next character."""
+
+    name: ClassVar[str] = "characters"
+    layers: ClassVar[int] = 2
+
+    text: str = ""
+    """Path of a text file; empty for the sources of Python's library."""
+    length: int = 64
+    alphabet: int = 96
+    """The most frequent characters; all others are one."""
+
+    def __post_init__(self) -> None:
+        """Refuse a text that is too short to hold anything out."""
+        check_at_least(2, length=self.length, alphabet=self.alphabet)
+        size = len(characters_of(self.text, self.alphabet))
+        if HELD_OUT * size < 2 * self.length:
+            need = int(2 * self.length / HELD_OUT) + 1
+            raise OptionError(f"{self.text} has {size} characters: give at least {need:,}")
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """The one question."""
+        return ("next",)
+
+    @property
+    def num_symbols(self) -> int:
+        """The alphabet, and one for the rest."""
+        return self.alphabet + 1
+
+    @property
+    def num_answers(self) -> int:
+        """The same."""
+        return self.alphabet + 1
+
+    @property
+    def positions(self) -> int:
+        """Length of a window."""
+        return self.length
+
+    def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> Examples:
+        """Windows of the text at random places."""
+        whole = characters_of(self.text, self.alphabet)
+        border = int(len(whole) * (1 - HELD_OUT))
+        part = whole[border:] if held_out else whole[:border]
+        starts = torch.randint(len(part) - self.length, (count,), generator=random)
+        windows = part[starts[:, None] + torch.arange(self.length + 1)]
+        answers = windows[:, 1:, None]
+        return Examples(windows[:, :-1, None], answers, torch.full_like(answers, NOWHERE))
+
+
+@functools.lru_cache(maxsize=4)
+def characters_of(path: str, alphabet: int) -> Int[Tensor, " character"]:
+    """A text as numbers of its characters, the most frequent first."""
+    text = read_text(path) if path else library_text()
+    known = [one for one, _ in sorted(Counter(text).items(), key=by_frequency)[:alphabet]]
+    numbers = {one: number for number, one in enumerate(known)}
+    return torch.tensor([numbers.get(one, alphabet) for one in text])
+
+
+def by_frequency(entry: tuple[str, int]) -> tuple[int, str]:
+    """Frequent ones first, and equals by their code."""
+    return -entry[1], entry[0]
+
+
+def read_text(path: str) -> str:
+    """The text of a file."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as err:
+        raise OptionError(f"{path} is not UTF-8 text: {err.reason} at byte {err.start}") from err
+    except OSError as err:
+        raise OptionError(f"{path} cannot be read: {err.strerror}") from err
+
+
+def library_text() -> str:
+    """Sources of Python's library with their documentation strings, in the order of their names."""
+    parts, size = [], 0
+    for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        parts.append(file.read_text(encoding="utf-8", errors="replace"))
+        size += len(parts[-1])
+        if size >= DEFAULT_SIZE:
+            break
+    if not parts:
+        raise OptionError("Python's library has no sources here: give a text")
+    return "\n".join(parts)[:DEFAULT_SIZE]

@@ -1,0 +1,117 @@
+"""Relations: every position reports several things at once, each of which stands somewhere else.
+
+What it needs: for each relation a pattern of attention of its own. One softmax gives one pattern;
+if it looks at four places, it brings back one blend of four letters. What can still be told of them
+depends on how many letters there are and how wide the values: see docs/sweep.md.
+
+The letters are random, so that nothing can be guessed. A letter's class is its number modulo the
+number of classes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from headwise.errors import OptionError
+from headwise.sweeps.task import NOWHERE, Examples, Task, check_at_least, last_before, read_at
+
+Letters = Int[Tensor, "batch position"]
+
+
+def back(letters: Letters, steps: int) -> Letters:
+    """So many positions before."""
+    places = torch.arange(letters.shape[1]) - steps
+    return places.clamp(min=NOWHERE).expand_as(letters)
+
+
+def first(letters: Letters) -> Letters:
+    """The beginning of the sequence."""
+    places = torch.zeros_like(letters)
+    places[:, 0] = NOWHERE  # the first one need not look for itself
+    return places
+
+
+def same_class(letters: Letters, classes: int) -> Letters:
+    """The last earlier letter of the same class."""
+    kinds = letters % classes
+    return last_before(kinds[:, :, None] == kinds[:, None])
+
+
+def largest(letters: Letters) -> Letters:
+    """The largest letter so far; of equals the last, and not the position itself."""
+    size = letters.shape[1]
+    ranks = letters * size + torch.arange(size)
+    best = ranks.cummax(1).values[:, :-1] % size
+    return torch.nn.functional.pad(best, (1, 0), value=NOWHERE)
+
+
+def followed(letters: Letters) -> Letters:
+    """What followed the last equal letter: takes two layers, for no key knows what stood before."""
+    places = last_before(letters[:, :, None] == letters[:, None])
+    after = torch.where(places == NOWHERE, NOWHERE, places + 1)
+    return torch.where(after < torch.arange(letters.shape[1]), after, NOWHERE)
+
+
+@dataclass(frozen=True)
+class Relations(Task):
+    """Report several things at every position."""
+
+    name: ClassVar[str] = "relations"
+
+    relations: int = 4
+    """How many, in the order of `RELATIONS`."""
+    letters: int = 64
+    classes: int = 8
+    length: int = 16
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be asked."""
+        if not 1 <= self.relations <= len(RELATIONS):
+            raise OptionError(
+                f"relations is {self.relations}: choose from 1 to {len(RELATIONS)}, which are "
+                f"{', '.join(RELATIONS)}"
+            )
+        check_at_least(2, letters=self.letters, classes=self.classes, length=self.length)
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """The relations asked for."""
+        return tuple(RELATIONS)[: self.relations]
+
+    @property
+    def num_symbols(self) -> int:
+        """The letters."""
+        return self.letters
+
+    @property
+    def num_answers(self) -> int:
+        """The letters."""
+        return self.letters
+
+    @property
+    def positions(self) -> int:
+        """Length of a sequence."""
+        return self.length
+
+    def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> Examples:
+        """Random letters; by far too many sequences exist for any to be met twice."""
+        letters = torch.randint(self.letters, (count, self.length), generator=random)
+        places = torch.stack([RELATIONS[name](self, letters) for name in self.questions], -1)
+        answers = [read_at(letters, places[..., one]) for one in range(self.relations)]
+        return Examples(letters[..., None], torch.stack(answers, -1), places)
+
+
+RELATIONS: dict[str, Callable[[Relations, Letters], Letters]] = {
+    "previous": lambda _, letters: back(letters, 1),
+    "first": lambda _, letters: first(letters),
+    "class": lambda task, letters: same_class(letters, task.classes),
+    "second": lambda _, letters: back(letters, 2),
+    "largest": lambda _, letters: largest(letters),
+    "third": lambda _, letters: back(letters, 3),
+    "followed": lambda _, letters: followed(letters),
+}
+"""Where the answer of each relation stands, for every position of some sequences."""

@@ -1,0 +1,162 @@
+"""Runs: the single trainings of a sweep, each kept in a file of its own as soon as it is done.
+
+In: settings and a folder. Out: a record of every run. What is there already is not run again, so
+that a sweep that was stopped goes on where it was.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from headwise.errors import HeadwiseError, OutputError
+from headwise.files import write_aside
+from headwise.sweeps.settings import SweepSettings
+from headwise.sweeps.training import train
+from headwise.sweeps.variants import Variant
+
+Record = dict[str, Any]
+Progress = Callable[[str, int, int], None]
+"""Told what is done, how many runs of it are, and of how many."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training."""
+
+    variant: Variant
+    rate: float
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """What its file is called."""
+        return f"{self.variant.name}-rate{self.rate:g}-seed{self.seed}"
+
+
+def carry_out(settings: SweepSettings, run: Run) -> Record:
+    """Train, and say what came of it."""
+    outcome = train(settings.task, run.variant, settings.recipe, rate=run.rate, seed=run.seed)
+    return {**asdict(run.variant), "rate": run.rate, "seed": run.seed, **asdict(outcome)}
+
+
+class Shelf:
+    """Records of runs, in memory and, where there is a folder, in files."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """What is there already is read when it is asked for."""
+        self.folder = folder
+        self._held: dict[str, Record] = {}
+
+    def path(self, run: Run) -> Path | None:
+        """Where a run's record is kept."""
+        return None if self.folder is None else self.folder / f"{run.name}.json"
+
+    def find(self, run: Run) -> Record | None:
+        """The record of a run that is done."""
+        path = self.path(run)
+        if run.name not in self._held and path is not None and path.exists():
+            try:
+                self._held[run.name] = json.loads(path.read_text(encoding="utf-8"))
+            except ValueError as err:
+                raise OutputError(f"{path} is no record of a run: remove it") from err
+        return self._held.get(run.name)
+
+    def put(self, run: Run, record: Record) -> None:
+        """Keep a record."""
+        self._held[run.name] = record
+        path = self.path(run)
+        if path is not None:
+            write_aside(path, json.dumps(record))
+
+
+def carry_out_all(
+    settings: SweepSettings,
+    runs: Iterable[Run],
+    shelf: Shelf,
+    *,
+    processes: int,
+    told: Callable[[], None],
+) -> list[Record]:
+    """Records of all runs, in their order; those that are missing are run."""
+    runs = list(runs)
+    missing = [run for run in runs if shelf.find(run) is None]
+    for _ in range(len(runs) - len(missing)):
+        told()
+    if processes > 1 and len(missing) > 1:
+        for run, record in in_processes(settings, missing, processes):
+            shelf.put(run, record)
+            told()
+    else:
+        for run in missing:
+            shelf.put(run, carry_out(settings, run))
+            told()
+    found = [shelf.find(run) for run in runs]
+    return [record for record in found if record is not None]
+
+
+def in_processes(
+    settings: SweepSettings, runs: list[Run], processes: int
+) -> Iterator[tuple[Run, Record]]:
+    """Records as they come, from several processes that each train one model at a time."""
+    with workers(settings, min(processes, len(runs))) as idle, ThreadPoolExecutor() as pool:
+        left = list(reversed(runs))
+        busy: dict[Future[Record], tuple[Run, Worker]] = {}
+        while left or busy:
+            while left and idle:
+                run, worker = left.pop(), idle.pop()
+                busy[pool.submit(worker.train, run)] = run, worker
+            done, _ = wait(busy, return_when=FIRST_COMPLETED)
+            for future in done:
+                run, worker = busy.pop(future)
+                idle.append(worker)
+                yield run, future.result()
+
+
+class Worker:
+    """A process that trains what it is told to, a line a run."""
+
+    def __init__(self, settings: SweepSettings) -> None:
+        """Start it: importing torch takes it some seconds, in which others start, too."""
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "headwise.sweeps.worker", json.dumps(settings.as_json())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is the sweep's to hear
+        )
+
+    def train(self, run: Run) -> Record:
+        """The record of one run."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        asked = {"variant": asdict(run.variant), "rate": run.rate, "seed": run.seed}
+        try:
+            print(json.dumps(asked), file=self.process.stdin, flush=True)
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            raise HeadwiseError(f"the process that trained {run.name} was ended from outside")
+        record: Record = json.loads(line)
+        return record
+
+    def end(self) -> None:
+        """End it, whatever it does."""
+        self.process.kill()
+        self.process.communicate()
+
+
+@contextmanager
+def workers(settings: SweepSettings, count: int) -> Iterator[list[Worker]]:
+    """So many processes, which end with the block."""
+    started = [Worker(settings) for _ in range(count)]
+    try:
+        yield list(started)
+    finally:
+        for worker in started:
+            worker.end()

@@ -1,0 +1,131 @@
+"""Settings: everything that decides the figures of a sweep, and the two sets of it that are ready.
+
+In: names and numbers. Out: a task, a recipe and a list of variants. Two sweeps with the same
+settings give the same figures.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from headwise.errors import OptionError
+from headwise.sweeps.brackets import Brackets
+from headwise.sweeps.characters import Characters
+from headwise.sweeps.recall import Recall
+from headwise.sweeps.relations import Relations
+from headwise.sweeps.task import Task
+from headwise.sweeps.training import Recipe
+from headwise.sweeps.variants import Variant, variants_of
+
+TASKS: dict[str, type[Task]] = {
+    task.name: task for task in (Relations, Recall, Brackets, Characters)
+}
+GROUPS_OF = {
+    "relations": ("split", "free", "big"),
+    "recall": ("narrow", "split"),
+    "brackets": ("split", "free"),
+    "characters": ("split", "free"),
+}
+"""What is compared on each task unless it is said."""
+PILOT_SEED = 10_000
+"""Seed of the runs that choose a learning rate; they are not among the results."""
+
+
+@dataclass(frozen=True)
+class SweepSettings:
+    """One sweep."""
+
+    task: Task = field(default_factory=Relations)
+    groups: tuple[str, ...] = ()
+    """Empty for those that suit the task."""
+    recipe: Recipe = field(default_factory=Recipe)
+    width: int = 8
+    """Of the heads of the group `free`."""
+    rates: tuple[float, ...] = (0.003, 0.01, 0.03)
+    """Learning rates that every variant tries once."""
+    seeds: int = 5
+
+    def __post_init__(self) -> None:
+        """Fill in the groups, and refuse what cannot be swept."""
+        if not self.groups:
+            groups = GROUPS_OF.get(self.task.name, ("split", "free"))
+            object.__setattr__(self, "groups", groups)
+        if self.seeds < 1 or self.seeds > PILOT_SEED:
+            raise OptionError(f"seeds is {self.seeds}: give from 1 to {PILOT_SEED:,}")
+        if not self.rates or min(self.rates) <= 0:
+            raise OptionError("rates must be learning rates above 0, and at least one")
+        if not 1 <= self.width <= self.recipe.d_model:
+            raise OptionError(
+                f"width is {self.width}: give from 1 to d_model {self.recipe.d_model}"
+            )
+        needed = layers_needed(self.task)
+        if self.recipe.layers < needed:
+            raise OptionError(
+                f"{self.task.name} as asked needs {needed} layers: {self.recipe.layers} are given"
+            )
+        variants_of(self.groups, self.recipe.d_model, self.width)
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The shapes of attention that are compared."""
+        return variants_of(self.groups, self.recipe.d_model, self.width)
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, as JSON can hold it."""
+        return {
+            "task": {"name": self.task.name, **self.task.settings()},
+            "groups": list(self.groups),
+            "recipe": asdict(self.recipe),
+            "width": self.width,
+            "rates": list(self.rates),
+            "seeds": self.seeds,
+        }
+
+    @classmethod
+    def from_json(cls, held: Mapping[str, Any]) -> "SweepSettings":
+        """The settings that `as_json` wrote."""
+        return cls(
+            task=make_task(**held["task"]),
+            groups=tuple(held["groups"]),
+            recipe=Recipe(**held["recipe"]),
+            width=held["width"],
+            rates=tuple(held["rates"]),
+            seeds=held["seeds"],
+        )
+
+
+def layers_needed(task: Task) -> int:
+    """Layers without which a task cannot be learned."""
+    if isinstance(task, Relations) and "followed" in task.questions:
+        return 2
+    return 1 if isinstance(task, Characters) else task.layers
+
+
+def make_task(name: str, **options: Any) -> Task:
+    """A task by its name, with those settings that are not None."""
+    if name not in TASKS:
+        raise OptionError(f"there is no task {name!r}: the tasks are {', '.join(TASKS)}")
+    kind = TASKS[name]
+    given = {key: value for key, value in options.items() if value is not None}
+    known = [one.name for one in fields(kind)]
+    unknown = [key for key in given if key not in known]
+    if unknown:
+        raise OptionError(f"{name} has no setting {unknown[0]}: it has {', '.join(known)}")
+    return kind(**given)
+
+
+def make_settings(
+    task: Task, *, quick: bool = False, layers: int | None = None, **options: Any
+) -> SweepSettings:
+    """Settings of a task; a quick sweep has fewer seeds, rates and steps."""
+    needed = max(task.layers, layers_needed(task)) if layers is None else layers
+    recipe = replace(QUICK if quick else Recipe(), layers=needed)
+    told = {key: value for key, value in options.items() if value is not None}
+    of_recipe = {one.name for one in fields(Recipe)} & set(told)
+    recipe = replace(recipe, **{key: told.pop(key) for key in of_recipe})
+    if quick:
+        told = {"rates": (0.01, 0.02), "seeds": 3} | told
+    return SweepSettings(task=task, recipe=recipe, **told)
+
+
+QUICK = Recipe(steps=800, checks=16, held_out=256)

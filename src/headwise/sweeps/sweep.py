@@ -1,0 +1,104 @@
+"""Sweep: train every variant with every seed, each at the learning rate that suits it best.
+
+In: settings. Out: a `Sweep`. The rule for learning rates: every variant is trained once at each of
+them with a seed that is used for nothing else, all steps long, and keeps the one that ended with
+the lowest loss on held-out sequences.
+"""
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from headwise.errors import OutputError
+from headwise.files import write_aside
+from headwise.measures.store import differences
+from headwise.sweeps.results import Sweep, best_rate
+from headwise.sweeps.runs import Progress, Run, Shelf, carry_out_all
+from headwise.sweeps.settings import PILOT_SEED, SweepSettings, make_settings, make_task
+from headwise.sweeps.task import Task
+
+
+def sweep(
+    task: str | Task = "relations",
+    *,
+    quick: bool = False,
+    out: str | Path | None = None,
+    settings: SweepSettings | None = None,
+    processes: int | None = None,
+    progress: Progress | None = None,
+    force: bool = False,
+    **options: Any,
+) -> Sweep:
+    """Train small transformers that differ in their heads alone, and say what each can do.
+
+    `options` are settings of the recipe and the sweep: d_model, layers, steps, batch, seeds, rates,
+    groups, width. In a folder `out` every run is kept, and a sweep that was stopped goes on.
+
+    found = headwise.sweep("relations", quick=True)
+    found.summary  # accuracy against the number of heads
+    """
+    if settings is None:
+        made = make_task(task) if isinstance(task, str) else task
+        settings = make_settings(made, quick=quick, **options)
+    shelf = Shelf(None if out is None else prepared(Path(out), settings, force=force))
+    if processes is None:
+        processes = os.cpu_count() or 1
+    found = run_all(settings, shelf, processes, progress)
+    if out is not None:
+        found.write(Path(out))
+    return found
+
+
+def run_all(
+    settings: SweepSettings, shelf: Shelf, processes: int, progress: Progress | None
+) -> Sweep:
+    """Pilots first, then every variant at its rate with every seed."""
+    variants = settings.variants
+    rates = settings.rates if len(settings.rates) > 1 else ()
+    total = len(variants) * (len(rates) + settings.seeds)
+    done = 0
+
+    def told() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress("training", done, total)
+
+    def all_of(runs: Iterable[Run]) -> list[Any]:
+        return carry_out_all(settings, runs, shelf, processes=processes, told=told)
+
+    if progress is not None:
+        progress("training", 0, total)
+    tried = all_of(Run(one, rate, PILOT_SEED) for one in variants for rate in rates)
+    rate_of = dict.fromkeys(variants, settings.rates[0])
+    for at, one in enumerate(variants if rates else ()):
+        rate_of[one] = best_rate(tried[at * len(rates) : (at + 1) * len(rates)])
+    seeds = range(settings.seeds)
+    records = all_of(Run(one, rate_of[one], seed) for one in variants for seed in seeds)
+    return Sweep(settings, tuple(records), tuple(tried))
+
+
+def prepared(folder: Path, settings: SweepSettings, *, force: bool) -> Path:
+    """The folder of the records; one that holds another sweep is refused, unless it is forced."""
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{folder} is a file: give a folder to write to")
+    note, runs = folder / "settings.json", folder / "runs"
+    wanted = json.loads(json.dumps(settings.as_json()))
+    if note.exists():
+        held = json.loads(note.read_text(encoding="utf-8"))
+        differing = differences(held, wanted)
+        if differing and not force:
+            raise OutputError(
+                f"{folder} holds a sweep with other settings ({'; '.join(differing[:3])}): "
+                "give another folder, or --force to replace it"
+            )
+        if differing:
+            for file in runs.glob("*.json"):
+                file.unlink()
+    elif folder.exists() and any(folder.iterdir()) and not force:
+        raise OutputError(f"{folder} is not empty and holds no sweep: give another folder")
+    runs.mkdir(parents=True, exist_ok=True)
+    write_aside(note, json.dumps(wanted, indent=1))
+    return runs

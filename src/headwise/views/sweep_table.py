@@ -1,0 +1,36 @@
+"""Sweep table: a row a variant, for the terminal."""
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from headwise.sweeps.results import Sweep
+
+
+def summary_table(found: "Sweep") -> Table:
+    """What each variant can do: mean, lowest and highest over the seeds."""
+    task, recipe = found.settings.task, found.settings.recipe
+    table = Table(
+        title=f"{task.name}, d_model {recipe.d_model}, {found.settings.seeds} seeds",
+        title_justify="left",
+        caption="largest: mean of each head's largest weight; entropy: 0 one place, 1 all alike",
+        caption_justify="left",
+    )
+    table.add_column("group")
+    for name in ("heads", "d_key", "accuracy", "lowest", "highest", "loss", "steps"):
+        table.add_column(name, justify="right")
+    for name in ("entropy", "largest", "rate", "parameters"):
+        table.add_column(name, justify="right")
+    last = None
+    for _, row in found.summary.iterrows():
+        if last not in (None, row["group"]):
+            table.add_section()
+        last = row["group"]
+        table.add_row(
+            *(row["group"], f"{row['num_heads']}", f"{row['d_key']}"),
+            *(f"{row[name]:.3f}" for name in ("accuracy", "lowest", "highest", "loss")),
+            *(f"{row['steps']:,.0f}", f"{row['entropy']:.2f}", f"{row['largest']:.2f}"),
+            *(f"{row['rate']:g}", f"{row['parameters']:,}"),
+        )
+    return table
