@@ -130,8 +130,9 @@ def sentence(group: str, rows: pd.DataFrame) -> str:
     shown = [first] if fewest.equals(first) else [first, fewest]
     shown += [] if last.equals(shown[-1]) else [last]
     parts = [f"{said(row)} {row['accuracy']:.3f}" for row in shown]
-    reached = f"; {best:.3f} is the best, first within {CLOSE} of it: {said(fewest)}"
-    return f"{group}: {', '.join(parts)}{reached}"
+    return (
+        f"{group}: {', '.join(parts)}; {said(fewest)} come within {CLOSE} of the best, {best:.3f}"
+    )
 
 
 def said(row: Any) -> str:

@@ -41,7 +41,7 @@ class SweepSettings:
     recipe: Recipe = field(default_factory=Recipe)
     width: int = 8
     """Of the heads of the group `free`."""
-    rates: tuple[float, ...] = (0.003, 0.01, 0.03)
+    rates: tuple[float, ...] = (0.005, 0.01, 0.02, 0.04)
     """Learning rates that every variant tries once."""
     seeds: int = 5
 

@@ -32,7 +32,7 @@ class Recipe:
 
     d_model: int = 32
     layers: int = 1
-    steps: int = 3000
+    steps: int = 1500
     batch: int = 32
     warmup: float = 0.05
     """Share of the steps over which the learning rate rises; it falls to 0 over the others."""

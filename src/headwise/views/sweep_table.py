@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 def summary_table(found: "Sweep") -> Table:
     """What each variant can do: mean, lowest and highest over the seeds."""
-    task, recipe = found.settings.task, found.settings.recipe
+    settings = found.settings
     table = Table(
-        title=f"{task.name}, d_model {recipe.d_model}, {found.settings.seeds} seeds",
+        title=f"{settings.task.name}, d_model {settings.recipe.d_model}, seeds {settings.seeds}",
         title_justify="left",
         caption="largest: mean of each head's largest weight; entropy: 0 one place, 1 all alike",
         caption_justify="left",

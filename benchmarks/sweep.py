@@ -1,0 +1,123 @@
+"""Training steps a second of a sweep's models, on headwise's layer and on torch's, in turns.
+
+The two models of a row have the same shapes everywhere; they differ in the module that computes
+attention. Torch's is `nn.MultiheadAttention` with a causal mask, which it has to be given, and
+`need_weights=False`.
+
+    python benchmarks/sweep.py
+"""
+
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from harness import setting
+from torch import Tensor, nn
+
+from headwise.sweeps.characters import Characters
+from headwise.sweeps.model import MakeAttention, SweepModel, own_attention
+from headwise.sweeps.relations import Relations
+from headwise.sweeps.task import Examples, Task
+from headwise.sweeps.training import take_step
+from headwise.sweeps.variants import Variant
+
+RESULTS = Path(__file__).parent / "results" / "sweep.json"
+TURNS, STEPS = 15, 20
+ROWS: list[tuple[Task, int, int, int, int]] = [
+    *((Relations(), 32, 1, 32, heads) for heads in (1, 2, 4, 8, 16, 32)),
+    *((Characters(), 32, 2, 32, heads) for heads in (1, 4, 16)),
+    *((Characters(length=256), 128, 2, 16, heads) for heads in (1, 4, 16)),
+]
+"""Task, d_model, layers, sequences in a batch, heads."""
+
+
+class TorchAttention(nn.Module):
+    """torch's layer, called as a sweep calls its own."""
+
+    def __init__(self, d_model: int, variant: Variant) -> None:
+        """One mask for the longest sequence met."""
+        super().__init__()
+        self.inner = nn.MultiheadAttention(d_model, variant.num_heads, batch_first=True)
+        self.mask = torch.zeros(0, 0, dtype=torch.bool)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Causal self-attention."""
+        if len(self.mask) != x.shape[1]:
+            self.mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        output: Tensor
+        output, _ = self.inner(x, x, x, attn_mask=self.mask, is_causal=True, need_weights=False)
+        return output
+
+
+class Contestant:
+    """A model and its optimiser."""
+
+    def __init__(self, task: Task, sizes: tuple[int, int, int], attention: MakeAttention) -> None:
+        """Fresh weights, the same for both but for attention."""
+        d_model, layers, heads = sizes
+        torch.manual_seed(0)
+        variant = Variant("split", heads, d_model // heads, d_model // heads)
+        self.model = SweepModel(task, variant, d_model=d_model, layers=layers, attention=attention)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, fused=True)
+
+    def seconds(self, examples: Examples) -> float:
+        """How long one step takes, over some of them."""
+        start = time.perf_counter()
+        for _ in range(STEPS):
+            take_step(self.model, self.optimizer, examples)
+        return (time.perf_counter() - start) / STEPS
+
+
+def row(task: Task, d_model: int, layers: int, batch: int, heads: int) -> dict[str, Any]:
+    """Both in turns, on the same batch."""
+    examples = task.examples(batch, torch.Generator().manual_seed(0), held_out=False)
+    ours = Contestant(task, (d_model, layers, heads), own_attention)
+    theirs = Contestant(task, (d_model, layers, heads), TorchAttention)
+    for one in (ours, theirs):
+        one.seconds(examples)
+    pairs = []
+    for turn in range(TURNS):
+        order = (ours, theirs) if turn % 2 else (theirs, ours)
+        taken = {id(one): one.seconds(examples) for one in order}
+        pairs.append((taken[id(ours)], taken[id(theirs)]))
+    ratios = sorted(theirs / ours for ours, theirs in pairs)
+    return {
+        "task": task.name,
+        "d_model": d_model,
+        "layers": layers,
+        "batch": batch,
+        "positions": task.positions,
+        "heads": heads,
+        "headwise": round(1 / statistics.median(one for one, _ in pairs), 1),
+        "torch": round(1 / statistics.median(one for _, one in pairs), 1),
+        "ratio": round(statistics.median(ratios), 3),
+        "lowest": round(ratios[TURNS // 4], 3),
+        "highest": round(ratios[-1 - TURNS // 4], 3),
+    }
+
+
+def main() -> None:
+    """Print a line a row, and write them all."""
+    torch.set_num_threads(1)  # as a sweep trains, a model a core
+    print(
+        "task        d_model layers batch x positions heads  headwise     torch  ratio (quarters)"
+    )
+    found = []
+    for given in ROWS:
+        one = row(*given)
+        found.append(one)
+        size = f"{one['batch']} x {one['positions']}"
+        print(
+            f"{one['task']:12}{one['d_model']:7}{one['layers']:7}{size:>18}{one['heads']:6}"
+            f"{one['headwise']:10.1f}{one['torch']:10.1f}  {one['ratio']:.2f} "
+            f"({one['lowest']:.2f} to {one['highest']:.2f})"
+        )
+    RESULTS.write_text(json.dumps({"setting": setting(), "rows": found}, indent=1) + "\n", "utf-8")
+    print(f"wrote {RESULTS.name}: steps a second at one thread")
+
+
+if __name__ == "__main__":
+    main()
