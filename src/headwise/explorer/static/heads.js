@@ -140,6 +140,8 @@ export class HeadsPanel {
   /** @param {string} name */
   press(name) {
     state.set({ head: name, beside: state.get("beside").split(",").filter((one) => one && one !== name).join(",") });
+    const isBelow = $("one").getBoundingClientRect().top >= $("grid").getBoundingClientRect().bottom;
+    if (isBelow) $("one").scrollIntoView({ block: "start" });
   }
 
   /** @param {string} name */

@@ -106,7 +106,8 @@ export class WhatIfPanel {
       make("rect", { class: kind, x: 0, y: 1, height: 10, width: (198 * value / top).toFixed(1) }));
     const percent = (/** @type {number} */ value) => `${(100 * value).toFixed(value < 0.001 ? 3 : 1)}%`;
     return make("div", { class: "scroll" },
-      make("table", {}, make("caption", {}, `Likeliest tokens at ${found.where}; the two models are ${found.divergence.toFixed(4)} nats apart (KL)`),
+      make("table", {}, make("caption", {}, `Likeliest tokens at ${found.where}; ${
+        found.divergence < 5e-5 ? "the two models say the same" : `the two models are ${found.divergence.toFixed(4)} nats apart (KL)`}`),
         make("tr", {}, ...["token", "untouched", "", "changed", ""].map((one) => make("th", { scope: "col" }, one))),
         ...found.tokens.map((/** @type {string} */ token, /** @type {number} */ at) => make("tr", {}, make("th", { scope: "row" }, token),
           make("td", { class: "number" }, percent(found.before[at])), make("td", {}, bar(found.before[at], "bar-rect")),
