@@ -85,7 +85,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     console = quiet_console()
     console.print(summary_table(found))
     for line in found.in_words():
-        console.print(line)
+        say(console, line)
     say(console, f"\nwrote {', '.join(FILES)} in {folder}")
 
 

@@ -41,7 +41,7 @@ class SweepSettings:
     recipe: Recipe = field(default_factory=Recipe)
     width: int = 8
     """Of the heads of the group `free`."""
-    rates: tuple[float, ...] = (0.005, 0.01, 0.02, 0.04)
+    rates: tuple[float, ...] = (0.01, 0.02, 0.04, 0.08)
     """Learning rates that every variant tries once."""
     seeds: int = 5
 
@@ -124,7 +124,7 @@ def make_settings(
     of_recipe = {one.name for one in fields(Recipe)} & set(told)
     recipe = replace(recipe, **{key: told.pop(key) for key in of_recipe})
     if quick:
-        told = {"rates": (0.01, 0.02), "seeds": 3} | told
+        told = {"rates": (0.02, 0.04), "seeds": 3} | told
     return SweepSettings(task=task, recipe=recipe, **told)
 
 

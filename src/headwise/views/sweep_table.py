@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -16,21 +17,21 @@ def summary_table(found: "Sweep") -> Table:
         title_justify="left",
         caption="largest: mean of each head's largest weight; entropy: 0 one place, 1 all alike",
         caption_justify="left",
+        box=SIMPLE_HEAD,
     )
-    table.add_column("group")
-    for name in ("heads", "d_key", "accuracy", "lowest", "highest", "loss", "steps"):
-        table.add_column(name, justify="right")
-    for name in ("entropy", "largest", "rate", "parameters"):
-        table.add_column(name, justify="right")
+    table.add_column("group", no_wrap=True)
+    for name in ("heads", "d_key", "accuracy", "lowest..highest", "steps"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("entropy", "largest", "rate"):
+        table.add_column(name, justify="right", no_wrap=True)
     last = None
     for _, row in found.summary.iterrows():
         if last not in (None, row["group"]):
             table.add_section()
         last = row["group"]
         table.add_row(
-            *(row["group"], f"{row['num_heads']}", f"{row['d_key']}"),
-            *(f"{row[name]:.3f}" for name in ("accuracy", "lowest", "highest", "loss")),
-            *(f"{row['steps']:,.0f}", f"{row['entropy']:.2f}", f"{row['largest']:.2f}"),
-            *(f"{row['rate']:g}", f"{row['parameters']:,}"),
+            *(row["group"], f"{row['num_heads']}", f"{row['d_key']}", f"{row['accuracy']:.3f}"),
+            *(f"{row['lowest']:.3f}..{row['highest']:.3f}", f"{row['steps']:,.0f}"),
+            *(f"{row['entropy']:.2f}", f"{row['largest']:.2f}", f"{row['rate']:g}"),
         )
     return table
