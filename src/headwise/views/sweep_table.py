@@ -15,9 +15,11 @@ def summary_table(found: "Sweep") -> Table:
     table = Table(
         title=f"{settings.task.name}, d_model {settings.recipe.d_model}, seeds {settings.seeds}",
         title_justify="left",
-        caption="largest: mean of each head's largest weight; entropy: 0 one place, 1 all alike",
+        caption="largest: mean of the largest weights; entropy: 0 one place, 1 all alike",
         caption_justify="left",
         box=SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
     table.add_column("group", no_wrap=True)
     for name in ("heads", "d_key", "accuracy", "lowest..highest", "steps"):
