@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.explorer.lesson import STEPS, LessonStep, as_json, check, lesson
+from headwise.explorer.lesson.lesson import STEPS, LessonStep, as_json, check, lesson
 from headwise.pruning.objective import Objective
 from headwise.pruning.setting import Subject, make_subject
 from headwise.watching.gates import silence

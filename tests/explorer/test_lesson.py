@@ -14,9 +14,9 @@ import transformers
 
 import headwise
 from headwise.errors import OptionError
-from headwise.explorer.lesson import STEPS, LessonStep, Question, as_json, lesson
-from headwise.explorer.lesson_facts import MOST_TOKENS, facts_of
-from headwise.explorer.lesson_words import quoted, visible
+from headwise.explorer.lesson.facts import MOST_TOKENS, facts_of
+from headwise.explorer.lesson.lesson import STEPS, LessonStep, Question, as_json, lesson
+from headwise.explorer.lesson.words import quoted, visible
 from headwise.heads import HeadTable
 from headwise.pruning.objective import Embedding, Given
 from headwise.pruning.setting import Subject, make_subject

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headwise.errors import OptionError
-from headwise.explorer.lesson import LessonStep, Question, as_json, check
+from headwise.explorer.lesson.lesson import LessonStep, Question, as_json, check
 
 from .lesson_cases import taught
 

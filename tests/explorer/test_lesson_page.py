@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from headwise.explorer.lesson import STEPS, LessonStep, lesson
+from headwise.explorer.lesson.lesson import STEPS, LessonStep, lesson
 
 from .browser import DESKTOP, PHONE, faults, page_at, served, until
 from .lesson_cases import browsers_weights

@@ -10,7 +10,7 @@ from headwise.drawing.heat import HeatMap
 from headwise.heads import HeadTable, parse_heads
 from headwise.pruning.curve import Curve
 from headwise.pruning.task import Estimate
-from headwise.views.report_findings import Cut, Drawn, Findings, Worth
+from headwise.views.report.findings import Cut, Drawn, Findings, Worth
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 TOKENS = ("[CLS]", "red", "pens", ".", "[SEP]")

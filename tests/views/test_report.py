@@ -10,11 +10,11 @@ import pytest
 
 from headwise.drawing.heat import colour
 from headwise.heads import ROLES, HeadTable
-from headwise.views.report import in_one_line, report_page
-from headwise.views.report_findings import Drawn, Findings
-from headwise.views.report_maps import MAPS_A_ROLE, MOST_TOKENS
-from headwise.views.report_parts import figure, ink_on, luminance
-from headwise.views.report_style import DARK, LIGHT, OTHER_COLOUR, ROLE_COLOURS, style
+from headwise.views.report.findings import Drawn, Findings
+from headwise.views.report.maps import MAPS_A_ROLE, MOST_TOKENS
+from headwise.views.report.parts import figure, ink_on, luminance
+from headwise.views.report.report import in_one_line, report_page
+from headwise.views.report.style import DARK, LIGHT, OTHER_COLOUR, ROLE_COLOURS, style
 
 from .report_cases import Page, curve_of, drawn_of, everything, relations_of, table_of
 

@@ -11,9 +11,9 @@ from torch import nn
 from headwise.errors import OptionError
 from headwise.heads import HeadTable
 from headwise.pruning.curve import as_csv
-from headwise.views.report import report_page
-from headwise.views.report_findings import read_curve, read_folders
-from headwise.views.report_maps import MOST_TOKENS, chosen_heads, draw_maps
+from headwise.views.report.findings import read_curve, read_folders
+from headwise.views.report.maps import MOST_TOKENS, chosen_heads, draw_maps
+from headwise.views.report.report import report_page
 from headwise.watching.models import LoadedModel
 
 from .report_cases import Page, curve_of, pairs_of, record_of, relations_of, table_of, worth_of

@@ -10,7 +10,7 @@ from headwise.cli.screen import quiet_console, say, write_new
 from headwise.errors import OptionError
 
 if TYPE_CHECKING:
-    from headwise.views.report_findings import Findings
+    from headwise.views.report.findings import Findings
 
 ScanFolder = Annotated[
     Path | None,
@@ -42,9 +42,9 @@ def run(
     check_out(out, force=force)
     if text is not None and not text.strip():
         raise OptionError("the text is empty: give --text some words")
-    from headwise.views.report import gather, report_page
-    from headwise.views.report_findings import cut_file, importance_file
-    from headwise.views.report_maps import SENTENCE
+    from headwise.views.report.findings import cut_file, importance_file
+    from headwise.views.report.maps import SENTENCE
+    from headwise.views.report.report import gather, report_page
 
     if importance is not None:
         importance_file(importance)  # a wrong folder is told of before a model is scanned
@@ -78,7 +78,7 @@ def scanned(importance: Path | None, prune: Path | None, text: str) -> "Findings
     from headwise.cli.scan import bar, make_task, show, texts_of
     from headwise.measures.scan import ScanSettings
     from headwise.measures.scan import run as run_scan
-    from headwise.views.report import gather
+    from headwise.views.report.report import gather
     from headwise.watching.loading import LoadOptions
     from headwise.watching.models import LoadedModel
 

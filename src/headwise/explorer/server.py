@@ -25,7 +25,7 @@ from headwise.explorer.desk import Busy, Desk, Told
 from headwise.explorer.figures import head_figures
 from headwise.explorer.guard import Guard, TooLarge, refused
 from headwise.explorer.jobs import Stopped
-from headwise.explorer.lesson import LessonStep, as_json, check, lesson
+from headwise.explorer.lesson.lesson import LessonStep, as_json, check, lesson
 from headwise.explorer.looks import (
     OVERVIEW,
     TILE,

@@ -9,15 +9,15 @@ from typing import Any
 from torch import Tensor
 
 from headwise.attention.worked import cat_sleeps
-from headwise.explorer.lesson_facts import MOST_TOKENS, Facts
-from headwise.explorer.lesson_record import (
+from headwise.explorer.lesson.facts import MOST_TOKENS, Facts
+from headwise.explorer.lesson.record import (
     MINUTES,
     LessonStep,
     Question,
     asks_choice,
     asks_number,
 )
-from headwise.explorer.lesson_words import counted, few, listed, number, share
+from headwise.explorer.lesson.words import counted, few, listed, number, share
 from headwise.planning.plans import head_choices
 from headwise.tracing.blurring import Row, blur_of
 from headwise.tracing.layers import trace_layer

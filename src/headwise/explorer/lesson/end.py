@@ -6,17 +6,17 @@ In: facts. Out: steps. What their figures hold is written in `lesson`.
 import math
 from typing import Any
 
-from headwise.explorer.lesson_effects import Effects
-from headwise.explorer.lesson_facts import Facts
-from headwise.explorer.lesson_record import (
+from headwise.explorer.lesson.effects import Effects
+from headwise.explorer.lesson.facts import Facts
+from headwise.explorer.lesson.record import (
     MINUTES,
     LessonStep,
     Question,
     asks_choice,
     asks_number,
 )
-from headwise.explorer.lesson_start import TIE
-from headwise.explorer.lesson_words import counted, few, listed, number, percent, quoted, share
+from headwise.explorer.lesson.start import TIE
+from headwise.explorer.lesson.words import counted, few, listed, number, percent, quoted, share
 from headwise.heads import ROLES
 from headwise.tracing.trace import plain, segregation
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.explorer.lesson_words import visible
+from headwise.explorer.lesson.words import visible
 from headwise.pruning.ablation import ROOM
 from headwise.pruning.objective import Embedding, Given, NextToken, logits_of
 from headwise.pruning.setting import Subject

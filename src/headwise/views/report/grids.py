@@ -7,8 +7,8 @@ import math
 
 from headwise.heads import HeadId, HeadTable
 from headwise.views.head_table import GLYPHS, MORE, NONE, UNKNOWN
-from headwise.views.report_findings import no_roles, roles_of
-from headwise.views.report_parts import (
+from headwise.views.report.findings import no_roles, roles_of
+from headwise.views.report.parts import (
     Cell,
     Html,
     data_table,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from headwise.errors import OptionError
-from headwise.explorer.lesson_words import number
+from headwise.explorer.lesson.words import number
 
 MINUTES = {
     "warm-up": 1.0,

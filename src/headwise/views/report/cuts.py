@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from headwise.heads import HeadId, HeadTable
 from headwise.views.plan import count, size
 from headwise.views.pruning import MEASURES, SAID
-from headwise.views.report_findings import Cut, Findings, Worth, number
-from headwise.views.report_parts import (
+from headwise.views.report.findings import Cut, Findings, Worth, number
+from headwise.views.report.parts import (
     Cell,
     Html,
     bar,

@@ -16,8 +16,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.errors import OptionError
-from headwise.explorer.lesson_effects import Effects, silenced_one_by_one
-from headwise.explorer.lesson_words import ordinal, quoted, visible
+from headwise.explorer.lesson.effects import Effects, silenced_one_by_one
+from headwise.explorer.lesson.words import ordinal, quoted, visible
 from headwise.heads import HeadTable
 from headwise.measures.reading import Batch, Reader, Window
 from headwise.pruning.setting import Subject

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headwise.drawing.heat import HeatMap
 from headwise.errors import HeadwiseError, ModelError, OptionError
 from headwise.heads import HeadId, HeadTable
-from headwise.views.report_findings import Drawn, dict_of, roles_of, strongest
+from headwise.views.report.findings import Drawn, dict_of, roles_of, strongest
 
 if TYPE_CHECKING:
     from headwise.tracing.maps import Maps

@@ -9,8 +9,8 @@ import math
 import pandas as pd
 
 from headwise.probes.tables import best_heads
-from headwise.views.report_findings import Findings, number
-from headwise.views.report_parts import (
+from headwise.views.report.findings import Findings, number
+from headwise.views.report.parts import (
     Html,
     bar,
     data_table,
@@ -19,7 +19,7 @@ from headwise.views.report_parts import (
     section,
     tag,
 )
-from headwise.views.report_roles import READINGS
+from headwise.views.report.roles import READINGS
 
 PAIRS = 10
 

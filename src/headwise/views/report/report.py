@@ -9,14 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headwise.views import report_cuts, report_relations
-from headwise.views.report_findings import Findings, dict_of, no_roles, read_folders
-from headwise.views.report_grids import grids
-from headwise.views.report_maps import SENTENCE, draw_maps
-from headwise.views.report_parts import Html, counted, facts, figures, folded, section, shown, tag
-from headwise.views.report_roles import roles
-from headwise.views.report_style import style
-from headwise.views.report_summary import summary
+from headwise.views.report import cuts, relations
+from headwise.views.report.findings import Findings, dict_of, no_roles, read_folders
+from headwise.views.report.grids import grids
+from headwise.views.report.maps import SENTENCE, draw_maps
+from headwise.views.report.parts import Html, counted, facts, figures, folded, section, shown, tag
+from headwise.views.report.roles import roles
+from headwise.views.report.style import style
+from headwise.views.report.summary import summary
 
 if TYPE_CHECKING:
     from headwise.watching.models import LoadedModel
@@ -45,8 +45,8 @@ def report_page(found: Findings) -> str:
         summary(found),
         grids(found.table),
         roles(found),
-        report_relations.relations(found),
-        report_relations.redundancy(found, report_cuts.stand_ins(found.worth)),
+        relations.relations(found),
+        relations.redundancy(found, cuts.stand_ins(found.worth)),
     ]
     named = [
         ("summary", "In short"),
@@ -56,10 +56,10 @@ def report_page(found: Findings) -> str:
         ("alike", "Alike"),
     ]
     if found.worth is not None:
-        parts.append(report_cuts.importance(found.worth))
+        parts.append(cuts.importance(found.worth))
         named.append(("importance", "Worth"))
     if found.cut is not None:
-        parts.append(report_cuts.cuts(found, found.cut))
+        parts.append(cuts.cuts(found, found.cut))
         named.append(("cut", "Cut"))
     parts.append(making(found))
     named.append(("making", "How it was made"))

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from headwise.heads import ROLES, HeadTable
-from headwise.views.report_findings import Findings, no_roles, roles_of, strongest
-from headwise.views.report_parts import Html, counted, figures, joined, points, section, tag, was
-from headwise.views.report_relations import alike
-from headwise.views.report_roles import in_words
+from headwise.views.report.findings import Findings, no_roles, roles_of, strongest
+from headwise.views.report.parts import Html, counted, figures, joined, points, section, tag, was
+from headwise.views.report.relations import alike
+from headwise.views.report.roles import in_words
 
 
 def summary(found: Findings) -> Html:

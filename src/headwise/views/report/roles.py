@@ -5,9 +5,9 @@ In: `Findings`. Out: HTML. It says what a score is and what a role does not prov
 
 from headwise.drawing.heat import HeatMap, heat_svg
 from headwise.heads import ROLES, HeadRow
-from headwise.views.report_findings import Findings, number, roles_of, strongest
-from headwise.views.report_grids import chip
-from headwise.views.report_parts import (
+from headwise.views.report.findings import Findings, number, roles_of, strongest
+from headwise.views.report.grids import chip
+from headwise.views.report.parts import (
     Html,
     counted,
     data_table,

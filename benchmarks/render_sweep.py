@@ -1,0 +1,86 @@
+"""Tables and plots of docs/sweep.md from the folders that `headwise sweep` wrote.
+
+python benchmarks/render_sweep.py FOLDER ...   # take in new sweeps
+python benchmarks/render_sweep.py              # write the tables anew
+"""
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+PAGE = HERE.parent / "docs" / "sweep.md"
+IMAGES = PAGE.parent / "images"
+MARKED = re.compile(r"(<!-- (sweep[\w-]*)\.json: -->\n).*?(<!-- :\2\.json -->)", re.DOTALL)
+COLUMNS = {
+    "group": "group",
+    "num_heads": "heads",
+    "d_key": "d_key",
+    "accuracy": "accuracy",
+    "range": "lowest to highest",
+    "loss": "loss",
+    "entropy": "entropy",
+    "largest": "largest weight",
+    "rate": "rate",
+    "parameters": "parameters",
+}
+SPEED = ("task", "d_model", "layers", "batch", "positions", "heads", "headwise", "torch", "ratio")
+
+
+def take_in(folder: Path) -> None:
+    """Keep a sweep's summary and plot under the name of its folder."""
+    name = folder.name
+    shutil.copyfile(folder / "sweep.json", RESULTS / f"{name}.json")
+    shutil.copyfile(folder / "sweep.svg", IMAGES / f"{name.replace('-', '_')}.svg")
+
+
+def table_of(record: dict[str, Any]) -> str:
+    """A sweep, or the benchmark of its steps, as a Markdown table."""
+    if "rows" in record:
+        rows = [[str(row[name]) for name in SPEED] for row in record["rows"]]
+        return markdown([list(SPEED), *rows])
+    rows = [[cell(row, name) for name in COLUMNS] for row in record["summary"]]
+    return markdown([list(COLUMNS.values()), *rows])
+
+
+def cell(row: dict[str, Any], name: str) -> str:
+    """One figure as it is written."""
+    if name == "range":
+        return f"{row['lowest']:.3f} to {row['highest']:.3f}"
+    value = row[name]
+    if name in ("accuracy", "loss"):
+        return f"{value:.3f}"
+    if name in ("entropy", "largest"):
+        return f"{value:.2f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def markdown(lines: list[list[str]]) -> str:
+    """Lines of cells, the first of them headings."""
+    ruled = [lines[0], ["---"] * len(lines[0]), *lines[1:]]
+    return "\n".join("| " + " | ".join(line) + " |" for line in ruled) + "\n"
+
+
+def in_page(page: str) -> str:
+    """The page with every table as its sweep has it."""
+
+    def filled(match: re.Match[str]) -> str:
+        record = json.loads((RESULTS / f"{match[2]}.json").read_text(encoding="utf-8"))
+        return match[1] + table_of(record) + match[3]
+
+    return MARKED.sub(filled, page)
+
+
+def main() -> None:
+    """Take in what is named, and write the page."""
+    for name in sys.argv[1:]:
+        take_in(Path(name))
+    PAGE.write_text(in_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

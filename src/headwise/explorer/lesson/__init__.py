@@ -1,0 +1,1 @@
+"""The lesson: seven steps on the learner's own sentence and a model's real numbers."""
