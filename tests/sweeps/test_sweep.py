@@ -1,0 +1,500 @@
+"""Sweeps as a whole: what is compared, that any way of running gives the same files, refusals."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from headwise.drawing.curves import COLOURS
+from headwise.errors import OptionError, OutputError
+from headwise.sweeps import runs as runs_module
+from headwise.sweeps.brackets import Brackets
+from headwise.sweeps.characters import Characters
+from headwise.sweeps.results import FILES, Sweep, best_rate
+from headwise.sweeps.runs import Record, Run
+from headwise.sweeps.settings import PILOT_SEED, TASKS, SweepSettings, make_settings, make_task
+from headwise.sweeps.sweep import sweep
+from headwise.sweeps.training import Recipe
+from headwise.sweeps.variants import GROUPS, Variant, variants_of
+
+CSVS = ("runs.csv", "heads.csv", "summary.csv")
+SVG = "{http://www.w3.org/2000/svg}"
+PATIENCE = 120
+"""Seconds after which a process that should have done something never will."""
+
+
+def tiny(**options: Any) -> SweepSettings:
+    """Three variants, one rate and two seeds of a task that trains in a moment."""
+    task = make_task("relations", relations=2, letters=8, classes=2, length=6)
+    given: dict[str, Any] = {
+        "groups": ("split",), "d_model": 4, "width": 2, "rates": (0.01,), "seeds": 2,
+        "steps": 20, "batch": 8, "held_out": 16,
+    }  # fmt: skip
+    return make_settings(task, **(given | options))
+
+
+def planted_record(run: Run, *, accuracy: float = 0.5, loss: float = 1.0) -> Record:
+    """What a run would have come to, without training."""
+    head = {"roles": ["positional"], "entropy": 0.25, "largest": 0.75, "looks": {"previous": 0.5}}
+    return {
+        **asdict(run.variant),
+        "rate": run.rate,
+        "seed": run.seed,
+        "accuracy": accuracy,
+        "by_question": {"previous": accuracy, "first": accuracy},
+        "loss": loss,
+        "steps": 20,
+        "is_solved": False,
+        "parameters": 100 + run.variant.parameters(4),
+        "heads": [{"head": f"L0H{number}", **head} for number in range(run.variant.num_heads)],
+        "seconds": 0.1,
+    }
+
+
+class Trainings:
+    """Stands in for training: keeps which runs were carried out, and says what they came to."""
+
+    def __init__(self) -> None:
+        self.carried_out: list[Run] = []
+        self.loss_of: Callable[[Run], float] = lambda run: 1.0
+
+    def __call__(self, settings: SweepSettings, run: Run) -> Record:
+        self.carried_out.append(run)
+        return planted_record(run, loss=self.loss_of(run))
+
+
+@pytest.fixture
+def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
+    found = Trainings()
+    monkeypatch.setattr(runs_module, "carry_out", found)
+    return found
+
+
+def planted_sweep(accuracies: dict[tuple[str, int, int], list[float]], **options: Any) -> Sweep:
+    """A sweep with the accuracies of each seed, by group, number of heads and d_key."""
+    settings = tiny(seeds=len(next(iter(accuracies.values()))), **options)
+    records = [
+        planted_record(Run(variant, 0.01, seed), accuracy=accuracy)
+        for variant in settings.variants
+        for seed, accuracy in enumerate(accuracies[variant.group, variant.num_heads, variant.d_key])
+    ]
+    return Sweep(settings, tuple(records))
+
+
+# What is compared
+
+
+@pytest.mark.parametrize("d_model", [12, 13, 32])
+def test_split_heads_fill_d_model_whatever_their_number(d_model: int) -> None:
+    found = variants_of(["split"], d_model, 4)
+    assert [one.num_heads for one in found] == [n for n in range(1, 99) if d_model % n == 0]
+    assert {one.num_heads * one.d_key for one in found} == {d_model}
+    assert {one.parameters(d_model) for one in found} == {4 * d_model * d_model}
+
+
+def test_a_big_head_has_the_parameters_of_all_free_heads_together() -> None:
+    free, big = variants_of(["free"], 12, 3), variants_of(["big"], 12, 3)
+    assert [(one.num_heads, one.d_key) for one in free] == [(1, 3), (2, 3), (4, 3), (8, 3), (16, 3)]
+    assert {one.num_heads for one in big} == {1}
+    sizes = [one.parameters(12) for one in free]
+    assert [one.parameters(12) for one in big] == sizes[1:]
+    assert sizes == sorted(set(sizes))
+
+
+def test_a_narrow_head_has_values_as_wide_as_the_model() -> None:
+    found = variants_of(["narrow"], 12, 3)
+    assert list(found) == [Variant("narrow", 1, size, 12) for size in (1, 2, 3, 4, 6, 12)]
+    assert Variant("narrow", 3, 5, 7).parameters(11) == 11 * 3 * (5 + 5 + 7 + 7)
+
+
+def test_groups_come_in_the_order_they_are_asked_for_with_names_of_their_own() -> None:
+    found = variants_of(["narrow", "split", "big", "free"], 12, 3)
+    order = list(dict.fromkeys(one.group for one in found))
+    assert order == ["narrow", "split", "big", "free"] and set(order) == set(GROUPS)
+    assert len({one.name for one in found}) == len(found)
+
+
+# Settings
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("quick", [False, True])
+def test_settings_survive_json(name: str, quick: bool) -> None:
+    settings = make_settings(make_task(name, length=None), quick=quick, width=5, seeds=7)
+    again = SweepSettings.from_json(json.loads(json.dumps(settings.as_json())))
+    assert again == settings
+    assert again != make_settings(make_task(name), quick=quick, width=5, seeds=6)
+
+
+def test_a_quick_sweep_does_less_of_the_same() -> None:
+    task = make_task("relations")
+    quick, whole = make_settings(task, quick=True), make_settings(task)
+    assert quick.variants == whole.variants
+    assert quick.seeds < whole.seeds and len(quick.rates) < len(whole.rates)
+    assert quick.recipe.steps < whole.recipe.steps
+    assert make_settings(task, quick=True, seeds=4, steps=99).seeds == 4
+    assert make_settings(task, quick=True, steps=99).recipe.steps == 99
+
+
+def test_a_task_gets_the_layers_that_it_needs_unless_others_are_asked_for() -> None:
+    assert make_settings(make_task("relations", relations=6)).recipe.layers == 1
+    assert make_settings(make_task("relations", relations=7)).recipe.layers == 2
+    assert make_settings(Brackets()).recipe.layers == 2
+    assert make_settings(Brackets(), layers=3).recipe.layers == 3
+    assert make_settings(Characters(), layers=1).recipe.layers == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"seeds": 0}, "seeds is 0: give from 1 to 10,000"),
+        ({"seeds": 10_001}, "seeds is 10001: give from 1 to 10,000"),
+        ({"rates": ()}, "rates must be learning rates above 0, and at least one"),
+        ({"rates": (0.01, 0.0)}, "rates must be learning rates above 0, and at least one"),
+        ({"width": 0}, "width is 0: give from 1 to d_model 4"),
+        ({"width": 5}, "width is 5: give from 1 to d_model 4"),
+        ({"groups": ("split", "wide")}, "there is no group 'wide': the groups are split, free, b"),
+        ({"task": Brackets(), "recipe": Recipe()}, "brackets as asked needs 2 layers: 1 "),
+    ],
+)
+def test_what_cannot_be_swept_is_refused(options: dict[str, Any], words: str) -> None:
+    held: dict[str, Any] = {"recipe": Recipe(d_model=4), "width": 2} | options
+    with pytest.raises(OptionError, match=f"^{re.escape(words)}"):
+        SweepSettings(**held)
+
+
+# The learning rate
+
+
+def test_the_best_rate_has_the_lowest_loss_and_of_equals_is_the_smallest() -> None:
+    losses = [(0.03, 0.5), (0.01, 0.25), (0.1, 0.25), (0.003, 0.75)]
+    pilots: list[Record] = [{"rate": rate, "loss": loss} for rate, loss in losses]
+    assert best_rate(pilots) == best_rate(pilots[::-1]) == 0.01
+
+
+def test_every_variant_is_trained_at_the_rate_that_suited_its_own_pilot(
+    trainings: Trainings,
+) -> None:
+    best = {1: 0.02, 2: 0.01, 4: 0.03}  # number of heads: rate
+    trainings.loss_of = lambda run: abs(run.rate - best[run.variant.num_heads]) + run.seed
+    found = sweep(settings=tiny(rates=(0.01, 0.02, 0.03), seeds=3), processes=1)
+    pilots, results = trainings.carried_out[:9], trainings.carried_out[9:]
+    assert {run.seed for run in pilots} == {PILOT_SEED}
+    assert sorted((run.variant.num_heads, run.rate) for run in pilots) == [
+        (heads, rate) for heads in (1, 2, 4) for rate in (0.01, 0.02, 0.03)
+    ]
+    assert [(run.variant.num_heads, run.rate, run.seed) for run in results] == [
+        (heads, rate, seed) for heads, rate in best.items() for seed in range(3)
+    ]
+    assert set(found.runs["seed"]) == set(found.heads["seed"]) == {0, 1, 2}
+    assert dict(zip(found.summary["num_heads"], found.summary["rate"], strict=True)) == best
+    assert [one["seed"] for one in found.pilots] == [PILOT_SEED] * 9
+
+
+def test_one_rate_needs_no_pilots(trainings: Trainings) -> None:
+    found = sweep(settings=tiny(rates=(0.02,)), processes=1)
+    assert [run.seed for run in trainings.carried_out] == [0, 1] * 3
+    assert found.pilots == () and set(found.runs["rate"]) == {0.02}
+
+
+def test_progress_is_told_from_nothing_to_all(trainings: Trainings) -> None:
+    said: list[tuple[str, int, int]] = []
+    settings = tiny(rates=(0.01, 0.02))
+    sweep(settings=settings, processes=1, progress=lambda *told: said.append(told))
+    assert said == [("training", done, 12) for done in range(13)]
+
+
+# Ways of running
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep that was really trained, in this process and without a stop."""
+    folder = tmp_path_factory.mktemp("whole") / "sweep"
+    sweep(settings=tiny(), out=folder, processes=1)
+    return folder
+
+
+def assert_same_csvs(one: Path, other: Path) -> None:
+    for name in CSVS:
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+
+
+def test_a_sweep_writes_its_files_and_a_record_of_every_run(whole: Path) -> None:
+    assert {file.name for file in whole.iterdir()} == {*FILES, "settings.json", "runs"}
+    records = [json.loads(file.read_text()) for file in (whole / "runs").iterdir()]
+    assert sorted((one["num_heads"], one["seed"]) for one in records) == [
+        (heads, seed) for heads in (1, 2, 4) for seed in (0, 1)
+    ]
+    table = pd.read_csv(whole / "runs.csv")
+    assert list(table["num_heads"]) == [1, 1, 2, 2, 4, 4]
+    assert len(pd.read_csv(whole / "heads.csv")) == 2 * (1 + 2 + 4)
+    summary = pd.read_csv(whole / "summary.csv")
+    means = table.groupby("num_heads")["accuracy"].mean()
+    assert list(summary["accuracy"]) == pytest.approx(list(means), rel=1e-5)  # six digits
+    told = json.loads((whole / "sweep.json").read_text())
+    assert SweepSettings.from_json(told["settings"]) == tiny()
+    assert [row["num_heads"] for row in told["summary"]] == [1, 2, 4]
+
+
+def test_the_same_sweep_in_another_folder_has_the_same_tables(whole: Path, tmp_path: Path) -> None:
+    sweep(settings=tiny(), out=tmp_path, processes=1)
+    assert_same_csvs(tmp_path, whole)
+    assert (tmp_path / "sweep.svg").read_bytes() == (whole / "sweep.svg").read_bytes()
+
+
+def test_without_a_folder_the_tables_are_the_same(trainings: Trainings, tmp_path: Path) -> None:
+    trainings.loss_of = lambda run: run.variant.num_heads + run.seed / 7
+    found = sweep(settings=tiny(), processes=1)
+    assert len(trainings.carried_out) == 6
+    sweep(settings=tiny(), out=tmp_path, processes=1)
+    for name, frame in (("runs", found.runs), ("heads", found.heads), ("summary", found.summary)):
+        text = frame.to_csv(index=False, float_format="%.6g")
+        assert text == (tmp_path / f"{name}.csv").read_text(encoding="utf-8")
+
+
+def test_two_processes_give_the_tables_of_one(whole: Path, tmp_path: Path) -> None:
+    said: list[int] = []
+    sweep(
+        settings=tiny(), out=tmp_path, processes=2, progress=lambda _, done, __: said.append(done)
+    )
+    assert_same_csvs(tmp_path, whole)
+    assert said == list(range(7))
+
+
+def test_a_sweep_that_lost_some_records_runs_those_alone(
+    tmp_path: Path, trainings: Trainings
+) -> None:
+    sweep(settings=tiny(), out=tmp_path, processes=1)
+    assert len(trainings.carried_out) == 6
+    trainings.carried_out.clear()
+    lost = [Run(Variant("split", 2, 2, 2), 0.01, 1), Run(Variant("split", 4, 1, 1), 0.01, 0)]
+    for run in lost:
+        (tmp_path / "runs" / f"{run.name}.json").unlink()
+    (tmp_path / "runs.csv").unlink()
+    sweep(settings=tiny(), out=tmp_path, processes=1)
+    assert trainings.carried_out == lost
+    assert len(pd.read_csv(tmp_path / "runs.csv")) == 6
+    trainings.carried_out.clear()
+    sweep(settings=tiny(), out=tmp_path, processes=1)
+    assert trainings.carried_out == []
+
+
+def test_a_half_written_record_is_named(tmp_path: Path, trainings: Trainings) -> None:
+    sweep(settings=tiny(), out=tmp_path, processes=1)
+    broken = tmp_path / "runs" / "split-2x2-rate0.01-seed1.json"
+    broken.write_text(broken.read_text()[:40])
+    with pytest.raises(OutputError, match=r"split-2x2-rate0\.01-seed1\.json is no record of a run"):
+        sweep(settings=tiny(), out=tmp_path, processes=1)
+
+
+# A sweep that is killed
+
+KILLED = tiny(steps=40, seeds=4, batch=32, held_out=512)
+COMMAND = (
+    *("sweep", "relations", "--groups", "split", "--d-model", "4", "--width", "2", "--steps", "40"),
+    *("--seeds", "4", "--rates", "0.01", "--processes", "2", "--set", "relations=2"),
+    *("--set", "letters=8", "--set", "classes=2", "--set", "length=6"),
+)
+
+
+def until(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        time.sleep(0.02)
+
+
+def children(process: int) -> list[int]:
+    """Processes that another has started."""
+    tasks = Path(f"/proc/{process}/task").glob("*/children")
+    return [int(one) for file in tasks for one in file.read_text().split()]
+
+
+def is_running(process: int) -> bool:
+    """Whether a process is there and not merely waiting to be buried."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """The command in a process group of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headwise", *COMMAND, "--out", str(tmp_path / "killed")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_leaves_no_process_and_goes_on_to_the_same_tables(
+    started: "subprocess.Popen[bytes]", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = tmp_path / "killed/runs"
+
+    def count() -> int:
+        return len(list(records.glob("*.json"))) if records.exists() else 0
+
+    until(lambda: count() >= 2 or started.poll() is not None, "two runs were kept")
+    workers = children(started.pid)
+    os.killpg(started.pid, signal.SIGKILL)
+    assert started.wait() == -signal.SIGKILL, "it was done before it was killed"
+    assert len(workers) == 2
+    until(lambda: not any(map(is_running, workers)), "no worker was left")
+    kept = count()
+    assert 2 <= kept < 12
+
+    done: list[Run] = []
+    carry_out = runs_module.carry_out
+
+    def counted(settings: SweepSettings, run: Run) -> Record:
+        done.append(run)
+        return carry_out(settings, run)
+
+    sweep(settings=KILLED, out=tmp_path / "whole", processes=1)
+    monkeypatch.setattr(runs_module, "carry_out", counted)
+    sweep(settings=KILLED, out=tmp_path / "killed", processes=1)
+    assert len(done) == 12 - kept
+    assert_same_csvs(tmp_path / "killed", tmp_path / "whole")
+
+
+# Folders
+
+
+def test_a_folder_of_another_sweep_is_refused_and_replaced_when_forced(
+    tmp_path: Path, trainings: Trainings
+) -> None:
+    sweep(settings=tiny(), out=tmp_path, processes=1)
+    before = (tmp_path / "runs.csv").read_bytes()
+    trainings.carried_out.clear()
+    other = tiny(steps=30, seeds=1)
+    words = r"holds a sweep with other settings \(recipe\.steps was 20, now 30; seeds was 2, now 1"
+    with pytest.raises(OutputError, match=words):
+        sweep(settings=other, out=tmp_path, processes=1)
+    assert trainings.carried_out == [] and (tmp_path / "runs.csv").read_bytes() == before
+    sweep(settings=other, out=tmp_path, processes=1, force=True)
+    assert len(trainings.carried_out) == 3, "nothing of the other sweep is used"
+    assert len(list((tmp_path / "runs").iterdir())) == len(pd.read_csv(tmp_path / "runs.csv")) == 3
+    sweep(settings=other, out=tmp_path, processes=1)
+    assert len(trainings.carried_out) == 3
+
+
+def test_a_setting_of_the_task_is_named_too(tmp_path: Path, trainings: Trainings) -> None:
+    sweep(settings=tiny(), out=tmp_path, processes=1)
+    task = make_task("relations", relations=2, letters=9, classes=2, length=6)
+    recipe = tiny().recipe
+    other = SweepSettings(task, ("split",), recipe, width=2, rates=(0.01,), seeds=2)
+    with pytest.raises(OutputError, match=r"\(task\.letters was 8, now 9\): give another folder"):
+        sweep(settings=other, out=tmp_path, processes=1)
+
+
+def test_a_folder_that_holds_something_else_is_refused(
+    tmp_path: Path, trainings: Trainings
+) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(OutputError, match="is not empty and holds no sweep: give another folder"):
+        sweep(settings=tiny(), out=tmp_path, processes=1)
+    with pytest.raises(OutputError, match=r"thesis\.txt is a file: give a folder to write to"):
+        sweep(settings=tiny(), out=tmp_path / "thesis.txt", processes=1)
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
+    assert trainings.carried_out == []
+    (tmp_path / "empty").mkdir()
+    sweep(settings=tiny(), out=tmp_path / "empty", processes=1)
+    assert (tmp_path / "empty/runs.csv").exists()
+
+
+# What is said and drawn
+
+SPLIT = {("split", 1, 4): [0.25, 0.35], ("split", 2, 2): [0.9, 0.895], ("split", 4, 1): [0.9, 0.9]}
+
+
+def test_a_summary_has_mean_lowest_and_highest_over_the_seeds() -> None:
+    table = planted_sweep(SPLIT).summary
+    assert list(table["num_heads"]) == [1, 2, 4]
+    assert list(table["accuracy"]) == pytest.approx([0.3, 0.8975, 0.9])
+    assert list(table["lowest"]) == [0.25, 0.895, 0.9]
+    assert list(table["highest"]) == [0.35, 0.9, 0.9]
+    assert set(table["seeds"]) == {2}
+
+
+def test_words_name_the_fewest_heads_that_come_close_to_the_best() -> None:
+    (said,) = planted_sweep(SPLIT).in_words()
+    assert said.startswith("split: 1 head of 4 0.300, 2 heads of 2 0.897, 4 heads of 1 0.900; ")
+    ended = said.partition("; ")[2]
+    assert "2 heads of 2" in ended and "0.01" in ended and "0.900" in ended
+    assert "4 heads" not in ended and "1 head of" not in ended
+    farther = SPLIT | {("split", 2, 2): [0.85, 0.85]}
+    (said,) = planted_sweep(farther).in_words()
+    assert said.startswith("split: 1 head of 4 0.300, 4 heads of 1 0.900; ")
+    assert "4 heads of 1" in said.partition("; ")[2]
+
+
+def test_words_have_a_sentence_for_every_group_in_its_order() -> None:
+    narrow = {("narrow", 1, 1): [0.2], ("narrow", 1, 2): [0.7], ("narrow", 1, 4): [0.7]}
+    split = {key: [0.5] for key in SPLIT}
+    said = planted_sweep(narrow | split, groups=("narrow", "split")).in_words()
+    assert [one.split(":")[0] for one in said] == ["narrow", "split"]
+    assert "1 head of 2" in said[0].partition("; ")[2]
+    assert said[1].startswith("split: 1 head of 4 0.500, 4 heads of 1 0.500; ")
+
+
+def bars(svg: str, place: int) -> list[str]:
+    """The bars of the line at a place."""
+    paths = ET.fromstring(svg).iter(f"{SVG}path")
+    drawn = [one.get("d", "") for one in paths if one.get("stroke") == COLOURS[place]]
+    return [one for one in drawn if re.fullmatch(r"M\S+ \S+V\S+?M\S+ \S+h8M\S+ \S+h8", one)]
+
+
+def texts(svg: str) -> list[str]:
+    return [one.text or "" for one in ET.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_the_image_has_a_bar_for_every_variant_and_names_every_number_of_heads() -> None:
+    free = {("free", heads, 2): [0.5, 0.75] for heads in (1, 2, 4, 8)}
+    big = {("big", 1, size): [0.25, 0.5] for size in (4, 8, 16)}
+    found = planted_sweep(SPLIT | free | big, groups=("split", "free", "big"))
+    svg = found.svg()
+    assert [len(bars(svg, place)) for place in range(3)] == [3, 4, 3]
+    words = texts(svg)
+    assert [words.count(number) for number in ("1", "2", "4", "8")] == [1, 1, 1, 1]
+    assert "16" not in words and "heads" in words and "chance" in words
+    assert "d_key 2 for every head" in words
+    assert found._repr_svg_() == svg
+
+
+def test_an_image_of_narrow_heads_is_against_the_width_of_their_keys() -> None:
+    narrow = {("narrow", 1, size): [0.5] for size in (1, 2, 4)}
+    svg = planted_sweep(narrow, groups=("narrow",)).svg()
+    assert len(bars(svg, 0)) == 3
+    words = texts(svg)
+    assert any("d_key" in one for one in words) and "heads" not in words
+    assert [words.count(number) for number in ("1", "2", "4")] == [1, 1, 1]
+
+
+def test_a_head_has_a_row_with_where_it_looks() -> None:
+    table = planted_sweep(SPLIT).heads
+    assert len(table) == 2 * (1 + 2 + 4)
+    assert list(table[table["num_heads"] == 2]["head"]) == ["L0H0", "L0H1"] * 2
+    assert set(table["on_previous"]) == {0.5} and set(table["roles"]) == {"positional"}

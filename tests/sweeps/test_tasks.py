@@ -1,0 +1,281 @@
+"""Tasks of a sweep: every answer and its place against a definition in plain loops."""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from headwise.errors import OptionError
+from headwise.sweeps.brackets import Brackets
+from headwise.sweeps.characters import Characters, library_text
+from headwise.sweeps.recall import Recall
+from headwise.sweeps.relations import RELATIONS, Relations
+from headwise.sweeps.settings import make_task
+from headwise.sweeps.task import NOTHING, NOWHERE, Examples, Task
+
+Where = Callable[[list[int], int], int | None]
+"""Where the answer at a position of some letters stands, if there is one."""
+
+
+def drawn(task: Task, count: int = 23, *, seed: int = 3, held_out: bool = False) -> Examples:
+    return task.examples(count, torch.Generator().manual_seed(seed), held_out=held_out)
+
+
+def last(at: int, is_right: Callable[[int], bool]) -> int | None:
+    """The last position before one of which something is true."""
+    return next((one for one in range(at - 1, -1, -1) if is_right(one)), None)
+
+
+def steps_back(steps: int) -> Where:
+    return lambda letters, at: at - steps if at >= steps else None
+
+
+def start(letters: list[int], at: int) -> int | None:
+    return 0 if at else None
+
+
+def of_class(letters: list[int], at: int) -> int | None:
+    return last(at, lambda one: letters[one] % 3 == letters[at] % 3)
+
+
+def peak(letters: list[int], at: int) -> int | None:
+    return last(at, lambda one: letters[one] == max(letters[:at]))
+
+
+def after_the_same(letters: list[int], at: int) -> int | None:
+    same = last(at, lambda one: letters[one] == letters[at])
+    return None if same is None or same + 1 == at else same + 1
+
+
+WHERE: dict[str, Where] = {
+    "previous": steps_back(1),
+    "first": start,
+    "class": of_class,
+    "second": steps_back(2),
+    "largest": peak,
+    "third": steps_back(3),
+    "followed": after_the_same,
+}
+
+
+def test_every_relation_stands_where_a_loop_finds_it() -> None:
+    task = Relations(relations=7, letters=7, classes=3, length=13)
+    assert task.questions == tuple(WHERE) == tuple(RELATIONS)
+    examples = drawn(task)
+    assert examples.symbols.shape == (23, 13, 1)
+    assert examples.answers.shape == examples.places.shape == (23, 13, 7)
+    for row in range(23):
+        letters = examples.symbols[row, :, 0].tolist()
+        for at in range(13):
+            for number, where in enumerate(WHERE.values()):
+                place = where(letters, at)
+                wanted = (NOWHERE, NOTHING) if place is None else (place, letters[place])
+                found = examples.places[row, at, number], examples.answers[row, at, number]
+                assert tuple(map(int, found)) == wanted, (tuple(WHERE)[number], letters, at)
+
+
+def test_all_letters_are_met_and_none_beyond_them() -> None:
+    task = Relations(relations=2, letters=7, classes=3, length=13)
+    assert set(drawn(task).symbols.flatten().tolist()) == set(range(7))
+    assert (task.num_symbols, task.num_answers, task.positions) == (7, 7, 13)
+
+
+def test_recall_asks_once_for_the_value_of_every_key_that_was_shown() -> None:
+    task = Recall(pairs=5, keys=11, values=3)
+    examples = drawn(task)
+    assert (task.num_symbols, task.num_answers, task.positions) == (15, 3, 10)
+    assert examples.symbols.shape == (23, 10, 2)
+    for row in range(23):
+        pairs = examples.symbols[row].tolist()
+        shown, asked = pairs[:5], pairs[5:]
+        assert len({key for key, _ in shown}) == 5
+        assert {key for key, _ in shown} == {key for key, _ in asked} <= set(range(11))
+        assert [sign for _, sign in asked] == [14] * 5
+        value_of = {key: value - 11 for key, value in shown}
+        place_of = {key: place for place, (key, _) in enumerate(shown)}
+        answers = [NOTHING] * 5 + [value_of[key] for key, _ in asked]
+        places = [NOWHERE] * 5 + [place_of[key] for key, _ in asked]
+        assert examples.answers[row, :, 0].tolist() == answers
+        assert examples.places[row, :, 0].tolist() == places
+    values = examples.symbols[:, :5, 1] - 11
+    assert set(values.flatten().tolist()) == {0, 1, 2}
+
+
+def test_keys_are_asked_for_in_another_order_than_they_are_shown() -> None:
+    places = drawn(Recall(pairs=5, keys=11, values=3)).places[:, 5:, 0].tolist()
+    assert len(set(map(tuple, places))) > 10
+
+
+def test_brackets_are_matched_as_a_stack_matches_them() -> None:
+    task = Brackets(labels=5, depth=3, length=17)
+    examples = drawn(task)
+    assert (task.num_symbols, task.num_answers, task.positions) == (6, 5, 17)
+    depths: set[int] = set()
+    for row in range(23):
+        symbols = examples.symbols[row, :, 0].tolist()
+        opened: list[int] = []
+        for at, symbol in enumerate(symbols):
+            place, answer = NOWHERE, NOTHING
+            if symbol == 5:
+                place = opened.pop()  # an error where nothing is open
+                answer = symbols[place]
+            else:
+                opened.append(at)
+            depths.add(len(opened))
+            assert int(examples.places[row, at, 0]) == place, (symbols, at)
+            assert int(examples.answers[row, at, 0]) == answer, (symbols, at)
+    assert depths == {0, 1, 2, 3}
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    """A text of 640 characters, of which the last tenth is x, y and z, and no other part is."""
+    letters = [f"{number:06b}".replace("0", "a").replace("1", "b") for number in range(64)]
+    file = tmp_path / "book.txt"
+    file.write_text("".join(f"{one}cde" for one in letters) + "xyz" * 21 + "x", encoding="utf-8")
+    return file
+
+
+def by_frequency(text: str, alphabet: int) -> dict[str, int]:
+    """Numbers of characters: frequent ones first, equals by their code; the rest is one more."""
+    ordered = sorted(set(text), key=lambda one: (-Counter(text)[one], one))
+    return {one: min(place, alphabet) for place, one in enumerate(ordered)}
+
+
+def test_the_answer_to_a_character_is_the_one_after_it(book: Path) -> None:
+    text = book.read_text(encoding="utf-8")
+    numbers = by_frequency(text, 96)
+    letter_of = {number: one for one, number in numbers.items()}
+    for held_out in (False, True):
+        examples = drawn(Characters(text=str(book), length=11), held_out=held_out)
+        assert examples.symbols.shape == examples.answers.shape == (23, 11, 1)
+        assert (examples.places == NOWHERE).all()
+        for row in range(23):
+            given = "".join(letter_of[one] for one in examples.symbols[row, :, 0].tolist())
+            answers = "".join(letter_of[one] for one in examples.answers[row, :, 0].tolist())
+            assert answers[:-1] == given[1:]
+            assert given + answers[-1] in text
+
+
+def test_training_never_reaches_into_the_end_that_is_held_out(book: Path) -> None:
+    text = book.read_text(encoding="utf-8")
+    numbers = by_frequency(text, 96)
+    ends = {numbers[one] for one in "xyz"}
+    task = Characters(text=str(book), length=11)
+    trained, held_out = drawn(task, 9000), drawn(task, 900, held_out=True)
+    for examples, is_end in ((trained, False), (held_out, True)):
+        met = {*examples.symbols.flatten().tolist(), *examples.answers.flatten().tolist()}
+        assert met == ({*numbers.values()} - ends, ends)[is_end]
+    windows = {tuple(row) for row in trained.answers[..., 0].tolist()}
+    assert tuple(numbers[one] for one in text[576 - 11 : 576]) in windows, "all up to it is used"
+
+
+def test_rare_characters_are_one_symbol(book: Path) -> None:
+    task = Characters(text=str(book), length=11, alphabet=2)
+    assert (task.num_symbols, task.num_answers, task.positions) == (3, 3, 11)
+    found = drawn(task).symbols.flatten().tolist()
+    assert set(found) == {0, 1, 2}
+    assert found.count(2) == pytest.approx(len(found) * 3 / 9, rel=0.2)  # c, d and e of nine
+
+
+def test_without_a_file_the_sources_of_pythons_library_are_read() -> None:
+    text = library_text()
+    assert len(text) == 1_000_000 and "def " in text
+    task = Characters(length=7)
+    assert task.num_symbols == 97
+    assert (drawn(task, 5).symbols < 97).all()
+
+
+def test_a_text_that_is_too_short_is_refused_with_the_length_it_needs(tmp_path: Path) -> None:
+    file = tmp_path / "short.txt"
+    file.write_text("ab" * 109, encoding="utf-8")
+    with pytest.raises(OptionError, match=r"short\.txt has 218 characters: give at least 221$"):
+        Characters(text=str(file), length=11)
+    enough = tmp_path / "enough.txt"
+    enough.write_text("ab" * 111, encoding="utf-8")
+    assert len(drawn(Characters(text=str(enough), length=11), held_out=True)) == 23
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"none\.txt cannot be read: No such file or directory$"):
+        Characters(text=str(tmp_path / "none.txt"))
+    with pytest.raises(OptionError, match=r"cannot be read: Is a directory$"):
+        Characters(text=str(tmp_path))
+    (tmp_path / "model.bin").write_bytes(b"abc\xff\xfe" * 1000)
+    with pytest.raises(OptionError, match=r"model\.bin is not UTF-8 text: .* at byte 3$"):
+        Characters(text=str(tmp_path / "model.bin"))
+
+
+SMALL: tuple[Task, ...] = (
+    Relations(relations=7, letters=7, length=13),
+    Recall(pairs=5, keys=11, values=3),
+    Brackets(labels=5, depth=3, length=17),
+    Characters(length=19),
+)
+
+
+@pytest.mark.parametrize("task", SMALL, ids=lambda task: str(task.name))
+def test_a_generator_in_the_same_state_gives_the_same_examples(task: Task) -> None:
+    before = torch.get_rng_state()
+    one, again, other = drawn(task), drawn(task), drawn(task, seed=4)
+    assert torch.equal(one.symbols, again.symbols)
+    assert torch.equal(one.answers, again.answers)
+    assert torch.equal(one.places, again.places)
+    assert not torch.equal(one.symbols, other.symbols)
+    assert torch.equal(torch.get_rng_state(), before), "torch's own numbers were used"
+
+
+@pytest.mark.parametrize("task", SMALL, ids=lambda task: str(task.name))
+def test_numbers_fit_the_tables_of_a_model(task: Task) -> None:
+    examples = drawn(task, 200)
+    assert examples.symbols.shape[:2] == (200, task.positions)
+    assert examples.answers.shape == (200, task.positions, len(task.questions))
+    assert int(examples.symbols.min()) >= 0 and int(examples.symbols.max()) < task.num_symbols
+    asked = examples.answers[examples.answers != NOTHING]
+    assert int(asked.min()) >= 0 and int(asked.max()) < task.num_answers
+    earlier = torch.arange(task.positions)[None, :, None]
+    assert (examples.places < earlier.clamp(min=NOWHERE + 1)).all(), "an answer stands ahead"
+
+
+def test_some_of_the_sequences_are_a_slice_of_all_three() -> None:
+    whole = drawn(SMALL[0])
+    part = whole[5:9]
+    assert len(part) == 4 and len(whole) == 23
+    assert torch.equal(part.symbols, whole.symbols[5:9])
+    assert torch.equal(part.answers, whole.answers[5:9])
+    assert torch.equal(part.places, whole.places[5:9])
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("relations", {"relations": 0}, "relations is 0: choose from 1 to 7, which are previous,"),
+        ("relations", {"relations": 8}, "relations is 8: choose from 1 to 7, which are previous,"),
+        ("relations", {"letters": 1}, "letters is 1: it must be at least 2"),
+        ("relations", {"classes": 1}, "classes is 1: it must be at least 2"),
+        ("relations", {"length": 1}, "length is 1: it must be at least 2"),
+        ("recall", {"pairs": 1}, "pairs is 1: it must be at least 2"),
+        ("recall", {"values": 1}, "values is 1: it must be at least 2"),
+        ("recall", {"keys": 15}, "pairs is 16, and there are 15 keys to draw from"),
+        ("brackets", {"labels": 1}, "labels is 1: it must be at least 2"),
+        ("brackets", {"length": 1}, "length is 1: it must be at least 2"),
+        ("brackets", {"depth": 0}, "depth is 0: it must be at least 1"),
+        ("characters", {"length": 1}, "length is 1: it must be at least 2"),
+        ("characters", {"alphabet": 1}, "alphabet is 1: it must be at least 2"),
+        ("recall", {"length": 9}, "recall has no setting length: it has pairs, keys, values"),
+        ("dyck", {}, "there is no task 'dyck': the tasks are relations, recall, brackets, char"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_by_its_name(
+    name: str, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(OptionError, match=f"^{re.escape(words)}"):
+        make_task(name, **options)
+
+
+def test_settings_that_are_none_keep_their_defaults() -> None:
+    assert make_task("recall", pairs=None, keys=17) == Recall(pairs=16, keys=17)
