@@ -125,7 +125,7 @@ def test_a_folder_of_another_sweep_is_refused_unless_forced(
         (["--rates", "0"], "rates must be learning rates above 0"),
         (["--groups", "wide"], "there is no group 'wide': the groups are split, free, big, narrow"),
         (["--groups", "split,"], "there is no group ''"),
-        (["--processes", 0], "--processes is 0: give at least 1"),
+        (["--processes", 0], "processes is 0: give at least 1"),
         (["--seeds", 0], "seeds is 0: give from 1 to 10,000"),
         (["--steps", 5], "steps is 5: give at least 20"),
         (["--d-model", 0], "d_model is 0: it must be at least 1"),

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from headwise.cli.options import AsJson
-from headwise.cli.screen import quiet_console, say, whole_numbers
+from headwise.cli.screen import quiet_console, say
 from headwise.errors import OptionError
 
 TaskName = Annotated[str, typer.Argument(help="relations, recall, brackets or characters.")]
@@ -69,8 +69,6 @@ def run(  # noqa: PLR0913 - one parameter an option
         seeds=seeds,
         rates=None if rates is None else tuple(numbers(rates)),
     )
-    if processes is not None and processes < 1:
-        raise OptionError(f"--processes is {processes}: give at least 1")
     folder = out or Path(f"sweep-{task}{'-quick' if quick else ''}")
     with Stages(quiet_console(is_stderr=True)) as stages:
         found = sweep(
@@ -96,8 +94,16 @@ def settings_of(given: list[str]) -> dict[str, Any]:
         name, sign, value = one.partition("=")
         if not sign:
             raise OptionError(f"--set is {one!r}: give a name and a value, as relations=3")
-        found[name] = value if name == "text" else whole_numbers(value, f"--set {name}")[0]
+        found[name] = value if name == "text" else whole_number(value, name)
     return found
+
+
+def whole_number(text: str, name: str) -> int:
+    """The number that a setting is given as."""
+    try:
+        return int(text)
+    except ValueError as err:
+        raise OptionError(f"--set {name} is {text!r}: give a whole number") from err
 
 
 def numbers(text: str) -> list[float]:

@@ -99,6 +99,7 @@ def curves_svg(  # noqa: PLR0913 - what may be said of a plot, each by its name
     """
     marks = tuple((at, clean(name)) for at, name in marks if is_shown(at))
     levels = tuple((at, clean(name)) for at, name in levels if is_shown(at, is_log=log_y))
+    x_names = tuple((at, clean(name)) for at, name in x_names if is_shown(at))
     heading = textwrap.wrap(clean(title), MOST_LETTERS)
     low, high = y_range(lines, levels, log_y)
     y_names = numbers(Axis(low, high, 0.0, 1.0, log_y).ticks(), is_even=not log_y)

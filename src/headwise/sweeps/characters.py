@@ -5,6 +5,7 @@ file of the user's; without one, the sources of Python's own library, which are 
 """
 
 import functools
+import hashlib
 import sysconfig
 from collections import Counter
 from dataclasses import dataclass
@@ -65,6 +66,11 @@ class Characters(Task):
         """Length of a window."""
         return self.length
 
+    def digest(self) -> str:
+        """Of the text: a file may change under its name."""
+        text = read_text(self.text) if self.text else library_text()
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
     def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> Examples:
         """Windows of the text at random places."""
         whole = characters_of(self.text, self.alphabet)
@@ -76,10 +82,14 @@ class Characters(Task):
         return Examples(windows[:, :-1, None], answers, torch.full_like(answers, NOWHERE))
 
 
-@functools.lru_cache(maxsize=4)
 def characters_of(path: str, alphabet: int) -> Int[Tensor, " character"]:
     """A text as numbers of its characters, the most frequent first."""
-    text = read_text(path) if path else library_text()
+    return numbered(read_text(path) if path else library_text(), alphabet)
+
+
+@functools.lru_cache(maxsize=4)
+def numbered(text: str, alphabet: int) -> Int[Tensor, " character"]:
+    """The characters of a text as numbers."""
     known = [one for one, _ in sorted(Counter(text).items(), key=by_frequency)[:alphabet]]
     numbers = {one: number for number, one in enumerate(known)}
     return torch.tensor([numbers.get(one, alphabet) for one in text])
@@ -100,6 +110,7 @@ def read_text(path: str) -> str:
         raise OptionError(f"{path} cannot be read: {err.strerror}") from err
 
 
+@functools.cache
 def library_text() -> str:
     """Sources of Python's library with their documentation strings, in the order of their names."""
     parts, size = [], 0

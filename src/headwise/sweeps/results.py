@@ -4,6 +4,7 @@ In: records of runs. Out: data frames and files. No figure is computed anywhere 
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,4 +142,8 @@ def said(row: Any) -> str:
 
 def best_rate(pilots: Sequence[Record]) -> float:
     """The learning rate of the run with the lowest held-out loss; of equals the smallest."""
-    return float(min(pilots, key=lambda one: (one["loss"], one["rate"]))["rate"])
+
+    def rank(one: Record) -> tuple[float, float]:
+        return (one["loss"] if math.isfinite(one["loss"]) else math.inf, one["rate"])
+
+    return float(min(pilots, key=rank)["rate"])

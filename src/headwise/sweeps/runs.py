@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ class Run:
     @property
     def name(self) -> str:
         """What its file is called."""
-        return f"{self.variant.name}-rate{self.rate:g}-seed{self.seed}"
+        return f"{self.variant.name}-rate{self.rate!r}-seed{self.seed}"
 
 
 def carry_out(settings: SweepSettings, run: Run) -> Record:
@@ -61,10 +61,7 @@ class Shelf:
         """The record of a run that is done."""
         path = self.path(run)
         if run.name not in self._held and path is not None and path.exists():
-            try:
-                self._held[run.name] = json.loads(path.read_text(encoding="utf-8"))
-            except ValueError as err:
-                raise OutputError(f"{path} is no record of a run: remove it") from err
+            self._held[run.name] = read_record(path)
         return self._held.get(run.name)
 
     def put(self, run: Run, record: Record) -> None:
@@ -75,42 +72,66 @@ class Shelf:
             write_aside(path, json.dumps(record))
 
 
+def read_record(path: Path) -> Record:
+    """A record that a run has left."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not {"group", "accuracy", "heads"} <= found.keys():
+        raise OutputError(f"{path} is no record of a run: remove it")
+    return found
+
+
 def carry_out_all(
-    settings: SweepSettings,
-    runs: Iterable[Run],
-    shelf: Shelf,
-    *,
-    processes: int,
-    told: Callable[[], None],
+    runs: Iterable[Run], shelf: Shelf, crew: "Crew", *, told: Callable[[], None]
 ) -> list[Record]:
     """Records of all runs, in their order; those that are missing are run."""
     runs = list(runs)
     missing = [run for run in runs if shelf.find(run) is None]
     for _ in range(len(runs) - len(missing)):
         told()
-    if processes > 1 and len(missing) > 1:
-        for run, record in in_processes(settings, missing, processes):
-            shelf.put(run, record)
-            told()
-    else:
-        for run in missing:
-            shelf.put(run, carry_out(settings, run))
-            told()
+    for run, record in crew.train(missing):
+        shelf.put(run, record)
+        told()
     found = [shelf.find(run) for run in runs]
     return [record for record in found if record is not None]
 
 
-def in_processes(
-    settings: SweepSettings, runs: list[Run], processes: int
-) -> Iterator[tuple[Run, Record]]:
-    """Records as they come, from several processes that each train one model at a time."""
-    with workers(settings, min(processes, len(runs))) as idle, ThreadPoolExecutor() as pool:
-        left = list(reversed(runs))
+class Crew:
+    """Whoever trains: this process, or several that are started when there is work for them."""
+
+    def __init__(self, settings: SweepSettings, processes: int) -> None:
+        """How many train at a time."""
+        self.settings, self.processes = settings, processes
+        self.workers: list[Worker] = []
+        self.pool = ThreadPoolExecutor(max_workers=processes)  # a thread waits for each process
+
+    def __enter__(self) -> "Crew":
+        """Begin."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End every process, whatever it does, and then those who wait for it."""
+        for worker in self.workers:
+            worker.end()
+        self.pool.shutdown()
+        for worker in self.workers:
+            worker.close()
+
+    def train(self, runs: list[Run]) -> Iterator[tuple[Run, Record]]:
+        """Records as they come."""
+        if self.processes == 1:
+            yield from ((run, carry_out(self.settings, run)) for run in runs)
+            return
+        while len(self.workers) < min(self.processes, len(runs)):
+            self.workers.append(Worker(self.settings))
+        left, idle = list(reversed(runs)), list(self.workers)
         busy: dict[Future[Record], tuple[Run, Worker]] = {}
         while left or busy:
             while left and idle:
                 run, worker = left.pop(), idle.pop()
-                busy[pool.submit(worker.train, run)] = run, worker
+                busy[self.pool.submit(worker.train, run)] = run, worker
             done, _ = wait(busy, return_when=FIRST_COMPLETED)
             for future in done:
                 run, worker = busy.pop(future)
@@ -138,7 +159,7 @@ class Worker:
         try:
             print(json.dumps(asked), file=self.process.stdin, flush=True)
             line = self.process.stdout.readline()
-        except BrokenPipeError:
+        except (BrokenPipeError, ValueError):  # it is gone, or its pipes are closed already
             line = ""
         if not line:
             raise HeadwiseError(f"the process that trained {run.name} was ended from outside")
@@ -148,15 +169,11 @@ class Worker:
     def end(self) -> None:
         """End it, whatever it does."""
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
 
-
-@contextmanager
-def workers(settings: SweepSettings, count: int) -> Iterator[list[Worker]]:
-    """So many processes, which end with the block."""
-    started = [Worker(settings) for _ in range(count)]
-    try:
-        yield list(started)
-    finally:
-        for worker in started:
-            worker.end()
+    def close(self) -> None:
+        """Close its pipes, once nobody waits at them."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()

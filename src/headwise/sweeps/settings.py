@@ -4,6 +4,7 @@ In: names and numbers. Out: a task, a recipe and a list of variants. Two sweeps 
 settings give the same figures.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
@@ -52,8 +53,10 @@ class SweepSettings:
             object.__setattr__(self, "groups", groups)
         if self.seeds < 1 or self.seeds > PILOT_SEED:
             raise OptionError(f"seeds is {self.seeds}: give from 1 to {PILOT_SEED:,}")
-        if not self.rates or min(self.rates) <= 0:
+        if not self.rates or not all(0 < rate < math.inf for rate in self.rates):
             raise OptionError("rates must be learning rates above 0, and at least one")
+        object.__setattr__(self, "groups", tuple(dict.fromkeys(self.groups)))
+        object.__setattr__(self, "rates", tuple(dict.fromkeys(self.rates)))
         if not 1 <= self.width <= self.recipe.d_model:
             raise OptionError(
                 f"width is {self.width}: give from 1 to d_model {self.recipe.d_model}"
@@ -74,6 +77,7 @@ class SweepSettings:
         """Everything, as JSON can hold it."""
         return {
             "task": {"name": self.task.name, **self.task.settings()},
+            "data": self.task.digest(),
             "groups": list(self.groups),
             "recipe": asdict(self.recipe),
             "width": self.width,
@@ -114,6 +118,11 @@ def make_task(name: str, **options: Any) -> Task:
     return kind(**given)
 
 
+def task_options(name: str) -> set[str]:
+    """Names of a task's settings; none for a task that there is not."""
+    return {one.name for one in fields(TASKS[name])} if name in TASKS else set()
+
+
 def make_settings(
     task: Task, *, quick: bool = False, layers: int | None = None, **options: Any
 ) -> SweepSettings:
@@ -123,6 +132,10 @@ def make_settings(
     told = {key: value for key, value in options.items() if value is not None}
     of_recipe = {one.name for one in fields(Recipe)} & set(told)
     recipe = replace(recipe, **{key: told.pop(key) for key in of_recipe})
+    unknown = [key for key in told if key not in {one.name for one in fields(SweepSettings)}]
+    if unknown:
+        known = [one.name for one in (*fields(Recipe), *fields(SweepSettings))]
+        raise OptionError(f"there is no setting {unknown[0]}: choose from {', '.join(known)}")
     if quick:
         told = {"rates": (0.02, 0.04), "seeds": 3} | told
     return SweepSettings(task=task, recipe=recipe, **told)

@@ -11,12 +11,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from headwise.errors import OutputError
+from headwise.errors import OptionError, OutputError
 from headwise.files import write_aside
 from headwise.measures.store import differences
 from headwise.sweeps.results import Sweep, best_rate
-from headwise.sweeps.runs import Progress, Run, Shelf, carry_out_all
-from headwise.sweeps.settings import PILOT_SEED, SweepSettings, make_settings, make_task
+from headwise.sweeps.runs import Crew, Progress, Run, Shelf, carry_out_all
+from headwise.sweeps.settings import (
+    PILOT_SEED,
+    SweepSettings,
+    make_settings,
+    make_task,
+    task_options,
+)
 from headwise.sweeps.task import Task
 
 
@@ -34,26 +40,30 @@ def sweep(
     """Train small transformers that differ in their heads alone, and say what each can do.
 
     `options` are settings of the recipe and the sweep: d_model, layers, steps, batch, seeds, rates,
-    groups, width. In a folder `out` every run is kept, and a sweep that was stopped goes on.
+    groups, width; and of the task, where it is given by its name: relations=3. In a folder `out`
+    every run is kept, and a sweep that was stopped goes on.
 
     found = headwise.sweep("relations", quick=True)
     found.summary  # accuracy against the number of heads
     """
     if settings is None:
-        made = make_task(task) if isinstance(task, str) else task
-        settings = make_settings(made, quick=quick, **options)
-    shelf = Shelf(None if out is None else prepared(Path(out), settings, force=force))
+        if isinstance(task, str):
+            of_task = task_options(task)
+            task = make_task(task, **{key: options.pop(key) for key in of_task & set(options)})
+        settings = make_settings(task, quick=quick, **options)
     if processes is None:
         processes = os.cpu_count() or 1
-    found = run_all(settings, shelf, processes, progress)
+    if processes < 1:
+        raise OptionError(f"processes is {processes}: give at least 1")
+    shelf = Shelf(None if out is None else prepared(Path(out), settings, force=force))
+    with Crew(settings, processes) as crew:
+        found = run_all(settings, shelf, crew, progress)
     if out is not None:
         found.write(Path(out))
     return found
 
 
-def run_all(
-    settings: SweepSettings, shelf: Shelf, processes: int, progress: Progress | None
-) -> Sweep:
+def run_all(settings: SweepSettings, shelf: Shelf, crew: Crew, progress: Progress | None) -> Sweep:
     """Pilots first, then every variant at its rate with every seed."""
     variants = settings.variants
     rates = settings.rates if len(settings.rates) > 1 else ()
@@ -67,7 +77,7 @@ def run_all(
             progress("training", done, total)
 
     def all_of(runs: Iterable[Run]) -> list[Any]:
-        return carry_out_all(settings, runs, shelf, processes=processes, told=told)
+        return carry_out_all(runs, shelf, crew, told=told)
 
     if progress is not None:
         progress("training", 0, total)
@@ -82,13 +92,13 @@ def run_all(
 
 def prepared(folder: Path, settings: SweepSettings, *, force: bool) -> Path:
     """The folder of the records; one that holds another sweep is refused, unless it is forced."""
-    if folder.exists() and not folder.is_dir():
-        raise OutputError(f"{folder} is a file: give a folder to write to")
+    for place in (folder, *folder.parents):
+        if place.exists() and not place.is_dir():
+            raise OutputError(f"{place} is a file: give a folder to write to")
     note, runs = folder / "settings.json", folder / "runs"
     wanted = json.loads(json.dumps(settings.as_json()))
     if note.exists():
-        held = json.loads(note.read_text(encoding="utf-8"))
-        differing = differences(held, wanted)
+        differing = differences(held_settings(note), wanted)
         if differing and not force:
             raise OutputError(
                 f"{folder} holds a sweep with other settings ({'; '.join(differing[:3])}): "
@@ -102,3 +112,14 @@ def prepared(folder: Path, settings: SweepSettings, *, force: bool) -> Path:
     runs.mkdir(parents=True, exist_ok=True)
     write_aside(note, json.dumps(wanted, indent=1))
     return runs
+
+
+def held_settings(note: Path) -> dict[str, Any]:
+    """The settings that a folder's sweep was begun with."""
+    try:
+        held = json.loads(note.read_text(encoding="utf-8"))
+    except ValueError:
+        held = None
+    if not isinstance(held, dict):
+        raise OutputError(f"{note} holds no settings of a sweep: give another folder")
+    return held

@@ -72,6 +72,10 @@ class Task(ABC):
     def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> Examples:
         """So many sequences; held-out ones are never trained on."""
 
+    def digest(self) -> str:
+        """What tells the data apart that the settings only name; nothing where they say it all."""
+        return ""
+
     def settings(self) -> dict[str, Any]:
         """The settings by name, as JSON can hold them."""
         return asdict(self)

@@ -1,6 +1,7 @@
 """Worker: a process of a sweep: a run a line comes in, its record a line goes out."""
 
 import json
+import os
 import sys
 
 from headwise.sweeps.runs import Run, carry_out
@@ -14,7 +15,10 @@ def main() -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         run = Run(Variant(**asked["variant"]), asked["rate"], asked["seed"])
-        print(json.dumps(carry_out(settings, run)), flush=True)
+        try:
+            print(json.dumps(carry_out(settings, run)), flush=True)
+        except BrokenPipeError:  # nobody listens any more
+            os._exit(0)
 
 
 if __name__ == "__main__":
