@@ -62,6 +62,7 @@ bench: $(BENCH) ## time the layer against its rivals and the scan against a plai
 	@$(BIN)/python benchmarks/scan.py --longest 32768 $(if $(LENS),--lens $(LENS))
 	@$(BIN)/python benchmarks/prune.py minilm
 	@$(BIN)/python benchmarks/prune.py smollm2
+	@$(BIN)/python benchmarks/sweep.py
 
 constraints: ## resolve every version anew and rewrite constraints.txt
 	rm -rf .venv/fresh && $(PYTHON) -m venv .venv/fresh

@@ -1,4 +1,4 @@
-"""The benchmark's table in the README is the one that its JSON holds."""
+"""The benchmarks' tables in README and docs are the ones that their JSON holds."""
 
 import json
 import runpy
@@ -29,6 +29,12 @@ def test_the_readme_shows_the_last_run(render: dict[str, Any]) -> None:
     assert render["in_readme_scan"](readme, scan) == readme
     assert "| headwise, every row |" in readme
     assert render["in_page_prune"](readme, render["prune_records"]()) == readme
+
+
+def test_the_page_of_the_sweeps_shows_what_was_taken_in() -> None:
+    page = (ROOT / "docs" / "sweep.md").read_text("utf-8")
+    assert runpy.run_path(str(BENCHMARKS / "render_sweep.py"))["in_page"](page) == page
+    assert "| split | 4 | 8 | 0.99" in page
 
 
 def test_a_slower_run_says_so(render: dict[str, Any], tmp_path: Path) -> None:

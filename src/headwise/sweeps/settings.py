@@ -141,4 +141,4 @@ def make_settings(
     return SweepSettings(task=task, recipe=recipe, **told)
 
 
-QUICK = Recipe(steps=800, checks=16, held_out=256)
+QUICK = Recipe(steps=600, checks=12, held_out=256)
