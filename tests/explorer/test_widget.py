@@ -117,6 +117,9 @@ def test_a_head_clicked_in_a_notebook_comes_back_to_python() -> None:
             page.locator(".headwise canvas").hover(position={"x": 200, "y": 200})
             expect(page.locator(".headwise .readout")).not_to_be_empty()
             assert page.locator(".headwise b").count() == 0
+            page.evaluate("document.documentElement.classList.add('dark')")
+            cold = "element => getComputedStyle(element).getPropertyValue('--cold').trim()"
+            assert page.locator(".headwise").evaluate(cold) == "#17202b"
         assert elsewhere == []
     finally:
         server.terminate()
