@@ -12,6 +12,7 @@ import pytest
 
 from headwise.cli import explore
 from headwise.errors import MissingPackage, ModelError
+from headwise.explorer.ports import bound
 
 
 def started(*options: str) -> subprocess.Popen[str]:
@@ -44,6 +45,12 @@ def test_a_port_that_is_taken_and_a_model_that_is_not_there_are_refused() -> Non
     assert refused.returncode == 2 and f"port {port} cannot be used" in said
     with pytest.raises(ModelError, match=r"\./nowhere is no directory"):
         explore.run(model="./nowhere", opens=False)
+
+
+def test_answers_are_sent_at_once() -> None:
+    """What asyncio asks of a socket before it turns off the wait for more to send."""
+    with bound(0) as found:
+        assert found.proto == socket.IPPROTO_TCP
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

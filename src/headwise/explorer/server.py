@@ -96,7 +96,10 @@ class Explorer:
         ]
         return Starlette(
             routes=routes,
-            middleware=[Middleware(Guard), Middleware(GZipMiddleware, minimum_size=2048)],
+            middleware=[
+                Middleware(Guard),
+                Middleware(GZipMiddleware, minimum_size=2048, compresslevel=3),
+            ],
             exception_handlers={
                 Busy: says(503),
                 HeadwiseError: says(422),
