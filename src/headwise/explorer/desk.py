@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from starlette.requests import Request
@@ -29,6 +30,9 @@ class Desk:
     def __init__(self) -> None:
         """Nothing to do yet."""
         self._lock = asyncio.Lock()
+        # Always the same thread: torch keeps a team of its own for every thread that computes, and
+        # teams that wait for work take the processors from the one that has some.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwise")
         self.waiting = 0
         self.done, self.total = 0, 0
         """How far the work under way has come, in layers."""
@@ -59,7 +63,7 @@ class Desk:
             if gone.is_set():
                 raise Stopped
 
-        task = asyncio.ensure_future(asyncio.to_thread(work, told))
+        task = asyncio.get_running_loop().run_in_executor(self._thread, work, told)
         try:
             while not task.done():
                 await asyncio.wait({task}, timeout=LOOK_EVERY)
