@@ -25,7 +25,7 @@ from headwise.sweeps.training import take_step
 from headwise.sweeps.variants import Variant
 
 RESULTS = Path(__file__).parent / "results" / "sweep.json"
-TURNS, STEPS = 15, 20
+TURNS, STEPS = 15, 8
 ROWS: list[tuple[Task, int, int, int, int]] = [
     *((Relations(), 32, 1, 32, heads) for heads in (1, 2, 4, 8, 16, 32)),
     *((Characters(), 32, 2, 32, heads) for heads in (1, 4, 16)),
