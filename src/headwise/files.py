@@ -1,7 +1,19 @@
-"""Files that are never half there: written beside their place and moved into it when whole."""
+"""Files: read with a sentence for what is wrong with them, and never left half written."""
 
 import os
 from pathlib import Path
+
+from headwise.errors import OptionError
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a file of the user's."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as err:
+        raise OptionError(f"{path} is not UTF-8 text: {err.reason} at byte {err.start}") from err
+    except OSError as err:
+        raise OptionError(f"{path} cannot be read: {err.strerror}") from err
 
 
 def write_aside(path: Path, content: bytes | str) -> None:

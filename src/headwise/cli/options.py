@@ -1,12 +1,12 @@
 """Options that several commands have, and what is read from them."""
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headwise.errors import OptionError
+from headwise.files import read_text
 
 if TYPE_CHECKING:
     from headwise.watching.loading import LoadOptions
@@ -41,11 +41,9 @@ def texts_of(names: list[str] | None) -> list[str] | None:
 
 def text_of(name: str) -> str:
     """The text of one file, or of standard input."""
+    if name != "-":
+        return read_text(name)
     try:
-        if name == "-":
-            return sys.stdin.read()
-        return Path(name).read_text(encoding="utf-8")
+        return sys.stdin.read()
     except UnicodeDecodeError as err:
-        raise OptionError(f"{name} is not UTF-8 text: {err.reason} at byte {err.start}") from err
-    except OSError as err:
-        raise OptionError(f"{name} cannot be read: {err.strerror}") from err
+        raise OptionError(f"- is not UTF-8 text: {err.reason} at byte {err.start}") from err

@@ -17,6 +17,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from headwise.errors import OptionError
+from headwise.files import read_text
 from headwise.sweeps.task import NOWHERE, Examples, Task, check_at_least
 
 HELD_OUT = 0.1
@@ -98,16 +99,6 @@ def numbered(text: str, alphabet: int) -> Int[Tensor, " character"]:
 def by_frequency(entry: tuple[str, int]) -> tuple[int, str]:
     """Frequent ones first, and equals by their code."""
     return -entry[1], entry[0]
-
-
-def read_text(path: str) -> str:
-    """The text of a file."""
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError as err:
-        raise OptionError(f"{path} is not UTF-8 text: {err.reason} at byte {err.start}") from err
-    except OSError as err:
-        raise OptionError(f"{path} cannot be read: {err.strerror}") from err
 
 
 @functools.cache
