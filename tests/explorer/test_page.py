@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from headwise.pruning.cutplan import CutPlan
 
@@ -124,6 +124,44 @@ def test_long_texts_are_seen_whole_and_in_part(chrome: Browser, site: str) -> No
             page.click("button[aria-label='Zoom out']")
         page.get_by_role("button", name="Whole map").click()
         until(page, f"{cells}.includes('512 by 512')")
+
+
+def test_a_late_word_of_progress_is_not_shown(chrome: Browser, site: str) -> None:
+    with page_at(chrome, site) as page:
+        progress: list[Route] = []
+        readings: list[Route] = []
+        page.route("**/api/progress", lambda route: progress.append(route))
+        page.route("**/api/readings", lambda route: readings.append(route))
+        page.fill("#text", "another sentence")
+        page.press("#text", "Enter")
+        while not progress:
+            page.wait_for_timeout(50)
+        readings.pop().continue_()
+        expect(page.locator("#status")).to_contain_text("tokens read")
+        for late in progress:
+            with page.expect_response("**/api/progress"):
+                late.continue_()
+        page.wait_for_timeout(200)
+        expect(page.locator("#progress")).to_be_hidden()
+
+
+def test_long_work_is_followed_again_after_a_lost_answer(chrome: Browser, site: str) -> None:
+    page = chrome.new_page()  # a refusal is an error in the console, too
+    try:
+        page.goto(site)
+        page.wait_for_selector("#status:has-text('tokens read')")
+        page.route(
+            "**/api/jobs/scan",
+            lambda route: route.abort() if route.request.method == "GET" else route.continue_(),
+        )
+        page.click("#scan")
+        expect(page.locator("#status")).to_contain_text("does not answer")
+        page.unroute("**/api/jobs/scan")
+        page.click("#scan")
+        expect(page.locator("#scan")).to_have_text(re.compile("Stop|✓"), timeout=60_000)
+        expect(page.locator("#scan")).to_have_text("Find roles ✓", timeout=120_000)
+    finally:
+        page.close()
 
 
 def test_heads_are_switched_off_scaled_and_kept(chrome: Browser, site: str, tmp_path: Path) -> None:

@@ -30,15 +30,17 @@ const page = {
   /** @type {Record<string, any>} */ panels: {},
 };
 
-/** How far the reading is, while it takes long. */
+/** How far the reading is, while it takes long. An answer that comes after its end is not shown. */
 function watchProgress() {
   const bar = $("progress");
+  let isOver = false;
   const timer = setInterval(async () => {
     const { done, total } = await api.get("/api/progress").catch(() => ({ done: 0, total: 0 }));
+    if (isOver) return;
     bar.hidden = false;
     if (total) bar.value = done / total;
   }, 300);
-  return () => { clearInterval(timer); bar.hidden = true; bar.removeAttribute("value"); bar.value = 0; };
+  return () => { isOver = true; clearInterval(timer); bar.hidden = true; bar.removeAttribute("value"); bar.value = 0; };
 }
 
 let reading = new AbortController();

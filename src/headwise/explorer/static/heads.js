@@ -166,29 +166,33 @@ export class HeadsPanel {
 
   /** Wait for long work; what was asked for here is shown at once. @param {string} name @param {boolean} [isAsked] */
   async follow(name, isAsked = false) {
-    const button = $(name), words = { scan: "Find roles", importance: "Measure importance" }[name];
+    const button = $(name);
+    let words = name === "scan" ? "Find roles" : "Measure importance";
     if (button.dataset.followed) return;
     button.dataset.followed = "1";
-    for (;;) {
-      const job = await api.get(`/api/jobs/${name}`);
-      button.dataset.running = job.state === "running" ? "1" : "";
-      if (job.state === "running") {
+    try {
+      let job = await api.get(`/api/jobs/${name}`);
+      while (job.state === "running") {
+        button.dataset.running = "1";
         button.textContent = `Stop (${job.stage || "starting"} ${job.total ? Math.round(100 * job.done / job.total) : 0}%)`;
         await new Promise((done) => setTimeout(done, 400));
-        continue;
+        job = await api.get(`/api/jobs/${name}`);
       }
-      button.textContent = /** @type {string} */ (words);
       if (job.state === "failed") this.page.fail(new Error(job.said));
       if (job.state === "done") {
         this.extra[name] = job.found;
-        button.textContent = `${words} \u2713`;
+        words += " \u2713";
         this.options();
         if (isAsked) state.set({ colour: name === "scan" ? "role" : "zero" });
         this.options();
         this.show(new Set(["order"]));
       }
-      break;
+    } catch (error) {
+      this.page.fail(error);
+    } finally {
+      button.textContent = words;
+      button.dataset.running = "";
+      delete button.dataset.followed;
     }
-    delete button.dataset.followed;
   }
 }

@@ -83,6 +83,8 @@ export class OneHead {
   }
 
   async load() {
+    clearTimeout(this.timer);
+    this.moving?.abort();
     this.loading?.abort();
     const mine = this.loading = new AbortController();
     try {
@@ -128,8 +130,15 @@ export class OneHead {
     const token = /** @type {number} */ (this.model.get("token")), start = Math.floor(Math.max(0, token) / 256) * 256;
     if (token < 0 || start === this.linked) return;
     this.linked = start;
-    const figures = await api.get(this.path("head", { rows: `${start}:${Math.min(start + 256, this.sizes.rows.length)}` }));
-    this.model.set("links", figures.links);
+    const signal = this.loading?.signal;
+    try {
+      const figures = await api.get(this.path("head", { rows: `${start}:${Math.min(start + 256, this.sizes.rows.length)}` }), signal);
+      if (this.linked === start) this.model.set("links", figures.links);
+    } catch (error) {
+      if (signal?.aborted) return;
+      this.linked = -1;
+      this.panel.page.fail(error);
+    }
   }
 
   /** @param {any} figures */
