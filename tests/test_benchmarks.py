@@ -20,15 +20,14 @@ def render(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return runpy.run_path(str(BENCHMARKS / "render.py"))
 
 
-def test_the_readme_shows_the_last_run(render: dict[str, Any]) -> None:
-    readme = (ROOT / "README.md").read_text("utf-8")
-    record = render["read_json"](BENCHMARKS / "results" / "layer.json")
-    assert render["in_readme"](readme, record) == readme
-    assert "| headwise |" in readme
-    scan = json.loads((BENCHMARKS / "results" / "scan.json").read_text("utf-8"))
-    assert render["in_readme_scan"](readme, scan) == readme
-    assert "| headwise, every row |" in readme
-    assert render["in_page_prune"](readme, render["prune_records"]()) == readme
+def test_pages_show_the_last_runs(render: dict[str, Any]) -> None:
+    pages = render["pages"]()
+    assert {path.name for path in pages} == {"README.md", "speed.md"}
+    for path, text in pages.items():
+        assert text == path.read_text("utf-8"), "python benchmarks/render.py writes it anew"
+    readme, speed = (pages[ROOT / name] for name in ("README.md", "docs/speed.md"))
+    assert "| headwise, every row |" in speed
+    assert "`benchmarks/scan.py`" in readme
 
 
 def test_the_page_of_the_sweeps_shows_what_was_taken_in() -> None:

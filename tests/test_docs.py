@@ -1,12 +1,20 @@
 """The documentation tells the truth: every snippet runs and prints what stands below it."""
 
+import re
+import runpy
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+import headwise
+from headwise.measures.counting import MEASURES
+from headwise.pruning import families
 from snippets import assert_prints_alike, printed_by, snippets
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 
 CASES = [
     pytest.param(code, output, id=f"{page.name}-{number}")
@@ -19,6 +27,17 @@ def test_there_are_snippets_to_check() -> None:
     assert len(CASES) >= 5
 
 
+@pytest.fixture
+def _facts_as_they_were() -> Iterator[None]:
+    """Pages that show how to add a measure or a family add one."""
+    measures, rows = dict(MEASURES), families.FAMILIES
+    yield
+    MEASURES.clear()
+    MEASURES.update(measures)
+    families.FAMILIES = rows
+
+
+@pytest.mark.usefixtures("_facts_as_they_were")
 @pytest.mark.parametrize(("code", "output"), CASES)
 def test_a_snippet_prints_what_the_page_shows(code: str, output: str) -> None:
     assert_prints_alike(printed_by(code), output)
@@ -28,3 +47,33 @@ def test_every_python_block_is_followed_by_its_output() -> None:
     for page in DOCS.glob("*.md"):
         text = page.read_text("utf-8")
         assert text.count("```python") == len(snippets(text)), page.name
+
+
+def test_what_is_generated_is_not_stale() -> None:
+    pages = runpy.run_path(str(DOCS / "generate.py"))["pages"]()
+    stale = [path.name for path, text in pages.items() if path.read_text("utf-8") != text]
+    assert stale == [], "python docs/generate.py writes them anew"
+
+
+def test_every_public_name_is_in_the_reference_once() -> None:
+    shown = re.findall(r"^::: headwise\.(\S+)$", (DOCS / "api.md").read_text("utf-8"), re.MULTILINE)
+    names = [name.partition(".")[0] for name in shown]
+    assert len(set(shown)) == len(shown)
+    assert set(names) == set(headwise.__all__) - {"__version__"}
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]
+
+    def leaves(node: object) -> list[str]:
+        if isinstance(node, str):
+            return [node]
+        inner = node.values() if isinstance(node, dict) else node
+        return [leaf for one in inner for leaf in leaves(one)]  # type: ignore[attr-defined]
+
+    assert sorted(leaves(nav)) == sorted(page.name for page in DOCS.glob("*.md"))
+
+
+def test_every_page_says_what_it_is_about_first() -> None:
+    for page in DOCS.glob("*.md"):
+        assert page.read_text("utf-8").startswith(("# ", '--8<-- "')), page.name

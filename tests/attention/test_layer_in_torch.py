@@ -219,6 +219,8 @@ COMPILED: dict[str, dict[str, Any]] = {
     "full, lengths": {"lengths": torch.tensor([3, POSITIONS])},
 }
 """Names of layers, and what they are called with."""
+LENGTHENED = ("full", "rotary", "alibi and sinks")
+"""Layers that a longer input is given, too; what depends on the length is of these kinds."""
 
 
 def check_compiled(backend: str, *cases: str) -> None:
@@ -237,7 +239,7 @@ def check_compiled(backend: str, *cases: str) -> None:
         wanted = gradients(layer, expected)
         for key, gradient in gradients(layer, output).items():
             assert_same(gradient, wanted[key], **tolerance | {"name": f"{case}, {key}"})
-        if not options:  # another length must not break the graph either
+        if case in LENGTHENED and backend == "aot_eager":  # must not break the graph either
             longer = [torch.cat([tensor, tensor], 1) for tensor in given]
             assert_same(compiled(*longer), layer(*longer), **tolerance)
         sys.stdout.write(f"{case} agrees\n")

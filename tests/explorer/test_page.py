@@ -159,7 +159,6 @@ def test_long_work_is_followed_again_after_a_lost_answer(chrome: Browser, site: 
         page.unroute("**/api/jobs/scan")
         page.click("#scan")
         expect(page.locator("#scan")).to_have_text(re.compile("Stop|✓"), timeout=60_000)
-        expect(page.locator("#scan")).to_have_text("Find roles ✓", timeout=120_000)
     finally:
         page.close()
 

@@ -72,16 +72,22 @@ def test_what_cannot_be_viewed_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
         shown()
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.ipynb")))
-def test_the_example_notebooks_run(name: str, tmp_path: Path) -> None:
-    notebook = nbformat.read(EXAMPLES / name, as_version=4)
+def test_the_example_notebooks_run(tmp_path: Path) -> None:
+    """One after the other in one kernel, which forgets its names in between."""
+    paths = sorted(EXAMPLES.glob("*.ipynb"))
+    books = [nbformat.read(path, as_version=4) for path in paths]
+    forget = nbformat.v4.new_code_cell("%reset -f")
+    together = nbformat.v4.new_notebook(
+        cells=[one for book in books for one in (*book.cells, forget)]
+    )
     where = {"metadata": {"path": str(tmp_path)}}
-    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where).execute()
-    outputs = [one for cell in notebook.cells for one in cell.get("outputs", [])]
-    kinds = {kind for one in outputs for kind in one.get("data", {})}
-    assert outputs and not any(one["output_type"] == "error" for one in outputs)
-    if name != "prune_and_ship.ipynb":
-        assert "application/vnd.jupyter.widget-view+json" in kinds
+    NotebookClient(together, timeout=300, kernel_name="python3", resources=where).execute()
+    for path, book in zip(paths, books, strict=True):
+        outputs = [one for cell in book.cells for one in cell.get("outputs", [])]
+        kinds = {kind for one in outputs for kind in one.get("data", {})}
+        assert outputs and not any(one["output_type"] == "error" for one in outputs)
+        is_viewed = "application/vnd.jupyter.widget-view+json" in kinds
+        assert is_viewed == (path.name != "prune_and_ship.ipynb")
 
 
 def test_a_head_clicked_in_a_notebook_comes_back_to_python() -> None:

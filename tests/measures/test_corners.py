@@ -10,9 +10,9 @@ from torch import Tensor
 from headwise.attention.core import attend_with_lse
 from headwise.attention.rules import Rules
 from headwise.attention.task import make_task
+from headwise.measures.counting import default_measures
 from headwise.measures.layout import KeyFacts, Layout
 from headwise.measures.measure import RowValues, measure_rows
-from headwise.measures.steps import default_measures
 from headwise.measures.view import View
 from headwise.watching.sequence import Sequence
 

@@ -10,9 +10,10 @@ from headwise.attention.core import attend_with_lse
 from headwise.attention.rules import Rules
 from headwise.measures import layout as layout_module
 from headwise.measures import measure as measure_module
+from headwise.measures.counting import Count, Kept, RowChoice, default_measures, views_of
 from headwise.measures.measure import RowValues, measure_rows
 from headwise.measures.reading import Batch
-from headwise.measures.steps import Kept, RowChoice, TextStep, default_measures, views_of
+from headwise.measures.steps import TextStep
 from headwise.measures.tally import Tally
 from headwise.watching import places
 from headwise.watching.calls import AttentionCall, Call, TokenFacts
@@ -127,8 +128,8 @@ def test_places_worked_out_anew_for_every_layer_change_nothing(
 def test_a_step_counts_the_mean_of_the_rows(name: str) -> None:
     case, tally = measured(name, "right"), Tally()
     with quiet():
-        step = TextStep(tally, default_measures(), RowChoice("all"), compares=False)
-        step.run(case.model, case.batch)
+        count = Count(tally, default_measures(), RowChoice("all"), compares=False)
+        TextStep(count).run(case.model, case.batch)
     joined: dict[tuple[str, int, str], list[Tensor]] = {}
     for (stack, layer, _), columns in case.columns.items():
         for column, part in columns.items():

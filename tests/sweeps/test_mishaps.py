@@ -85,19 +85,22 @@ def test_a_text_that_has_changed_is_another_sweep(tmp_path: Path) -> None:
     assert list(first.runs["loss"]) != list(second.runs["loss"])
 
 
-@pytest.mark.parametrize(
-    ("content", "name"), [("{", "settings.json"), ("[1]", "settings.json"), ("{}", "record")]
-)
-def test_files_that_hold_something_else_are_named(tmp_path: Path, content: str, name: str) -> None:
+def test_files_that_hold_something_else_are_named(tmp_path: Path) -> None:
     settings = make_settings(
         make_task("relations"), steps=20, seeds=1, rates=(0.01,), d_model=4, width=2
     )
     sweep(settings=settings, out=tmp_path, processes=1)
-    records = sorted((tmp_path / "runs").iterdir())
-    (records[0] if name == "record" else tmp_path / name).write_text(content, encoding="utf-8")
-    words = "is no record of a run" if name == "record" else "holds no settings of a sweep"
-    with pytest.raises(OutputError, match=words):
-        sweep(settings=settings, out=tmp_path, processes=1)
+    said, record = tmp_path / "settings.json", min((tmp_path / "runs").iterdir())
+    for path, content, words in (
+        (said, "{", "holds no settings of a sweep"),
+        (said, "[1]", "holds no settings of a sweep"),
+        (record, "{}", "is no record of a run"),
+    ):
+        kept = path.read_text("utf-8")
+        path.write_text(content, encoding="utf-8")
+        with pytest.raises(OutputError, match=words):
+            sweep(settings=settings, out=tmp_path, processes=1)
+        path.write_text(kept, encoding="utf-8")
 
 
 @pytest.mark.parametrize(

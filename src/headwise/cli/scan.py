@@ -76,9 +76,9 @@ def run(  # noqa: PLR0913 - one parameter an option
 
     With no arguments the embedded model minilm is scanned on built-in text and sentences.
     """
+    from headwise.measures.counting import MEASURES
     from headwise.measures.scan import ScanSettings
     from headwise.measures.scan import run as run_scan
-    from headwise.measures.steps import MEASURES
     from headwise.watching.loading import LoadOptions
 
     settings = ScanSettings(

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from headwise.errors import OptionError
 from headwise.heads import HeadId, HeadTable, check_head, spread
+from headwise.measures.counting import Count, Kept, RowChoice, default_measures
 from headwise.measures.reading import Batch, Reader
-from headwise.measures.steps import Kept, RowChoice, TextStep, default_measures
 from headwise.measures.tables import head_table, relations
 from headwise.measures.tally import Tally
 from headwise.pruning.setting import Subject
@@ -131,12 +131,12 @@ def read(subject: Subject, text: str, *, progress: Progress | None = None) -> Re
     batch = reader.batch(windows[:1], subject.device)
     total = len(find_places(subject.model))
     tally, kept = Tally(), Kept()
-    step = TextStep(tally, default_measures(), RowChoice(ROWS_MEASURED), compares=False, kept=kept)
+    count = Count(tally, default_measures(), RowChoice(ROWS_MEASURED), compares=False, kept=kept)
     calls: dict[str, Call] = {}
 
     def each(call: Call) -> None:
         calls[layer_name(call.place)] = call
-        step.count(call, batch)
+        count.add(call, batch)
         if progress is not None:
             progress(len(calls), total)
 

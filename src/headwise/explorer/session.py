@@ -18,9 +18,9 @@ from headwise.explorer.jobs import Job
 from headwise.explorer.readings import LONGEST, Progress, Reading, Shelf, name_of, read
 from headwise.explorer.whatif import MOST_TEXTS, Untouched
 from headwise.heads import ROLES, HeadTable
+from headwise.measures.counting import MEASURES
 from headwise.measures.reading import Reader
 from headwise.measures.scan import ScanSettings, Task, scan_of
-from headwise.measures.steps import MEASURES
 from headwise.measures.tally import Tally
 from headwise.planning.known import KNOWN
 from headwise.planning.plans import plan

@@ -21,21 +21,19 @@ from torch import Tensor, nn
 from headwise.errors import OptionError
 from headwise.heads import HeadTable
 from headwise.measures import tables
-from headwise.measures.progress import Quiet, Reporter
-from headwise.measures.reading import Batch, Reader, Window, given_batches, repeated_windows
-from headwise.measures.spread import Spread
-from headwise.measures.steps import (
+from headwise.measures.counting import (
     MEASURES,
     ROWS_LIMIT,
     ROWS_SAMPLED,
-    EncodedSentence,
+    Count,
     Kept,
-    RelationStep,
-    RepeatStep,
     RowChoice,
-    TextStep,
     default_measures,
 )
+from headwise.measures.progress import Quiet, Reporter
+from headwise.measures.reading import Batch, Reader, Window, given_batches, repeated_windows
+from headwise.measures.spread import Spread
+from headwise.measures.steps import EncodedSentence, RelationStep, RepeatStep, TextStep
 from headwise.measures.store import Store
 from headwise.measures.tally import Tally
 from headwise.probes.builtin import builtin_sentences
@@ -56,7 +54,7 @@ class ScanSettings:
     max_tokens: int | None = None
     rows: int | str = "auto"
     """`all`, a number of random rows of each document, or `auto`: all up to 2,048 tokens."""
-    measures: tuple[str, ...] = tuple(MEASURES)
+    measures: tuple[str, ...] = field(default_factory=lambda: tuple(MEASURES))
     compares: bool = True
     """Whether heads are compared with each other."""
     repeats: bool = True
@@ -162,8 +160,8 @@ class Task:
         settings = self.settings
         choice = RowChoice(settings.rows, settings.seed)
         measures = default_measures(settings.measures)
-        step = TextStep(tally, measures, choice, compares=settings.compares, kept=self.kept)
-        step.run(self.model, batch)
+        count = Count(tally, measures, choice, compares=settings.compares, kept=self.kept)
+        TextStep(count).run(self.model, batch)
         tally.count("tokens", batch.num_tokens)
         tally.count("windows", len(batch.indices))
 

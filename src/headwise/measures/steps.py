@@ -8,201 +8,38 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.measures.confidence import Confidence
-from headwise.measures.distance import Distance
-from headwise.measures.entropy import Entropy
-from headwise.measures.layout import Layout, has_gaps
-from headwise.measures.masses import Masses
-from headwise.measures.measure import Measure, measure_rows
-from headwise.measures.offsets import Offsets
-from headwise.measures.outputs import Outputs
+from headwise.measures.counting import Count, Kept, RowChoice, views_of
+from headwise.measures.measure import measure_rows
 from headwise.measures.reading import Batch
 from headwise.measures.repeats import Repeats
-from headwise.measures.similarity import (
-    LOOKS,
-    ROWS,
-    centred_kernels,
-    divergences,
-    products,
-)
 from headwise.measures.tally import Tally
 from headwise.measures.uniform import Uniform
-from headwise.measures.view import LEAST_LOG, Scratch, View
 from headwise.probes.scoring import RelationScores
 from headwise.probes.sentences import ProbeSentence
 from headwise.probes.words import Encoded, word_weights
-from headwise.watching.calls import Call, ShownCall, TokenFacts, at_least_float32
+from headwise.watching.calls import Call
 from headwise.watching.running import run_layers
-from headwise.watching.sequence import Block
 from headwise.watching.watch import watch
-
-MEASURES: dict[str, type[Measure]] = {
-    "offsets": Offsets,
-    "masses": Masses,
-    "distance": Distance,
-    "repeats": Repeats,
-    "confidence": Confidence,
-    "outputs": Outputs,
-    "uniform": Uniform,
-    "entropy": Entropy,  # last: it leaves other numbers in the place of the logs
-}
-COMPARED = 4
-"""Sequences of a batch that heads are compared with each other on."""
-ROWS_LIMIT, ROWS_SAMPLED = 2048, 512
-"""By default every row up to this many tokens, and so many random rows beyond."""
-
-
-@dataclass(frozen=True)
-class RowChoice:
-    """Which rows of a document are measured: all, a number, or by its length."""
-
-    rows: int | str = "auto"
-    seed: int = 0
-
-    def of(self, num_queries: int, index: int) -> Tensor:
-        """Positions of the measured rows, drawn by the document's index."""
-        wanted = self.rows
-        if wanted == "auto":
-            wanted = "all" if num_queries <= ROWS_LIMIT else ROWS_SAMPLED
-        if wanted == "all" or int(wanted) >= num_queries:
-            return torch.arange(num_queries)
-        return drawn(num_queries, int(wanted), self.seed, index)
-
-
-def drawn(total: int, count: int, seed: int, index: int) -> Tensor:
-    """Some of `total` positions in order, the same ones for the same seed and index."""
-    generator = torch.Generator().manual_seed(seed * 1_000_003 + index)
-    return torch.randperm(total, generator=generator)[:count].sort().values
-
-
-def span_of(facts: TokenFacts | None, sequence: int, size: int) -> slice:
-    """Where the real positions of a sequence stand; all of them where nothing is known."""
-    if facts is None or facts.ids.shape[1] != size:
-        return slice(0, size)
-    return facts.span(sequence)
-
-
-class Kept:
-    """What serves batch after batch: each layer's output roots, and room for tiles."""
-
-    def __init__(self) -> None:
-        """Nothing yet."""
-        self.scratch = Scratch()
-        self._roots: dict[tuple[str, int], Tensor | None] = {}
-
-    def roots_of(self, call: Call) -> Float[Tensor, "heads d_value width"] | None:
-        """For each head's part of the output projection a small matrix that gives its lengths.
-
-        `|v Wo| = |v R^T|` with the triangle `R` of `Wo^T = Q R`. None if the projection is not
-        known.
-        """
-        key = (call.stack, call.layer)
-        if key not in self._roots:
-            roots = call.output_weight
-            if roots is not None:
-                parts = roots.to(at_least_float32(call.mixed)).unflatten(0, (call.num_heads, -1))
-                roots = torch.linalg.qr(parts.mT, mode="r").R.mT.contiguous()
-            self._roots[key] = roots
-        return self._roots[key]
-
-
-def views_of(call: Call, batch: Batch, choice: RowChoice, kept: Kept) -> list[tuple[int, View]]:
-    """One view for each sequence of a call, with its place in the batch."""
-    found = []
-    facts = batch.facts.get(call.stack)
-    of_queries = batch.facts.get("decoder") if call.stack == "cross" else facts
-    num_keys = call.shown.shape[3] if isinstance(call, ShownCall) else call.keys.shape[2]
-    for place, index in enumerate(batch.indices):
-        queries = span_of(of_queries, place, call.mixed.shape[2])
-        keys = span_of(facts, place, num_keys)
-        if queries.stop == queries.start or keys.stop == keys.start:
-            continue
-        sequence = call.sequence(place, queries, keys)
-        shape = (sequence.num_heads, sequence.num_queries, sequence.num_keys)
-        name = (call.stack, place, choice, shape, sequence.band)
-        layout = None if has_gaps(sequence) else batch.layouts.get(name)
-        if layout is None:
-            layout = Layout.of(
-                sequence,
-                choice.of(sequence.num_queries, index),
-                batch.key_facts(call.stack, place, num_keys),
-                is_cross=call.stack == "cross",
-            )
-        if not layout.has_gaps:  # a mask may differ from layer to layer
-            batch.layouts[name] = layout
-        roots = kept.roots_of(call)
-        view = View(sequence=sequence, layout=layout, output_roots=roots, scratch=kept.scratch)
-        found.append((place, view))
-    return found
 
 
 class TextStep:
-    """Counts every default measure of one batch."""
+    """Counts every measure of one batch."""
 
-    def __init__(
-        self,
-        tally: Tally,
-        measures: Sequence[Measure],
-        choice: RowChoice,
-        *,
-        compares: bool,
-        kept: Kept | None = None,
-    ) -> None:
-        """What to count, on which rows, and whether heads are compared with each other."""
-        self.tally, self.measures, self.choice, self.compares = tally, measures, choice, compares
-        self.kept = kept or Kept()
-        self.kernels: dict[str, list[list[Tensor]]] = {}
+    def __init__(self, count: Count) -> None:
+        """What is counted, and how."""
+        self.count = count
 
     def run(self, model: nn.Module, batch: Batch) -> None:
         """Run the model on the batch and count."""
 
         def each(call: Call) -> None:
-            self.count(call, batch)
+            self.count.add(call, batch)
 
         with torch.inference_mode(), watch(model, each, needs_lse=True):
             run_layers(model, batch.inputs)
-        for stack, by_sequence in self.kernels.items():
-            for kernels in by_sequence:
-                self.tally.add_to(self.tally.hsic, stack, products(torch.cat(kernels)))
-        self.kernels = {}
-
-    def count(self, call: Call, batch: Batch) -> None:
-        """Count one layer's attention."""
-        key = (call.stack, call.layer)
-        self.tally.num_heads[key] = call.num_heads
-        for place, view in views_of(call, batch, self.choice, self.kept):
-            columns = measure_rows(view, self.measures)
-            self.tally.totals.add_all(key, columns, view.layout.stands_for)
-            if self.compares and place < COMPARED:
-                self.compare(key, view, place, batch.indices[place])
-
-    def compare(self, key: tuple[str, int], view: View, place: int, index: int) -> None:
-        """Compare the heads of one layer with each other, and keep their outputs' kernels."""
-        if view.layout.num_queries < 4:
-            return
-        rows, looks = compared(view.layout, self.choice.seed + 1, index)
-        kernels = self.kernels.setdefault(key[0], [])
-        while len(kernels) <= place:
-            kernels.append([])
-        kernels[place].append(centred_kernels(view.sequence.mixed[:, rows]))
-        weights = view.sequence.log_weights(looks).clamp_(min=LEAST_LOG).exp_()
-        found = divergences(weights).sum(-1)
-        counted = torch.full_like(found[:1], len(looks.rows))
-        self.tally.add_to(self.tally.divergence, key, torch.cat([found, counted]))
-
-
-def compared(layout: Layout, seed: int, index: int) -> tuple[Tensor, Block]:
-    """Rows whose outputs are compared between heads, and a few of them whose weights are."""
-
-    def draw() -> tuple[Tensor, Block]:
-        rows = drawn(layout.num_queries, min(ROWS, layout.num_queries), seed, index)
-        few = rows[torch.linspace(0, len(rows) - 1, min(LOOKS, len(rows))).long()]
-        return rows, Block(few, 0, layout.num_keys, layout.band)
-
-    return layout.once(("compared", seed), draw)
+        self.count.finish()
 
 
 ON_REPEATS = {
@@ -284,8 +121,3 @@ class RelationStep:
 def looks_back(weights: Tensor) -> bool:
     """Whether no weight of a layer lies after its query."""
     return not bool(weights[0].triu(1).any())
-
-
-def default_measures(names: Sequence[str] | None = None) -> list[Measure]:
-    """The measures of those names, or all, in the order they must be taken in."""
-    return [made() for name, made in MEASURES.items() if names is None or name in names]

@@ -216,7 +216,8 @@ class CutPlan:
         total = sum(num_heads for num_heads, _ in self.counts.values())
         heads = _counted(total or len(self), "head")
         cut = f"cut {len(self)} of {heads}" if total else f"cut {heads}"
-        model, method = self.model and f" of {self.model}", self.method and f" by {self.method}"
+        method = ", as named" if self.method == "named" else self.method and f" by {self.method}"
+        model = self.model and f" of {self.model}"
         return " ".join(f"{cut}{model}{method}".split())
 
 

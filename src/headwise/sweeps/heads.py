@@ -13,8 +13,8 @@ from torch import Tensor
 
 from headwise.attention.core import attend
 from headwise.attention.layer import MultiHeadAttention
+from headwise.measures.counting import Count, RowChoice, default_measures
 from headwise.measures.reading import Batch
-from headwise.measures.steps import RowChoice, TextStep, default_measures
 from headwise.measures.tables import head_table, relations
 from headwise.measures.tally import Tally
 from headwise.sweeps.model import SweepModel
@@ -47,9 +47,9 @@ def figures_of_heads(model: SweepModel, examples: Examples) -> tuple[HeadFigures
     calls = calls_of(model, some.symbols)
     batch = batch_of(some.symbols[..., 0])
     tally = Tally()
-    step = TextStep(tally, default_measures(), RowChoice("all"), compares=False)
+    count = Count(tally, default_measures(), RowChoice("all"), compares=False)
     for call in calls:
-        step.count(call, batch)
+        count.add(call, batch)
     table = head_table(tally, relations(tally), {})
     looks = [row for call in calls for row in looks_of(call, some.places).tolist()]
     questions = model.task.questions

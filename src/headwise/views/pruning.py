@@ -74,9 +74,8 @@ def sizes_table(sizes: Mapping[str, Mapping[str, int]]) -> Table:
     for name, say in shown.items():
         if before[name]:
             gone = 1 - after[name] / before[name]
-            table.add_row(
-                name.replace("_", " "), say(before[name]), say(after[name]), f"{gone:.1%}"
-            )
+            words = SAID.get(name, name.replace("_", " "))
+            table.add_row(words, say(before[name]), say(after[name]), f"{gone:.1%}")
     return table
 
 
@@ -86,7 +85,7 @@ def quality_table(quality: Mapping[str, Any], unit: str) -> Table:
     for name in ("uncut", "cut", "refitted", "floor"):
         found = quality.get(name)
         if found is not None:
-            table.add_row(SAID.get(name, name), f"{found[unit]:.4f}", f"{found['loss']:.4f}")
+            table.add_row(SAID.get(name, name), f"{found[unit]:.4f}", f"{found['loss']:z.4f}")
     randoms = [one[unit] for one in quality["random"]]
     if randoms:
         mean = quality["random_mean"]
@@ -97,7 +96,14 @@ def quality_table(quality: Mapping[str, Any], unit: str) -> Table:
     return table
 
 
-SAID = {"refitted": "cut and refitted", "floor": "every head silent"}
+SAID = {
+    "refitted": "cut and refitted",
+    "floor": "every head silent",
+    "kv_heads": "KV heads",
+    "cache_bytes_per_token": "KV cache of a token",
+    "attention_multiply_adds": "attention multiply-adds",
+}
+"""Names of figures in other words than their own."""
 
 
 def curve_table(points: pd.DataFrame, unit: str) -> Table:

@@ -1,0 +1,124 @@
+"""What of the documentation is made from the source: help texts, columns, families.
+
+In: the installed package. Out: the text of every page that has such parts, with these as they are
+now. `python docs/generate.py` writes them; the tests fail while a page is not what it would write.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+COMMANDS = """# Commands
+
+What `--help` prints. A mistake is one sentence on standard error and exit code 2; Ctrl-C is 130.
+`--json` prints for programs, and nothing else on standard output.
+"""
+PLAIN = {"COLUMNS": "96", "NO_COLOR": "1", "TERM": "dumb"}
+"""A help text as wide as the site shows without a scroll bar, in letters alone."""
+
+
+def table(*rows: tuple[str, ...]) -> str:
+    """A Markdown table; the first row is its heading."""
+    ruled = [rows[0], ("---",) * len(rows[0]), *rows[1:]]
+    return "".join("| " + " | ".join(row) + " |\n" for row in ruled)
+
+
+def code(*names: str) -> str:
+    """Names as code, with commas between them."""
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def columns() -> str:
+    """Every column of a scan, and what it says of itself."""
+    from headwise.measures.counting import MEASURES
+
+    rows = [
+        (f"`{column}`", words, f"`{name}`")
+        for name, made in MEASURES.items()
+        for column, words in made.columns.items()
+    ]
+    return table(("column", "meaning", "measure"), *rows)
+
+
+def families() -> str:
+    """What is known of the attention modules that can be cut."""
+    from headwise.pruning.families import FAMILIES
+
+    rows = [("attention modules", "projections", "output", "and")]
+    for one in FAMILIES:
+        if one.packed:
+            made = f"packed, {one.layout}: {code(one.packed)}"
+        else:
+            made = f"apart: {code(*one.apart)}" if one.apart else "from a latent vector"
+        notes = [f"per head: {code(*one.per_head)}"] if one.per_head else []
+        notes += [f"norms: {code(*one.norms)}, if each spans one head"] if one.norms else []
+        notes += [f"shares {code(one.bias.argument)} between layers"] if one.bias else []
+        notes += [f"not with {code(flag)}: {reason}" for flag, reason in one.flags.items()]
+        rows.append((code(*one.classes), made, code(one.output), "; ".join(notes)))
+    return table(*rows)
+
+
+def refused() -> str:
+    """Attention modules that cannot be cut, and why."""
+    from headwise.pruning.families import REFUSED
+
+    rows = [(code(name), reason) for name, reason in REFUSED.items()]
+    return table(("attention module", "why"), *rows)
+
+
+def returned() -> str:
+    """Attention modules that are read from the weights they return."""
+    from headwise.watching.places import WEIGHTS_RETURNED
+
+    return f"{code(*sorted(WEIGHTS_RETURNED))}\n"
+
+
+def helps() -> Iterator[tuple[str, str]]:
+    """Every command and what its --help prints."""
+    from typer.main import get_command
+    from typer.testing import CliRunner
+
+    from headwise.cli import app
+
+    def show(words: list[str]) -> tuple[str, str]:
+        shown = CliRunner(env=PLAIN).invoke(app, [*words, "--help"], prog_name="headwise")
+        lines = "\n".join(line.rstrip() for line in shown.output.splitlines())
+        return " ".join(["headwise", *words]), lines.strip("\n")
+
+    yield show([])
+    for name, command in getattr(get_command(app), "commands", {}).items():
+        yield show([name])
+        for inner in getattr(command, "commands", {}):
+            yield show([name, inner])
+
+
+def commands() -> str:
+    """The page of help texts."""
+    parts = [COMMANDS]
+    parts += [f"## {name}\n\n```text\n{shown}\n```\n" for name, shown in helps()]
+    return "\n".join(parts)
+
+
+MARKED = {"measures.md": [columns], "families.md": [returned, families, refused]}
+
+
+def pages() -> dict[Path, str]:
+    """Every page with generated parts, as it should be."""
+    found = {DOCS / "commands.md": commands()}
+    for name, parts in MARKED.items():
+        text = (DOCS / name).read_text(encoding="utf-8")
+        for part in parts:
+            mark = part.__name__
+            marked = re.compile(f"(<!-- {mark}: -->\n).*?(<!-- :{mark} -->)", re.DOTALL)
+            made = part()
+            text, count = marked.subn(lambda at, made=made: f"{at[1]}{made}{at[2]}", text)  # type: ignore[misc]
+            assert count == 1, f"{name} has no place for {mark}"
+        found[DOCS / name] = text
+    return found
+
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
+        print(path.name)
