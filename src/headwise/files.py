@@ -1,9 +1,10 @@
 """Files: read with a sentence for what is wrong with them, and never left half written."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
-from headwise.errors import OptionError
+from headwise.errors import OptionError, OutputError
 
 
 def read_text(path: str | Path) -> str:
@@ -22,5 +23,16 @@ def write_aside(path: Path, content: bytes | str) -> None:
     try:
         part.write_bytes(content.encode() if isinstance(content, str) else content)
         part.replace(path)
+    except OSError as err:
+        raise OutputError(f"{path} cannot be written: {err.strerror}") from err
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those that it is in, where they are not there already."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as err:
+        raise OutputError(f"{path} cannot be made: {err.strerror}") from err

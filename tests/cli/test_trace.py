@@ -13,6 +13,7 @@ TIRED = "The animal didn't cross the street because it was too tired."
 
 def test_a_text_on_the_embedded_model(headwise: Runner) -> None:
     out = headwise("trace", "--text", "The cat sat down", "--layer", 2, "--heads", "0,3").out
+    assert out == headwise("trace", "--text", "The cat sat down", "--heads", "L2H0 L2H3").out
     assert "minilm, layer 2" in out
     assert "[batch 1, heads 12, query 6, key 6]" in out
     assert "L2H3" in out and "L2H1 " in out  # weights of two, contributions of all
@@ -86,6 +87,11 @@ def test_words_without_special_tokens_or_sink(headwise: Runner) -> None:
         (["--layer", 9], "there is no layer 9: the model has layers 0..5"),
         (["--heads", "12"], "head 12 is not in this layer: it has heads 0..11"),
         (["--heads", "a"], "--heads is 'a': give numbers with commas"),
+        (["--heads", "L2H0 L3H1"], "--heads names L2, L3: a trace is of one layer"),
+        (["--heads", "L2H0", "--layer", 1], "L2H0 is not in the layer that --layer"),
+        (["--heads", "L2H12"], "head 12 is not in this layer: it has heads 0..11"),
+        (["--example", "cat-sleeps", "--layer", 1], "the example has one layer"),
+        (["--dtype", "float8"], "float8"),
         (["--step", "scoring"], "this trace has no step 'scoring'"),
         (["--stack", "decoder"], "there is no stack 'decoder'"),
         (["--text", "  "], "the text is empty"),

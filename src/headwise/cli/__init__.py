@@ -65,5 +65,9 @@ def main() -> None:
     except HeadwiseError as err:
         typer.echo(f"headwise: {err}", err=True)
         sys.exit(BAD_INPUT)
+    except OSError as err:  # a disk that is full, a name that is too long: no mistake of headwise
+        where = "" if err.filename is None else f"{err.filename}: "
+        typer.echo(f"headwise: {where}{err.strerror or err}", err=True)
+        sys.exit(BAD_INPUT)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

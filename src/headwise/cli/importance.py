@@ -18,14 +18,16 @@ from headwise.cli.options import (
 )
 from headwise.cli.screen import quiet_console, say
 from headwise.errors import OptionError, OutputError
-from headwise.files import write_aside
+from headwise.files import make_folder, write_aside
 
 if TYPE_CHECKING:
     from headwise.pruning.importance import Importance
 
 Text = Annotated[
     list[str] | None,
-    typer.Option(help="Text file to measure on; - reads standard input. May be repeated."),
+    typer.Option(
+        metavar="FILE", help="Text file to measure on; - reads standard input. May be repeated."
+    ),
 ]
 MaxTokens = Annotated[int, typer.Option(help="Read no more tokens of text.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for the tables.")]
@@ -72,10 +74,7 @@ def check_folder(out: Path | None, *, force: bool) -> None:
     if out.exists() and not out.is_dir():
         raise OptionError(f"{out} is a file: give the name of a folder")
     there = [name for name in FILES if (out / name).exists()]
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as err:
-        raise OutputError(f"{out} cannot be made: {err.strerror}") from err
+    make_folder(out)
     if there and not force:
         raise OutputError(f"{there[0]} is in {out} already: choose another folder, or give --force")
 

@@ -1,6 +1,7 @@
 """Options that several commands have, and what is read from them."""
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,15 +24,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def with_head(dtype: str, device: str, revision: str | None, trust: bool) -> "LoadOptions":
     """How a model is loaded together with what it predicts with."""
+    return replace(without_head(dtype, device, revision, trust), keeps_head=True)
+
+
+def without_head(dtype: str, device: str, revision: str | None, trust: bool) -> "LoadOptions":
+    """How a model is loaded of which only the layers are wanted."""
     from headwise.watching.loading import LoadOptions
 
-    return LoadOptions(
-        dtype=dtype,
-        device=device,
-        revision=revision,
-        allows_remote_code=trust,
-        keeps_head=True,
-    )
+    return LoadOptions(dtype=dtype, device=device, revision=revision, allows_remote_code=trust)
 
 
 def texts_of(names: list[str] | None) -> list[str] | None:

@@ -49,7 +49,7 @@ Refit = Annotated[
 ]
 Text = Annotated[
     list[str] | None,
-    typer.Option(help="Text file to choose, fit and measure on. May be repeated."),
+    typer.Option(metavar="FILE", help="Text file to choose, fit and measure on. May be repeated."),
 ]
 ChooseTokens = Annotated[int, typer.Option(help="Tokens that heads are chosen on.")]
 FitTokens = Annotated[int, typer.Option(help="Tokens that projections are refitted on.")]
@@ -163,6 +163,9 @@ def pruned(
         raise OptionError("--heads and --plan both say which heads go: give one of them")
     named = asked.heads if asked.plan is None else CutPlan.read(asked.plan)
     heads = str(named) if isinstance(named, CutPlan) else named
+    if heads is not None and not heads.strip(" ,"):
+        source = "--heads" if asked.plan is None else str(asked.plan)
+        raise OptionError(f"{source} names no head: there is nothing to cut")
     Amount(heads=heads, cut=asked.cut, keep=asked.keep, max_loss=asked.max_loss)
     texts = texts_of(text)
     loaded = load_model(model, options)

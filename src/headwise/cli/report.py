@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ScanFolder = Annotated[
     Path | None,
-    typer.Argument(metavar="[SCAN_DIR]", help="Folder of a scan; without it, minilm is scanned."),
+    typer.Argument(metavar="FOLDER", help="Folder of a scan; without it, minilm is scanned."),
 ]
 ImportanceFolder = Annotated[
     Path | None, typer.Option("--importance", help="Folder that headwise importance wrote.")

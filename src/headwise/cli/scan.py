@@ -2,12 +2,21 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise.cli.options import Device, Dtype, Model, RemoteCode, Revision, text_of
+from headwise.cli.options import (
+    Device,
+    Dtype,
+    Model,
+    RemoteCode,
+    Revision,
+    text_of,
+    without_head,
+)
 from headwise.cli.screen import quiet_console, say
 from headwise.errors import OptionError
 
@@ -20,10 +29,14 @@ if TYPE_CHECKING:
 
 Text = Annotated[
     list[str] | None,
-    typer.Option(help="Text file, a document each; - reads standard input. May be repeated."),
+    typer.Option(
+        metavar="FILE",
+        help="Text file, a document each; - reads standard input. May be repeated.",
+    ),
 ]
 Treebank = Annotated[
-    Path | None, typer.Option(help="CoNLL-U file whose relations heads are held against.")
+    Path | None,
+    typer.Option(metavar="FILE", help="CoNLL-U file whose relations heads are held against."),
 ]
 Probe = Annotated[
     bool | None,
@@ -79,7 +92,6 @@ def run(  # noqa: PLR0913 - one parameter an option
     from headwise.measures.counting import MEASURES
     from headwise.measures.scan import ScanSettings
     from headwise.measures.scan import run as run_scan
-    from headwise.watching.loading import LoadOptions
 
     settings = ScanSettings(
         length=length,
@@ -89,11 +101,8 @@ def run(  # noqa: PLR0913 - one parameter an option
         probe=(text is None and treebank is None) if probe is None else probe,
         seed=seed,
     )
-    options = LoadOptions(
-        dtype=dtype,
-        device=device,
-        revision=revision,
-        allows_remote_code=trust_remote_code,
+    options = replace(
+        without_head(dtype, device, revision, trust_remote_code),
         device_map=device_map,
         tp_plan=tp_plan,
     )
@@ -137,6 +146,8 @@ def make_task(
     from headwise.watching.loading import load_model
 
     sentences = None if treebank is None else list(sentences_of(treebank))
+    if sentences == []:
+        raise OptionError(f"{treebank} holds no sentence with a relation: give a CoNLL-U file")
     loaded = load_model(name, options)
     if loaded.tokenizer is None:
         raise OptionError(

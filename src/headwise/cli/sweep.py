@@ -14,7 +14,11 @@ TaskName = Annotated[str, typer.Argument(help="relations, recall, brackets or ch
 Quick = Annotated[bool, typer.Option("--quick", help="Fewer seeds, rates and steps: minutes.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", help="A setting of the task, as relations=3. May be repeated."),
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A setting of the task, as relations=3. May be repeated.",
+    ),
 ]
 Groups = Annotated[
     str | None,

@@ -3,11 +3,11 @@
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from headwise.cli.options import AsJson, Model
+from headwise.cli.options import AsJson, Device, Dtype, Model, RemoteCode, Revision, without_head
 from headwise.cli.screen import quiet_console, say, whole_numbers, write_new
 from headwise.errors import OptionError
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from headwise.tracing.maps import Maps
     from headwise.tracing.trace import Trace
+    from headwise.watching.loading import LoadOptions
 
 
 class Example(StrEnum):
@@ -26,11 +27,16 @@ class Example(StrEnum):
 
 
 Text = Annotated[str, typer.Option(help="What the model reads.")]
-Layer = Annotated[int, typer.Option(help="Which layer, counted from 0.")]
+Layer = Annotated[
+    int | None, typer.Option(help="Which layer, counted from 0 (default: the first).")
+]
 Stack = Annotated[
     str | None, typer.Option(help="encoder, decoder, cross ... (default: the first).")
 ]
-Heads = Annotated[str | None, typer.Option(help="Which heads, with commas (default: all).")]
+Heads = Annotated[
+    str | None,
+    typer.Option(help='Which heads: "L2H0 L2H3", or 0,3 of --layer (default: all).'),
+]
 StepName = Annotated[str | None, typer.Option("--step", help="Show the values of this step.")]
 ExampleName = Annotated[Example | None, typer.Option(help="A worked example instead of a model.")]
 CompareSingle = Annotated[
@@ -56,7 +62,7 @@ SHOWN_HEADS = 4
 def run(  # noqa: PLR0913 - one parameter an option
     model: Model = "minilm",
     text: Text = "The cat sat down",
-    layer: Layer = 0,
+    layer: Layer = None,
     stack: Stack = None,
     heads: Heads = None,
     step: StepName = None,
@@ -70,6 +76,10 @@ def run(  # noqa: PLR0913 - one parameter an option
     svg: Svg = None,
     force: Force = False,
     as_json: AsJson = False,
+    dtype: Dtype = "float32",
+    device: Device = "cpu",
+    revision: Revision = None,
+    trust_remote_code: RemoteCode = False,
 ) -> None:
     """Show every number of one layer's attention, and what each head adds to its output."""
     console = quiet_console()
@@ -80,8 +90,11 @@ def run(  # noqa: PLR0913 - one parameter an option
             raise OptionError("the table of dimensions has no maps: leave --svg and --html out")
         show_dimensions(console, as_json=as_json)
         return
-    chosen = None if heads is None else whole_numbers(heads, "--heads")
-    found = traced(model, text, layer, stack, chosen, example)
+    place = place_of(layer, stack, heads)
+    if example is not None:
+        found = traced_example(place)
+    else:
+        found = traced(model, without_head(dtype, device, revision, trust_remote_code), text, place)
     maps = found.maps(words=words, special=not hide_special, sink=not drop_sink)
     for path, write in ((svg, svg_of), (html, html_of)):
         if path is not None:
@@ -101,26 +114,50 @@ def run(  # noqa: PLR0913 - one parameter an option
             say(console, f"wrote {path}")
 
 
-def traced(
-    model: str,
-    text: str,
-    layer: int,
-    stack: str | None,
-    heads: list[int] | None,
-    example: Example | None,
-) -> "Trace":
-    """The trace that the options ask for."""
-    if example is not None:
-        from headwise.attention.worked import cat_sleeps
-        from headwise.tracing.layers import trace_layer
+class Place(NamedTuple):
+    """What of a model is traced."""
 
-        worked = cat_sleeps()
-        return trace_layer(worked.layer, worked.x, heads=heads, tokens=worked.tokens)
+    layer: int
+    stack: str | None
+    heads: list[int] | None
+
+
+def place_of(layer: int | None, stack: str | None, heads: str | None) -> Place:
+    """What the options name: heads by number in a layer, or by names that say the layer, too."""
+    if heads is None or "L" not in heads:
+        numbers = None if heads is None else whole_numbers(heads, "--heads")
+        return Place(layer or 0, stack, numbers)
+    from headwise.heads import parse_heads
+
+    named = parse_heads(heads)
+    layers = {f"{head.stack and f'{head.stack}.'}L{head.layer}" for head in named}
+    if len(layers) > 1:
+        raise OptionError(f"--heads names {', '.join(sorted(layers))}: a trace is of one layer")
+    first = named[0]
+    if layer not in (None, first.layer) or stack not in (None, first.stack):
+        raise OptionError(f"{first} is not in the layer that --layer and --stack name: leave them")
+    return Place(first.layer, first.stack or None, [head.head for head in named])
+
+
+def traced_example(place: Place) -> "Trace":
+    """The worked example."""
+    from headwise.attention.worked import cat_sleeps
+    from headwise.tracing.layers import trace_layer
+
+    if place.layer or place.stack:
+        raise OptionError("the example has one layer: leave --layer and --stack out")
+    worked = cat_sleeps()
+    return trace_layer(worked.layer, worked.x, heads=place.heads, tokens=worked.tokens)
+
+
+def traced(model: str, options: "LoadOptions", text: str, place: Place) -> "Trace":
+    """One layer of a model on a text."""
     if not text.strip():
         raise OptionError("the text is empty: give --text some words")
     from headwise.tracing.record import trace
+    from headwise.watching.loading import load_model
 
-    return trace(model, text, layer=layer, stack=stack, heads=heads)
+    return trace(load_model(model, options), text, **place._asdict())
 
 
 def svg_of(_: "Trace", maps: "Maps") -> str:

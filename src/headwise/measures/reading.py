@@ -26,6 +26,10 @@ BATCH_TOKENS = 4096
 BATCH_WINDOWS = 32
 SHORTEST = 2
 """Tokens of text that a window has at least: one alone has nothing to look at."""
+LONG_TOKEN = 16
+"""Characters that few tokens have: so much of a long text is read first for each that is wanted."""
+SURPLUS = 64
+"""Tokens before the end of what is read of a text: those at its very end may depend on the rest."""
 UNLIMITED = 2048
 """Tokens of a window where neither model nor tokenizer knows a limit."""
 
@@ -101,7 +105,7 @@ class Reader:
         for text in texts:
             if left < around + SHORTEST:
                 break
-            ids = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+            ids = self.first_ids(text, left)
             start = 0
             while (size := int(min(self.length, left)) - around) >= SHORTEST:
                 part = ids[start : start + size]
@@ -116,6 +120,22 @@ class Reader:
                 f"{around + SHORTEST} with the special tokens around them"
             )
         return found
+
+    def first_ids(self, text: str, most: float) -> list[int]:
+        """The tokens of a text, or more than `most` of them where that is a small part of it."""
+        size = LONG_TOKEN * (most + SURPLUS)
+        while size < len(text):
+            end = max(text.rfind(" ", 0, int(size)), text.rfind("\n", 0, int(size)))
+            ids = self.ids(text[: end if end > 0 else int(size)])
+            if len(ids) >= most + SURPLUS:
+                return ids
+            size *= 4
+        return self.ids(text)
+
+    def ids(self, text: str) -> list[int]:
+        """The tokens of a text, without special ones around it."""
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        return ids
 
     def batches(self, windows: Sequence[Window]) -> list[list[Window]]:
         """The windows by length, longest first, in groups that a model reads together."""

@@ -248,8 +248,8 @@ def run(
     report = report or Quiet()
     spread = Spread.here()
     store = None if out is None else Store(out, task.fingerprint(), spread, force=force)
-    tally = Tally() if store is None else store.load()
     steps = [step for number, step in enumerate(task.steps()) if spread.owns(number)]
+    tally = Tally() if store is None else store.begin()
     report.start(sum(step.tokens for step in steps))
     was_training = task.model.training
     task.model.eval()
@@ -261,10 +261,10 @@ def run(
                 if store is not None:
                     store.save(tally)
             report.advance(step.tokens)
+        if store is not None:
+            store.save(tally, now=True)  # not after an interrupt: half a step may be in the sums
     finally:
         task.model.train(was_training)
-        if store is not None:
-            store.save(tally, now=True)
         report.stop()
     merged = spread.merged(tally)
     if merged is None:

@@ -6,11 +6,12 @@ stopped finds its sums again; a scan with other settings is refused, and told wh
 
 import json
 import time
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwise.errors import OutputError
-from headwise.files import write_aside
+from headwise.files import make_folder, write_aside
 from headwise.measures.spread import Spread
 from headwise.measures.tally import Tally
 
@@ -27,18 +28,23 @@ class Store:
     def __init__(
         self, folder: Path, fingerprint: dict[str, Any], spread: Spread, *, force: bool
     ) -> None:
-        """Refuse a folder that holds another scan, unless it may be replaced."""
+        """Refuse a folder that holds another scan, unless it may be replaced; write nothing yet."""
         self.folder, self.spread, self.force = folder, spread, force
         self.fingerprint = {**fingerprint, "processes": spread.world}
         self.saved_at = 0.0
         if folder.exists() and not folder.is_dir():
             raise OutputError(f"{folder} is a file: give a folder to write to")
-        if force and spread.rank == 0:
+        if not force:
+            self.check_settings()
+
+    def begin(self) -> Tally:
+        """The sums that an earlier scan left, or none; the folder is there from now on."""
+        make_folder(self.folder)
+        if self.force:
             self.progress_file().unlink(missing_ok=True)
-        self.check_settings()
-        folder.mkdir(parents=True, exist_ok=True)
-        if spread.rank == 0 and not self.settings_file.exists():
+        if self.spread.rank == 0 and (self.force or not self.settings_file.exists()):
             write_aside(self.settings_file, json.dumps(self.fingerprint, indent=1).encode())
+        return self.load()
 
     @property
     def settings_file(self) -> Path:
@@ -50,23 +56,41 @@ class Store:
         return self.folder / f"progress-{self.spread.rank}.npz"
 
     def check_settings(self) -> None:
-        """Raise where the folder holds a scan with other settings."""
-        if not self.settings_file.exists() or self.force:
-            if self.force:
-                self.settings_file.unlink(missing_ok=True)
+        """Raise where the folder holds a scan with other settings, or tables of something else."""
+        if not self.settings_file.exists():
+            there = [name for name in TABLES if (self.folder / name).exists()]
+            if there:
+                raise OutputError(
+                    f"{self.folder} holds {there[0]} and no scan: give another folder, or --force "
+                    "to replace it"
+                )
             return
-        held = json.loads(self.settings_file.read_text(encoding="utf-8"))
-        differing = differences(held, self.fingerprint)
+        differing = differences(self.held_settings(), self.fingerprint)
         if differing:
             raise OutputError(
                 f"{self.folder} holds a scan with other settings ({'; '.join(differing)}): "
                 "give another folder, or --force to replace it"
             )
 
+    def held_settings(self) -> dict[str, Any]:
+        """What the sums in the folder are sums of."""
+        try:
+            held = json.loads(self.settings_file.read_text(encoding="utf-8"))
+        except ValueError:
+            held = None
+        if not isinstance(held, dict) or "settings" not in held:
+            raise OutputError(
+                f"{self.settings_file} holds no settings of a scan: give another folder"
+            )
+        return held
+
     def load(self) -> Tally:
         """The sums that an earlier scan left, or none."""
         file = self.progress_file()
-        return Tally.from_bytes(file.read_bytes()) if file.exists() else Tally()
+        try:
+            return Tally.from_bytes(file.read_bytes()) if file.exists() else Tally()
+        except (ValueError, LookupError, EOFError, zipfile.BadZipFile) as error:
+            raise OutputError(f"{file} holds no sums of a scan: remove it") from error
 
     def save(self, tally: Tally, *, now: bool = False) -> None:
         """Keep the sums, unless they were kept a moment ago."""

@@ -88,10 +88,13 @@ def halves(
     """
     if not 0 < held_out < 1:
         raise OptionError(f"held_out must be a share between 0 and 1, not {held_out}")
-    documents = each_paragraph_once(texts)
-    if len(documents) > 1:
-        return _split(documents, held_out, seed)
-    parts = [part for text in documents for part in paragraphs_of(text)]
+    texts = tuple(texts)
+    parts = [part for text in texts for part in paragraphs_of(text)]
+    if len(parts) > 1:  # else, in a huge text, there is no need to look for what came before
+        documents = each_paragraph_once(texts)
+        if len(documents) > 1:
+            return _split(documents, held_out, seed)
+        parts = [part for text in documents for part in paragraphs_of(text)]
     if len(parts) < 2:
         raise OptionError(
             f"a text of {len(parts)} paragraphs cannot be split into one to fit on and one held "

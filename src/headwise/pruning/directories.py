@@ -29,7 +29,7 @@ def placed(out: Path, *, force: bool) -> Iterator[Path]:
     Whenever the process is killed, `out` is the old directory, the new one, or not there; what is
     left beside it is put right by the next `placed` for it.
     """
-    place = out.resolve()  # a link stays one, what it leads to is replaced
+    place = resolved(out)  # a link stays one, what it leads to is replaced
     if place.parent.is_dir():
         clear_leftovers(place)
     check_place(out, force=force)
@@ -45,6 +45,14 @@ def placed(out: Path, *, force: bool) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
+def resolved(out: Path) -> Path:
+    """The place that a path leads to."""
+    try:
+        return out.resolve()
+    except (OSError, RuntimeError) as error:  # links that lead to each other
+        raise OutputError(f"{out} cannot be written: {one_sentence(error)}") from error
+
+
 def aside(place: Path, kind: str) -> Path:
     """Where this process keeps a directory that is not in its place."""
     return place.with_name(f".{place.name}.{os.getpid()}.{kind}")
@@ -52,9 +60,11 @@ def aside(place: Path, kind: str) -> Path:
 
 def check_place(out: Path, *, force: bool) -> None:
     """Raise unless a directory may be written there; only a model is ever replaced."""
-    parent = out.resolve().parent
+    parent = resolved(out).parent
     if not parent.is_dir():
         raise OptionError(f"{out} cannot be written: there is no folder {parent}")
+    if not os.access(parent, os.W_OK):  # told before the long work, not after it
+        raise OutputError(f"{out} cannot be written: you may not write in {parent}")
     if out.is_dir() and any(out.iterdir()):
         if not is_model(out):
             raise OutputError(

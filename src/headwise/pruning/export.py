@@ -238,7 +238,7 @@ def heads_in_words(heads: list[int]) -> str:
 
 def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> float | None:
     """Load what was written; raise unless it is the model, bit for bit, and answers as it does."""
-    with quiet(), explained(f"{type(model).__name__}, as it was written,"):
+    with quiet(), explained(f"{type(model).__name__}, as it was written,", is_here=True):
         loaded = model_of(part).to(model.device)
     check_tensors(model, loaded)
     if inputs is None:

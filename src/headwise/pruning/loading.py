@@ -20,6 +20,7 @@ from headwise.watching.loading import (
     LoadOptions,
     check_complete,
     check_folder,
+    check_numbers,
     explained,
     load_model,
     one_sentence,
@@ -41,8 +42,9 @@ def load(
     if not folder.is_dir():
         return load_model(str(path), options)
     check_folder(folder)
-    with quiet(), explained(str(path)):
+    with quiet(), explained(str(path), is_here=True):
         model = model_of(folder, dtype=dtype, keeps_head=keeps_head)
+        check_numbers(str(path), model)
         is_read = any(any(folder.glob(pattern)) for pattern in TOKENIZER_FILES)
         tokenizer = AutoTokenizer.from_pretrained(folder) if is_read else None
     about = {"source": str(path), "class": type(model).__name__, "dtype": name_of(model.dtype)}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.errors import OptionError, OutputError
-from headwise.files import write_aside
+from headwise.files import make_folder, write_aside
 from headwise.measures.store import differences
 from headwise.sweeps.results import Sweep, best_rate
 from headwise.sweeps.runs import Crew, Progress, Run, Shelf, carry_out_all
@@ -109,8 +109,9 @@ def prepared(folder: Path, settings: SweepSettings, *, force: bool) -> Path:
                 file.unlink()
     elif folder.exists() and any(folder.iterdir()) and not force:
         raise OutputError(f"{folder} is not empty and holds no sweep: give another folder")
-    runs.mkdir(parents=True, exist_ok=True)
-    write_aside(note, json.dumps(wanted, indent=1))
+    make_folder(folder)
+    write_aside(note, json.dumps(wanted, indent=1))  # first: a folder without it is no sweep's
+    make_folder(runs)
     return runs
 
 
@@ -120,6 +121,6 @@ def held_settings(note: Path) -> dict[str, Any]:
         held = json.loads(note.read_text(encoding="utf-8"))
     except ValueError:
         held = None
-    if not isinstance(held, dict):
+    if not isinstance(held, dict) or "task" not in held:
         raise OutputError(f"{note} holds no settings of a sweep: give another folder")
     return held

@@ -7,7 +7,7 @@ and code that comes with a model runs only when asked for.
 
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -17,11 +17,12 @@ from typing import Any
 
 import torch
 import transformers
+from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
-from headwise.errors import ModelError, OptionError
+from headwise.errors import HeadwiseError, ModelError, OptionError
 from headwise.watching import cut_models, embedded
 from headwise.watching.cut_models import is_cut
 from headwise.watching.models import LoadedModel
@@ -70,10 +71,15 @@ def load_model(name: str, options: LoadOptions | None = None) -> LoadedModel:
     folder = Path(name).expanduser()
     if folder.is_dir():
         check_folder(folder)
+    elif folder.exists():
+        raise ModelError(f"{name} is a file: give the directory that config.json is in")
     elif name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelError(f"{name} is no directory: give one with config.json and safetensors files")
     source = str(folder) if folder.is_dir() else name
-    return loaded(name, source, options, {"source": name, "revision": options.revision})
+    found = loaded(name, source, options, {"source": name, "revision": options.revision})
+    if options.tp_plan is None:
+        check_numbers(name, found.model)
+    return found
 
 
 def check_folder(folder: Path) -> None:
@@ -120,15 +126,17 @@ def loaded(
     optional = {"revision": options.revision, "gguf_file": gguf_file}
     common |= {key: value for key, value in optional.items() if value is not None}
     spread = {"device_map": options.device_map, "tp_plan": options.tp_plan}
-    with quiet(), explained(name), parsed_once():
+    with quiet(), explained(name, is_here=Path(source).is_dir()), parsed_once():
         model, notes = class_of(source, options, common).from_pretrained(
             source,
             dtype=DTYPES[options.dtype],
             use_safetensors=True if gguf_file is None else None,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # so that they can be named: none is accepted below
             **common,
             **{key: value for key, value in spread.items() if value is not None},
         )
+        check_sizes(name, notes["mismatched_keys"])
         check_complete(name, notes["missing_keys"], keeps_head=options.keeps_head)
         tokenizer = tokenizer_of(source, model, common)
     if options.device_map is None and options.tp_plan is None:
@@ -162,6 +170,30 @@ def check_complete(name: str, missing: set[str], *, keeps_head: bool) -> None:
         )
 
 
+def check_sizes(name: str, mismatched: Iterable[tuple[str, Any, Any]]) -> None:
+    """Raise where weights in the files are of other sizes than the config says."""
+    for key, in_file, in_model in sorted(mismatched, key=lambda one: one[0]):
+        raise ModelError(
+            f"{name} cannot be loaded: its config.json does not fit its weights: {key} is "
+            f"{list(in_file)} in the files, and {list(in_model)} by the config"
+        )
+
+
+@torch.no_grad()
+def check_numbers(name: str, model: nn.Module) -> None:
+    """Raise where a weight is NaN, which every result would be, too.
+
+    A sum is read at the speed of memory, and is NaN where a part of it is.
+    """
+    for key, weight in model.named_parameters():
+        is_checked = weight.dtype in DTYPES.values() and not weight.is_meta
+        if is_checked and weight.sum().isnan() and (count := int(weight.isnan().sum())):
+            raise ModelError(
+                f"{name} cannot be measured: {key} holds {count:,} NaN among {weight.numel():,} "
+                "numbers, and so would every result: save the model anew"
+            )
+
+
 def reads_text(model: nn.Module) -> bool:
     """Whether some embedding of the model has a row for every word that its config counts."""
     config: Any = model.config
@@ -180,22 +212,34 @@ def tokenizer_of(source: str, model: nn.Module, common: dict[str, Any]) -> Any:
         raise ModelError(
             f"{source} holds no tokenizer: save it there, too, with tokenizer.save_pretrained"
         )
-    return AutoTokenizer.from_pretrained(source, **common)
+    with explained(f"the tokenizer of {source}", is_here=folder.is_dir()):
+        return AutoTokenizer.from_pretrained(source, **common)
 
 
 @contextmanager
-def explained(name: str) -> Iterator[None]:
-    """Turn what transformers raises when a model cannot be had into one sentence."""
+def explained(name: str, *, is_here: bool = False) -> Iterator[None]:
+    """Turn what transformers raises when a model cannot be had into one sentence.
+
+    A model that `is_here` needs no network.
+    """
     try:
         yield
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+    except HeadwiseError:
+        raise
+    except Exception as error:  # files of others can make transformers fail in any way
         if "trust_remote_code" in str(error):
             raise ModelError(
                 f"{name} comes with code of its own, which runs only if you allow it: read it, "
-                "then load with allows_remote_code"
+                "then give --trust-remote-code, or LoadOptions(allows_remote_code=True)"
             ) from error
-        offline = " (offline: HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
-        raise ModelError(f"{name} cannot be loaded{offline}: {one_sentence(error)}") from error
+        is_missed = os.environ.get("HF_HUB_OFFLINE") and not is_here
+        offline = " (offline: HF_HUB_OFFLINE is set)" if is_missed else ""
+        reason = one_sentence(error)
+        if isinstance(error, SafetensorError):
+            reason = f"a safetensors file of it is broken or was not copied whole: {reason}"
+        elif not isinstance(error, OSError | ValueError | KeyError | ImportError | RuntimeError):
+            reason = f"transformers could not make it of its config.json: {reason}"
+        raise ModelError(f"{name} cannot be loaded{offline}: {reason}") from error
 
 
 def one_sentence(error: Exception) -> str:

@@ -23,6 +23,27 @@ function short(value) {
   return String(Math.round(value));
 }
 
+/**
+ * Where the name of each point goes: right, left, above or below of it, wherever it covers no point
+ * and no other name; nowhere if there is no room. The point's own title has it in any case.
+ * @param {number[][]} places @param {string[]} names
+ */
+function beside(places, names) {
+  const taken = places.map(([across, up]) => [across - 4, up - 4, across + 4, up + 4]);
+  return places.map(([across, up], at) => {
+    const width = 6 * names[at].length;
+    for (const [anchor, dx, dy] of /** @type {[string, number, number][]} */ ([["start", 9, 3], ["end", -9, 3], ["middle", 0, -8], ["middle", 0, 15]])) {
+      const start = across + dx - { start: 0, middle: width / 2, end: width }[anchor];
+      const box = [start, up + dy - 9, start + width, up + dy + 2];
+      const covers = taken.some(([left, top, right, bottom]) => box[0] < right && box[2] > left && box[1] < bottom && box[3] > top);
+      if (covers || box[0] < 60 || box[2] > 656) continue;
+      taken.push(box);
+      return { x: across + dx, y: up + dy, "text-anchor": anchor };
+    }
+    return null;
+  });
+}
+
 export class PlanPanel {
   /** @param {any} about @param {{fail: (error: any) => void}} page */
   constructor(about, page) {
@@ -121,20 +142,14 @@ export class PlanPanel {
     const ticks = [];
     for (let at = left; at <= right; at++) ticks.push(make("line", { x1: x(10 ** at), x2: x(10 ** at), y1: 20, y2: 360 }), make("text", { x: x(10 ** at), y: 374, "text-anchor": "middle" }, short(10 ** at)));
     for (let at = low; at <= high; at++) ticks.push(make("line", { x1: 60, x2: 580, y1: y(10 ** at), y2: y(10 ** at) }), make("text", { x: 54, y: y(10 ** at) + 3, "text-anchor": "end" }, short(10 ** at)));
-    /** @type {number[][]} */
-    const taken = [];
-    const dots = points.flatMap((one) => {
-      const [across, up] = [x(one[this.across]), y(one[this.up])];
-      const dot = make("circle", { class: one.own ? "other" : "bar-rect", cx: across, cy: up, r: one.own ? 7 : 4 }, make("title", {}, `${one.name}: ${short(one[this.across])}, ${short(one[this.up])}`));
-      const crowded = taken.some(([a, b]) => Math.abs(a - across) < 90 && Math.abs(b - up) < 12);
-      if (crowded) return [dot];
-      taken.push([across, up]);
-      const label = across > 500 ? { x: across - 7, "text-anchor": "end" } : { x: across + 8 };
-      return [dot, make("text", { ...label, y: up + 3 }, one.name)];
-    });
+    const places = points.map((one) => [x(one[this.across]), y(one[this.up])]);
+    const dots = points.map((one, at) => make("circle", { class: one.own ? "other" : "bar-rect", cx: places[at][0], cy: places[at][1], r: one.own ? 7 : 4 },
+      make("title", {}, `${one.name}: ${short(one[this.across])}, ${short(one[this.up])}`)));
+    const labels = beside(places, points.map((one) => one.name))
+      .flatMap((place, at) => place ? [make("text", place, points[at].name)] : []);
     const names = /** @type {Record<string, string>} */ (AXES);
     this.plot.replaceChildren(make("svg", { class: "bars", viewBox: "0 0 660 392", role: "img", "aria-label": `Known models: ${names[this.up]} against ${names[this.across]}; yours has ${short(this.found[this.across])} and ${short(this.found[this.up])}` },
-      ...ticks, ...dots, make("text", { x: 320, y: 390, "text-anchor": "middle" }, names[this.across]), make("text", { x: 4, y: 12 }, names[this.up])),
+      ...ticks, ...dots, ...labels, make("text", { x: 320, y: 390, "text-anchor": "middle" }, names[this.across]), make("text", { x: 4, y: 12 }, names[this.up])),
       make("p", { class: "hint" }, "Both axes are logarithmic. Each known model is at its own context, at most 8,192 tokens."));
   }
 }
