@@ -41,6 +41,21 @@ def columns() -> str:
     return table(("column", "meaning", "measure"), *rows)
 
 
+def names() -> str:
+    """Every public name, and the first line of what it says of itself."""
+    import inspect
+
+    import headwise
+
+    rows = [("name", "what it is")]
+    shown = [name for name in headwise.__all__ if name not in ("__version__", "nn")]
+    for name in [*shown, "nn.MultiheadAttention", "nn.swap"]:
+        value = headwise.nn if name.startswith("nn.") else headwise
+        said = inspect.getdoc(getattr(value, name.removeprefix("nn."))) or ""
+        rows.append((f"`headwise.{name}`", said.partition("\n\n")[0].replace("\n", " ")))
+    return table(*rows)
+
+
 def families() -> str:
     """What is known of the attention modules that can be cut."""
     from headwise.pruning.families import FAMILIES
@@ -100,7 +115,7 @@ def commands() -> str:
     return "\n".join(parts)
 
 
-MARKED = {"measures.md": [columns], "families.md": [returned, families, refused]}
+MARKED = {"api.md": [names], "measures.md": [columns], "families.md": [returned, families, refused]}
 
 
 def pages() -> dict[Path, str]:

@@ -11,6 +11,7 @@ import yaml
 import headwise
 from headwise.measures.counting import MEASURES
 from headwise.pruning import families
+from headwise.watching import places
 from snippets import assert_prints_alike, printed_by, snippets
 
 ROOT = Path(__file__).parents[1]
@@ -30,8 +31,9 @@ def test_there_are_snippets_to_check() -> None:
 @pytest.fixture
 def _facts_as_they_were() -> Iterator[None]:
     """Pages that show how to add a measure or a family add one."""
-    measures, rows = dict(MEASURES), families.FAMILIES
+    measures, rows, returned = dict(MEASURES), families.FAMILIES, set(places.WEIGHTS_RETURNED)
     yield
+    places.WEIGHTS_RETURNED.intersection_update(returned)
     MEASURES.clear()
     MEASURES.update(measures)
     families.FAMILIES = rows

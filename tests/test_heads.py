@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headwise.errors import OptionError
+from headwise.errors import OptionError, OutputError
 from headwise.heads import ROLES, HeadId, HeadTable, parse_heads
 
 ODD_NUMBERS = [-0.0, math.nan, math.inf, -math.inf, 5e-324, 0.1 + 0.2, *[1e22] * 9]
@@ -446,7 +446,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(
     path = tmp_path / "heads.json"
     small().write(path)
     monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(OSError, match="no room"):
+    with pytest.raises(OutputError, match=r"heads\.json cannot be written: no room"):
         two_stacks().write(path, force=True)
     assert HeadTable.read(path) == small()
     assert [file.name for file in tmp_path.iterdir()] == ["heads.json"]

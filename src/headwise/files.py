@@ -24,7 +24,7 @@ def write_aside(path: Path, content: bytes | str) -> None:
         part.write_bytes(content.encode() if isinstance(content, str) else content)
         part.replace(path)
     except OSError as err:
-        raise OutputError(f"{path} cannot be written: {err.strerror}") from err
+        raise OutputError(f"{path} cannot be written: {err.strerror or err}") from err
     finally:
         with suppress(OSError):
             part.unlink()

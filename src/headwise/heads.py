@@ -110,6 +110,12 @@ def parse_heads(heads: str | Iterable[str | HeadId]) -> tuple[HeadId, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def _other_roles(roles: Iterable[str]) -> list[str]:
+    """The known roles that are not among these."""
+    others = set(roles)
+    return [role for role in ROLES if role not in others]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class HeadTable:
     """A row a head, a column a measure, and how it was made.
@@ -201,6 +207,23 @@ class HeadTable:
             raise OptionError(f"{role!r} is not a role: {_near(role, known)}")
         return tuple(head for head, names in zip(self.heads, roles, strict=True) if role in names)
 
+    @property
+    def held_roles(self) -> tuple[str, ...]:
+        """Roles that some head has: the known ones in their own order, then any others."""
+        held = dict.fromkeys(name for roles in self.df["roles"] for name in roles)
+        return tuple(sorted(held, key=[*ROLES, *held].index))
+
+    @property
+    def untested_roles(self) -> tuple[str, ...]:
+        """Roles that no score decides where scores decide others: no gold sentences were read."""
+        scored = [role for role in ROLES if f"{role}_score" in self.df]
+        return tuple(_other_roles([*scored, *self.held_roles]) if scored else ())
+
+    @property
+    def missed_roles(self) -> tuple[str, ...]:
+        """Roles that no head has, though they were looked for."""
+        return tuple(_other_roles([*self.held_roles, *self.untested_roles]))
+
     def grid(self, column: str, stack: str = "") -> npt.NDArray[np.float64]:
         """One measure of one stack, `[layers, heads]`; NaN where there is no such head."""
         rows = self.of_stack(stack)
@@ -229,8 +252,13 @@ class HeadTable:
 
     @classmethod
     def read(cls, path: str | Path) -> "HeadTable":
-        """The table that a file holds; `about` is empty where a CSV has lost its companion."""
+        """The table that a file holds, or that a scan wrote into a folder.
+
+        `about` is empty where a CSV has lost its companion.
+        """
         path = Path(path)
+        if (path / "heads.parquet").is_file():
+            path /= "heads.parquet"
         decode = _format(path)[1]
         if not path.is_file():
             raise OptionError(f"there is no file {path}")

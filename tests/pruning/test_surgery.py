@@ -2,6 +2,7 @@
 
 import copy
 import json
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -68,6 +69,32 @@ def test_a_model_without_any_head_equals_a_silent_one(name: str) -> None:
     _, silent, got = silenced_and_cut(model, inputs, every_head(model))
     assert_close(name, got, silent)
     assert set(head_counts(model).values()) == {(0, 0)}
+
+
+class Wrapped(nn.Module):
+    """A model of one's own around one of transformers, which gives what `pick` takes of it."""
+
+    def __init__(self, pick: Callable[[Tensor], object]) -> None:
+        super().__init__()
+        self.inner, self.given = tiny("llama")
+        self.config, self.pick = self.inner.config, pick
+
+    def forward(self, **inputs: Tensor) -> object:
+        return self.pick(self.inner(**inputs).logits)
+
+
+@pytest.mark.parametrize("pick", [lambda one: one, lambda one: (one, one), lambda one: [one]])
+def test_a_model_may_give_tensors_without_names(pick: Callable[[Tensor], object]) -> None:
+    model = Wrapped(pick)
+    group = mixed_plan(model.inner)
+    assert cut(model, group, inputs=model.given).difference == 0
+
+
+def test_a_model_without_a_config_is_refused() -> None:
+    model = Wrapped(lambda one: one)
+    del model.config
+    with pytest.raises(ModelError, match="heads of Wrapped cannot be cut: it has no config"):
+        cut(model, "L0H0")
 
 
 def test_cutting_nothing_changes_no_bit() -> None:

@@ -78,6 +78,11 @@ def test_a_grouped_layer_says_which_kv_head_serves_which() -> None:
     assert found["scores"].shape == "[batch 2, heads 6, query 7, key 7]"
     names = [name for name, *_ in found.matrices(found["keys"])]
     assert names[3] == "L0H3 keys (KV head 1)"
+    (_, Wk, *_) = list(found.matrices(found["Wk"]))[3]
+    assert found["Wk"].shape == "[kv_heads 2, d_model 24, d_key 8]"
+    assert torch.equal(Wk, layer.heads[3].Wk)
+    assert torch.equal(found["Wq"].values[4], layer.heads[4].Wq)
+    assert found["scaled"].formula == "scores x 0.3536, which is 1 / sqrt(8)"
 
 
 @pytest.mark.parametrize(
@@ -183,7 +188,7 @@ def test_mistakes_are_named() -> None:
         trace(layer, "hello")
     with pytest.raises(ShapeError, match=r"x is \[1, 5, 11\]; this layer takes"):
         trace(layer, torch.zeros(5, 11))
-    with pytest.raises(OptionError, match="this trace has no step 'score': it has input, queries"):
+    with pytest.raises(OptionError, match="this trace has no step 'score': it has input, Wq, Wk"):
         _ = trace(layer, torch.zeros(5, 12))["score"]
     with pytest.raises(OptionError, match="this is one layer"):
         trace(layer, torch.zeros(5, 12), layer=3)

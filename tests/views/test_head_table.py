@@ -180,6 +180,7 @@ def test_the_summary_says_of_what_it_was_made_and_counts_heads_and_roles() -> No
         "minilm, revision c9745ed, 12,007 tokens",
         "6 heads in 2 layers",
         "positional 4, delimiter 1, no role 2",
+        "not tested: sink, syntactic, semantic, coreference, induction, duplicate, broad",
     ]
 
 

@@ -62,7 +62,13 @@ def test_a_role_that_no_head_has_is_told_too() -> None:
     shown = section_of(report_page(found), "roles")
     assert "sink: 1 head" in shown
     assert f"induction. {ROLES['induction']}" in shown
-    assert "No head is positional or delimiter or syntactic" in Page(report_page(found)).text
+    untested = "Not tested, for nothing was read that decides it: positional, delimiter, syntactic"
+    assert untested in Page(report_page(found)).text
+    assert "No head is" not in Page(report_page(found)).text
+    scored = found.table.df.assign(induction_score=0.1)
+    looked = Findings(table=HeadTable(scored, found.table.about))
+    assert "No head is induction." in Page(report_page(looked)).text
+    assert "Roles that no head has induction." in section_of(report_page(looked), "roles")
 
 
 def test_every_head_has_a_named_cell_and_a_row(page: str) -> None:

@@ -190,9 +190,13 @@ def show(found: "Scan", out: Path | None) -> None:
         console.print(head_grid(found.table, stack))
     console.print()
     console.print(strongest(found.table))
+    console.print()
     if len(found.relations) > 0:
-        console.print()
         console.print(leaders(found.relations))
+    else:
+        say(
+            console, "No sentences with known relations were read: --probe reads the built-in ones."
+        )
     if out is not None:
         tables = [path.name for path in sorted(out.glob("*.parquet"))]
         say(console, f"\nwrote {', '.join([*tables, 'heads.csv', 'scan.json'])} in {out}")

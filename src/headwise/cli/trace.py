@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from headwise.watching.loading import LoadOptions
 
 
+SENTENCE = "The cat sat down"
+
+
 class Example(StrEnum):
     """What can be followed without a model."""
 
@@ -26,7 +29,7 @@ class Example(StrEnum):
     dimensions = "dimensions"
 
 
-Text = Annotated[str, typer.Option(help="What the model reads.")]
+Text = Annotated[str | None, typer.Option(help=f"What the model reads (default: {SENTENCE}).")]
 Layer = Annotated[
     int | None, typer.Option(help="Which layer, counted from 0 (default: the first).")
 ]
@@ -37,7 +40,14 @@ Heads = Annotated[
     str | None,
     typer.Option(help='Which heads: "L2H0 L2H3", or 0,3 of --layer (default: all).'),
 ]
-StepName = Annotated[str | None, typer.Option("--step", help="Show the values of this step.")]
+StepName = Annotated[
+    str | None,
+    typer.Option(
+        "--step",
+        help="Show one step: input, queries, keys, values, scores, scaled, masked, weights, mixed, "
+        "concat, Wo, contributions or output.",
+    ),
+]
 ExampleName = Annotated[Example | None, typer.Option(help="A worked example instead of a model.")]
 CompareSingle = Annotated[
     bool,
@@ -61,7 +71,7 @@ SHOWN_HEADS = 4
 
 def run(  # noqa: PLR0913 - one parameter an option
     model: Model = "minilm",
-    text: Text = "The cat sat down",
+    text: Text = None,
     layer: Layer = None,
     stack: Stack = None,
     heads: Heads = None,
@@ -83,6 +93,8 @@ def run(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Show every number of one layer's attention, and what each head adds to its output."""
     console = quiet_console()
+    if example is not None and text is not None:
+        raise OptionError("an example has a text of its own: leave --text or --example out")
     if query is not None and not compare_single_head:
         raise OptionError("--query goes with --compare-single-head")
     if example is Example.dimensions:
@@ -150,8 +162,9 @@ def traced_example(place: Place) -> "Trace":
     return trace_layer(worked.layer, worked.x, heads=place.heads, tokens=worked.tokens)
 
 
-def traced(model: str, options: "LoadOptions", text: str, place: Place) -> "Trace":
+def traced(model: str, options: "LoadOptions", text: str | None, place: Place) -> "Trace":
     """One layer of a model on a text."""
+    text = SENTENCE if text is None else text
     if not text.strip():
         raise OptionError("the text is empty: give --text some words")
     from headwise.tracing.record import trace

@@ -100,6 +100,10 @@ def said(model: nn.Module, layers: Sequence[Layer], inputs: Mapping[str, Any]) -
     heard: Said = {}
     with torch.no_grad(), in_evaluation(model), heard_layers(layers, heard):
         outputs: Any = model(**inputs)
+    if isinstance(outputs, Tensor):
+        outputs = {"output": outputs}
+    elif isinstance(outputs, tuple | list):
+        outputs = {f"output {number}": output for number, output in enumerate(outputs)}
     for name, output in outputs.items():
         if isinstance(output, Tensor) and output.is_floating_point():
             heard[f"the model's {name}"] = output

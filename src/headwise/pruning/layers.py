@@ -102,6 +102,11 @@ def size_out(projection: Any) -> int:
     return int(projection.weight.shape[axes_of(projection).outputs])
 
 
+NO_ROW = (
+    "headwise has no row of facts about where its heads are; docs/extend.md says how to add one"
+)
+
+
 def find_layers(model: nn.Module) -> tuple[Layer, ...]:
     """Every attention module of the model, in the order of its layers."""
     base: Any = getattr(model, "base_model", model)
@@ -109,12 +114,17 @@ def find_layers(model: nn.Module) -> tuple[Layer, ...]:
     shared: dict[int, list[Place]] = {}
     for place in find_places(model):
         shared.setdefault(id(place.module), []).append(place)
+    if not hasattr(model, "config"):
+        raise ModelError(
+            f"heads of {type(model).__name__} cannot be cut: it has no config, in which a "
+            "transformers model says how many heads it has"
+        )
     layers = []
     for key, places in shared.items():
         module, family = places[0].module, family_of(places[0].module)
         reason = REFUSED.get(type(module).__name__)
         if family is None:
-            reason = reason or "headwise has no row of facts about where its heads are"
+            reason = reason or NO_ROW
         elif key not in paths:
             reason = f"it lies outside {type(base).__name__}, whose parts the facts are about"
         else:

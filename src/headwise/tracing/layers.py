@@ -4,6 +4,7 @@ In: a `MultiHeadAttention` and its input, or steps that were found elsewhere. Ou
 transformers is not needed here, and so is not imported.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,9 @@ from headwise.watching.calls import at_least_float32
 
 AXES = {
     "input": "batch position d_model",
+    "Wq": "heads d_model d_key",
+    "Wk": "kv_heads d_model d_key",
+    "Wv": "kv_heads d_model d_value",
     "queries": "batch heads query d_key",
     "keys": "batch kv_heads key d_key",
     "values": "batch kv_heads key d_value",
@@ -78,7 +82,7 @@ def trace_layer(
         )
     finally:
         layer.train(was_training)
-    found = {"input": x, **steps_of(*projected, rules)}
+    found = {"input": x, **small_matrices(layer), **steps_of(*projected, rules)}
     names = tuple(tokens or map(str, range(x.shape[1])))
     return make_trace(
         found | {"output": output},
@@ -88,9 +92,27 @@ def trace_layer(
         labels=Labels(names, names),
         heads=heads,
         num_kv_heads=layer.num_kv_heads,
+        scale=scale_of(rules, layer.d_key),
         difference=float((output - by_head).abs().max()),
         compared="each head's own small Wq, Wk, Wv and Wo against one large matrix each",
     )
+
+
+def small_matrices(layer: MultiHeadAttention) -> dict[str, Tensor]:
+    """Each head's own small matrix of the three that read the input."""
+    counts = {"Wq": layer.num_heads, "Wk": layer.num_kv_heads, "Wv": layer.num_kv_heads}
+    return {
+        name: getattr(layer, name).weight.detach().T.unflatten(1, (count, -1)).movedim(1, 0)
+        for name, count in counts.items()
+    }
+
+
+def scale_of(rules: Rules, d_key: int) -> str:
+    """What scores are multiplied by, in numbers, and what else happens to them."""
+    usual = 1 / math.sqrt(d_key)
+    scale = usual if rules.scale is None else rules.scale
+    root = f", which is 1 / sqrt({d_key})" if math.isclose(scale, usual) else ""
+    return f"scores x {scale:.4g}{root}{', then capped' if rules.softcap else ''}"
 
 
 def steps_of(queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> dict[str, Tensor]:
@@ -120,6 +142,7 @@ def make_trace(  # noqa: PLR0913 - one field of the record each
     labels: Labels,
     heads: Sequence[int] | None,
     num_kv_heads: int,
+    scale: str = "",
     prefix: str = "L0",
     **more: Any,
 ) -> Trace:
@@ -135,6 +158,8 @@ def make_trace(  # noqa: PLR0913 - one field of the record each
         "output": found["output"].detach().to(wide),
     }
     group = num_heads // num_kv_heads
+    formulas = STEPS | ({} if bias is not None else UNBIASED)
+    formulas |= {"scaled": scale} if scale else {}
     return Trace(
         title=title,
         steps={
@@ -144,7 +169,7 @@ def make_trace(  # noqa: PLR0913 - one field of the record each
                 found[name].detach(),
                 formula + split_of(name, found[name]),
             )
-            for name, formula in (STEPS | ({} if bias is not None else UNBIASED)).items()
+            for name, formula in formulas.items()
             if name in found
         },
         heads=checked_heads(heads, num_heads),

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from headwise.attention.reference import head_steps
 from headwise.errors import ModelError, OptionError
 from headwise.measures.reading import Batch, Reader, given_batches
-from headwise.tracing.layers import make_trace, steps_of
+from headwise.tracing.layers import make_trace, scale_of, steps_of
 from headwise.tracing.tokens import labels_of
 from headwise.tracing.trace import Trace
 from headwise.watching.calls import AttentionCall, Call, at_least_float32, check_size
@@ -115,6 +115,7 @@ def trace_place(
     if isinstance(call, AttentionCall):
         check_size(call.mixed.shape[2] * call.keys.shape[2] * call.num_heads * 4, call.layer)
         found |= steps_of(call.queries, call.keys, call.values, call.rules)
+        more["scale"] = scale_of(call.rules, call.keys.shape[-1])
         more["compared"] = "head by head from the same queries, keys and values, in plain steps"
         more["difference"] = by_heads(call, heard.outputs[place.turn], bias)
     else:

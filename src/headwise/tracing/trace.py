@@ -18,6 +18,9 @@ from headwise.tracing.maps import Labels, Maps
 
 STEPS = {
     "input": "X",
+    "Wq": "each head's own columns of the query projection",
+    "Wk": "each head's own columns of the key projection",
+    "Wv": "each head's own columns of the value projection",
     "queries": "Q = X Wq (bias, norm, rotation if any)",
     "keys": "K = X Wk, the same",
     "values": "V = X Wv (bias if any)",
@@ -133,19 +136,20 @@ class Trace:
 
     def matrices(self, step: Step) -> Iterator[tuple[str, Tensor, Sequence[str], Sequence[str]]]:
         """A step's values as labelled matrices: one for each chosen head, or one for all."""
-        if step.axes[0] != "batch":
-            rows, columns = step.values.shape
-            yield step.name, step.values, numbered(rows), numbered(columns)
-            return
-        labels, values = self.labels, step.values[self.sequence]
+        axes, values, labels = step.axes, step.values, self.labels
+        if axes[0] == "batch":
+            axes, values = axes[1:], values[self.sequence]
+        names = {"key": labels.keys, "query": labels.queries, "position": labels.queries}
+        beside, above = (
+            names.get(axis) or numbered(size)
+            for axis, size in zip(axes[-2:], values.shape[-2:], strict=True)
+        )
         if values.dim() == 2:
-            yield step.name, values, labels.queries, numbered(values.shape[1])
+            yield step.name, values, beside, above
             return
-        beside = labels.keys if step.axes[2] == "key" else labels.queries
-        above = labels.keys if step.axes[3] == "key" else numbered(values.shape[2])
         for head in self.heads:
             own, served = head, ""
-            if step.axes[1] == "kv_heads":
+            if axes[0] == "kv_heads":
                 own = self.kv_head_of[head]
                 served = f" (KV head {own})" if self.num_heads > values.shape[0] else ""
             yield f"{self.name_of(head)} {step.name}{served}", values[own], beside, above

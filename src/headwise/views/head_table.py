@@ -10,7 +10,7 @@ import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
-from headwise.heads import ROLES, HeadTable
+from headwise.heads import HeadTable
 
 HEADS_A_LINE = 32
 """A layer with more heads goes on in a further line: 32 cells of 2 and a label fit 80 columns."""
@@ -124,7 +124,7 @@ def strongest(table: HeadTable, per_role: int = 3) -> Table:
 def _strongest_rows(table: HeadTable, per_role: int) -> list[dict[str, str]]:
     """Cells by column; those of one role stand together, the largest score first."""
     rows = []
-    for role in _roles_of(table):
+    for role in table.held_roles:
         heads = [table[head] for head in table.with_role(role)]
         heads.sort(key=lambda head: _strength(head, role), reverse=True)
         for head in heads[:per_role]:
@@ -132,12 +132,6 @@ def _strongest_rows(table: HeadTable, per_role: int) -> list[dict[str, str]]:
             detail = str(head.get(f"{role}_detail", ""))
             rows.append({"role": role, "head": str(head.name), **figures, "detail": detail})
     return rows
-
-
-def _roles_of(table: HeadTable) -> list[str]:
-    """Roles that some head has: the known ones in their own order, then any others."""
-    held = dict.fromkeys(name for roles in table.df["roles"] for name in roles)
-    return sorted(held, key=[*ROLES, *held].index)
 
 
 def _strength(head: pd.Series, role: str) -> float:
@@ -156,12 +150,14 @@ def summary_lines(table: HeadTable) -> list[str]:
     made += [f"revision {about['revision']}"] if about.get("revision") else []
     made += [_counted(about["tokens"], "token")] if "tokens" in about else []
     layers = len(table.df[["stack", "layer"]].drop_duplicates())
-    counts = [f"{role} {len(table.with_role(role))}" for role in _roles_of(table)]
+    counts = [f"{role} {len(table.with_role(role))}" for role in table.held_roles]
     none = sum(not roles for roles in table.df["roles"])
+    untested = table.untested_roles
     return [
         *([", ".join(made)] if made else []),
         f"{_counted(len(table), 'head')} in {_counted(layers, 'layer')}",
         ", ".join([*counts, f"no role {none}"]),
+        *([f"not tested: {', '.join(untested)}"] if untested else []),
     ]
 
 

@@ -219,7 +219,7 @@ def refusal(model: nn.Module) -> str:
     names = sorted(set(attention_like(model)))
     reason = (
         f"its attention ({', '.join(names)}) neither asks transformers' attention interface nor "
-        "is known to return its weights"
+        "is known to return its weights (docs/extend.md says how to add it)"
         if names
         else "no module of it looks like attention"
     )

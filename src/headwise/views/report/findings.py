@@ -15,7 +15,7 @@ import pandas as pd
 
 from headwise.drawing.heat import HeatMap
 from headwise.errors import OptionError
-from headwise.heads import ROLES, HeadId, HeadRow, HeadTable, parse_heads
+from headwise.heads import HeadId, HeadRow, HeadTable, parse_heads
 
 if TYPE_CHECKING:
     from headwise.pruning.curve import Curve
@@ -122,12 +122,6 @@ def read_folders(scan: Path, importance: Path | None = None, prune: Path | None 
 
 
 # Which heads have a role, and which have it most.
-
-
-def roles_of(table: HeadTable) -> list[str]:
-    """Roles that some head has: the known ones in their own order, then any others."""
-    held = dict.fromkeys(name for roles in table.df["roles"] for name in roles)
-    return sorted(held, key=[*ROLES, *held].index)
 
 
 def strongest(table: HeadTable, role: str, count: int) -> list[HeadRow]:

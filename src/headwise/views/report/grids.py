@@ -7,7 +7,7 @@ import math
 
 from headwise.heads import HeadId, HeadTable
 from headwise.views.head_table import GLYPHS, MORE, NONE, UNKNOWN
-from headwise.views.report.findings import no_roles, roles_of
+from headwise.views.report.findings import no_roles
 from headwise.views.report.parts import (
     Cell,
     Html,
@@ -108,7 +108,7 @@ def legend(table: HeadTable) -> Html:
     """What the letters mean."""
     entries = [
         tag("li", joined([chip(role), f"{role} ({len(table.with_role(role))})"], " "))
-        for role in roles_of(table)
+        for role in table.held_roles
     ]
     if no_roles(table):
         entries.append(tag("li", f"{NONE} no role ({len(no_roles(table))})"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headwise.drawing.heat import HeatMap
 from headwise.errors import HeadwiseError, ModelError, OptionError
 from headwise.heads import HeadId, HeadTable
-from headwise.views.report.findings import Drawn, dict_of, roles_of, strongest
+from headwise.views.report.findings import Drawn, dict_of, strongest
 
 if TYPE_CHECKING:
     from headwise.tracing.maps import Maps
@@ -50,7 +50,7 @@ def draw_maps(table: HeadTable, text: str = SENTENCE, model: "LoadedModel | None
 
 def chosen_heads(table: HeadTable) -> list[HeadId]:
     """The heads that are drawn, each once, in the order of the table."""
-    rows = [row for role in roles_of(table) for row in strongest(table, role, MAPS_A_ROLE)]
+    rows = [row for role in table.held_roles for row in strongest(table, role, MAPS_A_ROLE)]
     return sorted({HeadId.parse(str(row.name)) for row in rows})
 
 

@@ -5,7 +5,7 @@ In: `Findings`. Out: HTML. It says what a score is and what a role does not prov
 
 from headwise.drawing.heat import HeatMap, heat_svg
 from headwise.heads import ROLES, HeadRow
-from headwise.views.report.findings import Findings, number, roles_of, strongest
+from headwise.views.report.findings import Findings, number, strongest
 from headwise.views.report.grids import chip
 from headwise.views.report.parts import (
     Html,
@@ -59,11 +59,14 @@ def roles(found: Findings) -> Html:
     if not drawn.maps:
         reason = drawn.reason or "none were asked for"
         told = [tag("p", f"There are no attention maps in this report: {reason}.", class_="limit")]
-    parts = [role_part(found, role) for role in roles_of(table)]
-    missing = [role for role in ROLES if role not in roles_of(table)]
-    if missing:
-        parts.append(tag("h3", "Roles that no head has"))
-        parts.append(points(joined([tag("b", f"{one}."), ROLES[one]], " ") for one in missing))
+    parts = [role_part(found, role) for role in table.held_roles]
+    for title, others in (
+        ("Roles that no head has", table.missed_roles),
+        ("Roles that were not tested", table.untested_roles),
+    ):
+        if others:
+            parts.append(tag("h3", title))
+            parts.append(points(joined([tag("b", f"{one}."), ROLES[one]], " ") for one in others))
     return section(
         "roles",
         "The strongest heads of each role",

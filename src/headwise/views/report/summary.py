@@ -6,8 +6,8 @@ In: `Findings`. Out: HTML. It measures nothing; it picks what a reader should no
 from collections import Counter
 from collections.abc import Iterator
 
-from headwise.heads import ROLES, HeadTable
-from headwise.views.report.findings import Findings, no_roles, roles_of, strongest
+from headwise.heads import HeadTable
+from headwise.views.report.findings import Findings, no_roles, strongest
 from headwise.views.report.parts import Html, counted, figures, joined, points, section, tag, was
 from headwise.views.report.relations import alike
 from headwise.views.report.roles import in_words
@@ -44,19 +44,21 @@ def summary(found: Findings) -> Html:
 
 def role_counts(table: HeadTable) -> Html:
     """How many heads each role has."""
-    held = roles_of(table)
+    held = table.held_roles
     parts = [f"{role} {len(table.with_role(role))}" for role in held]
     none = len(no_roles(table))
-    missing = [role for role in ROLES if role not in held]
+    missing, untested = table.missed_roles, table.untested_roles
     said = f"Heads of each role, some with several: {', '.join([*parts, f'no role {none}'])}."
-    return joined([said, f"No head is {' or '.join(missing)}." if missing else ""], " ")
+    none_is = f"No head is {' or '.join(missing)}." if missing else ""
+    left = f"Not tested, for nothing was read that decides it: {', '.join(untested)}."
+    return joined([said, none_is, left if untested else ""], " ")
 
 
 def stands_out(found: Findings) -> Iterator[object]:
     """Sentences about what a reader should not miss."""
     table = found.table
     for role in ("positional", "sink", "induction", "syntactic", "coreference"):
-        if role in roles_of(table):
+        if role in table.held_roles:
             yield in_words(strongest(table, role, 1)[0], role)
     busiest = Counter(head.layer_name for head in no_roles(table)).most_common(1)
     if busiest:
