@@ -17,6 +17,7 @@ from headwise.errors import OptionError
 from headwise.explorer.lesson.facts import MOST_TOKENS, facts_of
 from headwise.explorer.lesson.lesson import STEPS, LessonStep, Question, as_json, lesson
 from headwise.explorer.lesson.words import quoted, visible
+from headwise.explorer.session import DEFAULTS, OTHERS
 from headwise.heads import HeadTable
 from headwise.pruning.objective import Embedding, Given
 from headwise.pruning.setting import Subject, make_subject
@@ -89,8 +90,12 @@ def test_the_figures_are_those_of_a_fresh_trace(name: str) -> None:
     kv_head = fresh.kv_head_of[head]
     at = {name: step.values[0] for name, step in fresh.steps.items() if name != "Wo"}
     rows = figures_of(steps, "why-many")
-    assert_close([row["weights"] for row in rows["heads"]], at["weights"][:, here], "rows")
-    assert_close(rows["single"]["weights"], at["weights"][:, here].mean(0), "average row")
+    left = at["weights"][:, here, rows["keys"]].double()
+    scaled = left / left.sum(-1, keepdim=True) if len(rows["keys"]) < len(place["tokens"]) else left
+    assert_close([row["weights"] for row in rows["heads"]], scaled, "rows")
+    resting = at["weights"][:, here].double().sum(-1) - left.sum(-1)
+    assert_close([row["resting"] for row in rows["heads"]], resting, "left out")
+    assert_close(rows["single"]["weights"], scaled.mean(0), "average row")
     vectors = figures_of(steps, "projections")
     assert_close(vectors["input"], at["input"][here], "input")
     assert_close(vectors["query"], at["queries"][head, here], "query")
@@ -176,11 +181,31 @@ def test_the_average_row_is_blurred(name: str) -> None:
     for row in [*figure["heads"], figure["single"]]:
         assert row["entropy"] == pytest.approx(entropy(row), abs=1e-5)
         assert row["largest"] == pytest.approx(max(row["weights"]))
-        assert row["weights"][row["largest_key"]] == max(row["weights"])
+        assert row["weights"][figure["keys"].index(row["largest_key"])] == max(row["weights"])
     entropies = [entropy(row) for row in figure["heads"]]
     assert figure["mean_entropy"] == pytest.approx(sum(entropies) / len(entropies), abs=1e-5)
     assert figure["single"]["entropy"] > figure["mean_entropy"]
     assert figure["single"]["largest"] < figure["mean_largest"]
+
+
+@pytest.mark.parametrize("text", [CAT, *DEFAULTS.values(), *OTHERS])
+def test_the_average_row_of_a_real_model_is_clearly_blurred(text: str) -> None:
+    step = lesson(minilm(), text)[STEPS.index("why-many")]
+    figure, place = step.figures, step.figures["place"]
+    assert figure["mean_largest"] > 1.3 * figure["single"]["largest"]
+    ordinary = [key for key, special in enumerate(place["is_special"]) if not special]
+    assert figure["keys"] == ordinary
+    assert '"[CLS]" and "[SEP]" are left out' in step.paragraphs[1]
+    assert f"its largest weight is {figure['single']['largest']:.2f}," in step.paragraphs[2]
+    assert f"own average {figure['mean_largest']:.2f}." in step.paragraphs[2]
+
+
+def test_where_too_little_would_be_left_nothing_is_left_out() -> None:
+    steps = lesson(tiny_subject("llama"), WORDS, position=1)
+    figure = figures_of(steps, "why-many")
+    assert figure["keys"] == list(range(7))
+    assert "left out" not in " ".join(steps[1].paragraphs)
+    assert {row["resting"] for row in figure["heads"]} == {0.0}
 
 
 @pytest.mark.parametrize("name", ["minilm", "llama", "qwen3", "gemma3", "bert"])
@@ -399,7 +424,7 @@ def test_a_layer_with_one_head_is_told_as_what_it_is() -> None:
     model = transformers.BertModel(config).eval()
     steps = lesson(Subject("one", model, words_tokenizer(), Embedding()), WORDS)
     assert_is_a_lesson(steps)
-    assert "only one head" in steps[1].paragraphs[1]
+    assert "only one head" in " ".join(steps[1].paragraphs)
 
 
 @pytest.mark.parametrize("name", SHOWN)

@@ -70,6 +70,7 @@ def move_warm_up(page: Page, figure: Locator, step: LessonStep) -> None:
 def move_why_many(page: Page, figure: Locator, step: LessonStep) -> None:
     rows = figure.locator("button.lesson-row")
     expect(rows).to_have_count(len(step.figures["heads"]))
+    assert_one_scale(figure, step)
     head = step.figures["place"]["head"]
     expect(rows.nth(head)).to_have_attribute("aria-pressed", "true")
     page.get_by_role("button", name="Head before").click()
@@ -78,6 +79,19 @@ def move_why_many(page: Page, figure: Locator, step: LessonStep) -> None:
     expect(figure).to_contain_text(f"{before['name']} puts {before['largest']:.2f} on")
     rows.nth(head - 1).press("ArrowDown")
     expect(rows.nth(head)).to_be_focused()
+
+
+def assert_one_scale(figure: Locator, step: LessonStep) -> None:
+    """The longest bar of every row is as many pixels for its weight, the average row's too."""
+    heights = figure.locator(".lesson-row-bars").evaluate_all(
+        "all => all.map((one) => Math.max(...[...one.querySelectorAll('rect')]"
+        ".map((bar) => bar.getBoundingClientRect().height)))"
+    )
+    shown = [*step.figures["heads"], step.figures["single"]]
+    pixels = [height / row["largest"] for height, row in zip(heights, shown, strict=True)]
+    assert pixels == pytest.approx([pixels[0]] * len(pixels), rel=0.02)
+    axis = figure.locator(".lesson-axis .lesson-token").all_inner_texts()
+    assert axis == [step.figures["place"]["tokens"][key] for key in step.figures["keys"]]
 
 
 def move_projections(page: Page, figure: Locator, step: LessonStep) -> None:
@@ -199,13 +213,18 @@ def test_answers_are_judged_and_progress_is_kept(
         page.fill("#lesson-number", str(steps["warm-up"].question.answer))
         page.press("#lesson-number", "Enter")
         expect(verdict.locator("p.good")).to_contain_text("Right")
-        expect(page.locator("#lesson-progress")).to_have_text("2 of 8 answered.")
+        expect(page.locator("#lesson-progress")).to_have_text("2 of 8 questions answered.")
         page.click("[data-step=projections]")
         drawn(page, "projections")
         expect(verdict.locator("p.good")).to_contain_text("Right")
         page.reload()
         drawn(page, "projections")
-        expect(page.locator("#lesson-progress")).to_have_text("2 of 8 answered.")
+        expect(page.locator("#lesson-progress")).to_have_text("2 of 8 questions answered.")
+        minutes = f"{sum(step.minutes for step in steps.values()):.0f}"
+        told = page.locator(".lesson-steps summary")
+        expect(told).to_have_text(f"A warm-up and 7 steps, {minutes} min")
+        hint = page.locator("#lesson > .hint")
+        expect(hint).to_contain_text(f"a warm-up and seven steps, {minutes} minutes")
 
 
 def test_another_token_is_followed_and_asked_about(chrome: Browser, site: str) -> None:

@@ -12,6 +12,7 @@ from headwise.pruning.cutplan import CutPlan
 from .browser import DESKTOP, PHONE, faults, page_at, served, until
 from .sessions import CAT, WORDS, tiny_session
 
+ROOM = {"width": 1920, "height": 1080}
 PANELS = ("heads", "whatif", "lesson", "plan")
 MARKUP = "<img src=x onerror=alert(1)> <b>bold</b> \u202eturned 🙂 words"
 
@@ -24,6 +25,21 @@ def saved(page: Page, press: str, folder: Path) -> Path:
     return place
 
 
+CHIPS = """Object.fromEntries([...document.querySelectorAll('#legend .chip')].map((one) =>
+    [one.textContent.replace(/ [0-9]+$/, ''), getComputedStyle(one).borderLeftColor]))"""
+
+
+def hidden(page: Page) -> list[str]:
+    """Boxes of an outcome that hold more than they show."""
+    found: list[str] = page.evaluate(
+        """[...document.querySelectorAll('#whatif .beside, #outcome, #outcome *')].filter((one) =>
+        (one.scrollHeight > one.clientHeight + 1 || one.scrollWidth > one.clientWidth + 1)
+        && getComputedStyle(one).overflow !== 'visible' && one.clientHeight)
+        .map((one) => one.outerHTML.slice(0, 80))"""
+    )
+    return found
+
+
 def show(page: Page, text: str) -> None:
     page.fill("#text", text)
     page.press("#text", "Enter")
@@ -34,6 +50,9 @@ def test_heads_are_drawn_chosen_walked_and_shared(chrome: Browser, site: str) ->
     with page_at(chrome, site) as page:
         page.wait_for_selector("body[data-drawn]")
         assert page.locator("#grid .head canvas").count() == 72
+        numbers = page.locator("#grid [role=columnheader]").all_inner_texts()
+        assert numbers == ["head", *map(str, range(12))]
+        expect(page.locator("#legend")).to_contain_text("stronger colour is more")
         page.click("#grid [data-head=L3H1]")
         page.wait_for_selector("body[data-head=L3H1]")
         expect(page.locator("article.card h3").first).to_have_text("L3H1")
@@ -54,6 +73,8 @@ def test_one_head_is_looked_at_in_every_way(chrome: Browser, site: str, tmp_path
         show(page, CAT)
         card = page.locator("article.card")
         expect(card).to_contain_text("Where it looks, by distance")
+        expect(card).to_contain_text("(From this text alone.)")
+        expect(card.locator(":is([data-look], [data-beside])[title^='Pressed: ']")).to_have_count(5)
         for look, key in (("Whole words", "words=1"), ("Special tokens", "special=0")):
             card.get_by_role("button", name=look).click()
             until(page, f"location.hash.includes('{key}')")
@@ -86,7 +107,12 @@ def test_one_head_is_looked_at_in_every_way(chrome: Browser, site: str, tmp_path
 def test_the_grid_is_coloured_sorted_filtered_and_scanned(chrome: Browser, site: str) -> None:
     with page_at(chrome, site) as page:
         page.select_option("#colour", "normalised_entropy")
-        expect(page.locator("#legend")).to_contain_text("(pale) to 0.9")
+        expect(page.locator("#legend")).to_contain_text("(faint) to 0.9")
+        page.select_option("#colour", "role")
+        expect(page.locator("#legend")).to_contain_text("From this text alone")
+        colours = page.evaluate(CHIPS)
+        assert len(set(colours.values())) == len(colours) and "no role" in colours
+        page.select_option("#colour", "normalised_entropy")
         page.select_option("#order", "previous")
         first = page.locator("#grid .head").first
         assert first.get_attribute("data-head") == "L0H2"
@@ -98,6 +124,7 @@ def test_the_grid_is_coloured_sorted_filtered_and_scanned(chrome: Browser, site:
             page.click("#scan")
         expect(page.locator("#scan")).to_have_text("Find roles ✓", timeout=120_000)
         expect(page.locator("#legend")).to_contain_text("syntactic")
+        expect(page.locator("#legend")).to_contain_text("From built-in text and sentences")
         page.select_option("#role", "positional")
         dim = page.locator("#grid .head.dim").count()
         assert 0 < dim < 72
@@ -166,9 +193,11 @@ def test_long_work_is_followed_again_after_a_lost_answer(chrome: Browser, site: 
 def test_heads_are_switched_off_scaled_and_kept(chrome: Browser, site: str, tmp_path: Path) -> None:
     with page_at(chrome, f"{site}#panel=whatif") as page:
         page.wait_for_selector("body[data-outcome='0']")
+        expect(page.locator("#scaled")).to_contain_text("press a head first")
         for head in ("L3H1", "L0H0"):
             page.click(f"#switches [data-head={head}]")
         page.wait_for_selector("body[data-outcome='2']")
+        expect(page.locator("#scaled")).to_have_text("L0H0")
         expect(page.locator("#saved")).to_contain_text("98,496 parameters")
         expect(page.locator("#outcome")).to_contain_text("Untouched")
         before, after = (
@@ -196,7 +225,10 @@ def test_a_causal_model_predicts_beside_itself(chrome: Browser) -> None:
         page.wait_for_selector("body[data-outcome='0']")
         expect(page.locator("#outcome")).to_contain_text("the next token")
         page.click("#switches [data-head=L0H1]")
-        expect(page.locator("#saved")).to_contain_text("cannot be cut")
+        expect(page.locator("#saved")).to_contain_text("1 head off. They cannot be cut")
+        page.set_viewport_size(PHONE)
+        assert hidden(page) == []
+        page.set_viewport_size(DESKTOP)
         page.click("nav a[data-panel=heads]")
         page.click("#grid [data-head=L1H4]")
         expect(page.locator("article.card")).to_contain_text("KV head 1 of 2")
@@ -205,6 +237,13 @@ def test_a_causal_model_predicts_beside_itself(chrome: Browser) -> None:
 def test_the_planner_moves_with_its_sliders(chrome: Browser, site: str) -> None:
     with page_at(chrome, f"{site}#panel=plan") as page:
         page.wait_for_selector("body[data-planned='28311552']")
+        told = page.locator("#planner table").first
+        for row in (
+            "KV cache 36 MiB",
+            "laid out 24 MiB",
+            "Operations a byte read in decoding 1.00",
+        ):
+            expect(told).to_contain_text(re.compile(row.replace(" ", r"\s*")))
         page.focus("#plan-layers")
         page.keyboard.press("ArrowRight")
         page.wait_for_selector("body[data-planned='37748736']")
@@ -239,6 +278,29 @@ def test_every_panel_is_accessible_and_fits(
             assert faults(page) == [], panel
             wide = page.evaluate("document.documentElement.scrollWidth")
             assert wide <= size["width"], (panel, wide)
+            if panel == "whatif":
+                assert hidden(page) == []
         page.click("#theme")
         other = "light" if scheme == "dark" else "dark"
         assert page.evaluate("document.documentElement.dataset.theme") == other
+
+
+def test_the_page_is_read_across_a_room_and_the_head_takes_little_of_a_small_screen(
+    chrome: Browser, site: str
+) -> None:
+    size = "parseFloat(getComputedStyle(document.querySelector({!r})).fontSize)"
+    small = {"width": 1280, "height": 720}
+    with page_at(chrome, f"{site}#head=L3H1", size=small) as page:
+        expect(page.locator("article.card")).to_contain_text("Where it looks, by distance")
+        assert page.evaluate("document.querySelector('header').offsetHeight") < 0.2 * 720
+        assert page.evaluate(size.format("body")) == 15
+        beside = "document.querySelector('#one')"
+        assert page.evaluate(f"{beside}.scrollHeight <= {beside}.clientHeight")
+        page.evaluate("scrollTo(0, 400)")
+        assert page.evaluate("document.querySelector('#grid').getBoundingClientRect().top") >= 0
+        page.set_viewport_size(ROOM)
+        assert 20 <= page.evaluate(size.format("body")) <= 22
+        assert page.evaluate("document.querySelector('main').offsetWidth") > 1800
+        assert page.evaluate(size.format(".hint")) >= 20
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= ROOM["width"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headwise.watching.models import LoadedModel
 
 SHADED = "normalised_entropy"
-"""The measure that heads are shaded by: pale ones look at few tokens."""
+"""The measure that heads are shaded by: faint ones look at few tokens."""
 TOLD = (SHADED, "confidence", "distance", "previous", "first", "special", "output_share")
 
 

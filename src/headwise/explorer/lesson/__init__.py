@@ -1,1 +1,1 @@
-"""The lesson: seven steps on the learner's own sentence and a model's real numbers."""
+"""The lesson: a warm-up and seven steps on the learner's sentence and a model's real numbers."""

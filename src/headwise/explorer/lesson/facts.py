@@ -12,11 +12,12 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from headwise.errors import OptionError
 from headwise.explorer.lesson.effects import Effects, silenced_one_by_one
+from headwise.explorer.lesson.rows import Compared, compared
 from headwise.explorer.lesson.words import ordinal, quoted, visible
 from headwise.heads import HeadTable
 from headwise.measures.reading import Batch, Reader, Window
@@ -34,6 +35,8 @@ MOST_CHARACTERS = 4000
 """Of a text that is tokenized at all; far more than 24 tokens have."""
 LARGEST, RESTING = 0.95, 0.5
 """A head to show is sharp but not all or nothing, and not mostly at rest on special tokens."""
+CLEAR = 0.5
+"""In a layer to show, heads differ at least by this share of the most that they differ anywhere."""
 BLOCKED = -1e30
 """Scores at or below it are blocked: models write their dtype's lowest number for -inf."""
 
@@ -104,6 +107,11 @@ class Facts:
     def row(self) -> Float[Tensor, " key"]:
         """The token's weights in the chosen head."""
         return self.step("weights")[self.head, self.position].double()
+
+    @cached_property
+    def compared(self) -> Compared:
+        """The token's rows in all heads, beside where they rest."""
+        return compared(self.step("weights")[:, self.position], resting_places(self.batch).cpu())
 
     @cached_property
     def by_weight(self) -> list[int]:
@@ -261,6 +269,13 @@ def last_word(batch: Batch, where: range) -> int:
     return max((place for place in where if is_word[place]), default=where[-1])
 
 
+def resting_places(batch: Batch) -> Bool[Tensor, " key"]:
+    """Special tokens and the first one, where heads often rest."""
+    is_rest = batch.facts[""].is_special[0].clone()
+    is_rest[0] = True
+    return is_rest
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """While it lasts, the model is in evaluation mode, and nothing is recorded for gradients."""
@@ -280,6 +295,20 @@ def calls_of(model: nn.Module, batch: Batch) -> list[AttentionCall]:
     return [call for call in watched.calls if isinstance(call, AttentionCall)]
 
 
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """A head that may be shown."""
+
+    call: AttentionCall
+    head: int
+    is_odd: bool
+    """Whether its row is hard to read: at rest, or all or nothing."""
+    gap: float
+    """How much sharper its layer's heads are than their average."""
+    worse: float
+    """The smaller, the better: entropy, or what rests of an odd row."""
+
+
 def chosen_head(
     calls: Sequence[AttentionCall],
     batch: Batch,
@@ -290,27 +319,29 @@ def chosen_head(
 ) -> tuple[AttentionCall, int]:
     """The head that was asked for; left open, the one whose row for the token is best to read.
 
-    That is the sharpest which looks mostly at one other ordinary token, and neither at it alone
-    nor mostly at special ones or the first; else the one that rests least.
+    That is one which looks mostly at one other ordinary token, and neither at it alone nor mostly
+    at special ones or the first: the sharpest, of layers whose heads differ. Else the one that
+    rests least.
     """
-    is_rest = batch.facts[""].is_special[0].clone()
-    is_rest[0] = True
-    best, best_rank = None, (True, math.inf)
+    is_rest = resting_places(batch).cpu()
+    found: list[Choice] = []
     for call in calls:
         if layer is not None and call.layer != layer:
             continue
         rows = call.weights()[0, :, position].detach().double().cpu()
+        gap = compared(rows, is_rest).gap
         for number, row in enumerate(rows):
             if head is not None and number != head:
                 continue
             rest, top = float(row[is_rest].sum()), int(row.argmax())
             is_plain = rest <= RESTING and not is_rest[top] and top != position
             is_odd = not is_plain or float(row[top]) > LARGEST
-            rank = (is_odd, rest if is_odd else float(torch.special.entr(row).sum()))
-            if best is None or rank < best_rank:
-                best, best_rank = (call, number), rank
-    if best is None:
+            blur = float(torch.special.entr(row).sum())
+            found.append(Choice(call, number, is_odd, gap, rest if is_odd else blur))
+    if not found:
         counts = [call.num_heads for call in calls if layer in (None, call.layer)]
         there = "this model" if layer is None else f"layer {layer}"
         raise OptionError(f"there is no head {head} in {there}: it has heads 0..{max(counts) - 1}")
-    return best
+    clear = CLEAR * max((one.gap for one in found if not one.is_odd), default=0.0)
+    best = min(found, key=lambda one: (one.is_odd, one.gap < clear, one.worse))
+    return best.call, best.head

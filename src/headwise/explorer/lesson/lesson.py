@@ -10,8 +10,10 @@ truth value for each) and `is_cut` (whether the text was longer). Long vectors s
 - `warm-up`: `tokens`, `heads` (names), `formulas` and `shapes` by step, and the steps themselves as
   nested lists: `input, queries, keys, values, scores, scaled, masked, weights, mixed, concat, Wo,
   contributions, output`.
-- `why-many`: `heads`, a list of rows `{name, weights, entropy, largest, largest_key}`; `single`, of
-  their average; `mean_entropy` and `mean_largest` of the heads. Entropies are in nats.
+- `why-many`: `keys`, the tokens that are compared (without special ones and the first, if others
+  are left); `heads`, a list of rows over them, scaled up to one, `{name, weights, entropy, largest,
+  largest_key (a token), resting}`: what of the whole row is left out; `single`, of their average;
+  `mean_entropy` and `mean_largest` of the heads. Entropies are in nats.
 - `projections`: `input` (all of it, or null), `query`, `key`, `value` of the token in the head;
   `kv_head`, `d_model`, `shapes`, a list of `{step, formula, shape}`.
 - `heads`: `d_model, d_key, d_value, num_heads, num_kv_heads, num_tokens`; `columns`, first and one
@@ -57,7 +59,8 @@ def lesson(
     """The warm-up and the seven steps, on the first tokens of a text.
 
     What is left open is chosen: the last word, and the sharpest head that looks from it mostly at
-    one other word. With a table of a scan, the last step tells the roles of the layer's heads.
+    one other word, in a layer whose heads differ. With a table of a scan, the last step tells the
+    roles of the layer's heads.
     """
     facts = facts_of(subject, text, layer=layer, head=head, position=position, table=table)
     told = (why_many, projections, heads, scores, mixing, output, spare)

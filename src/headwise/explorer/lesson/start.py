@@ -4,6 +4,7 @@ In: facts. Out: steps. What their figures hold is written in `lesson`.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
@@ -17,9 +18,9 @@ from headwise.explorer.lesson.record import (
     asks_choice,
     asks_number,
 )
-from headwise.explorer.lesson.words import counted, few, listed, number, share
+from headwise.explorer.lesson.words import counted, few, listed, number, quoted, share
 from headwise.planning.plans import head_choices
-from headwise.tracing.blurring import Row, blur_of
+from headwise.tracing.blurring import Blur, Row
 from headwise.tracing.layers import trace_layer
 from headwise.tracing.trace import plain
 
@@ -31,7 +32,7 @@ def warm_up() -> LessonStep:
     """Two tokens and two heads, small enough to follow by hand."""
     layer, tokens, x = cat_sleeps()
     trace = trace_layer(layer, x, tokens=tokens)
-    steps = {name: step.values[0] for name, step in trace.steps.items() if name != "Wo"}
+    steps = {name: step.values[0] for name, step in trace.steps.items() if step.axes[0] == "batch"}
     score, scaled = float(steps["scores"][0, 0, 0]), float(steps["scaled"][0, 0, 0])
     cat, sleeps = (row.tolist() for row in steps["weights"][0])
     mirror = float(steps["weights"][1, 1, 1])
@@ -87,7 +88,9 @@ def vector(numbers: list[float]) -> str:
 
 def why_many(facts: Facts) -> LessonStep:
     """One row of weights cannot be sharp on several tokens."""
-    blur = blur_of(facts.trace, facts.position)
+    rows = facts.compared
+    named = (Row(facts.trace.name_of(head), row) for head, row in enumerate(rows.weights))
+    blur = Blur(facts.token, tuple(facts.quoted(key) for key in rows.keys), tuple(named))
     heads, single = blur.heads, blur.single
     entropy = math.fsum(row.entropy for row in heads) / len(heads)
     largest = math.fsum(row.largest for row in heads) / len(heads)
@@ -99,16 +102,21 @@ def why_many(facts: Facts) -> LessonStep:
         paragraphs=(
             "A head gives every token, a word or a piece of one, a row of weights: shares, adding "
             f"up to one, of what it takes from each. In layer {facts.call.layer}, "
-            f"{facts.token} has {counted(len(heads), 'row')}, one for each head: "
+            f"{facts.token} has {counted(len(heads), 'row')}: "
             f"{told_rows(facts, heads)}." + (cut if facts.is_cut else ""),
+            *told_rest(facts),
             *told_blur(heads, single, entropy, largest),
         ),
         exercise="Step through the heads and compare each row with the average row below them.",
-        question=ask_about_blur(facts, len(heads), facts.by_weight[0]),
+        question=ask_about_blur(facts, heads[facts.head], len(heads)),
         figures={
             "place": facts.place,
-            "heads": [row_figure(row) for row in heads],
-            "single": row_figure(single),
+            "keys": list(rows.keys),
+            "heads": [
+                {**row_figure(row, rows.keys), "resting": resting}
+                for row, resting in zip(heads, rows.resting, strict=True)
+            ],
+            "single": row_figure(single, rows.keys),
             "mean_entropy": entropy,
             "mean_largest": largest,
         },
@@ -116,44 +124,66 @@ def why_many(facts: Facts) -> LessonStep:
 
 
 def told_rows(facts: Facts, heads: tuple[Row, ...]) -> str:
-    """The chosen head's row, beside the sharpest one."""
-    sharpest, top = max(heads, key=lambda row: row.largest), facts.by_weight[0]
+    """Where the chosen head's row has most, and another head's."""
+    top = largest_key(heads[facts.head], facts.compared.keys)
     own = f"{facts.name} puts {share(float(facts.row[top]))} on {facts.quoted(top)}"
-    if sharpest.name == facts.name:
+    weights = facts.step("weights")[:, facts.position]
+    others = {
+        head: key
+        for head, row in enumerate(heads)
+        if (key := largest_key(row, facts.compared.keys)) != top
+    }
+    if not others:
         return own
-    key = largest_key(sharpest)
-    is_rest = key == 0 or facts.place["is_special"][key]
-    where = "itself" if key == facts.position else facts.quoted(key)
-    where += ", where heads often rest" if is_rest else ""
-    return f"the sharpest, {sharpest.name}, puts {share(sharpest.largest)} on {where}; {own}"
+    head = max(others, key=lambda one: float(weights[one, others[one]]))
+    where = "itself" if others[head] == facts.position else facts.quoted(others[head])
+    return (
+        f"{own}, {facts.trace.name_of(head)} {share(float(weights[head, others[head]]))} on {where}"
+    )
+
+
+def told_rest(facts: Facts) -> tuple[str, ...]:
+    """What is left out of the comparison, if anything is."""
+    is_special = facts.place["is_special"]
+    left_out = [key for key in range(len(facts.tokens)) if key not in facts.compared.keys]
+    if not left_out:
+        return ()
+    names = [
+        quoted(facts.tokens[key]) if is_special[key] else facts.quoted(key) for key in left_out
+    ]
+    resting = math.fsum(facts.compared.resting) / len(facts.compared.resting)
+    return (
+        f"On average, {share(resting)} of a row rests on special tokens or the first. "
+        f"{listed(list(dict.fromkeys(names)))} {'are' if len(left_out) > 1 else 'is'} left out "
+        "below, and each row is scaled up to one.",
+    )
 
 
 def told_blur(
     heads: tuple[Row, ...], single: Row, entropy: float, largest: float
 ) -> tuple[str, str]:
     """What becomes of the rows in their average."""
-    many = f"{math.exp(single.entropy):.1f} tokens"
     if len(heads) == 1:
         return (
             "This layer has only one head, so its single row has to serve every purpose, and what "
             "it gives one token it takes from another. Look at one token sharply, and all others "
             f"fade; look at several, and each gets little. Its largest weight is {share(largest)}.",
             f"Entropy measures how blurred a row is. This one has {entropy:.2f} nats, like an even "
-            f"look at {many}.",
+            f"look at {math.exp(single.entropy):.1f} tokens.",
         )
     return (
-        "With one head, a single row would have to serve every purpose, and what it gives one "
-        "token it takes from another. The row that looks wherever these heads look is their "
-        f"average, and it is blurred: its largest weight is {share(single.largest)}, where the "
-        f"heads' own average {share(largest)}.",
+        "With one head, a single row must serve every purpose. The row that looks "
+        "wherever these heads look is their average, and blurred: its largest weight is "
+        f"{share(single.largest)}, where the heads' own average {share(largest)}.",
         f"Entropy measures blur. The heads' rows average {entropy:.2f} nats, like an even look at "
-        f"{math.exp(entropy):.1f} tokens; the single row has {single.entropy:.2f}, like {many}.",
+        f"{math.exp(entropy):.1f} tokens; the single row has {single.entropy:.2f}, like "
+        f"{math.exp(single.entropy):.1f}.",
     )
 
 
-def ask_about_blur(facts: Facts, num_heads: int, top: int) -> Question:
+def ask_about_blur(facts: Facts, row: Row, num_heads: int) -> Question:
     """What is left of a sharp weight in the average."""
-    weight = float(facts.row[top])
+    weight, top = row.largest, largest_key(row, facts.compared.keys)
     if num_heads == 1:
         return asks_number(
             "This layer has one head. How many rows of weights does each token have in it?",
@@ -161,8 +191,9 @@ def ask_about_blur(facts: Facts, num_heads: int, top: int) -> Question:
             "A row for each head, and there is one head: all its purposes share that row.",
         )
     answer = weight / num_heads
+    scaled = ", scaled up," if facts.compared.resting[facts.head] else ""
     return asks_number(
-        f"{facts.name} puts {weight:.3f} on {facts.quoted(top)}. If the other "
+        f"{facts.name}{scaled} puts {weight:.3f} on {facts.quoted(top)}. If the other "
         f"{counted(num_heads - 1, 'head')} ignored that token, how much weight would the average "
         f"of all {num_heads} rows put on it?",
         answer,
@@ -172,19 +203,19 @@ def ask_about_blur(facts: Facts, num_heads: int, top: int) -> Question:
     )
 
 
-def largest_key(row: Row) -> int:
-    """The token that a row puts most on."""
-    return int(row.weights.argmax())
+def largest_key(row: Row, keys: Sequence[int]) -> int:
+    """The token that a row over some tokens puts most on."""
+    return keys[int(row.weights.argmax())]
 
 
-def row_figure(row: Row) -> dict[str, Any]:
+def row_figure(row: Row, keys: Sequence[int]) -> dict[str, Any]:
     """A row as numbers."""
     return {
         "name": row.name,
         "weights": row.weights.double().tolist(),
         "entropy": row.entropy,
         "largest": row.largest,
-        "largest_key": largest_key(row),
+        "largest_key": largest_key(row, keys),
     }
 
 

@@ -4,7 +4,7 @@
 import { coloured, make, paint, said } from "./head_view.js";
 
 export const ROLE_COLOURS = {
-  positional: "#3b82c4", delimiter: "#8a8f98", sink: "#6b7280", syntactic: "#2e9e5b", semantic: "#b35cc4",
+  positional: "#3b82c4", delimiter: "#8a9a2b", sink: "#6b7280", syntactic: "#2e9e5b", semantic: "#b35cc4",
   coreference: "#d1495b", induction: "#d98e04", duplicate: "#a0622d", broad: "#5fb3b3",
 };
 
@@ -12,7 +12,7 @@ export class Grid {
   /**
    * @param {HTMLElement} el
    * @param {{name: string, heads: number}[]} layers
-   * @param {{press: (name: string) => void, point?: (name: string) => void}} told
+   * @param {{press: (name: string) => void, point?: (name: string) => void, isNumbered?: boolean}} told
    */
   constructor(el, layers, told) {
     this.el = el;
@@ -31,6 +31,7 @@ export class Grid {
     this.layers = layers;
     this.rows = /** @type {string[][]} */ ([]);
     new ResizeObserver(() => this.fit()).observe(el);
+    addEventListener("resize", () => this.fit());
     el.addEventListener("keydown", (event) => this.key(event));
     this.arrange(null);
   }
@@ -46,7 +47,10 @@ export class Grid {
       let start = 0;
       this.rows = this.layers.map((layer) => names.slice(start, start += layer.heads));
     }
-    this.el.replaceChildren(...this.rows.map((row, at) => make("div", { role: "row" },
+    const columns = this.told.isNumbered && !values ? Math.max(...this.rows.map((row) => row.length)) : 0;
+    const numbers = make("div", { role: "row" }, make("span", { class: "layer", role: "columnheader" }, "head"),
+      ...Array.from({ length: columns }, (_, at) => make("span", { class: "column", role: "columnheader" }, String(at))));
+    this.el.replaceChildren(...columns ? [numbers] : [], ...this.rows.map((row, at) => make("div", { role: "row" },
       make("span", { class: "layer", role: "rowheader" }, values ? `${row.length ? this.rank(at) : ""}` : this.layers[at].name),
       ...row.map((name) => this.squares.get(name)))));
     this.focusable(this.chosen ?? this.rows.flat()[0]);
@@ -57,8 +61,9 @@ export class Grid {
   fit() {
     const widest = Math.max(1, ...this.rows.map((row) => row.length));
     this.el.closest(".columns")?.classList.toggle("stacked", widest > 20);
-    const room = this.el.clientWidth - 60;
-    if (room > 0) this.el.style.setProperty("--cell", `${Math.max(20, Math.min(widest > 20 ? 30 : 52, Math.floor(room / widest) - 3))}px`);
+    const unit = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16, room = this.el.clientWidth - 60 * unit;
+    if (room > 0) this.el.style.setProperty("--cell", `${Math.max(20, Math.min((widest > 20 ? 30 : 52) * unit, Math.floor(room / widest) - 3))}px`);
+    this.el.closest(".columns")?.classList.toggle("tall", this.el.offsetHeight > 0.8 * innerHeight);
   }
 
   /** @param {number} at */
@@ -89,7 +94,7 @@ export class Grid {
     this.squares.get(found).focus();
   }
 
-  /** Squares in the colours of a measure, pale to strong. @param {Record<string, number | null>} values @param {string} words */
+  /** Squares in the colours of a measure, faint to strong. @param {Record<string, number | null>} values @param {string} words */
   colour(values, words) {
     const known = Object.values(values).filter((one) => one != null);
     const low = Math.min(...known.map(Number)), high = Math.max(...known.map(Number));
@@ -101,7 +106,7 @@ export class Grid {
       square.setAttribute("aria-label", value == null ? name : `${name}: ${said(value)}`);
       square.title = value == null ? name : `${name}: ${said(value)} (${words})`;
     }
-    return known.length ? `${words}: from ${said(low)} (pale) to ${said(high)} (strong).` : `${words}: not measured on this text.`;
+    return known.length ? `${words}: from ${said(low)} (faint) to ${said(high)} (strong).` : `${words}: not measured on this text.`;
   }
 
   /** Squares in the colours of their roles. @param {Record<string, string[]>} roles */

@@ -19,6 +19,8 @@
 
 const STEPS = 65535;
 const TILE = 256;
+/** Text of this many pixels needs no larger map. */
+const USUAL = 15;
 const LABELS = { rows: "row_labels", keys: "key_labels" };
 
 /**
@@ -106,14 +108,15 @@ class HeadMap {
     if (!cells?.shape || !width) return;
     const [rows, columns] = cells.shape;
     const exact = cells.rows[1] - cells.rows[0] === rows;
-    const room = (/** @type {string[]} */ labels) => Math.min(110, 8 + 6.6 * Math.max(0, ...labels.map((one) => one.length)));
+    const near = getComputedStyle(this.canvas), unit = Math.max(1, parseFloat(near.fontSize) / USUAL);
+    const room = (/** @type {string[]} */ labels) => unit * Math.min(110, 8 + 6.6 * Math.max(0, ...labels.map((one) => one.length)));
     const shown = { rows: this.labels("rows"), keys: this.labels("keys") };
     let left = room(shown.rows), top = room(shown.keys);
-    let size = Math.min(26, (width - left - 2) / Math.max(1, columns));
+    let size = Math.min(26 * unit, (width - left - 2) / Math.max(1, columns));
     if (!exact || size < 8) { left = top = 2; size = (width - 4) / Math.max(1, columns); }
     const ratio = devicePixelRatio || 1;
-    const height = top + Math.min(size, 26) * rows + 2;
-    this.frame = { left, top, size };
+    const height = top + size * rows + 2;
+    this.frame = { left, top, size, unit };
     this.canvas.width = width * ratio;
     this.canvas.height = height * ratio;
     this.canvas.style.height = `${height}px`;
@@ -121,7 +124,6 @@ class HeadMap {
     const small = document.createElement("canvas");
     pen.scale(ratio, ratio);
     paint(small, this.values, cells.shape, STEPS, 0.6, this.canvas);
-    const near = getComputedStyle(this.canvas);
     pen.imageSmoothingEnabled = false;
     pen.drawImage(small, left, top, size * columns, size * rows);
     pen.strokeStyle = near.getPropertyValue("--line") || "#c9d1dc";
@@ -145,10 +147,10 @@ class HeadMap {
 
   /** @param {CanvasRenderingContext2D} pen @param {{rows: string[], keys: string[]}} shown @param {string} colour */
   write(pen, shown, colour) {
-    const { left, top, size } = /** @type {any} */ (this.frame);
+    const { left, top, size, unit } = /** @type {any} */ (this.frame);
     const cut = (/** @type {string} */ one) => one.length > 15 ? `${one.slice(0, 14)}\u2026` : one;
     pen.fillStyle = colour;
-    pen.font = `${Math.min(12, size + 1)}px system-ui, sans-serif`;
+    pen.font = `${Math.min(12 * unit, size + 1)}px system-ui, sans-serif`;
     pen.textBaseline = "middle";
     pen.textAlign = "right";
     shown.rows.forEach((one, at) => pen.fillText(cut(one), left - 4, top + (at + 0.5) * size));

@@ -14,7 +14,7 @@ export class HeadsPanel {
   constructor(about, page) {
     this.about = about;
     this.page = page;
-    this.grid = new Grid($("grid"), about.layers, { press: (name) => this.press(name), point: (name) => this.point(name) });
+    this.grid = new Grid($("grid"), about.layers, { press: (name) => this.press(name), point: (name) => this.point(name), isNumbered: true });
     this.extra = /** @type {Record<string, any>} */ ({});
     /** @type {OneHead[]} */
     this.cards = [];
@@ -92,9 +92,10 @@ export class HeadsPanel {
     if (colour === "role") {
       this.grid.roles(this.roles());
       const held = Object.values(this.roles()).flat();
-      const on = this.extra.scan ? "On built-in text and sentences." : "On this text alone; Find roles reads more.";
+      const on = this.extra.scan ? "From built-in text and sentences." : "From this text alone; Find roles reads more.";
       const shown = Object.keys(ROLE_COLOURS).filter((role) => held.includes(role));
-      $("legend").replaceChildren(...shown.map((role) => this.swatch(role, held.filter((one) => one === role).length)), ` ${shown.length ? "" : "No roles. "}${on}`);
+      const without = Object.values(this.roles()).filter((roles) => !roles.length).length;
+      $("legend").replaceChildren(...shown.map((role) => this.swatch(role, held.filter((one) => one === role).length)), ...without ? [this.swatch("no role", without)] : [], ` ${on}`);
     } else {
       $("legend").textContent = this.grid.colour(this.values(colour), { ...this.about.measures, ...this.extra.scan?.words, ...this.extra.importance?.words }[colour] ?? colour);
     }
@@ -104,9 +105,9 @@ export class HeadsPanel {
   swatch(role, count) {
     const chip = document.createElement("span");
     chip.className = "chip role";
-    chip.style.borderLeftColor = ROLE_COLOURS[/** @type {keyof typeof ROLE_COLOURS} */ (role)];
+    chip.style.borderLeftColor = ROLE_COLOURS[/** @type {keyof typeof ROLE_COLOURS} */ (role)] ?? "var(--raised)";
     chip.textContent = `${role} ${count}`;
-    chip.title = this.about.roles[role];
+    chip.title = this.about.roles[role] ?? "Plain squares: no role was found";
     return chip;
   }
 
@@ -116,7 +117,7 @@ export class HeadsPanel {
     this.thumbs?.abort();
     const mine = this.thumbs = new AbortController();
     this.drawing = reading;
-    $("legend").textContent = "Each small map: rows look at columns, darker is more; the top left is the start of the text.";
+    $("legend").textContent = "Each small map: rows look at columns, stronger colour is more; the top left is the start of the text.";
     try {
       for (const layer of this.about.layers) {
         if (!layer.heads) continue;
@@ -150,7 +151,7 @@ export class HeadsPanel {
     const at = this.reading.heads.names.indexOf(name), measures = this.reading.heads.measures;
     const shown = ["normalised_entropy", "distance", "previous", "first", "special"].filter((one) => measures[one]?.[at] != null);
     const roles = (this.roles()[name] ?? []).join(", ");
-    $("figures").textContent = `${name}${roles ? ` (${roles})` : ""}: ${shown.map((one) => `${one.replace("_", " ")} ${measures[one][at].toFixed(2)}`).join(", ")}`;
+    $("figures").textContent = `${name}${roles ? ` (${roles}${this.extra.scan ? "" : ", from this text alone"})` : ""}: ${shown.map((one) => `${one.replace("_", " ")} ${measures[one][at].toFixed(2)}`).join(", ")}`;
   }
 
   /** Begin long work, or stop it. @param {string} name */

@@ -144,8 +144,8 @@ export class LessonPanel {
       make("span", {}, one.title, make("small", {}, ` ${inMinutes(one.minutes)}${one.name in this.done ? `, ${this.done[one.name] ? "answered" : "tried"}` : ""}`)))));
     const open = /** @type {HTMLDetailsElement | null} */ (this.list.firstElementChild)?.open ?? matchMedia(WIDE).matches;
     const total = steps.reduce((sum, one) => sum + one.minutes, 0);
-    this.list.replaceChildren(make("details", { open }, make("summary", {}, `All steps, ${inMinutes(total)}`), make("ol", {}, ...items)),
-      make("p", { class: "legend", id: "lesson-progress" }, `${right} of ${steps.length} answered.${right === steps.length ? " You have it all." : ""}`));
+    this.list.replaceChildren(make("details", { open }, make("summary", {}, `A warm-up and ${steps.length - 1} steps, ${inMinutes(total)}`), make("ol", {}, ...items)),
+      make("p", { class: "legend", id: "lesson-progress" }, `${right} of ${steps.length} questions answered.${right === steps.length ? " You have it all." : ""}`));
   }
 
   /** @param {any} step */

@@ -11,7 +11,7 @@ const AXES = /** @type {Record<string, string>} */ ({
   batch: "text", heads: "head", kv_heads: "KV head", position: "token", query: "token", key: "token", d_model: "number", d_key: "number", d_value: "number", concat: "number",
 });
 
-/** Room for a token's label that stands, in pixels. */
+/** Room for a token's label that stands, in sixteenths of a rem. */
 const NARROWEST = 13;
 
 /** Cat sleeps, step by step, in one head or the other. @param {any} f */
@@ -40,7 +40,7 @@ export function warmUp(f) {
 
 /** Every head's row of weights, over the one row that would have to do for all. @param {any} f */
 export function whyMany(f) {
-  const { tokens } = f.place, top = Math.max(...f.heads.map((/** @type {any} */ one) => one.largest), f.single.largest);
+  const { tokens } = f.place, isWhole = f.keys.length === tokens.length, top = Math.max(...f.heads.map((/** @type {any} */ one) => one.largest), f.single.largest);
   const said = make("p", { class: "lesson-said", "aria-live": "polite" });
   const like = (/** @type {number} */ nats) => `${nats.toFixed(2)} nats`;
   const rows = f.heads.map((/** @type {any} */ one, /** @type {number} */ at) => make("button", {
@@ -59,18 +59,18 @@ export function whyMany(f) {
     rows.forEach((/** @type {any} */ row, /** @type {number} */ other) => { row.setAttribute("aria-pressed", String(other === chosen)); row.tabIndex = other === chosen ? 0 : -1; });
     back.disabled = chosen === 0;
     on.disabled = chosen === rows.length - 1;
-    const one = f.heads[chosen], kept = f.single.weights[one.largest_key];
-    said.textContent = `${one.name} puts ${share(one.largest)} on ${named(tokens, one.largest_key)}, and is as blurred as an even look at ${Math.exp(one.entropy).toFixed(1)} tokens. The average row puts ${share(kept)} there.`;
+    const one = f.heads[chosen], kept = f.single.weights[f.keys.indexOf(one.largest_key)], rest = isWhole ? "" : ` Of its whole row, ${share(one.resting)} was left out.`;
+    said.textContent = `${one.name} puts ${share(one.largest)} on ${named(tokens, one.largest_key)}, and is as blurred as an even look at ${Math.exp(one.entropy).toFixed(1)} tokens. The average row puts ${share(kept)} there.${rest}`;
   };
   const back = make("button", { type: "button", onclick: () => choose(chosen - 1) }, "Head before");
   const on = make("button", { type: "button", onclick: () => choose(chosen + 1) }, "Next head");
   const single = make("div", { class: "lesson-row single", role: "img", "aria-label": `Average of all heads: ${share(f.single.largest)} on ${named(tokens, f.single.largest_key)}, entropy ${like(f.single.entropy)}` },
     make("span", {}, "average"), standing(f.single.weights, top), make("span", { class: "number" }, like(f.single.entropy)));
-  const axis = make("div", { class: "lesson-row axis" }, make("span"), make("div", { class: "lesson-axis" }, ...tokens.map(label)), make("span"));
+  const axis = make("div", { class: "lesson-row axis" }, make("span"), make("div", { class: "lesson-axis" }, ...f.keys.map((/** @type {number} */ at) => label(tokens[at]))), make("span"));
   choose(chosen);
   return make("div", {}, make("div", { class: "controls" }, back, on), said,
-    make("div", { class: "scroll" }, styled(make("div", { role: "group", "aria-label": `Rows of weights of ${named(tokens, f.place.position)}, a row a head` }, ...rows, single, axis), { minWidth: `${150 + NARROWEST * tokens.length}px` })),
-    make("p", { class: "legend" }, `Bars are weights, all to one scale; the number beside a row is its entropy. Heads alone: ${like(f.mean_entropy)} and ${share(f.mean_largest)} at most, on average; their average row: ${like(f.single.entropy)} and ${share(f.single.largest)}.`));
+    make("div", { class: "scroll" }, styled(make("div", { role: "group", "aria-label": `Rows of weights of ${named(tokens, f.place.position)}, a row a head` }, ...rows, single, axis), { minWidth: `${(150 + NARROWEST * f.keys.length) / 16}rem` })),
+    make("p", { class: "legend" }, `Bars are weights, all to one scale${isWhole ? "" : ", without the tokens left out"}; the number beside a row is its entropy. Heads alone: ${like(f.mean_entropy)} and ${share(f.mean_largest)} at most, on average; their average row: ${like(f.single.entropy)} and ${share(f.single.largest)}.`));
 }
 
 /** A shape such as [batch 1, heads 12] in words. @param {string} shape */

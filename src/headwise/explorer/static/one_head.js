@@ -6,7 +6,10 @@ import { make, render, said } from "./head_view.js";
 import * as state from "./state.js";
 
 const LOOKS = [
-  ["words", "Whole words"], ["special", "Special tokens"], ["sink", "First token"], ["values", "Weigh by values"],
+  ["words", "Whole words", "Pressed: the pieces of a word are shown as one"],
+  ["special", "Special tokens", "Pressed: tokens such as [CLS] and [SEP] are shown; press to leave them out"],
+  ["sink", "First token", "Pressed: the first token, where heads often rest, is shown; press to leave it out"],
+  ["values", "Weigh by values", "Pressed: each weight is multiplied by the length of the value it fetches"],
 ];
 
 /** What anywidget gives a view, for a page: values and who wants to know of them. */
@@ -41,11 +44,11 @@ export class OneHead {
   }
 
   buttons() {
-    const toggles = LOOKS.map(([key, words]) => make("button", {
-      type: "button", "aria-pressed": "false", "data-look": key,
+    const toggles = LOOKS.map(([key, words, title]) => make("button", {
+      type: "button", "aria-pressed": "false", "data-look": key, title,
       onclick: () => state.set({ [key]: state.get(key) === "1" ? "0" : "1" }),
     }, words));
-    const beside = make("button", { type: "button", "data-beside": "", onclick: () => this.beside() }, "Beside");
+    const beside = make("button", { type: "button", "data-beside": "", title: "Pressed: this head stays here while you choose another", onclick: () => this.beside() }, "Beside");
     return make("div", { class: "controls" }, ...toggles, beside,
       make("button", { type: "button", onclick: () => this.image("svg") }, "SVG"),
       make("button", { type: "button", onclick: () => this.image("png") }, "PNG"));
@@ -146,8 +149,9 @@ export class OneHead {
     const held = figures.roles.filter((/** @type {any} */ one) => one.is_held);
     const served = figures.served_by ? `Keys and values come from KV head ${figures.served_by.kv_head} of ${figures.served_by.kv_heads}. ` : "";
     const summary = held.length ? held.map((/** @type {any} */ one) => `${one.role}: ${one.meaning}`).join(" ") : "No role stands out.";
+    const from = this.panel.extra.scan ? "" : " (From this text alone.)";
     this.facts.replaceChildren(
-      make("p", { class: "hint" }, `${served}${summary}`),
+      make("p", { class: "hint" }, `${served}${summary}${from}`),
       make("h3", {}, "Where it looks, by distance"), this.profile(figures.profile),
       make("h3", {}, "What it adds, before and after the output projection"), this.contribution(figures.contribution),
       make("details", {}, make("summary", {}, "Evidence for roles"), this.roles(figures.roles)));
@@ -184,7 +188,7 @@ export class OneHead {
   /** @param {any[]} roles */
   roles(roles) {
     const number = (/** @type {number | null} */ value) => make("td", { class: "number" }, value == null ? "" : said(value));
-    return make("div", { class: "scroll" }, make("table", {}, make("caption", {}, this.panel.extra.scan ? "On built-in text and sentences" : "On this text alone"),
+    return make("div", { class: "scroll" }, make("table", {}, make("caption", {}, this.panel.extra.scan ? "From built-in text and sentences" : "From this text alone"),
       make("tr", {}, ...["role", "held", "score", "needed", "by chance", "detail"].map((one) => make("th", { scope: "col" }, one))),
       ...roles.map((one) => make("tr", { title: one.meaning }, make("th", { scope: "row" }, one.role), make("td", {}, one.is_held ? "yes" : "no"),
         number(one.score), number(one.threshold), number(one.baseline), make("td", {}, one.detail)))));

@@ -23,6 +23,12 @@ function short(value) {
   return String(Math.round(value));
 }
 
+/** Bytes as `headwise plan` writes them: 36 MiB. @param {number} bytes */
+function size(bytes) {
+  for (const [power, unit] of /** @type {[number, string][]} */ ([[40, "TiB"], [30, "GiB"], [20, "MiB"], [10, "KiB"]])) if (bytes >= 2 ** power) return `${Number((bytes / 2 ** power).toPrecision(3)).toLocaleString("en")} ${unit}`;
+  return bytes ? `${bytes} B` : "-";
+}
+
 /**
  * Where the name of each point goes: right, left, above or below of it, wherever it covers no point
  * and no other name; nowhere if there is no room. The point's own title has it in any case.
@@ -31,7 +37,7 @@ function short(value) {
 function beside(places, names) {
   const taken = places.map(([across, up]) => [across - 4, up - 4, across + 4, up + 4]);
   return places.map(([across, up], at) => {
-    const width = 6 * names[at].length;
+    const width = 6.5 * names[at].length;
     for (const [anchor, dx, dy] of /** @type {[string, number, number][]} */ ([["start", 9, 3], ["end", -9, 3], ["middle", 0, -8], ["middle", 0, 15]])) {
       const start = across + dx - { start: 0, middle: width / 2, end: width }[anchor];
       const box = [start, up + dy - 9, start + width, up + dy + 2];
@@ -119,9 +125,9 @@ export class PlanPanel {
     const row = (/** @type {string} */ words, /** @type {string} */ value) => make("tr", {}, make("th", { scope: "row" }, words), make("td", { class: "number" }, value));
     this.result.replaceChildren(make("table", {}, make("caption", {}, `${found.num_heads} heads of ${found.d_key}, ${found.num_kv_heads} KV heads, bfloat16`),
       row("Parameters of one layer", found.parameters_layer.toLocaleString("en")), row("Parameters of all layers", found.parameters_attention.toLocaleString("en")),
-      row("Multiply-adds a token", short(found.multiply_adds_per_token)), row("KV cache", `${short(found.cache_bytes)}B`),
-      row("All weights of one layer, laid out", `${short(found.weight_matrix_bytes)}B`),
-      row("Multiply-adds a byte read in decoding", found.decode_intensity == null ? "" : found.decode_intensity.toFixed(2))));
+      row("Multiply-adds a token", short(found.multiply_adds_per_token)), row("KV cache", size(found.cache_bytes)),
+      row("All weights of one layer, laid out", size(found.weight_matrix_bytes)),
+      row("Operations a byte read in decoding", found.decode_intensity == null ? "" : found.decode_intensity.toFixed(2))));
     const shown = choices.filter((one) => one.heads <= 256);
     this.choices.replaceChildren(make("table", {}, make("caption", {}, "Every number of heads that divides the width costs the same; what differs is the size of each"),
       make("tr", {}, ...["heads", "size of each", "remarks"].map((one) => make("th", { scope: "col" }, one))),

@@ -46,7 +46,7 @@ export class WhatIfPanel {
 
   slider() {
     const factor = this.factors().get(this.chosen) ?? 1;
-    $("scaled").textContent = this.chosen || "the chosen head";
+    $("scaled").textContent = this.chosen || "the chosen head (press a head first)";
     $("factor").disabled = !this.chosen;
     $("factor").value = String(factor);
     $("factor-said").textContent = factor.toFixed(2);
@@ -91,7 +91,7 @@ export class WhatIfPanel {
       const found = await api.post("/api/whatif", body, mine.signal);
       $("outcome").replaceChildren(found.kind === "similarity" ? this.similarity(found) : this.prediction(found));
       const share = (100 * found.saved / found.parameters).toFixed(2);
-      $("saved").textContent = `${found.heads_off} heads off. ` + (found.cannot_cut ? `They cannot be cut as they are: ${found.cannot_cut}.`
+      $("saved").textContent = `${found.heads_off} ${found.heads_off === 1 ? "head" : "heads"} off. ` + (found.cannot_cut ? `They cannot be cut as they are: ${found.cannot_cut}.`
         : `Cutting them would save ${found.saved.toLocaleString("en")} parameters (${share}%).`);
       document.body.dataset.outcome = String(found.heads_off);
     } catch (error) {
@@ -106,7 +106,7 @@ export class WhatIfPanel {
       make("rect", { class: kind, x: 0, y: 1, height: 10, width: (198 * value / top).toFixed(1) }));
     const percent = (/** @type {number} */ value) => `${(100 * value).toFixed(value < 0.001 ? 3 : 1)}%`;
     return make("div", { class: "scroll" },
-      make("table", {}, make("caption", {}, `Likeliest tokens at ${found.where}; ${
+      make("table", { class: "predicted" }, make("caption", {}, `Likeliest tokens at ${found.where}; ${
         found.divergence < 5e-5 ? "the two models say the same" : `the two models are ${found.divergence.toFixed(4)} nats apart (KL)`}`),
         make("tr", {}, ...["token", "untouched", "", "changed", ""].map((one) => make("th", { scope: "col" }, one))),
         ...found.tokens.map((/** @type {string} */ token, /** @type {number} */ at) => make("tr", {}, make("th", { scope: "row" }, token),
@@ -125,7 +125,7 @@ export class WhatIfPanel {
         return cell;
       }))));
     const kept = found.kept.map((/** @type {number} */ one, /** @type {number} */ at) => `${at + 1}: ${one.toFixed(3)}`).join(", ");
-    return make("div", { class: "scroll" }, make("h3", {}, "How alike the sentences are (cosine)"), table(found.before, "Untouched"), table(found.after, "Changed"),
+    return make("div", { class: "scroll" }, make("h3", {}, "How alike the sentences are (cosine)"), make("div", { class: "matrices" }, table(found.before, "Untouched"), table(found.after, "Changed")),
       make("p", { class: "hint" }, `Each sentence beside its own untouched embedding: ${kept}.`));
   }
 
