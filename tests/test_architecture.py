@@ -13,6 +13,7 @@ PACKAGE = ROOT / "src/headwise"
 LINES = (
     "errors",
     "files",
+    "hub",
     "drawing",
     "heads",
     "attention",

@@ -63,10 +63,28 @@ def test_the_required_packages_are_those_of_the_metadata() -> None:
 
 
 def test_a_package_that_is_missing_is_reported_with_its_purpose(report: dict[str, Any]) -> None:
-    report["optional"]["plotly"] = None
+    report["optional"] |= {"starlette": None, "uvicorn": "7.11"}
     report["packages"]["torch"] = None
-    assert "  plotly        missing; for charts" in text_of(report).splitlines()
+    missing = "  starlette     missing (pip install 'headwise[explorer]'); for headwise explore"
+    assert missing in text_of(report).splitlines()
+    assert "  uvicorn       7.11; for headwise explore" in text_of(report).splitlines()
     assert "  torch         missing" in text_of(report).splitlines()
+
+
+def test_the_optional_packages_are_those_of_the_extras_for_users() -> None:
+    file = Path(__file__).parents[2] / "pyproject.toml"
+    extras = tomllib.loads(file.read_text("utf-8"))["project"]["optional-dependencies"]
+    for_users = {
+        (line.partition(">")[0], extra)
+        for extra in ("explorer", "gguf", "notebook", "onnx")
+        for line in extras[extra]
+    }
+    listed = {(name, extra) for name, (extra, _) in doctor.OPTIONAL_PACKAGES.items()}
+    assert listed == for_users
+
+
+def test_errors_in_eps_say_what_an_eps_is(report: dict[str, Any]) -> None:
+    assert "(eps: from 1 to the next number)" in text_of(report)
 
 
 def test_a_missing_model_comes_with_the_line_that_installs_it(
@@ -106,7 +124,7 @@ def test_a_processor_that_kills_gets_a_remedy_and_a_safe_examination(
     )
     report = doctor.examine()
     assert seen["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE_FP16"
-    assert f"kills the process; {machine.REMEDY}" in text_of(report)
+    assert f"kills the process; {machine.REMEDY}: with it bfloat16 works" in text_of(report)
 
 
 def test_facts_come_from_the_other_process_in_the_given_environment() -> None:

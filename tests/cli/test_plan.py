@@ -39,6 +39,44 @@ def test_sizes_by_flags(headwise: Runner) -> None:
     assert made["parameters_layer"] == 512 * 512 * 2 + 512 * 128 * 2
 
 
+@pytest.mark.parametrize(
+    ("typed", "options"),
+    [
+        ("768/12", ("--d-model", 768, "--heads", 12)),
+        ("768/12x5", ("--d-model", 768, "--heads", 12, "--layers", 5)),
+        ("4096/32:8x3", ("--d-model", 4096, "--heads", 32, "--kv-heads", 8, "--layers", 3)),
+    ],
+)
+def test_typed_sizes_are_the_same_as_options_and_their_name(
+    headwise: Runner, typed: str, options: tuple[object, ...]
+) -> None:
+    made = json.loads(headwise("plan", typed, "--json").out)
+    assert made["name"] == typed
+    assert made == json.loads(headwise("plan", *options, "--json").out)
+
+
+def test_sizes_are_compared_with_models(headwise: Runner) -> None:
+    rows = json.loads(headwise("plan", "compare", "gpt2", "768/6", "768/12x12", "--json").out)
+    assert [(row["name"], row["d_key"], row["num_layers"]) for row in rows] == [
+        ("gpt2", 64, 12),
+        ("768/6", 128, 1),
+        ("768/12x12", 64, 12),
+    ]
+
+
+def test_a_directory_that_is_named_like_sizes_is_read(
+    headwise: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    LlamaConfig(hidden_size=64, num_attention_heads=4).save_pretrained("768/12")
+    assert json.loads(headwise("plan", "768/12", "--json").out)["d_model"] == 64
+
+
+def test_the_help_of_plan_leads_to_its_options(headwise: Runner) -> None:
+    out = " ".join(headwise("plan", "--help").out.split())
+    assert "headwise plan show --help lists every option: --d-model, --heads" in out
+
+
 def test_a_directory(headwise: Runner, tmp_path: Path) -> None:
     LlamaConfig(hidden_size=64, num_attention_heads=4, num_key_value_heads=2).save_pretrained(
         tmp_path
@@ -65,6 +103,22 @@ def test_head_counts_of_a_width(headwise: Runner) -> None:
     assert rows[3]["remarks"] == "rank 64 of 512"
 
 
+def test_head_counts_name_known_models_of_about_the_width(headwise: Runner) -> None:
+    out = headwise("plan", "heads", "--d-model", 768).out
+    assert "Known models of about this width have 12 heads (bert-base, gpt2)." in out
+    assert "Known models" not in headwise("plan", "heads", "--d-model", 512).out
+    rows = json.loads(headwise("plan", "heads", "--d-model", 896, "--json").out)
+    by_heads = {row["num_heads"]: row["as_in"] for row in rows}
+    assert by_heads[16] == "bert-large, gpt2-medium, qwen3-0.6b" and by_heads[4] == ""
+
+
+def test_head_counts_over_several_layers(headwise: Runner) -> None:
+    out = headwise("plan", "heads", "--d-model", 512, "--layers", 3).out
+    assert "d_model 512, 3 layers together" in out
+    row = next(line.split() for line in out.splitlines() if line.split()[:2] == ["8", "64"])
+    assert row[2:7] == ["3,145,728", "202", "M", "12", "MiB"]  # three times those of one layer
+
+
 def test_a_length_beyond_the_models_own_is_noted(headwise: Runner) -> None:
     assert "made for 1,024 positions" in headwise("plan", "GPT2", "--length", 5000).out
     assert "made for" not in headwise("plan", "gpt2").out
@@ -83,6 +137,11 @@ def test_every_known_model_is_listed_with_its_source(headwise: Runner) -> None:
     ("arguments", "words"),
     [
         (["gpt-2"], "did you mean gpt2?"),
+        (["--d-model", 768, "--layers", 12], "let headwise plan heads --d-model 768 show"),
+        (["gpt2", "--layers", 3], "gpt2 has its own sizes: leave --layers or"),
+        (["768/7"], "7 heads cannot share a d_model of 768 evenly"),
+        (["768/12x0"], "num_layers is 0: it must be from 1"),
+        (["768/12:5"], "12 heads cannot share 5 KV heads evenly"),
         (["--heads", 8], "--d-model is missing: name a model, or give --d-model and --heads"),
         (["gpt2", "--heads", 8], "gpt2 has its own sizes: leave --heads"),
         (["--d-model", 10, "--heads", 3], "3 heads cannot share a d_model of 10 evenly"),

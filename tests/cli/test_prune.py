@@ -36,7 +36,13 @@ def test_importance_is_printed_and_written(
 ) -> None:
     out = tmp_path / "out"
     ran = headwise("importance", folder, "--text", text, "--max-tokens", 90, "--out", out)
-    assert (ran.code, ran.err) == (0, "")
+    assert ran.code == 0
+    assert ran.err.splitlines() == [
+        "headwise: measuring 18 heads on 90 tokens in 2 batches",
+        "headwise: backward passes",
+        "headwise: silencing heads one by one",
+        "headwise: leaving one head a layer",
+    ]
     for words in ("next-token loss", "L0H0", "One head left in a layer", "stand"):
         assert words in ran.out
     table = HeadTable.read(out / "importance.parquet")
@@ -49,6 +55,7 @@ def test_importance_is_printed_and_written(
 def test_importance_as_json(headwise: Runner, folder: Path, text: Path) -> None:
     ran = headwise("importance", folder, "--text", text, "--max-tokens", 60, "--json")
     printed = json.loads(ran.out)
+    assert ran.err.startswith("headwise: measuring 18 heads on 60 tokens")
     assert len(printed["heads"]) == 18
     assert printed["about"]["objective"] == "next-token loss"
     assert [row["layer"] for row in printed["layers"]] == ["L0", "L1", "L2"]
@@ -59,10 +66,23 @@ def test_prune_writes_a_model_with_its_proof(
 ) -> None:
     out = tmp_path / "smaller"
     ran = headwise("prune", folder, "--text", text, "--cut", 6, "--out", out, *SMALL)
-    assert (ran.code, ran.err) == (0, ""), ran.err
+    assert ran.code == 0, ran.err
+    told = ran.err.splitlines()
+    assert told[0] == (
+        "headwise: choosing heads on 60 tokens, fitting on 120 and measuring on 60 others, at most"
+    )
+    assert told[1:] == [
+        "headwise: choosing heads: backward passes",
+        "headwise: choosing heads: silencing heads one by one",
+        "headwise: measuring the curve",
+        "headwise: refitting layers",
+        "headwise: measuring what is left, and writing it",
+    ]
     for words in ("6 heads cut", "What is gone", "perplexity", "every head silent", "elbow"):
         assert words in ran.out, ran.out
     record = json.loads((out / "prune.json").read_text("utf-8"))
+    held = record["text"]["measured_on"]
+    assert f"That text: {held['examples']} passages of your text, {held['tokens']} t" in ran.out
     assert len(record["quality"]["random"]) == 5
     assert record["sizes"]["after"]["heads"] == record["sizes"]["before"]["heads"] - 6
     assert record["cut_against_silenced"] < 1e-5
@@ -71,7 +91,10 @@ def test_prune_writes_a_model_with_its_proof(
     assert (out / "curve.csv").read_text("utf-8").startswith("method,cut,share,loss")
     assert (out / "curve.svg").read_text("utf-8").startswith("<svg")
     load(out)
-    assert "say force" in headwise.refused("prune", folder, "--cut", 6, "--out", out)
+    assert (
+        "smaller holds a model already: choose another place, or give --force"
+        in headwise.refused("prune", folder, "--cut", 6, "--out", out)
+    )
     edited = tmp_path / "plan.txt"
     edited.write_text(plan.text(), encoding="utf-8")
     more = ("--plan", edited, "--out", tmp_path / "again", "--refit", "none", "--no-curve")
@@ -91,6 +114,13 @@ def test_a_dry_run_writes_nothing(
     assert list(tmp_path.iterdir()) == [text]
 
 
+def test_a_share_is_read_as_a_percent_too(headwise: Runner, folder: Path, text: Path) -> None:
+    given = ("--text", text, "--dry-run", "--json", "--method", "random", *SMALL)
+    shares = [headwise("prune", folder, "--keep", share, *given) for share in ("50%", "0.5")]
+    percent, fraction = (json.loads(ran.out)["heads_cut"] for ran in shares)
+    assert percent == fraction != ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -98,6 +128,8 @@ def test_a_dry_run_writes_nothing(
         (("--dry-run",), "nothing was given"),
         (("--dry-run", "--cut", 3, "--keep", 0.5), "cut and keep was given"),
         (("--dry-run", "--max-loss", "much"), "--max-loss is 'much': give a share such as 1%"),
+        (("--dry-run", "--keep", "most"), "--keep is 'most': give a share such as 60% or 0.6"),
+        (("--dry-run", "--keep", 70), "keep is 70.0: it is the share of heads that stay, 0 to 1"),
         (("--dry-run", "--cut", 3, "--method", "best"), "method is 'best': choose from rounds"),
         (("--dry-run", "--cut", 3, "--refit", "all"), "refit is 'all': choose from full"),
         (("--dry-run", "--heads", "L0H1", "--plan", "x"), "--heads and --plan both say"),

@@ -102,6 +102,17 @@ def test_a_file_that_is_there_stays_unless_forced(
 
 
 @pytest.mark.parametrize(
+    "arguments", [["nowhere"], ["scan", "--importance", "nowhere"], ["--prune", "nowhere"]]
+)
+def test_a_missing_folder_is_told_of_before_a_page_that_is_there(
+    headwise: Runner, scan: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(scan.parent)
+    Path("report.html").write_text("mine", encoding="utf-8")
+    assert "nowhere does not exist" in headwise.refused("report", *arguments)
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["nowhere"], "nowhere does not exist: give a folder that headwise scan --out wrote"),

@@ -27,6 +27,7 @@ from headwise.errors import ModelError, OptionError
 from headwise.planning.configs import shape_from, shape_of_config
 from headwise.planning.known import KNOWN, known
 from headwise.planning.plans import plan
+from headwise.planning.shapes import shape_of_sizes
 from headwise.watching.places import find_places
 
 
@@ -188,6 +189,32 @@ def test_an_unknown_name_gets_the_nearest() -> None:
         known("gpt-2")
     with pytest.raises(OptionError, match="there are minilm, smollm2"):
         plan("zzzzzz")
+
+
+def test_a_hub_that_does_not_answer_is_asked_once_for_a_config(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    nobody = "http://127.0.0.1:9"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", nobody)
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: pytest.fail("again"))
+    said = (
+        f"the config of no/such cannot be had: {nobody} does not answer.* sizes such as 768/12x12"
+    )
+    with pytest.raises(OptionError, match=said):
+        plan("no/such")
+    assert "".join(capfd.readouterr()) == ""
+
+
+def test_sizes_that_are_typed_are_a_shape() -> None:
+    found = plan("4096/32:8x5").shape
+    assert (found.d_model, found.num_heads, found.num_kv_heads, found.num_layers) == (
+        4096, 32, 8, 5,
+    )  # fmt: skip
+    assert found.sizes == "4096/32:8x5"
+    assert shape_of_sizes("no/such") is None and shape_of_sizes("768/12x") is None
+    with pytest.raises(OptionError, match="d_model is 999,999,999: it must be from 1 to"):
+        plan("999999999/3")
 
 
 def test_compressed_keys_are_refused_by_name() -> None:

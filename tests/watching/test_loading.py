@@ -5,8 +5,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import torch
+from huggingface_hub.errors import RepositoryNotFoundError
+from huggingface_hub.utils import logging as hub_logging
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -15,7 +18,13 @@ from transformers.utils import logging
 
 from headwise.errors import ModelError, OptionError
 from headwise.watching import embedded
-from headwise.watching.loading import LoadOptions, load_model, quiet
+from headwise.watching.loading import (
+    LoadOptions,
+    explained,
+    load_model,
+    one_sentence,
+    quiet,
+)
 from headwise.watching.places import find_places
 from headwise.watching.watch import watch
 
@@ -140,6 +149,60 @@ def test_a_hub_id_without_a_network_is_refused_quickly(monkeypatch: pytest.Monke
     assert time.monotonic() - start < SECONDS
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"), [("minilmm", "minilm"), ("MiniLM", "minilm"), ("smollm", "smollm2")]
+)
+def test_a_misspelt_model_gets_the_one_that_was_meant(name: str, meant: str) -> None:
+    with pytest.raises(ModelError, match=rf"^there is no model {name}: did you mean {meant}\?$"):
+        load_model(name)
+
+
+def without_a_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network that nobody answers in, and which is asked only once."""
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", NOBODY)
+
+    def never(seconds: float) -> None:
+        pytest.fail(f"the hub was asked again after {seconds} s")
+
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", never)
+
+
+NOBODY = "http://127.0.0.1:9"
+"""The port of a service that no machine has run for decades."""
+
+
+@pytest.mark.parametrize("name", ["nosuch", "no/such-model"])
+def test_a_hub_that_does_not_answer_is_asked_once_and_quietly(
+    name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    without_a_hub(monkeypatch)
+    with pytest.raises(ModelError) as refused:
+        load_model(name)
+    assert str(refused.value) == (
+        f"{name} cannot be loaded: {NOBODY} does not answer, it is no directory, and its files "
+        "were not downloaded before; give minilm, smollm2, a directory, or, with a network, a "
+        "hub's id"
+    )
+    assert "".join(capfd.readouterr()) == ""
+
+
+def test_a_model_that_the_hub_does_not_have_is_refused_in_one_sentence() -> None:
+    asked = httpx2.Request("HEAD", NOBODY)
+    missing = RepositoryNotFoundError("404", response=httpx2.Response(404, request=asked))
+    with pytest.raises(ModelError, match=r"^x/y cannot be loaded: \S+ has no such model, or none"):
+        with explained("x/y"):
+            raise OSError("x/y is not a local folder") from missing
+
+
+def test_a_long_error_of_others_ends_with_a_sentence() -> None:
+    sentence = "It does not load. " * 20
+    said = one_sentence(ValueError(sentence))
+    assert sentence.startswith(said) and said.endswith("load.")
+    assert one_sentence(ValueError("x" * 1000)).endswith("x...")
+
+
 def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"holds no model: it has no config\.json"):
         load_model(str(tmp_path))
@@ -213,9 +276,10 @@ def test_code_that_comes_with_a_model_runs_only_if_allowed(
 
 def test_transformers_is_as_talkative_afterwards_as_before() -> None:
     logging.set_verbosity_info()
-    had_bars = logging.is_progress_bar_enabled()
+    had_bars, hub_level = logging.is_progress_bar_enabled(), hub_logging.get_verbosity()
     with pytest.raises(KeyError, match="in between"), quiet():
-        assert logging.get_verbosity() == logging.ERROR
+        assert logging.get_verbosity() == hub_logging.get_verbosity() == logging.ERROR
         raise KeyError("in between")
     assert logging.get_verbosity() == logging.INFO
+    assert hub_logging.get_verbosity() == hub_level != logging.ERROR
     assert logging.is_progress_bar_enabled() == had_bars

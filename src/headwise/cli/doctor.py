@@ -17,13 +17,23 @@ from typing import Annotated, Any
 import typer
 
 OPTIONAL_PACKAGES = {
-    "gguf": "the embedded model smollm2",
-    "accelerate": "the embedded model smollm2",
-    "plotly": "charts",
-    "starlette": "the explorer",
-    "uvicorn": "the explorer",
-    "anywidget": "the notebook widget",
+    "gguf": ("gguf", "the embedded model smollm2"),
+    "accelerate": ("gguf", "the embedded model smollm2"),
+    "starlette": ("explorer", "headwise explore"),
+    "uvicorn": ("explorer", "headwise explore"),
+    "anywidget": ("notebook", "the widget in notebooks"),
+    "onnx": ("onnx", "headwise prune --onnx: the file"),
+    "onnxscript": ("onnx", "headwise prune --onnx: how it is made"),
+    "onnxruntime": ("onnx", "headwise prune --onnx: the check that it computes the same"),
 }
+"""Packages that not everyone needs: the extra that installs each, and what it is for."""
+
+TITLES = {
+    "kernels": "kernels: does the fused one run, and its error (eps: from 1 to the next number)",
+    "paths": "paths",
+    "calls": "calls, and the path each takes",
+}
+"""What the tables of torch's facts are headed by."""
 
 _TORCH_FACTS = (
     "import json; from headwise.cli.doctor import torch_facts; print(json.dumps(torch_facts()))"
@@ -133,7 +143,9 @@ def as_lines(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {name:<14}{number or 'missing'}"
     yield "optional packages"
     for name, number in report["optional"].items():
-        yield f"  {name:<14}{number or f'missing; for {OPTIONAL_PACKAGES[name]}'}"
+        extra, purpose = OPTIONAL_PACKAGES[name]
+        here = number or f"missing (pip install 'headwise[{extra}]')"
+        yield f"  {name:<14}{here}; for {purpose}"
     yield "embedded models"
     for name, model in report["models"].items():
         yield f"  {name:<14}{_model_line(model)}"
@@ -159,10 +171,13 @@ def _torch_lines(report: Mapping[str, Any]) -> Iterator[str]:
     if low_precision["is_safe"]:
         yield "  bfloat16      works"
     else:
-        yield f"  bfloat16      kills the process; {low_precision['remedy']} (done for the rest)"
-    for title in ("kernels", "paths", "calls"):
-        table = facts[title]
-        yield f"{title}, and the path each takes" if title == "calls" else title
+        yield (
+            f"  bfloat16      kills the process; {low_precision['remedy']}: with it bfloat16 "
+            "works, and what follows was tried with it"
+        )
+    for name, title in TITLES.items():
+        table = facts[name]
+        yield title
         width = max(map(len, table), default=0) + 2
         for name, text in table.items():
             yield f"  {name:<{width}}{text}"

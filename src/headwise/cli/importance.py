@@ -22,6 +22,7 @@ from headwise.files import make_folder, write_aside
 
 if TYPE_CHECKING:
     from headwise.pruning.importance import Importance
+    from headwise.watching.models import LoadedModel
 
 Text = Annotated[
     list[str] | None,
@@ -50,21 +51,38 @@ def run(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Measure what every head is worth: exact ablation, gradient scores, stand-ins."""
     check_folder(out, force=force)
-    from headwise.pruning.importance import importance
-    from headwise.views.progress import Stages
     from headwise.watching.loading import load_model
 
     texts = texts_of(text)
     options = with_head(dtype, device, revision, trust_remote_code)
-    loaded = load_model(model, options)
-    with Stages(quiet_console(is_stderr=True)) as stages:
-        found = importance(loaded, texts, max_tokens=max_tokens, progress=stages)
+    found = measured(load_model(model, options), texts, max_tokens)
     if out is not None:
         write(found, out)
     if as_json:
         typer.echo(as_text(found))
     else:
         show(found, out)
+
+
+def measured(loaded: "LoadedModel", texts: list[str] | None, max_tokens: int) -> "Importance":
+    """What `headwise.importance` measures, told of how much work it is before it begins."""
+    from headwise.pruning.bench import num_tokens
+    from headwise.pruning.checking import in_evaluation
+    from headwise.pruning.importance import measure
+    from headwise.pruning.setting import calibration, make_subject
+    from headwise.pruning.task import count_heads
+    from headwise.views.progress import Stages
+
+    subject = make_subject(loaded)
+    with in_evaluation(subject.model):
+        task = calibration(subject, texts, None, max_tokens=max_tokens)
+        heads = sum(many for many, _ in count_heads(task.model, task.samples[0].inputs).values())
+        tokens = sum(map(num_tokens, task.samples))
+        with Stages(quiet_console(is_stderr=True), tells=True) as stages:
+            if heads:
+                many = f"{len(task.samples)} batch{'' if len(task.samples) == 1 else 'es'}"
+                stages.say(f"measuring {heads} heads on {tokens:,} tokens in {many}")
+            return measure(subject, task, progress=stages)
 
 
 def check_folder(out: Path | None, *, force: bool) -> None:
@@ -110,14 +128,12 @@ def as_text(found: "Importance") -> str:
 
 def show(found: "Importance", out: Path | None) -> None:
     """Tables for people."""
-    from headwise.views.pruning import importance_table, layers_table
+    from headwise.views.pruning import importance_line, importance_table, layers_table
 
     console, about = quiet_console(), found.table.about
-    console.print(
-        f"[bold]{about['model']}[/bold], {about['objective']} {about['loss']:.4f} on "
-        f"{about['examples']} examples"
-    )
+    console.print(importance_line(about))
     console.print(importance_table(found.table.df))
+    console.print("--json and --out give every measure with its standard error.")
     console.print(layers_table(found.layers, about["unit"]))
     console.print("Heads that stand in for each other:" if found.groups else "No stand-ins found.")
     for group in found.groups:

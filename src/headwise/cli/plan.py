@@ -30,11 +30,16 @@ class WithDefault(TyperGroup):
 app = typer.Typer(
     cls=WithDefault,
     no_args_is_help=True,
-    help="Say what heads cost: headwise plan MODEL, or --d-model and --heads.",
+    help="Say what heads cost: headwise plan MODEL, or sizes such as 768/12x12.\n\n"
+    "headwise plan show --help lists every option: --d-model, --heads, --layers and more.",
 )
 
 Model = Annotated[
-    str | None, typer.Argument(help="A known model, a directory with a config.json, or a hub's id.")
+    str | None,
+    typer.Argument(
+        help="A known model, sizes (768/12x12: width, heads, layers; 4096/32:8 has 8 KV heads), a "
+        "directory with a config.json, or a hub's id."
+    ),
 ]
 Models = Annotated[list[str], typer.Argument(help="Two or more, each as headwise plan takes it.")]
 DModel = Annotated[int | None, typer.Option(help="Width of the model.")]
@@ -42,7 +47,7 @@ Heads = Annotated[int | None, typer.Option(help="Query heads.")]
 KvHeads = Annotated[int | None, typer.Option(help="KV heads (default: as many as heads).")]
 DKey = Annotated[int | None, typer.Option(help="Size of a head's keys (default: d_model / heads).")]
 DValue = Annotated[int | None, typer.Option(help="Size of a head's values (default: d_key).")]
-Layers = Annotated[int, typer.Option(help="Layers.")]
+Layers = Annotated[int | None, typer.Option(help="Layers (default: 1).", show_default=False)]
 Window = Annotated[int | None, typer.Option(help="Keys that a query sees (default: all).")]
 Length = Annotated[
     int | None,
@@ -62,7 +67,7 @@ def show(  # noqa: PLR0913 - one parameter an option
     kv_heads: KvHeads = None,
     d_key: DKey = None,
     d_value: DValue = None,
-    layers: Layers = 1,
+    layers: Layers = None,
     window: Window = None,
     length: Length = None,
     batch: Batch = 1,
@@ -72,36 +77,35 @@ def show(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """What one model's heads cost; the word show may be left out."""
     from headwise.planning.plans import plan
-    from headwise.planning.shapes import make_shape
 
-    shape: Shape | None = None
-    sizes = {"--d-model": d_model, "--heads": heads}
-    others = {"--kv-heads": kv_heads, "--d-key": d_key, "--d-value": d_value, "--window": window}
-    if model is None:
-        missing = [name for name, value in sizes.items() if value is None]
-        if missing:
-            raise OptionError(
-                f"{missing[0]} is missing: name a model, or give --d-model and --heads"
-            )
-        assert d_model is not None and heads is not None
-        shape = make_shape(
-            d_model=d_model,
-            num_heads=heads,
-            num_kv_heads=kv_heads,
-            d_key=d_key,
-            d_value=d_value,
-            num_layers=layers,
-            window=window,
-        )
-    else:
-        given = [name for name, value in (sizes | others).items() if value is not None]
-        if given:
-            raise OptionError(
-                f"{model} has its own sizes: leave {given[0]} or the model's name out"
-            )
+    sizes = {"d_model": d_model, "num_heads": heads, "num_kv_heads": kv_heads, "d_key": d_key}
+    sizes |= {"d_value": d_value, "num_layers": layers, "window": window}
+    given = {name: value for name, value in sizes.items() if value is not None}
+    if model is not None and given:
+        option = OPTIONS.get(first := next(iter(given)), f"--{first.replace('_', '-')}")
+        raise OptionError(f"{model} has its own sizes: leave {option} or the model's name out")
+    shape = shape_of(given) if model is None else None
     found = plan(model, shape=shape, length=length, batch=batch, dtype=dtype)
     if not printed([found], as_json=as_json, as_csv=as_csv):
         print_plan(found)
+
+
+OPTIONS = {"num_heads": "--heads", "num_kv_heads": "--kv-heads", "num_layers": "--layers"}
+"""Options with other names than the sizes that they give."""
+
+
+def shape_of(sizes: dict[str, int]) -> "Shape":
+    """The shape of sizes that were given as options."""
+    from headwise.planning.shapes import make_shape
+
+    if "d_model" not in sizes:
+        raise OptionError("--d-model is missing: name a model, or give --d-model and --heads")
+    if "num_heads" not in sizes:
+        raise OptionError(
+            "--heads is missing: give it, or let headwise plan heads "
+            f"--d-model {sizes['d_model']} show what it can be"
+        )
+    return make_shape(**sizes)
 
 
 @app.command("compare")
@@ -145,21 +149,27 @@ def compare(
 def heads(
     d_model: Annotated[int, typer.Option(help="Width to share out.")],
     length: Annotated[int, typer.Option(help="Positions of a sequence.")] = 512,
+    layers: Annotated[int, typer.Option(help="Layers that figures are summed over.")] = 1,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
     """Every number of heads that a width can be shared out among, and what speaks against it."""
     from headwise.planning.plans import head_choices
 
-    found = head_choices(d_model, length=length)
-    remarks = ["; ".join(choice.remarks) for choice in found]
-    if printed([choice.plan for choice in found], as_json=as_json, as_csv=as_csv, remarks=remarks):
+    found = head_choices(d_model, length=length, num_layers=layers)
+    notes = [
+        {"remarks": "; ".join(choice.remarks), "as_in": ", ".join(choice.as_in)} for choice in found
+    ]
+    if printed([choice.plan for choice in found], as_json=as_json, as_csv=as_csv, notes=notes):
         return
-    from headwise.views.plan import choices
+    from headwise.views.plan import choices, known_choices
 
     screen = quiet_console()
-    screen.print(f"d_model {d_model:,}, one layer, one causal sequence of {length:,} tokens")
+    summed = "one layer" if layers == 1 else f"{layers:,} layers together"
+    screen.print(f"d_model {d_model:,}, {summed}, one causal sequence of {length:,} tokens")
     screen.print(choices(found))
+    if as_in := known_choices(found):
+        screen.print(as_in)
     screen.print(
         "The same parameters and multiply-adds however many heads there are: only what the "
         "weights would take laid out grows. What several heads can do that one cannot is no "
@@ -188,14 +198,14 @@ def printed(
     *,
     as_json: bool,
     as_csv: bool,
-    remarks: Sequence[str] | None = None,
+    notes: Sequence[dict[str, str]] = (),
 ) -> bool:
     """Print the plans for programs, if that was asked for."""
     if as_json and as_csv:
         raise OptionError("--json and --csv are two formats: give one of them")
     rows = [plan.to_json() if as_json else plan.to_row() for plan in plans]
-    for row, words in zip(rows, remarks or [], strict=False):
-        row["remarks"] = words
+    for row, more in zip(rows, notes, strict=False):
+        row |= more
     if as_json:
         typer.echo(json.dumps(rows[0] if len(rows) == 1 else rows, indent=1))
     if as_csv:

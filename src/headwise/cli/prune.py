@@ -18,7 +18,7 @@ from headwise.cli.options import (
     with_head,
 )
 from headwise.cli.screen import quiet_console, say
-from headwise.errors import OptionError
+from headwise.errors import OptionError, OutputError
 
 if TYPE_CHECKING:
     from headwise.pruning.prune import Pruned
@@ -30,7 +30,7 @@ PlanFile = Annotated[Path | None, typer.Option("--plan", help="Cut what a plan's
 CutCount = Annotated[
     int | None, typer.Option("--cut", help="Cut so many heads, or fewer in whole KV groups.")
 ]
-Keep = Annotated[float | None, typer.Option(help="Keep this share of the heads: 0.6.")]
+Keep = Annotated[str | None, typer.Option(help="Keep this share of the heads: 60% or 0.6.")]
 MaxLoss = Annotated[
     str | None,
     typer.Option(help="Cut as much as costs no more on held-out text: 1%."),
@@ -60,6 +60,12 @@ Onnx = Annotated[bool, typer.Option("--onnx", help="Export the smaller model to 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print plan and sizes, write nothing.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")]
 Seed = Annotated[int, typer.Option(help="Of texts, random cuts and projections.")]
+
+
+CHOOSING = ("backward passes", "silencing heads one by one", "cutting heads one by one")
+"""Stages in which prune finds out which heads are to go."""
+LAST_STAGE = "refitting layers"
+"""What prune tells of last; then it measures, times and writes the model."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,8 @@ def run(  # noqa: PLR0913 - one parameter an option
     """
     if out is None and not dry_run:
         raise OptionError("there is no place for the model: give --out DIR, or --dry-run")
+    place = None if dry_run else out
+    check_out(place, force=force)
     from headwise.pruning.settings import PruneSettings
 
     settings = PruneSettings(
@@ -127,9 +135,8 @@ def run(  # noqa: PLR0913 - one parameter an option
     options = with_head(dtype, device, revision, trust_remote_code)
     if dry_run and max_loss is None:
         settings = replace(settings, refit="none")  # plan and sizes do not depend on it
-    place = None if dry_run else out
-    most = None if max_loss is None else share_of(max_loss)
-    asked = Asked(heads, plan, cut, keep, most, place, force, onnx)
+    most, kept = share_of(max_loss, "--max-loss", "1%"), share_of(keep, "--keep", "60%")
+    asked = Asked(heads, plan, cut, kept, most, place, force, onnx)
     found = pruned(model, options, settings, asked, text)
     if as_json:
         typer.echo(json.dumps({**found.record, "plan": json.loads(found.plan.to_json())}))
@@ -137,12 +144,27 @@ def run(  # noqa: PLR0913 - one parameter an option
         show(found, place)
 
 
-def share_of(text: str) -> float:
-    """A share written as 1% or as 0.01."""
+def check_out(out: Path | None, *, force: bool) -> None:
+    """Refuse to replace a model unasked, before any work is done."""
+    if out is None or force:
+        return
+    from headwise.pruning.directories import is_model
+
+    if is_model(out.expanduser()):
+        raise OutputError(f"{out} holds a model already: choose another place, or give --force")
+
+
+def share_of(text: str | None, option: str, example: str) -> float | None:
+    """A share written as 1% or as 0.01; None where there is none."""
+    if text is None:
+        return None
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError as err:
-        raise OptionError(f"--max-loss is {text!r}: give a share such as 1% or 0.01") from err
+        other = float(example.removesuffix("%")) / 100
+        raise OptionError(
+            f"{option} is {text!r}: give a share such as {example} or {other}"
+        ) from err
 
 
 def pruned(
@@ -169,7 +191,18 @@ def pruned(
     Amount(heads=heads, cut=asked.cut, keep=asked.keep, max_loss=asked.max_loss)
     texts = texts_of(text)
     loaded = load_model(model, options)
-    with Stages(quiet_console(is_stderr=True)) as stages:
+    about = (
+        f"choosing heads on {settings.choose_tokens:,} tokens, fitting on {settings.fit_tokens:,} "
+        f"and measuring on {settings.held_tokens:,} others, at most"
+    )
+    then = "measuring what is left" + ("" if asked.out is None else ", and writing it")
+    with Stages(quiet_console(is_stderr=True), about, tells=True) as stages:
+
+        def told(stage: str, done: int, total: int) -> None:
+            stages(f"choosing heads: {stage}" if stage in CHOOSING else stage, done, total)
+            if stage == LAST_STAGE and done == total:
+                stages(then, 0, 1)
+
         return prune(
             loaded,
             asked.out,
@@ -181,13 +214,19 @@ def pruned(
             settings=settings,
             with_onnx=asked.onnx,
             force=asked.force,
-            progress=stages,
+            progress=told,
         )
 
 
 def show(found: "Pruned", out: Path | None) -> None:
     """What went, what is left, and what it scores."""
-    from headwise.views.pruning import curve_table, quality_table, sizes_table, speed_lines
+    from headwise.views.pruning import (
+        curve_table,
+        held_out_line,
+        quality_table,
+        sizes_table,
+        speed_lines,
+    )
 
     console, record = quiet_console(), found.record
     unit = record["quality"]["unit"]
@@ -195,6 +234,7 @@ def show(found: "Pruned", out: Path | None) -> None:
     console.print(found.plan.text() if out is None else str(found.plan), markup=False)
     console.print(sizes_table(record["sizes"]))
     console.print(quality_table(record["quality"], unit))
+    console.print(held_out_line(record["text"], unit))
     if record["quality"]["refit_dropped"]:
         console.print("the refit did not help on text it was not fitted on, and was dropped")
     if found.curve is not None:

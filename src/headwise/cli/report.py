@@ -39,17 +39,13 @@ def run(
 
     Without a folder the embedded model minilm is scanned first, as headwise scan does.
     """
+    check_folders(scan, importance, prune)
     check_out(out, force=force)
     if text is not None and not text.strip():
         raise OptionError("the text is empty: give --text some words")
-    from headwise.views.report.findings import cut_file, importance_file
     from headwise.views.report.maps import SENTENCE
     from headwise.views.report.report import gather, report_page
 
-    if importance is not None:
-        importance_file(importance)  # a wrong folder is told of before a model is scanned
-    if prune is not None:
-        cut_file(prune)
     sentence = text or SENTENCE
     if scan is None:
         found = scanned(importance, prune, sentence)
@@ -61,6 +57,18 @@ def run(
     if found.drawn.reason:
         say(console, f"without attention maps: {found.drawn.reason}")
     say(console, f"wrote {out}, {len(page.encode()) / 1024:,.0f} KiB")
+
+
+def check_folders(scan: Path | None, importance: Path | None, prune: Path | None) -> None:
+    """Refuse a folder that holds something else before anything is scanned or said of the page."""
+    from headwise.views.report.findings import cut_file, heads_of, importance_file
+
+    if scan is not None:
+        heads_of(scan)
+    if importance is not None:
+        importance_file(importance)
+    if prune is not None:
+        cut_file(prune)
 
 
 def check_out(out: Path, *, force: bool) -> None:

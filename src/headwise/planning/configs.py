@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.errors import ModelError, OptionError
+from headwise.hub import hub_answers
 from headwise.planning.shapes import Shape
 
 NAMES = {
@@ -75,11 +76,25 @@ def read_config(place: str) -> dict[str, Any]:
 
 def download(name: str) -> Path:
     """Where the config of a hub's model is kept, fetched if there is a network."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+    from huggingface_hub import constants, hf_hub_download
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+    )
 
+    is_reached = hub_answers()
     try:
-        return Path(hf_hub_download(name, "config.json"))
+        return Path(hf_hub_download(name, "config.json", local_files_only=not is_reached))
+    except (LocalEntryNotFoundError, RepositoryNotFoundError) as err:
+        hub = "the hub has no such model" if is_reached else f"{constants.ENDPOINT} does not answer"
+        hub = "HF_HUB_OFFLINE is set" if constants.is_offline_mode() else hub
+        raise OptionError(
+            f"the config of {name} cannot be had: {hub}, and it is no directory; give a known "
+            "model, a directory with a config.json, sizes such as 768/12x12, or, with a network, "
+            "a hub's id"
+        ) from err
     except (HfHubHTTPError, HFValidationError, OSError) as err:
         reason = str(err).strip().splitlines()[0]
         raise OptionError(f"the config of {name} cannot be had: {reason}") from err

@@ -5,6 +5,7 @@ flat row and as JSON. How it looks is the views' business.
 """
 
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from headwise.errors import OptionError
@@ -12,7 +13,13 @@ from headwise.planning import costs
 from headwise.planning.configs import shape_from
 from headwise.planning.costs import Decoding, Setting
 from headwise.planning.known import KNOWN, known
-from headwise.planning.shapes import Shape, check_size, divisors, make_shape
+from headwise.planning.shapes import (
+    Shape,
+    check_size,
+    divisors,
+    make_shape,
+    shape_of_sizes,
+)
 
 LONGEST = 8192
 """Length that is planned for where none is given, if the model was made for so much."""
@@ -122,7 +129,8 @@ def plan(
 ) -> Plan:
     """What the heads of a model cost.
 
-    `model` is a known one's name, a directory with a config.json, or a hub's id; or give a shape.
+    `model` is a known one's name, sizes such as 768/12x12 (width, heads, layers; 4096/32:8x32 has 8
+    KV heads), a directory with a config.json, or a hub's id; or give a shape.
     The length is the model's own context, at most 8,192, unless it is given.
 
     >>> plan("gpt2").layer_parameters
@@ -134,13 +142,15 @@ def plan(
     if not model:
         if not isinstance(shape, Shape):
             raise OptionError("there is nothing to plan: name a model or give a headwise.Shape")
-        name = f"{shape.d_model}/{shape.num_heads}"
+        name = shape.sizes
     elif shape is not None:
         raise OptionError(f"{model} has its own shape: give one or the other")
     elif model.lower() in KNOWN:
         found = known(model.lower())
         name = found.name
         shape, source, total, note = found.shape, found.source, found.total, found.note
+    elif (sizes := shape_of_sizes(model)) and not Path(model).exists():
+        shape = sizes
     elif looks_like_a_place(model):
         shape, source = shape_from(model), model
     else:
@@ -154,8 +164,6 @@ def plan(
 
 def looks_like_a_place(name: str) -> bool:
     """Whether a name may be a directory, a file or a hub's id."""
-    from pathlib import Path
-
     return "/" in name or Path(name).exists()
 
 
@@ -167,10 +175,14 @@ class HeadChoice:
     d_key: int
     plan: Plan
     remarks: tuple[str, ...]
+    as_in: tuple[str, ...] = ()
+    """Known models with as many heads and about that width."""
 
 
 SMALLEST, LARGEST = 64, 128
 """Head sizes that nearly all published models keep to: every row of `known` but four."""
+ABOUT = 0.25
+"""Share by which widths may differ and still be about the same."""
 
 
 def head_choices(d_model: int, *, length: int, num_layers: int = 1) -> list[HeadChoice]:
@@ -196,6 +208,17 @@ def head_choices(d_model: int, *, length: int, num_layers: int = 1) -> list[Head
                 d_key=shape.d_key,
                 plan=plan(shape=shape, length=length),
                 remarks=tuple(remarks),
+                as_in=models_like(shape),
             )
         )
     return found
+
+
+def models_like(shape: Shape) -> tuple[str, ...]:
+    """Names of the known models with as many heads and about the same width."""
+    return tuple(
+        name
+        for name, one in KNOWN.items()
+        if one.shape.num_heads == shape.num_heads
+        and abs(one.shape.d_model - shape.d_model) <= ABOUT * shape.d_model
+    )

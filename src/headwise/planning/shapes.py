@@ -5,12 +5,14 @@ checked. What follows from them is the business of `costs`.
 """
 
 import math
+import re
 from dataclasses import dataclass
 
 from headwise.errors import OptionError
 
 LARGEST_SIZE = 1 << 24
 """Beyond any model's width or number of heads: what is larger is a slip of the finger."""
+_SIZES = re.compile(r"(\d{1,9})/(\d{1,9})(?::(\d{1,9}))?(?:x(\d{1,9}))?", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +59,13 @@ class Shape:
         return self.num_heads // self.num_kv_heads
 
     @property
+    def sizes(self) -> str:
+        """Width, heads, KV heads and layers as `shape_of_sizes` reads them: 4096/32:8x32."""
+        kv_heads = "" if self.group == 1 else f":{self.num_kv_heads}"
+        layers = "" if self.num_layers == 1 else f"x{self.num_layers}"
+        return f"{self.d_model}/{self.num_heads}{kv_heads}{layers}"
+
+    @property
     def words(self) -> str:
         """The shape in a line."""
         many = "" if self.num_kv_heads == 1 else "s"
@@ -68,7 +77,7 @@ class Shape:
             local = f", {which} of them with a window of {self.window:,}"
         return (
             f"d_model {self.d_model:,}, {self.num_heads} heads of {sizes}{served}, "
-            f"{self.num_layers} layers{local}"
+            f"{self.num_layers} layer{'' if self.num_layers == 1 else 's'}{local}"
         )
 
 
@@ -101,6 +110,25 @@ def make_shape(
         num_layers=num_layers,
         window=window,
         num_local=0 if window is None else num_layers,
+    )
+
+
+def shape_of_sizes(text: str) -> Shape | None:
+    """The shape that sizes name; None for a text that is none of these.
+
+    >>> shape_of_sizes("4096/32:8x32").words
+    'd_model 4,096, 32 heads of 128 over 8 KV heads, 32 layers'
+    """
+    found = _SIZES.fullmatch(text)
+    if found is None:
+        return None
+    d_model, heads, kv_heads, layers = (None if one is None else int(one) for one in found.groups())
+    assert d_model is not None and heads is not None, "the pattern asks for both"
+    return make_shape(
+        d_model=d_model,
+        num_heads=heads,
+        num_kv_heads=kv_heads,
+        num_layers=1 if layers is None else layers,
     )
 
 

@@ -110,7 +110,7 @@ def comparison(plans: Sequence[Plan]) -> Table:
 
 
 def choices(found: Sequence[HeadChoice]) -> Table:
-    """Every head count of a width."""
+    """Every head count of a width; parameters and weights are those of all layers."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for heading in ("heads", "d_key", "parameters", "scores", "weights laid out"):
         table.add_column(heading, justify="right")
@@ -120,12 +120,20 @@ def choices(found: Sequence[HeadChoice]) -> Table:
         table.add_row(
             str(choice.num_heads),
             str(choice.d_key),
-            f"{choice.plan.layer_parameters:,}",
+            f"{choice.plan.model_parameters:,}",
             count(work["scores"]),
-            size(choice.plan.weight_matrix_bytes),
+            size(choice.plan.weight_matrix_bytes * choice.plan.shape.num_layers),
             "; ".join(choice.remarks),
         )
     return table
+
+
+def known_choices(found: Sequence[HeadChoice]) -> str:
+    """Which head counts known models of about that width have; empty if there are none."""
+    groups = [
+        f"{choice.num_heads} heads ({', '.join(choice.as_in)})" for choice in found if choice.as_in
+    ]
+    return f"Known models of about this width have {', '.join(groups)}." if groups else ""
 
 
 def known_models(rows: Iterable[Known]) -> list[str]:

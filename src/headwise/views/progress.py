@@ -1,5 +1,7 @@
 """Progress bars: one for a known number of tokens, one for work of several stages."""
 
+import time
+from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console
@@ -61,14 +63,34 @@ class ProgressBar:
         self.progress.stop()
 
 
-class Stages:
-    """Told of a stage and its steps, shows the stage that is under way."""
+SECONDS_BETWEEN_LINES = 30.0
+"""After which a stage that still goes on is named again where there is no terminal."""
 
-    def __init__(self, console: Console) -> None:
+
+class Stages:
+    """Told of a stage and its steps, shows the stage that is under way.
+
+    On a terminal by a bar; elsewhere, if it `tells`, by a line for every stage and for every half
+    minute. `about` is said before the first stage: a mistake that is found before is one sentence
+    alone.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        about: str = "",
+        *,
+        tells: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Nothing shown yet."""
+        self.about, self.clock = about, clock
+        self.tells = tells and not console.is_terminal
         self.progress = bar_on(console)
         self.stage = ""
         self.task: TaskID | None = None
+        self.named: set[str] = set()
+        self.told = clock()
 
     def __enter__(self) -> "Stages":
         """Begin."""
@@ -86,6 +108,11 @@ class Stages:
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         """A stage has come so far; a new one, or the same anew, gets a bar of its own."""
+        if self.about:
+            self.say(self.about)
+            self.about = ""
+        if self.tells:
+            self.tell(stage, done, total)
         if self.task is not None and (stage != self.stage or done <= 1):
             self.progress.remove_task(self.task)
             self.task = None
@@ -93,3 +120,15 @@ class Stages:
             self.task = self.progress.add_task(stage, total=total)
         self.stage = stage
         self.progress.update(self.task, completed=done, total=total)
+
+    def tell(self, stage: str, done: int, total: int) -> None:
+        """Say how far a stage is, if it is a new one or nothing was said for long."""
+        if stage in self.named and self.clock() - self.told < SECONDS_BETWEEN_LINES:
+            return
+        self.say(f"{stage}, {done:,} of {total:,}" if done > 1 else stage)
+        self.named.add(stage)
+        self.told = self.clock()
+
+    def say(self, words: str) -> None:
+        """A line that stays."""
+        self.progress.console.print(f"headwise: {words}", markup=False, soft_wrap=True)

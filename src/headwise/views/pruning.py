@@ -26,22 +26,31 @@ def table_of(title: str, columns: tuple[str, ...], *, first: str = "") -> Table:
     return table
 
 
+def importance_line(about: Mapping[str, Any]) -> str:
+    """What was measured, of which model, and on how much."""
+    return (
+        f"[bold]{about['model']}[/bold], {about['objective']} {about['loss']:z.4f} on "
+        f"{about['examples']} examples"
+    )
+
+
 def importance_table(df: pd.DataFrame) -> Table:
     """Heads by what the loss gains when they are silent, least first, the middle left out."""
     ranked = df.sort_values("zero")
     table = table_of(
-        "Loss that each head adds when it is silent, smallest first",
-        (*MEASURES, "stand-ins"),
+        "Loss that each head adds when it is silent (zero), smallest first",
+        MEASURES,
         first="head",
     )
     for place, (_, row) in enumerate(ranked.iterrows()):
         if SHOWN <= place < len(ranked) - SHOWN:
             if place == SHOWN:
-                table.add_row("...", *[""] * (len(MEASURES) + 1))
+                table.add_row("...")
             continue
         stack = f"{row['stack']}." if row["stack"] else ""
-        numbers = [f"{row[name]:.2g} ± {row[f'{name}_se']:.1g}" for name in MEASURES]
-        table.add_row(f"{stack}L{row['layer']}H{row['head']}", *numbers, row["stand_ins"] or "-")
+        first, *others = (f"{row[name]:.2g}" for name in MEASURES)  # of the others no error: narrow
+        first = f"{first} ± {row[f'{MEASURES[0]}_se']:.1g}"
+        table.add_row(f"{stack}L{row['layer']}H{row['head']}", first, *others)
     return table
 
 
@@ -106,8 +115,16 @@ SAID = {
 """Names of figures in other words than their own."""
 
 
+def held_out_line(text: Mapping[str, Any], unit: str) -> str:
+    """Which text the figures were measured on."""
+    held = text["measured_on"]
+    what = "sentences" if unit == "cosine" else "passages"
+    whose = "of your text" if text["source"] == "given" else f"of {text['source']}"
+    return f"That text: {held['examples']:,} {what} {whose}, {held['tokens']:,} tokens."
+
+
 def curve_table(points: pd.DataFrame, unit: str) -> Table:
-    """Quality of every method at every cut."""
+    """Quality of every method at every cut; curve.csv has the range of random cuts, too."""
     methods = list(dict.fromkeys(points.method))
     table = table_of(f"{unit} against heads cut", tuple(methods), first="cut")
     for cut, rows in points.groupby("cut", sort=True):
@@ -119,17 +136,14 @@ def curve_table(points: pd.DataFrame, unit: str) -> Table:
 
 
 def cell(row: Any) -> str:
-    """A point of a curve; of random cuts with their range."""
-    if row is None:
-        return "-"
-    ends = f" ({row.low:.4g} to {row.high:.4g})" if row.low != row.high else ""
-    return f"{row.quality:.4g}{ends}"
+    """A point of a curve; of random cuts the mean."""
+    return "-" if row is None else f"{row.quality:.4g}"
 
 
 def speed_lines(speeds: list[dict[str, Any]]) -> Iterator[str]:
     """How much faster the cut model is."""
     for one in speeds:
         yield (
-            f"batch {one['batch']} x {one['positions']} tokens: {one['before']:.3f} s before, "
-            f"{one['after']:.3f} s after, {one['ratio']:.2f} times as fast (± {one['spread']:.2f})"
+            f"batch {one['batch']} x {one['positions']} tokens: {one['before']:.3g} s before, "
+            f"{one['after']:.3g} s after, {one['ratio']:.2f} ± {one['spread']:.2f} times as fast"
         )

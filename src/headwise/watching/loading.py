@@ -5,6 +5,7 @@ and what was loaded, so that a table can say what it is a table of. Pickled weig
 and code that comes with a model runs only when asked for.
 """
 
+import difflib
 import functools
 import os
 from collections.abc import Iterable, Iterator
@@ -17,12 +18,20 @@ from typing import Any
 
 import torch
 import transformers
+from huggingface_hub import constants
+from huggingface_hub.errors import (
+    GatedRepoError,
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+)
+from huggingface_hub.utils import logging as hub_logging
 from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from headwise.errors import HeadwiseError, ModelError, OptionError
+from headwise.hub import hub_answers
 from headwise.watching import cut_models, embedded
 from headwise.watching.cut_models import is_cut
 from headwise.watching.models import LoadedModel
@@ -33,6 +42,7 @@ POOLERS, PREDICTORS = ("pooler", "pooling"), ("classifier", "lm_head")
 """Parts that a checkpoint may leave out, unless they are asked for: no attention comes after."""
 LONGEST_REASON = 240
 """Characters of another library's error that fit into one readable sentence."""
+WHAT_WORKS = f"give {', '.join(embedded.MODELS)}, a directory, or, with a network, a hub's id"
 
 
 @dataclass(frozen=True)
@@ -75,6 +85,8 @@ def load_model(name: str, options: LoadOptions | None = None) -> LoadedModel:
         raise ModelError(f"{name} is a file: give the directory that config.json is in")
     elif name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelError(f"{name} is no directory: give one with config.json and safetensors files")
+    elif "/" not in name and (near := difflib.get_close_matches(name.lower(), embedded.MODELS)):
+        raise ModelError(f"there is no model {name}: did you mean {near[0]}?")
     source = str(folder) if folder.is_dir() else name
     found = loaded(name, source, options, {"source": name, "revision": options.revision})
     if options.tp_plan is None:
@@ -126,7 +138,10 @@ def loaded(
     optional = {"revision": options.revision, "gguf_file": gguf_file}
     common |= {key: value for key, value in optional.items() if value is not None}
     spread = {"device_map": options.device_map, "tp_plan": options.tp_plan}
-    with quiet(), explained(name, is_here=Path(source).is_dir()), parsed_once():
+    is_here = Path(source).is_dir()
+    if not is_here and not hub_answers():
+        common["local_files_only"] = True
+    with quiet(), explained(name, is_here=is_here), parsed_once():
         model, notes = class_of(source, options, common).from_pretrained(
             source,
             dtype=DTYPES[options.dtype],
@@ -232,6 +247,8 @@ def explained(name: str, *, is_here: bool = False) -> Iterator[None]:
                 f"{name} comes with code of its own, which runs only if you allow it: read it, "
                 "then give --trust-remote-code, or LoadOptions(allows_remote_code=True)"
             ) from error
+        if not is_here and (reason := hub_reason(error)):
+            raise ModelError(f"{name} cannot be loaded{reason}; {WHAT_WORKS}") from error
         is_missed = os.environ.get("HF_HUB_OFFLINE") and not is_here
         offline = " (offline: HF_HUB_OFFLINE is set)" if is_missed else ""
         reason = one_sentence(error)
@@ -242,10 +259,27 @@ def explained(name: str, *, is_here: bool = False) -> Iterator[None]:
         raise ModelError(f"{name} cannot be loaded{offline}: {reason}") from error
 
 
+def hub_reason(error: BaseException | None) -> str:
+    """Why a hub did not give a model, to be said after what failed; empty for other failures."""
+    while error is not None:
+        if isinstance(error, LocalEntryNotFoundError):
+            missing = "it is no directory, and its files were not downloaded before"
+            if constants.is_offline_mode():
+                return f" (offline: HF_HUB_OFFLINE is set): {missing}"
+            return f": {constants.ENDPOINT} does not answer, {missing}"
+        if isinstance(error, RepositoryNotFoundError) and not isinstance(error, GatedRepoError):
+            return f": {constants.ENDPOINT} has no such model, or none that you may read"
+        error = error.__cause__ or error.__context__
+    return ""
+
+
 def one_sentence(error: Exception) -> str:
-    """What an error says, on one line and not at length."""
+    """What an error says, on one line and not at length: its first sentences, if it has several."""
     text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
+    if len(text) <= LONGEST_REASON:
+        return text
+    whole, stop, _ = text[:LONGEST_REASON].rpartition(". ")
+    return f"{whole}." if stop else f"{text[:LONGEST_REASON]}..."
 
 
 @contextmanager
@@ -268,8 +302,10 @@ def parsed_once() -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """transformers without its progress bars and remarks, which are as they were afterwards."""
+    """transformers and the hub without bars and remarks, which are as they were afterwards."""
     level, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    hub_level = hub_logging.get_verbosity()
+    hub_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
@@ -277,5 +313,6 @@ def quiet() -> Iterator[None]:
             yield
     finally:
         logging.set_verbosity(level)
+        hub_logging.set_verbosity(hub_level)
         if had_bars:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]
