@@ -14,8 +14,9 @@ from playwright.sync_api import expect
 import headwise
 from headwise.errors import MissingPackage, OptionError
 from headwise.explorer import widget
-from headwise.explorer.looks import STEPS, Look, weights_between
+from headwise.explorer.looks import STEPS, TILE, Look, weights_between
 from headwise.explorer.ports import bound
+from headwise.explorer.widget_parts import MOST_ROWS
 
 from .browser import browser
 from .sessions import CAT, cat, minilm
@@ -53,6 +54,19 @@ def test_a_view_looks_at_words_and_values() -> None:
     want = weights_between(cat(), "L0", look, slice(0, 99), slice(0, 99))[0].numpy()
     assert "unbelievably" in view.key_labels
     assert np.abs(numbers(view) - want).max() < 1e-4 * want.max() + 1e-4
+
+
+def test_a_long_text_is_thinned_out_and_its_late_tokens_are_followed() -> None:
+    subject = minilm().subject
+    options = {"tokenizer": subject.tokenizer, "head": "L0H2"}
+    view = headwise.view(subject.model, "a word here " * 120, **options)
+    size = len(view.row_labels)
+    assert size > TILE and view.cells["rows"] == view.cells["keys"] == [0, size]
+    first = list(view.links)
+    view.token = MOST_ROWS + 9
+    assert view.links != first and min(row for row, *_ in view.links) == MOST_ROWS
+    view.window = {"rows": [3, 9], "keys": [0, 5]}
+    assert numbers(view).shape == (6, 5)
 
 
 def test_a_table_is_viewed_without_a_model() -> None:
