@@ -15,7 +15,9 @@ from hypothesis import settings
 MACHINE = Path(__file__).parents[1] / "src/headwise/attention/machine.py"
 
 os.environ["HF_HUB_OFFLINE"] = "1"
-settings.register_profile("headwise", deadline=None, derandomize="CI" in os.environ)
+settings.register_profile(
+    "headwise", deadline=None, derandomize="CI" in os.environ, max_examples=50
+)
 settings.load_profile("headwise")
 
 

@@ -86,9 +86,8 @@ def test_a_text_that_has_changed_is_another_sweep(tmp_path: Path) -> None:
 
 
 def test_files_that_hold_something_else_are_named(tmp_path: Path) -> None:
-    settings = make_settings(
-        make_task("relations"), steps=20, seeds=1, rates=(0.01,), d_model=4, width=2
-    )
+    small = {"groups": ("narrow",), "steps": 20, "seeds": 1, "rates": (0.01,), "d_model": 2}
+    settings = make_settings(make_task("relations"), width=1, **small)
     sweep(settings=settings, out=tmp_path, processes=1)
     said, record = tmp_path / "settings.json", min((tmp_path / "runs").iterdir())
     for path, content, words in (
@@ -119,8 +118,8 @@ def test_options_that_cannot_be_are_refused(options: dict[str, Any], words: str)
 
 def test_settings_of_a_task_are_options_of_its_sweep() -> None:
     found = sweep(
-        "relations", relations=2, letters=8, steps=20, seeds=1, rates=(0.01,), d_model=4, width=2,
-        processes=1,
+        "relations", relations=2, letters=8, steps=20, seeds=1, rates=(0.01,), d_model=2,
+        width=1, groups=("narrow",), processes=1,
     )  # fmt: skip
     assert found.settings.task.settings()["relations"] == 2
     assert {"accuracy_previous", "accuracy_first"} <= set(found.runs.columns)

@@ -29,6 +29,7 @@ from headwise.watching.places import find_places
 from headwise.watching.watch import watch
 
 from ..attention.tolerance import assert_same
+from ..measures.test_reading import assert_marks
 from .helpers import ROUNDINGS, allow_weights, run
 from .tiny import tiny
 from .tiny_configs import FAMILIES, VOCABULARY
@@ -72,6 +73,7 @@ def test_smollm2_loads_from_its_package(capfd: pytest.CaptureFixture[str]) -> No
     assert {parameter.dtype for parameter in loaded.model.parameters()} == {torch.bfloat16}
     assert loaded.about["sha256"] == embedded.MODELS["smollm2"].sha256
     assert len(find_places(loaded.model)) == 30
+    assert_marks(loaded, "Well, yes ( no ) ... é 日本", [",", " (", " )", " ..."], special=0)
     inputs = loaded.tokenizer("The cat sleeps.", return_tensors="pt")
     with watch(loaded.model) as watched:
         said = run(loaded.model, inputs).last_hidden_state
