@@ -89,27 +89,15 @@ def assert_law(case: Measured, choice: RowChoice) -> None:
 
 
 @each_case
-def test_every_column_is_its_definition(name: str, padding: str) -> None:
-    assert_law(measured(name, padding), RowChoice("all"))
-
-
-@pytest.fixture
-def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles that cut every family's rows, keys and windows."""
-    monkeypatch.setattr(layout_module, "TILE_ROWS", 5)
-    monkeypatch.setattr(layout_module, "TILE_KEYS", 7)
-
-
-@each_case
-@pytest.mark.usefixtures("_small_tiles")
-def test_many_tiles_say_what_one_says(name: str, padding: str) -> None:
-    assert_law(measured(name, padding), RowChoice("all"))
-
-
-@each_case
-@pytest.mark.usefixtures("_small_tiles")
-def test_sampled_rows_have_the_values_they_have_among_all(name: str, padding: str) -> None:
-    assert_law(measured(name, padding), RowChoice(ROWS, seed=3))
+def test_every_column_is_its_definition_in_one_tile_in_many_and_on_sampled_rows(
+    name: str, padding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = measured(name, padding)
+    assert_law(case, RowChoice("all"))
+    monkeypatch.setattr(layout_module, "TILE_ROWS", 5)  # cuts every family's rows,
+    monkeypatch.setattr(layout_module, "TILE_KEYS", 7)  # and its keys and windows
+    assert_law(case, RowChoice("all"))
+    assert_law(case, RowChoice(ROWS, seed=3))
 
 
 def test_few_numbers_a_tile_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

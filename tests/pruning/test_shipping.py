@@ -17,7 +17,7 @@ PLAIN |= {"phi3", "granite", "gpt_oss", "vit", "dinov2"}
 
 Not Gemma 3 here: 4 heads would be left, and configs want them to divide its hidden size, 35.
 """
-OF_EVERY_KIND = ("bert", "deberta_v2", "gpt2", "falcon", "llama", "gpt_oss", "t5", "whisper", "vit")
+OF_EVERY_KIND = ("bert", "gpt2", "falcon", "gpt_oss", "t5", "vit")
 """Families that every cut is shipped of here; `python -m tests.pruning.shipping` ships all."""
 LOADED_TO_BE_WATCHED = {"falcon": 1e-13}
 """How far a model may be that headwise loads with other kernels than transformers would."""
