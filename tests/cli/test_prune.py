@@ -109,6 +109,7 @@ def test_a_dry_run_writes_nothing(
     headwise: Runner, folder: Path, text: Path, tmp_path: Path
 ) -> None:
     ran = headwise("prune", folder, "--text", text, "--keep", 0.5, "--dry-run", *SMALL)
+    assert "nothing was written: give --out DIR" in ran.out
     assert ran.code == 0, ran.err
     assert "What is gone" in ran.out and "# cost" in ran.out
     assert list(tmp_path.iterdir()) == [text]

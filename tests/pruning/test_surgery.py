@@ -90,6 +90,14 @@ def test_a_model_may_give_tensors_without_names(pick: Callable[[Tensor], object]
     assert cut(model, group, inputs=model.given).difference == 0
 
 
+def test_a_module_that_does_not_say_how_large_a_head_is_is_refused() -> None:
+    model, _ = tiny("llama")
+    for layer in model.model.layers:
+        del layer.self_attn.head_dim
+    with pytest.raises(ModelError, match="does not say how large a head is, as an attribute"):
+        cut(model, "L0H0")
+
+
 def test_a_model_without_a_config_is_refused() -> None:
     model = Wrapped(lambda one: one)
     del model.config

@@ -256,3 +256,5 @@ def show(found: "Pruned", out: Path | None) -> None:
             else "headwise.load loads it, and transformers with trust_remote_code=True"
         )
         say(console, f"\nwrote {out}: {kind}; prune.json says what was measured")
+    if out is None:
+        say(console, "nothing was written: give --out DIR to have the smaller model")

@@ -33,8 +33,14 @@ class Layer:
     @property
     def head_size(self) -> int:
         """How many numbers one head gives."""
-        sizes = (getattr(self.module, name, None) for name in HEAD_SIZES)
-        return next(int(size) for size in sizes if size is not None)
+        for name in HEAD_SIZES:
+            size = getattr(self.module, name, None)
+            if size is not None:
+                return int(size)
+        raise ModelError(
+            f"heads of {type(self.module).__name__} cannot be cut: it does not say how large a "
+            f"head is, as an attribute {', '.join(HEAD_SIZES[:-1])} or {HEAD_SIZES[-1]}"
+        )
 
     @property
     def output(self) -> str:
