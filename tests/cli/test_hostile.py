@@ -16,29 +16,20 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerFast
 
-from ..watching.test_loading import save
+from .hostile import SMALL, write_text
 from .running import Runner
 from .test_report import give_role
 
-WORDS = [f"w{number}" for number in range(7, 101)]
-SMALL = ("--choose-tokens", 60, "--fit-tokens", 120, "--held-tokens", 60, "--no-speed")
 TINY = (
     *("--steps", 20, "--seeds", 1, "--rates", "0.01", "--d-model", 4, "--width", 4),
     *("--processes", 1, "--groups", "narrow", "--layers", 1, "--set", "length=6"),
 )
 
 
-@pytest.fixture(scope="module")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save("llama", tmp_path_factory.mktemp("models") / "llama")
-
-
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to be in, with a text, in which nothing else may be afterwards."""
-    drawn = random.Random(5)
-    paragraphs = [" ".join(drawn.choices(WORDS, k=drawn.randrange(12, 25))) for _ in range(40)]
-    (tmp_path / "text").write_text("\n\n".join(paragraphs), encoding="utf-8")
+    write_text(tmp_path / "text")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -4,7 +4,6 @@ Each gets one sentence and exit code 2, an interrupt 130; what was there before 
 file is left half written, and the same command goes on, or begins anew, once nothing is wrong.
 """
 
-import random
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,11 +12,9 @@ from typing import Any
 
 import pytest
 
-from ..watching.test_loading import save
+from .hostile import SMALL, write_text
 from .running import TELLING, Runner
 
-WORDS = [f"w{number}" for number in range(7, 101)]
-SMALL = ("--choose-tokens", 60, "--fit-tokens", 120, "--held-tokens", 60, "--no-speed")
 SWEEP = (
     *("sweep", "relations", "--quick", "--steps", 20, "--seeds", 2, "--rates", "0.01"),
     *("--d-model", 2, "--width", 2, "--processes", 1, "--set", "length=6", "--set", "letters=8"),
@@ -34,17 +31,10 @@ COMMANDS: dict[str, tuple[object, ...]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save("llama", tmp_path_factory.mktemp("models") / "llama")
-
-
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to be in, with a text, a note and a folder with a note."""
-    drawn = random.Random(5)
-    paragraphs = [" ".join(drawn.choices(WORDS, k=drawn.randrange(12, 25))) for _ in range(40)]
-    (tmp_path / "text").write_text("\n\n".join(paragraphs), encoding="utf-8")
+    write_text(tmp_path / "text")
     (tmp_path / "note").write_text("mine", encoding="utf-8")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "note").write_text("mine", encoding="utf-8")
