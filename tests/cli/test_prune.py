@@ -69,7 +69,8 @@ def test_prune_writes_a_model_with_its_proof(
     assert ran.code == 0, ran.err
     told = ran.err.splitlines()
     assert told[0] == (
-        "headwise: choosing heads on 60 tokens, fitting on 120 and measuring on 60 others, at most"
+        "headwise: 6 of 18 heads are to go, 12 to stay, chosen on 60 tokens, fitted on 120 tokens, "
+        "measured on 60 tokens of other text"
     )
     assert told[1:] == [
         "headwise: choosing heads: backward passes",
@@ -126,8 +127,8 @@ def test_a_share_is_read_as_a_percent_too(headwise: Runner, folder: Path, text: 
     ("arguments", "words"),
     [
         ((), "there is no place for the model: give --out DIR, or --dry-run"),
-        (("--dry-run",), "nothing was given"),
-        (("--dry-run", "--cut", 3, "--keep", 0.5), "cut and keep was given"),
+        (("--dry-run",), "by none of them here"),
+        (("--dry-run", "--cut", 3, "--keep", 0.5), "by cut and keep here"),
         (("--dry-run", "--max-loss", "much"), "--max-loss is 'much': give a share such as 1%"),
         (("--dry-run", "--keep", "most"), "--keep is 'most': give a share such as 60% or 0.6"),
         (("--dry-run", "--keep", 70), "keep is 70.0: it is the share of heads that stay, 0 to 1"),

@@ -19,7 +19,7 @@ def gold_head(sentence: ProbeSentence, rng: torch.Generator) -> Tensor:
     words = len(sentence.words)
     weights = torch.rand(words, words, generator=rng).softmax(-1) / 2
     for arc in sentence.arcs:
-        weights[arc.dependent, arc.head] += 0.5
+        weights[arc.dependent, arc.governor] += 0.5
     return weights
 
 

@@ -95,7 +95,7 @@ def test_no_fixed_place_in_the_sentence_solves_much(relation: str, reading: Read
 @pytest.mark.parametrize("is_later", [False, True])
 def test_the_gold_candidate_stands_on_both_sides(relation: str, is_later: bool) -> None:
     arcs = [sentence.arcs[0] for sentence in about(relation)]
-    share = sum((arc.head > arc.dependent) == is_later for arc in arcs) / len(arcs)
+    share = sum((arc.governor > arc.dependent) == is_later for arc in arcs) / len(arcs)
     assert 0.3 < share < 0.7
 
 
@@ -104,7 +104,7 @@ def test_a_pronoun_can_mean_its_antecedent_and_no_other_candidate() -> None:
         (arc,) = sentence.arcs
         meant = MEANT_BY[sentence.words[arc.dependent].lower()]
         people = {place: sentence.words[place] for place in arc.candidates}
-        assert [place for place, word in people.items() if word in meant] == [arc.head]
+        assert [place for place, word in people.items() if word in meant] == [arc.governor]
 
 
 def test_a_concept_is_related_to_its_partner_and_to_no_other_candidate() -> None:
@@ -113,7 +113,7 @@ def test_a_concept_is_related_to_its_partner_and_to_no_other_candidate() -> None
         (arc,) = sentence.arcs
         concept = sentence.words[arc.dependent]
         partners = [c for c in arc.candidates if {concept, sentence.words[c]} in related]
-        assert partners == [arc.head]
+        assert partners == [arc.governor]
 
 
 def test_related_words_are_not_alike_in_spelling() -> None:
@@ -126,7 +126,7 @@ def test_no_list_of_words_holds_a_word_twice() -> None:
 
 def test_the_written_sentences_say_who_belongs_to_whom() -> None:
     said = {
-        (arc.relation, sentence.words[arc.dependent], sentence.words[arc.head])
+        (arc.relation, sentence.words[arc.dependent], sentence.words[arc.governor])
         for sentence in WORKED_SENTENCES
         for arc in sentence.arcs
     }

@@ -12,7 +12,7 @@ AMONG_BOTH = Arc("coref", 3, 1, (1, 5))
 
 
 @pytest.mark.parametrize(
-    ("reading", "source", "gold"), [("dependent", 4, 2), ("head", 2, 4), ("column", 4, 2)]
+    ("reading", "source", "gold"), [("dependent", 4, 2), ("governor", 2, 4), ("column", 4, 2)]
 )
 def test_a_reading_says_who_asks_for_whom(reading: Reading, source: int, gold: int) -> None:
     question = ask(EARLIER, reading, SEVEN, is_causal=False)
@@ -30,12 +30,12 @@ def readings_of(arc: Arc, *, is_causal: bool) -> set[str]:
     ("arc", "two_sided", "causal"),
     [
         (EARLIER, set(READINGS), {"dependent"}),
-        (LATER, set(READINGS), {"head", "column"}),
+        (LATER, set(READINGS), {"governor", "column"}),
         (AMONG_EARLIER, {"dependent", "column"}, {"dependent"}),
         (AMONG_LATER, {"dependent", "column"}, {"column"}),
         (AMONG_BOTH, {"dependent", "column"}, set()),
         (Arc("det", 0, 1), set(READINGS), {"column"}),  # row 1 sees one word: no question
-        (Arc("det", 5, 6), set(READINGS), {"head"}),  # only row 6 sees word 5: no question
+        (Arc("det", 5, 6), set(READINGS), {"governor"}),  # only row 6 sees word 5: no question
     ],
 )
 def test_what_cannot_be_seen_is_not_asked(arc: Arc, two_sided: set[str], causal: set[str]) -> None:

@@ -59,12 +59,12 @@ def test_a_sentence_counts_once_a_relation_and_reading() -> None:
     keys = list(zip(state["relation"], state["reading"], state["arcs"], strict=True))
     assert keys == [
         *(("coref", reading, 1) for reading in ("column", "dependent")),
-        *(("nsubj", reading, 1) for reading in ("column", "dependent", "head")),
-        *(("obj", reading, 2) for reading in ("column", "dependent", "head")),
+        *(("nsubj", reading, 1) for reading in ("column", "dependent", "governor")),
+        *(("obj", reading, 2) for reading in ("column", "dependent", "governor")),
     ]
     hits = dict(zip(keys, state["hits"].tolist(), strict=True))
     assert hits.pop(("obj", "dependent", 2)) == [0, 2, 1]
-    assert hits.pop(("obj", "head", 2)) == hits.pop(("obj", "column", 2)) == [1, 0, 0]
+    assert hits.pop(("obj", "governor", 2)) == hits.pop(("obj", "column", 2)) == [1, 0, 0]
     assert not any(sum(rest) for rest in hits.values())
 
 

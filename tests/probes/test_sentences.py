@@ -19,7 +19,7 @@ def test_a_sentence_keeps_its_words_and_arcs() -> None:
     [
         (("", 0, 1), "the arc 0 -> 1 has no relation: name one"),
         (("obj", 2, 2), "obj joins word 2 to itself: it needs two words"),
-        (("obj", 4, 0, (1, 2)), r"are \(1, 2\): they must hold the head, 0, and not the"),
+        (("obj", 4, 0, (1, 2)), r"are \(1, 2\): they must hold the governor, 0, and not the"),
         (("obj", 4, 0, (0, 4)), r"are \(0, 4\): .* and not the dependent, 4"),
         (("obj", 4, 0, (0,)), r"are \(0,\): two or more different words are a question"),
         (("obj", 4, 0, (0, 2, 2)), r"are \(0, 2, 2\): two or more different words"),

@@ -53,7 +53,9 @@ def test_a_head_that_looks_back_at_its_dependents_counts_in_the_other_readings()
     frame = table(False)
     assert counting(frame, "column") == {(relation, "backward") for relation in RELATIONS}
     without_candidates = RELATIONS[:6]
-    assert counting(frame, "head") == {(relation, "backward") for relation in without_candidates}
+    assert counting(frame, "governor") == {
+        (relation, "backward") for relation in without_candidates
+    }
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
@@ -72,7 +74,7 @@ def test_a_head_that_knows_a_distance_or_a_place_counts_for_nothing(is_causal: b
 def test_a_causal_model_is_judged_on_what_it_can_see() -> None:
     frame = table(True)
     readings = frame.groupby("relation")["reading"].agg(set).to_dict()
-    assert readings["determiner-noun"] == {"head", "column"}
+    assert readings["determiner-noun"] == {"governor", "column"}
     gold = frame[(frame["head"] == GOLD) & (frame["reading"] == "dependent")]
     assert (gold["accuracy"] == 1).all()
     assert gold["counts"].all()
@@ -170,7 +172,7 @@ def perfect(sentences: numpy.ndarray) -> Counts:
     """One head that is always right where no baseline ever is."""
     ones, zeros = numpy.ones((len(sentences), 1)), numpy.zeros((len(sentences), len(BASELINES)))
     arcs = numpy.ones(len(sentences), dtype=numpy.int64)
-    return Counts("obj", "head", sentences, arcs, ones, zeros)
+    return Counts("obj", "governor", sentences, arcs, ones, zeros)
 
 
 def test_a_head_counts_from_ten_sentences_a_half() -> None:

@@ -195,8 +195,8 @@ def test_a_model_of_pictures_is_pruned_on_batches_with_labels(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("amount", "said"),
     [
-        ({}, "nothing was given"),
-        ({"cut": 1, "max_loss": 0.1}, "cut and max_loss was given"),
+        ({}, "by none of them here"),
+        ({"cut": 1, "max_loss": 0.1}, "by cut and max_loss here"),
         ({"cut": 16}, "16 heads are to go, and only 15 of the model's 15 can"),
         ({"heads": "L7H0"}, "L7H0"),
         ({"heads": "L0H9"}, "L0H9"),

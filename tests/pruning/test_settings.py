@@ -32,8 +32,8 @@ from .subjects import model_of, plain, texts, words_tokenizer
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "one of heads, cut, keep and max_loss: nothing was given"),
-        ({"cut": 3, "keep": 0.5}, "max_loss: cut and keep was given"),
+        ({}, "cut, keep and max_loss, and by none of them here"),
+        ({"cut": 3, "keep": 0.5}, "max_loss, and by cut and keep here"),
         ({"cut": -1}, "cut is -1: it counts heads, and cannot be below 0"),
         ({"keep": 1.5}, r"keep is 1\.5: it is the share of heads that stay, 0 to 1"),
         ({"keep": float("nan")}, "keep is nan"),

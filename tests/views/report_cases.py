@@ -112,7 +112,7 @@ def relations_of(table: HeadTable, relation: str = "verb-object") -> pd.DataFram
             {
                 "source": "probe",
                 "relation": relation,
-                "reading": "head",
+                "reading": "governor",
                 "name": str(head),
                 "head": number,
                 "accuracy": share,

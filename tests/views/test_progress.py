@@ -24,8 +24,8 @@ def lines(console: Console) -> list[str]:
 def test_a_stage_is_named_once_and_again_after_a_while() -> None:
     console, clock = Console(file=io.StringIO(), width=20), Clock()
     about = "measuring 72 heads on 4,096 tokens"
-    with Stages(console, about, tells=True, clock=clock) as stages:
-        assert lines(console) == []  # what is refused before the work has nothing said before it
+    with Stages(console, tells=True, clock=clock) as stages:
+        stages(about, 0, 0)
         stages("backward passes", 1, 3)
         stages("backward passes", 2, 3)
         stages("silencing heads", 1, 1700)

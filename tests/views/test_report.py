@@ -103,7 +103,7 @@ def test_the_strongest_head_of_a_role_comes_first(page: str) -> None:
 
 def test_a_relation_stands_beside_its_baseline(page: str) -> None:
     shown = section_of(page, "relations")
-    assert "verb-object L0H2 75% 25% yes 70% to 80% 41 the head looks at its dependent" in shown
+    assert "verb-object L0H2 75% 25% yes 70% to 80% 41 the governor looks at its dependent" in shown
 
 
 def test_pairs_are_ranked_and_stand_ins_have_their_costs(page: str) -> None:

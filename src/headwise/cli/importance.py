@@ -22,7 +22,6 @@ from headwise.files import make_folder, write_aside
 
 if TYPE_CHECKING:
     from headwise.pruning.importance import Importance
-    from headwise.watching.models import LoadedModel
 
 Text = Annotated[
     list[str] | None,
@@ -55,34 +54,18 @@ def run(  # noqa: PLR0913 - one parameter an option
 
     texts = texts_of(text)
     options = with_head(dtype, device, revision, trust_remote_code)
-    found = measured(load_model(model, options), texts, max_tokens)
+    from headwise.pruning.importance import importance
+    from headwise.views.progress import Stages
+
+    loaded = load_model(model, options)
+    with Stages(quiet_console(is_stderr=True), tells=True) as stages:
+        found = importance(loaded, texts, max_tokens=max_tokens, progress=stages)
     if out is not None:
         write(found, out)
     if as_json:
         typer.echo(as_text(found))
     else:
         show(found, out)
-
-
-def measured(loaded: "LoadedModel", texts: list[str] | None, max_tokens: int) -> "Importance":
-    """What `headwise.importance` measures, told of how much work it is before it begins."""
-    from headwise.pruning.bench import num_tokens
-    from headwise.pruning.checking import in_evaluation
-    from headwise.pruning.importance import measure
-    from headwise.pruning.setting import calibration, make_subject
-    from headwise.pruning.task import count_heads
-    from headwise.views.progress import Stages
-
-    subject = make_subject(loaded)
-    with in_evaluation(subject.model):
-        task = calibration(subject, texts, None, max_tokens=max_tokens)
-        heads = sum(many for many, _ in count_heads(task.model, task.samples[0].inputs).values())
-        tokens = sum(map(num_tokens, task.samples))
-        with Stages(quiet_console(is_stderr=True), tells=True) as stages:
-            if heads:
-                many = f"{len(task.samples)} batch{'' if len(task.samples) == 1 else 'es'}"
-                stages.say(f"measuring {heads} heads on {tokens:,} tokens in {many}")
-            return measure(subject, task, progress=stages)
 
 
 def check_folder(out: Path | None, *, force: bool) -> None:

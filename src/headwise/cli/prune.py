@@ -191,12 +191,8 @@ def pruned(
     Amount(heads=heads, cut=asked.cut, keep=asked.keep, max_loss=asked.max_loss)
     texts = texts_of(text)
     loaded = load_model(model, options)
-    about = (
-        f"choosing heads on {settings.choose_tokens:,} tokens, fitting on {settings.fit_tokens:,} "
-        f"and measuring on {settings.held_tokens:,} others, at most"
-    )
     then = "measuring what is left" + ("" if asked.out is None else ", and writing it")
-    with Stages(quiet_console(is_stderr=True), about, tells=True) as stages:
+    with Stages(quiet_console(is_stderr=True), tells=True) as stages:
 
         def told(stage: str, done: int, total: int) -> None:
             stages(f"choosing heads: {stage}" if stage in CHOOSING else stage, done, total)

@@ -3,7 +3,7 @@
 In: how many sentences a relation, and a seed. Out: sentences with one arc each; and a few
 sentences written out by hand. This module refuses to know tokenizers and models.
 
-Arcs lead from the dependent to its head: subject, object and adverb to the verb, determiner and
+Arcs lead from the dependent to its governor: subject, object and adverb to the verb, determiner and
 adjective to the noun, the object of a preposition to the preposition, a pronoun to its antecedent
 (among candidates), a concept to the one related to it (among unrelated ones of the same kind).
 """
@@ -98,7 +98,7 @@ def _replace(template: str, phrases: dict[str, str]) -> str:
 def _marked(phrases: Iterable[str], slot: str, gold: int) -> dict[str, str]:
     """Candidates by the name of their slot, each with its mark."""
     return {
-        f"{slot}{place + 1}": f"{phrase}:{'h' if place == gold else 'c'}"
+        f"{slot}{place + 1}": f"{phrase}:{'g' if place == gold else 'c'}"
         for place, phrase in enumerate(phrases)
     }
 
@@ -136,7 +136,7 @@ def _with_concepts(recipe: Recipe, rng: Random) -> str:
 def fill(relation: str, template: str, rng: Random) -> ProbeSentence:
     """The template with a different word in every slot, and the arc that its marks draw."""
     words: list[str] = []
-    marked: dict[str, list[int]] = {"d": [], "h": [], "c": []}
+    marked: dict[str, list[int]] = {"d": [], "g": [], "c": []}
     for token in template.split():
         name, _, mark = token.partition(":")
         if mark:
@@ -147,9 +147,9 @@ def fill(relation: str, template: str, rng: Random) -> ProbeSentence:
         if words[place] == "A":
             words[place] = "an" if following[0] in "aeiou" else "a"
     words[0] = words[0][0].upper() + words[0][1:]
-    (dependent,), (head,) = marked["d"], marked["h"]
-    candidates = tuple(sorted([head, *marked["c"]])) if marked["c"] else ()
-    return ProbeSentence(tuple(words), (Arc(relation, dependent, head, candidates),))
+    (dependent,), (governor,) = marked["d"], marked["g"]
+    candidates = tuple(sorted([governor, *marked["c"]])) if marked["c"] else ()
+    return ProbeSentence(tuple(words), (Arc(relation, dependent, governor, candidates),))
 
 
 def _written(text: str, *arcs: Arc) -> ProbeSentence:

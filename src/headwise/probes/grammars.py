@@ -3,9 +3,10 @@
 In: nothing. Out: templates, to be read aloud. This module refuses to know how they are filled.
 
 A word in capitals is a slot of the vocabulary, or an opening; `A` becomes "a" or "an". `:d` marks
-the dependent, `:h` its head. The templates of a relation put different distances between the two,
-in both orders where English has both, with other words of the same kind around, so that no fixed
-offset finds many of them; and an opening of any length comes first, so that no fixed place does.
+the dependent, `:g` its governor. The templates of a relation put different distances between the
+two, in both orders where English has both, with other words of the same kind around, so that no
+fixed offset finds many of them; and an opening of any length comes first, so that no fixed place
+does.
 
 In templates with candidates N1, N2, N3 (people) or C1, C2, C3 (concepts) each of them is gold in
 turn, so that no place among the candidates is gold more often than another.
@@ -26,64 +27,64 @@ OPENINGS: dict[str, tuple[str, ...]] = {
 
 SYNTAX: dict[str, tuple[str, ...]] = {
     "subject-verb": (
-        "SAID the PERSON:d ACTED:h the COLOR THING near the PLACE .",
-        "SAID when the PERSON arrived , the QUALITY PERSON:d RESTED:h .",
-        "SAID the PERSON:d ADV ACTED:h the THING of the PERSON .",
-        "SAID the PERSON:d almost never ACTED:h the COLOR THING .",
-        "SAID the PERSON:d NEAR the PLACE RESTED:h SOFTLY .",
-        "SAID the PERSON:d who MET the PERSON RESTED:h SOFTLY .",
-        "SAID NEAR the PLACE STOOD:h the PERSON:d with the THING .",
-        "SAID NEAR the AGE PLACE STOOD:h the QUALITY PERSON:d .",
-        "SAID NEAR the PLACE STOOD:h THE QUALITY KIND PERSON:d .",
+        "SAID the PERSON:d ACTED:g the COLOR THING near the PLACE .",
+        "SAID when the PERSON arrived , the QUALITY PERSON:d RESTED:g .",
+        "SAID the PERSON:d ADV ACTED:g the THING of the PERSON .",
+        "SAID the PERSON:d almost never ACTED:g the COLOR THING .",
+        "SAID the PERSON:d NEAR the PLACE RESTED:g SOFTLY .",
+        "SAID the PERSON:d who MET the PERSON RESTED:g SOFTLY .",
+        "SAID NEAR the PLACE STOOD:g the PERSON:d with the THING .",
+        "SAID NEAR the AGE PLACE STOOD:g the QUALITY PERSON:d .",
+        "SAID NEAR the PLACE STOOD:g THE QUALITY KIND PERSON:d .",
     ),
     "verb-object": (
-        "SAID the PERSON ACTED:h THINGS:d at the PLACE .",
-        "SAID the PERSON ACTED:h the THING:d NEAR the PLACE .",
-        "SAID the PERSON ADV ACTED:h the COLOR THING:d of the PERSON .",
-        "SAID the PERSON NEAR the PLACE ACTED:h the SIZE AGE THING:d .",
-        "ASK which THING:d will NAME ACT:h at the PLACE ?",
-        "ASK which COLOR THING:d did the PERSON ACT:h ?",
-        "ASK which THING:d did the QUALITY PERSON ACT:h NEAR the PLACE ?",
+        "SAID the PERSON ACTED:g THINGS:d at the PLACE .",
+        "SAID the PERSON ACTED:g the THING:d NEAR the PLACE .",
+        "SAID the PERSON ADV ACTED:g the COLOR THING:d of the PERSON .",
+        "SAID the PERSON NEAR the PLACE ACTED:g the SIZE AGE THING:d .",
+        "ASK which THING:d will NAME ACT:g at the PLACE ?",
+        "ASK which COLOR THING:d did the PERSON ACT:g ?",
+        "ASK which THING:d did the QUALITY PERSON ACT:g NEAR the PLACE ?",
     ),
     "determiner-noun": (
-        "SAID the PERSON ACTED DET:d THING:h NEAR the PLACE .",
-        "SAID DET:d PERSON:h from the WORK ACTED the COLOR THING .",
-        "SAID the PERSON ACTED DET:d AGE THING:h NEAR the PLACE .",
-        "SAID DET:d KIND PERSON:h RESTED NEAR the PLACE .",
-        "SAID the PERSON ACTED DET:d SIZE COLOR THING:h at the PLACE .",
-        "SAID THE:d VERY QUALITY PERSON:h RESTED NEAR the PLACE .",
-        "SAID the PERSON ACTED THE:d SIZE AGE COLOR THING:h .",
-        "SAID THE:d VERY QUALITY KIND PERSON:h MET the PERSON .",
+        "SAID the PERSON ACTED DET:d THING:g NEAR the PLACE .",
+        "SAID DET:d PERSON:g from the WORK ACTED the COLOR THING .",
+        "SAID the PERSON ACTED DET:d AGE THING:g NEAR the PLACE .",
+        "SAID DET:d KIND PERSON:g RESTED NEAR the PLACE .",
+        "SAID the PERSON ACTED DET:d SIZE COLOR THING:g at the PLACE .",
+        "SAID THE:d VERY QUALITY PERSON:g RESTED NEAR the PLACE .",
+        "SAID the PERSON ACTED THE:d SIZE AGE COLOR THING:g .",
+        "SAID THE:d VERY QUALITY KIND PERSON:g MET the PERSON .",
     ),
     "adjective-noun": (
-        "SAID the PERSON ACTED the COND:d THING:h NEAR the PLACE .",
-        "SAID the QUALITY:d PERSON:h from the WORK ACTED the THING .",
-        "SAID the PERSON ACTED the SIZE:d COLOR THING:h of the PERSON .",
-        "SAID the QUALITY:d KIND PERSON:h RESTED NEAR the PLACE .",
-        "SAID the PERSON ACTED the SIZE:d AGE COLOR THING:h .",
-        "SAID the PERSON ACTED THE FINE:d and RARE THING:h .",
-        "SAID A PERSON:h QUALITY:d enough to ACT the THING was hard to find .",
-        "SAID the THING:h , COND:d but not AGE , lay NEAR the PLACE .",
-        "SAID the PERSON:h , VERY QUALITY:d , RESTED NEAR the PLACE .",
+        "SAID the PERSON ACTED the COND:d THING:g NEAR the PLACE .",
+        "SAID the QUALITY:d PERSON:g from the WORK ACTED the THING .",
+        "SAID the PERSON ACTED the SIZE:d COLOR THING:g of the PERSON .",
+        "SAID the QUALITY:d KIND PERSON:g RESTED NEAR the PLACE .",
+        "SAID the PERSON ACTED the SIZE:d AGE COLOR THING:g .",
+        "SAID the PERSON ACTED THE FINE:d and RARE THING:g .",
+        "SAID A PERSON:g QUALITY:d enough to ACT the THING was hard to find .",
+        "SAID the THING:g , COND:d but not AGE , lay NEAR the PLACE .",
+        "SAID the PERSON:g , VERY QUALITY:d , RESTED NEAR the PLACE .",
     ),
     "verb-modifier": (
-        "SAID the PERSON ADV:d ACTED:h the THING of the PERSON .",
-        "SAID the PERSON NEAR the PLACE RESTED:h SOFTLY:d .",
-        "SAID the PERSON from the WORK MET:h NAME SOFTLY:d .",
-        "SAID the PERSON ACTED:h the THING ADV:d .",
-        "SAID the PERSON ACTED:h the COLOR THING ADV:d .",
-        "SAID the PERSON SOFTLY:d and SOFTLY ACTED:h the THING .",
-        "BUT ADV:d , the PERSON ACTED:h the COLOR THING .",
-        "BUT ADV:d , the QUALITY PERSON ACTED:h the THING .",
+        "SAID the PERSON ADV:d ACTED:g the THING of the PERSON .",
+        "SAID the PERSON NEAR the PLACE RESTED:g SOFTLY:d .",
+        "SAID the PERSON from the WORK MET:g NAME SOFTLY:d .",
+        "SAID the PERSON ACTED:g the THING ADV:d .",
+        "SAID the PERSON ACTED:g the COLOR THING ADV:d .",
+        "SAID the PERSON SOFTLY:d and SOFTLY ACTED:g the THING .",
+        "BUT ADV:d , the PERSON ACTED:g the COLOR THING .",
+        "BUT ADV:d , the QUALITY PERSON ACTED:g the THING .",
     ),
     "preposition-object": (
-        "SAID the PERSON from the WORK MOVED TOWARD:h CITY:d .",
-        "SAID the PERSON waited NEAR:h the PLACE:d with NAME .",
-        "SAID the PERSON from the WORK ACTED the THING NEAR:h the AGE PLACE:d .",
-        "SAID the PERSON with the THING MOVED TOWARD:h the SIZE AGE PLACE:d .",
-        "ASK which HOME:d is NAME from:h ?",
-        "ASK which PLACE:d did NAME MOVE TOWARD:h with the PERSON ?",
-        "ASK which AGE PLACE:d did the PERSON MOVE TOWARD:h ?",
+        "SAID the PERSON from the WORK MOVED TOWARD:g CITY:d .",
+        "SAID the PERSON waited NEAR:g the PLACE:d with NAME .",
+        "SAID the PERSON from the WORK ACTED the THING NEAR:g the AGE PLACE:d .",
+        "SAID the PERSON with the THING MOVED TOWARD:g the SIZE AGE PLACE:d .",
+        "ASK which HOME:d is NAME from:g ?",
+        "ASK which PLACE:d did NAME MOVE TOWARD:g with the PERSON ?",
+        "ASK which AGE PLACE:d did the PERSON MOVE TOWARD:g ?",
     ),
 }
 
@@ -112,12 +113,12 @@ PRONOUNS_OF_THREE = (
 )
 # A thing among people: "it" can only be the thing.
 PRONOUNS_OF_THINGS = (
-    "the THING:h belonged to NAME:c until NAME:c sold it:d .",
-    "NAME:c put the THING:h NEAR NAME:c because it:d was FAULT .",
-    "NAME:c asked NAME:c about the THING:h because it:d was FAULT .",
-    "because it:d was FAULT , the THING:h worried NAME:c and NAME:c .",
-    "because it:d was FAULT , NAME:c gave the THING:h to NAME:c .",
-    "although it:d was FAULT , NAME:c and NAME:c ACTED the THING:h .",
+    "the THING:g belonged to NAME:c until NAME:c sold it:d .",
+    "NAME:c put the THING:g NEAR NAME:c because it:d was FAULT .",
+    "NAME:c asked NAME:c about the THING:g because it:d was FAULT .",
+    "because it:d was FAULT , the THING:g worried NAME:c and NAME:c .",
+    "because it:d was FAULT , NAME:c gave the THING:g to NAME:c .",
+    "although it:d was FAULT , NAME:c and NAME:c ACTED the THING:g .",
 )
 
 CONCEPTS_OF_TWO = (

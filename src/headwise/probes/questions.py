@@ -6,12 +6,12 @@ weights.
 
 A reading is a way to look an arc up in a map of weights (rows look, columns are looked at):
 
-    dependent   the row of the dependent: does it look most at its head?
-    head        the row of the head: does it look most at its dependent?
-    column      the column of the dependent: is its head the one that looks at it most?
+    dependent   the row of the dependent: does it look most at its governor?
+    governor    the row of the governor: does it look most at its dependent?
+    column      the column of the dependent: is its governor the one that looks at it most?
 
-Left out are questions with fewer than two possible answers, `head` for arcs with candidates (the
-candidates answer the dependent's question, not the head's), and, in causal models, what a row
+Left out are questions with fewer than two possible answers, `governor` for arcs with candidates
+(they answer the dependent's question, not the governor's), and, in causal models, what a row
 cannot see: the later words, and with candidates every question of which one candidate is later.
 For a column it is the reverse: only later rows can look at it.
 """
@@ -23,8 +23,8 @@ from typing import Literal
 
 from headwise.probes.sentences import Arc, ProbeSentence
 
-Reading = Literal["dependent", "head", "column"]
-READINGS: tuple[Reading, ...] = ("dependent", "head", "column")
+Reading = Literal["dependent", "governor", "column"]
+READINGS: tuple[Reading, ...] = ("dependent", "governor", "column")
 
 OFFSETS = (-3, -2, -1, 1, 2, 3)
 BASELINES = (
@@ -51,10 +51,10 @@ class Question:
 
 def ask(arc: Arc, reading: Reading, num_words: int, *, is_causal: bool) -> Question | None:
     """The question that one reading of an arc asks; None where it is left out."""
-    if reading == "head" and arc.candidates:
+    if reading == "governor" and arc.candidates:
         return None
-    source, gold = arc.dependent, arc.head
-    if reading == "head":
+    source, gold = arc.dependent, arc.governor
+    if reading == "governor":
         source, gold = gold, source
     seen = range(num_words)
     if is_causal:

@@ -11,31 +11,33 @@ from headwise.errors import OptionError
 
 @dataclass(frozen=True)
 class Arc:
-    """One gold relation: word number `dependent` belongs to word number `head`.
+    """One gold relation: word number `dependent` belongs to word number `governor`.
 
-    With candidates, the gold head among them, the question is which of them gets most; without,
+    With candidates, the gold governor among them, the question is which of them gets most; without,
     which word of the sentence does, the asking word left out.
     """
 
     relation: str
     dependent: int
-    head: int
+    governor: int
     candidates: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse an arc that asks nothing, or whose answer is not among its candidates."""
         if not self.relation:
-            raise OptionError(f"the arc {self.dependent} -> {self.head} has no relation: name one")
-        if self.dependent == self.head:
             raise OptionError(
-                f"{self.relation} joins word {self.head} to itself: it needs two words"
+                f"the arc {self.dependent} -> {self.governor} has no relation: name one"
+            )
+        if self.dependent == self.governor:
+            raise OptionError(
+                f"{self.relation} joins word {self.governor} to itself: it needs two words"
             )
         if not self.candidates:
             return
-        if self.head not in self.candidates or self.dependent in self.candidates:
+        if self.governor not in self.candidates or self.dependent in self.candidates:
             raise OptionError(
                 f"candidates of {self.relation} are {self.candidates}: they must hold "
-                f"the head, {self.head}, and not the dependent, {self.dependent}"
+                f"the governor, {self.governor}, and not the dependent, {self.dependent}"
             )
         if len(set(self.candidates)) != len(self.candidates) or len(self.candidates) < 2:
             raise OptionError(
@@ -54,7 +56,7 @@ class ProbeSentence:
     def __post_init__(self) -> None:
         """Refuse an arc that points outside the sentence."""
         for arc in self.arcs:
-            places = (arc.dependent, arc.head, *arc.candidates)
+            places = (arc.dependent, arc.governor, *arc.candidates)
             outside = [place for place in places if not 0 <= place < len(self.words)]
             if outside:
                 raise OptionError(

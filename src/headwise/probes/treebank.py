@@ -77,7 +77,7 @@ def read_treebank(
     def kept() -> Iterator[ProbeSentence]:
         for sentence in _sentences(Path(path)):
             arcs = tuple(
-                arc if with_subtypes else Arc(base_name(arc.relation), arc.dependent, arc.head)
+                arc if with_subtypes else Arc(base_name(arc.relation), arc.dependent, arc.governor)
                 for arc in sentence.arcs
                 if is_wanted(arc.relation)
             )
@@ -132,10 +132,12 @@ def _sentence(tokens: list[Any]) -> ProbeSentence:
 
 def _arc(token: Any, word_of: dict[int, int]) -> Arc | None:
     """The arc of one syntactic word; None for the root, without annotation, or inside a word."""
-    head, relation = token["head"], token["deprel"]
-    if not head or relation in (None, "", "_"):
+    governor, relation = token["head"], token["deprel"]
+    if not governor or relation in (None, "", "_"):
         return None
-    if head not in word_of:
-        raise OptionError(f"the head of {token['form']!r} is {head}, and no word has that number")
+    if governor not in word_of:
+        raise OptionError(
+            f"the head of {token['form']!r} is {governor}, and no word has that number"
+        )
     dependent = word_of[token["id"]]
-    return None if dependent == word_of[head] else Arc(relation, dependent, word_of[head])
+    return None if dependent == word_of[governor] else Arc(relation, dependent, word_of[governor])

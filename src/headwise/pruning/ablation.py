@@ -19,7 +19,10 @@ from headwise.pruning.units import Unit
 from headwise.watching.gates import MeanOutputs, gate, layer_name
 
 Progress = Callable[[str, int, int], None]
-"""Told what is being done, how many steps of it are done, and how many there are."""
+"""Told what is being done, how many steps of it are done, and how many there are.
+
+Of no steps it is a remark: how much work there is.
+"""
 
 ROOM = 100_000_000
 """Numbers that a model's output for all copies of a batch may have: 400 MB in float32."""

@@ -21,7 +21,7 @@ from headwise.pruning.ablation import Progress, quiet
 from headwise.pruning.choice import Problem
 from headwise.pruning.cutplan import Counts
 from headwise.pruning.gradients import gradients
-from headwise.pruning.objective import Given, Sample, TokenLoss
+from headwise.pruning.objective import Given, TokenLoss
 from headwise.pruning.refit import LayerFit, Variant, refit
 from headwise.pruning.setting import Subject, batch_task, text_task
 from headwise.pruning.settings import PruneSettings
@@ -246,16 +246,11 @@ def about_text(bench: Bench) -> dict[str, Any]:
     return {
         name: {
             "examples": task.num_examples,
-            "tokens": sum(num_tokens(sample) for sample in task.samples),
+            "tokens": task.num_tokens,
             "sha256": digest(task),
         }
         for name, task in tasks.items()
     }
-
-
-def num_tokens(sample: Sample) -> int:
-    """Tokens of a batch without padding; examples where there are none."""
-    return len(sample) if sample.is_real is None else int(sample.is_real.sum())
 
 
 def digest(task: Task) -> str:

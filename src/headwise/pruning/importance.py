@@ -73,6 +73,7 @@ def measure(subject: Subject, task: Task, *, progress: Progress = quiet) -> Impo
     heads = head_ids(task.places, counts)
     if not heads:
         raise OptionError(f"{subject.name} has no head left to measure")
+    progress(amount_of_work(task, len(heads)), 0, 0)
     units = single_heads(heads)
     means = mean_outputs(task.model, [sample.inputs for sample in task.samples])
     found = gradients(task, counts, draws=DRAWS, progress=progress)
@@ -95,6 +96,13 @@ def measure(subject: Subject, task: Task, *, progress: Progress = quiet) -> Impo
     names = list(map(str, heads))
     matrix = pd.DataFrame(found.interaction.numpy(), index=names, columns=names)
     return Importance(HeadTable(pd.DataFrame(columns), about), matrix, groups, layers)
+
+
+def amount_of_work(task: Task, heads: int) -> str:
+    """How much there is to measure, in words."""
+    many = len(task.samples)
+    batches = f"{many} batch{'' if many == 1 else 'es'}"
+    return f"measuring {heads} heads on {task.amount} in {batches}"
 
 
 def place_columns(heads: Sequence[HeadId]) -> dict[str, list[Any]]:

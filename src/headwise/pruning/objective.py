@@ -48,6 +48,11 @@ class Sample:
         mask = self.inputs.get("decoder_attention_mask", self.inputs.get("attention_mask"))
         return None if mask is None else mask.bool()
 
+    @property
+    def num_tokens(self) -> int:
+        """Tokens without padding; examples where the model reads no tokens."""
+        return len(self) if self.is_real is None else int(self.is_real.sum())
+
     def repeated(self, copies: int) -> "Sample":
         """The batch so many times over, one after the other."""
         return Sample(

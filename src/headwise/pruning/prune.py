@@ -135,6 +135,12 @@ def chosen(
     cuttable = sum(len(unit.heads) for unit in problem.units)
     wanted = amount.wanted(len(problem.heads), cuttable)
     plan = None if amount.heads is None else named_plan(bench, amount.heads, given)
+    bench.progress(
+        f"{amount.in_words(len(problem.heads), wanted if plan is None else len(plan))}, "
+        f"{ways_of_text(bench, has_order=settings.draws_curve or plan is None)}",
+        0,
+        0,
+    )
     order = curve = None
     if settings.draws_curve or plan is None:
         needs_all = settings.draws_curve or wanted is None
@@ -157,6 +163,16 @@ def chosen(
                 f"{wanted} heads are to go, and the smallest cut of this model takes {least}"
             )
     return plan_of(bench, order, count), curve
+
+
+def ways_of_text(bench: Bench, *, has_order: bool) -> str:
+    """What the text is used for, in words."""
+    used = [f"measured on {bench.held_out.amount} of other text"]
+    if bench.settings.refit != "none":
+        used.insert(0, f"fitted on {bench.fit.amount}")
+    if has_order:
+        used.insert(0, f"chosen on {bench.problem.task.amount}")
+    return ", ".join(used)
 
 
 def named_plan(bench: Bench, heads: str, given: CutPlan | None) -> CutPlan:

@@ -58,9 +58,10 @@ class Amount:
         """Refuse none, several, and what is out of range."""
         given = [name for name, value in self.named().items() if value is not None]
         if len(given) != 1:
-            said = " and ".join(given) if given else "nothing"
+            said = " and ".join(given) if given else "none of them"
             raise OptionError(
-                f"how much to cut is said by one of heads, cut, keep and max_loss: {said} was given"
+                "how much goes is said by one of heads (names or a plan), cut, keep and max_loss, "
+                f"and by {said} here"
             )
         if self.cut is not None and self.cut < 0:
             raise OptionError(f"cut is {self.cut}: it counts heads, and cannot be below 0")
@@ -77,6 +78,13 @@ class Amount:
             "keep": self.keep,
             "max_loss": self.max_loss,
         }
+
+    def in_words(self, total: int, count: int | None) -> str:
+        """How many of the model's heads go; `count` is None where that has to be measured."""
+        if count is None:
+            most = f"{100 * (self.max_loss or 0):g}%"
+            return f"as many of {total} heads are to go as cost no more than {most}"
+        return f"{count} of {total} heads are to go, {total - count} to stay"
 
     def wanted(self, total: int, cuttable: int) -> int | None:
         """How many heads go at most; None where that has to be measured, or heads are named."""

@@ -49,6 +49,17 @@ class Task:
         """Examples in all."""
         return sum(map(len, self.samples))
 
+    @property
+    def num_tokens(self) -> int:
+        """Tokens without padding; examples where the model reads no tokens."""
+        return sum(sample.num_tokens for sample in self.samples)
+
+    @property
+    def amount(self) -> str:
+        """How much is measured on, in words."""
+        reads_tokens = self.samples[0].is_real is not None
+        return f"{self.num_tokens:,} {'tokens' if reads_tokens else 'examples'}"
+
     @torch.no_grad()
     def losses(self) -> Losses:
         """The loss of every example, as the model is at this moment."""

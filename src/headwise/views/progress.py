@@ -71,20 +71,18 @@ class Stages:
     """Told of a stage and its steps, shows the stage that is under way.
 
     On a terminal by a bar; elsewhere, if it `tells`, by a line for every stage and for every half
-    minute. `about` is said before the first stage: a mistake that is found before is one sentence
-    alone.
+    minute. A stage of no steps is a remark, and stays on the screen.
     """
 
     def __init__(
         self,
         console: Console,
-        about: str = "",
         *,
         tells: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Nothing shown yet."""
-        self.about, self.clock = about, clock
+        self.clock = clock
         self.tells = tells and not console.is_terminal
         self.progress = bar_on(console)
         self.stage = ""
@@ -108,9 +106,9 @@ class Stages:
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         """A stage has come so far; a new one, or the same anew, gets a bar of its own."""
-        if self.about:
-            self.say(self.about)
-            self.about = ""
+        if not total:
+            self.say(stage)
+            return
         if self.tells:
             self.tell(stage, done, total)
         if self.task is not None and (stage != self.stage or done <= 1):

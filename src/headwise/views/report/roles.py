@@ -40,9 +40,9 @@ SCORES = {
 }
 """What the score of each role is."""
 READINGS = {
-    "dependent": "the dependent looks at its head",
-    "head": "the head looks at its dependent",
-    "column": "the head is who looks at the dependent most",
+    "dependent": "the dependent looks at its governor",
+    "governor": "the governor looks at its dependent",
+    "column": "the governor is who looks at the dependent most",
 }
 
 
@@ -126,7 +126,7 @@ def in_detail(detail: str) -> str:
     """What a table calls a detail: a distance or a relation in words, anything else as it is.
 
     >>> in_detail("-1"), in_detail("verb-object, head")
-    ('1 back', 'verb-object: the head looks at its dependent')
+    ('1 back', 'verb-object: the governor looks at its dependent')
     """
     if detail[:1] in ("-", "+") and detail[1:].isdigit():
         return f"{detail[1:]} {'back' if detail[0] == '-' else 'ahead'}"
