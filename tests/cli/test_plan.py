@@ -94,7 +94,7 @@ def test_models_side_by_side(headwise: Runner) -> None:
 
 
 def test_head_counts_of_a_width(headwise: Runner) -> None:
-    out = headwise("plan", "heads", "--d-model", 512).out
+    out = headwise("plan", "heads", 512).out
     assert "under 64; rank 32 of 512" in out
     assert "2002.07028" in out
     rows = json.loads(headwise("plan", "heads", "--d-model", 512, "--json").out)
@@ -137,8 +137,10 @@ def test_every_known_model_is_listed_with_its_source(headwise: Runner) -> None:
     ("arguments", "words"),
     [
         (["gpt-2"], "did you mean gpt2?"),
-        (["--d-model", 768, "--layers", 12], "let headwise plan heads --d-model 768 show"),
+        (["--d-model", 768, "--layers", 12], "let headwise plan heads 768 show"),
         (["gpt2", "--layers", 3], "gpt2 has its own sizes: leave --layers or"),
+        (["heads"], "give one"),
+        (["heads", 768, "--d-model", 768], "give one"),
         (["768/7"], "7 heads cannot share a d_model of 768 evenly"),
         (["768/12x0"], "num_layers is 0: it must be from 1"),
         (["768/12:5"], "12 heads cannot share 5 KV heads evenly"),

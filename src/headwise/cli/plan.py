@@ -103,7 +103,7 @@ def shape_of(sizes: dict[str, int]) -> "Shape":
     if "num_heads" not in sizes:
         raise OptionError(
             "--heads is missing: give it, or let headwise plan heads "
-            f"--d-model {sizes['d_model']} show what it can be"
+            f"{sizes['d_model']} show what it can be"
         )
     return make_shape(**sizes)
 
@@ -147,7 +147,8 @@ def compare(
 
 @app.command("heads")
 def heads(
-    d_model: Annotated[int, typer.Option(help="Width to share out.")],
+    width: Annotated[int | None, typer.Argument(help="Width to share out, as --d-model.")] = None,
+    d_model: Annotated[int | None, typer.Option(help="Width to share out.")] = None,
     length: Annotated[int, typer.Option(help="Positions of a sequence.")] = 512,
     layers: Annotated[int, typer.Option(help="Layers that figures are summed over.")] = 1,
     as_json: AsJson = False,
@@ -156,7 +157,11 @@ def heads(
     """Every number of heads that a width can be shared out among, and what speaks against it."""
     from headwise.planning.plans import head_choices
 
-    found = head_choices(d_model, length=length, num_layers=layers)
+    widths = [one for one in (width, d_model) if one is not None]
+    if len(widths) != 1:
+        raise OptionError("one width is shared out, such as headwise plan heads 768: give one")
+    shared = widths[0]
+    found = head_choices(shared, length=length, num_layers=layers)
     notes = [
         {"remarks": "; ".join(choice.remarks), "as_in": ", ".join(choice.as_in)} for choice in found
     ]
@@ -166,7 +171,7 @@ def heads(
 
     screen = quiet_console()
     summed = "one layer" if layers == 1 else f"{layers:,} layers together"
-    screen.print(f"d_model {d_model:,}, {summed}, one causal sequence of {length:,} tokens")
+    screen.print(f"d_model {shared:,}, {summed}, one causal sequence of {length:,} tokens")
     screen.print(choices(found))
     if as_in := known_choices(found):
         screen.print(as_in)

@@ -116,5 +116,6 @@ def differences(held: dict[str, Any], wanted: dict[str, Any], path: str = "") ->
         if isinstance(one, dict) and isinstance(other, dict):
             found += differences(one, other, f"{path}{key}.")
         elif one != other:
-            found.append(f"{path}{key} was {one}, now {other}")
+            is_digest = f"{path}{key}" == "texts"
+            found.append("of other text" if is_digest else f"{path}{key} was {one}, now {other}")
     return found

@@ -97,8 +97,8 @@ def make_shape(
     if d_key is None:
         if d_model % num_heads:
             raise OptionError(
-                f"{num_heads} heads cannot share a d_model of {d_model} evenly: give d_key, or one "
-                f"of {', '.join(map(str, divisors(d_model)))} heads"
+                f"{num_heads} heads cannot share a d_model of {d_model} evenly: give one of "
+                f"{', '.join(map(str, divisors(d_model)))} heads, or a d_key of their own"
             )
         d_key = d_model // num_heads
     return Shape(
