@@ -43,9 +43,10 @@ def paths_on(file_map: str) -> set[str]:
     return paths
 
 
-def file_map() -> str:
+def file_maps() -> tuple[str, str]:
+    """The map of folders, and that of every module."""
     section = README.split("## Where everything is")[1]
-    return section.split("```")[1].strip("\n")
+    return section.split("```")[1].strip("\n"), section.split("```")[3].strip("\n")
 
 
 def test_the_readme_has_code_and_commands_to_check() -> None:
@@ -81,12 +82,14 @@ def test_a_command_exists(command: str) -> None:
         assert CliRunner().invoke(app, [*arguments, "--help"]).exit_code == 0
 
 
-def test_the_file_map_is_the_tree() -> None:
-    paths = paths_on(file_map())
-    absent = {path for path in paths if not (ROOT / path).exists()}
-    modules = {file for file in (ROOT / "src").rglob("*.py") if file.name != "__init__.py"}
-    assert absent == set()
-    assert {str(file.relative_to(ROOT)) for file in modules} - paths == set()
+def test_the_file_maps_are_the_tree() -> None:
+    folders, modules = map(paths_on, file_maps())
+    assert {path for path in folders | modules if not (ROOT / path).exists()} == set()
+    source = ROOT / "src" / "headwise"
+    there = {file for file in source.rglob("*.py") if file.name != "__init__.py"}
+    assert {str(file.relative_to(ROOT)) for file in there} - modules == set()
+    packages = {file.parent for file in source.glob("*/__init__.py")}
+    assert {f"{package.relative_to(ROOT)}/" for package in packages} - folders == set()
 
 
 def test_a_map_is_read_by_its_indentation() -> None:

@@ -106,6 +106,17 @@ def test_prune_writes_a_model_with_its_proof(
     assert scanned.code == 0, scanned.err
 
 
+def test_a_scan_says_that_the_heads_of_a_cut_model_have_new_numbers(
+    headwise: Runner, folder: Path, text: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "smaller"
+    which = ("--heads", "L1H0 L1H1 L1H2", "--refit", "none", "--no-curve")
+    assert headwise("prune", folder, "--text", text, "--out", out, *which, *SMALL).code == 0
+    scanned = headwise("scan", out, "--text", text, "--measures", "entropy").out
+    assert "a cut model, whose heads are numbered anew: L1H0 is L1H3 of the uncut one" in scanned
+    assert "role  head" not in scanned  # of a table without rows
+
+
 def test_a_dry_run_writes_nothing(
     headwise: Runner, folder: Path, text: Path, tmp_path: Path
 ) -> None:

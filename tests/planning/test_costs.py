@@ -118,7 +118,7 @@ def test_a_window_bounds_the_cache() -> None:
     [
         (
             {"d_model": 10, "num_heads": 3},
-            "3 heads cannot share a d_model of 10 evenly: give one of 1, 2, 5, 10 heads, or a d_key",
+            "cannot share a d_model of 10 evenly: give one of 1, 2, 5, 10 heads, or a d_key",
         ),
         ({"d_model": 12, "num_heads": 6, "num_kv_heads": 4}, "6 heads cannot share 4 KV heads"),
         ({"d_model": 0, "num_heads": 1}, "d_model is 0"),

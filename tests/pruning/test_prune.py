@@ -58,6 +58,14 @@ def test_the_directory_says_how_it_came_about(
 ) -> None:
     found, out, _, _ = shipped
     assert json.loads((out / "prune.json").read_text("utf-8")) == found.record
+    card = (out / "README.md").read_text("utf-8")
+    numbers = [found.record["sizes"][when]["parameters"] for when in ("before", "after")]
+    assert f"| parameters | {numbers[0]:,} | {numbers[1]:,} |" in card
+    held = found.record["text"]["measured_on"]
+    perplexities = [found.record["quality"][one]["perplexity"] for one in ("uncut", "cut")]
+    assert f"| perplexity | {perplexities[0]:.4f} | {perplexities[1]:.4f} |" in card
+    assert f"{held['tokens']:,} tokens of text of its maker that nothing was" in card
+    assert "Heads are numbered anew" in card
     assert CutPlan.from_json((out / "plan.json").read_text("utf-8")) == found.plan
     assert found.curve is not None
     points = pd.read_csv(out / "curve.csv")

@@ -189,8 +189,9 @@ def show(found: "Scan", out: Path | None) -> None:
         console.print()
         console.print(head_grid(found.table, stack))
     console.print()
-    console.print(strongest(found.table))
-    console.print()
+    if found.table.held_roles:
+        console.print(strongest(found.table))
+        console.print()
     if len(found.relations) > 0:
         console.print(leaders(found.relations))
     else:

@@ -22,6 +22,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.auto import modeling_auto
 
 from headwise.errors import ModelError, OptionError
+from headwise.pruning.card import CODE, model_card
 from headwise.pruning.directories import files_in, placed
 from headwise.pruning.loading import model_of
 from headwise.pruning.plain import (
@@ -36,8 +37,6 @@ from headwise.watching.cut_models import BLOCK, bare_class, cut_class
 from headwise.watching.loading import explained, one_sentence, quiet
 from headwise.watching.running import Inputs
 
-CODE = "modeling_headwise"
-"""The module, in an exported directory, that transformers runs if it is trusted."""
 SENTENCE_FILES = ("config_sentence_transformers.json", "sentence_bert_config.json")
 """What sentence-transformers reads beside the list of its modules."""
 
@@ -71,7 +70,8 @@ def export(
 
     `tokenizer` may be a processor, too. `source` is the directory that the uncut model came from:
     what sentence-transformers keeps there comes along. `inputs` are run through both models.
-    `extras` gives texts to put beside the model, by the names of their files, and may add files.
+    `extras` gives texts to put beside the model, by the names of their files, and may add files;
+    its README.md, which is Markdown, goes into the model card.
     """
     check_weights(model)
     assert isinstance(model, PreTrainedModel)
@@ -82,9 +82,11 @@ def export(
             tokenizer.save_pretrained(part)
         if source is not None:
             copy_sentence_modules(source, part)
-        (part / "README.md").write_text(model_card(model, source, part), "utf-8")
-        if extras is not None:
-            add_extras(part, extras(part))
+        auto = auto_classes(public_class(model), without_block(model.config))
+        texts = {} if extras is None else dict(extras(part))
+        measured = texts.pop("README.md", "")
+        card = model_card(model, part, source=source, auto=auto, measured=measured)
+        add_extras(part, {"README.md": card} | texts)
         difference = check_copy(model, part, inputs)
         files = {str(file.relative_to(part)): file.stat().st_size for file in files_in(part)}
     return Export(out, is_plain, files, sum(files.values()), difference)
@@ -189,51 +191,6 @@ def copy_sentence_modules(source: Path, part: Path) -> None:
                 shutil.copyfile(there, part / file)
     modules[0]["path"] = ""
     (part / "modules.json").write_text(json.dumps(modules, indent=2), "utf-8")
-
-
-def model_card(model: PreTrainedModel, source: Path | None, part: Path) -> str:
-    """A README: what the model is, which heads each layer kept, and how it is loaded."""
-    block = getattr(model.config, BLOCK, None) or {"kept": {}}
-    is_plain = not (part / f"{CODE}.py").exists()
-    is_sentence = (part / "modules.json").exists()
-    origin = "/".join(Path(model.config.name_or_path or source or "a nameless model").parts[-2:])
-    name = public_class(model).__name__
-    trust = "" if is_plain else ", trust_remote_code=True"
-    auto = auto_classes(public_class(model), without_block(model.config))
-    loader = next((one for one, of in auto.items() if of == name), "AutoModel")
-    rows = [f"| {layer} | {heads_in_words(heads)} |" for layer, heads in block["kept"].items()]
-    table = ["", "| layer | heads kept, by their numbers in the uncut model |", "|---|---|", *rows]
-    loads = [f"from transformers import {loader}", f'{loader}.from_pretrained("."{trust})', ""]
-    if is_sentence:
-        loads += ["from sentence_transformers import SentenceTransformer"]
-        loads += [f'SentenceTransformer("."{trust})', ""]
-    return "\n".join(
-        [
-            "---",
-            f"library_name: {'sentence-transformers' if is_sentence else 'transformers'}",
-            "tags: [headwise]",
-            "---",
-            "# A model with fewer attention heads" if rows else "# A model with all its heads",
-            "",
-            f"{name}, written by headwise from {origin}; {model.num_parameters():,} parameters.",
-            "Layers that are not in this table kept all their heads." if rows else "",
-            *(table if rows else []),
-            "",
-            "It loads from this directory in either way:",
-            "",
-            "```python",
-            *loads,
-            "import headwise",
-            'headwise.load(".")',
-            "```",
-            "",
-        ]
-    )
-
-
-def heads_in_words(heads: list[int]) -> str:
-    """The numbers of the heads, or that there are none."""
-    return ", ".join(map(str, heads)) or "none"
 
 
 def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> float | None:

@@ -26,6 +26,7 @@ from headwise.pruning.bench import (
     largest_within,
     make_bench,
 )
+from headwise.pruning.card import measured_lines
 from headwise.pruning.checking import in_evaluation
 from headwise.pruning.choice import Order, order_by
 from headwise.pruning.curve import RANDOM_ORDERS, Curve, as_csv, draw_curve, mean_of_orders, quality
@@ -309,7 +310,11 @@ def speeds(bench: Bench, found: CutModel, positions: int) -> list[Speed]:
 
 def extras_of(plan: CutPlan, record: dict[str, Any], curve: Curve | None) -> dict[str, str]:
     """Files that go beside the model, by name."""
-    found = {"prune.json": json.dumps(record, indent=1), "plan.json": plan.to_json()}
+    found = {
+        "README.md": measured_lines(record),
+        "prune.json": json.dumps(record, indent=1),
+        "plan.json": plan.to_json(),
+    }
     if curve is not None:
         found["curve.csv"] = as_csv(curve)
         found["curve.svg"] = curve.svg(f"{plan.model}: quality against heads cut")

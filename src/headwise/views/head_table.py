@@ -4,7 +4,8 @@ In: a HeadTable. Out: rich tables and lines of text. It decides no role; it show
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import pandas as pd
 from rich.table import Table
@@ -158,7 +159,20 @@ def summary_lines(table: HeadTable) -> list[str]:
         f"{_counted(len(table), 'head')} in {_counted(layers, 'layer')}",
         ", ".join([*counts, f"no role {none}"]),
         *([f"not tested: {', '.join(untested)}"] if untested else []),
+        *renumbered(about),
     ]
+
+
+def renumbered(about: Mapping[str, Any]) -> list[str]:
+    """That a cut model's heads have new numbers, with the first one that has."""
+    for layer, kept in about.get("loaded", {}).get("kept", {}).items():
+        for now, before in enumerate(kept):
+            if now != before:
+                return [
+                    "a cut model, whose heads are numbered anew: "
+                    f"{layer}H{now} is {layer}H{before} of the uncut one"
+                ]
+    return []
 
 
 def _counted(count: object, noun: str) -> str:

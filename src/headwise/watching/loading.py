@@ -33,7 +33,7 @@ from transformers.utils import logging
 from headwise.errors import HeadwiseError, ModelError, OptionError
 from headwise.hub import hub_answers
 from headwise.watching import cut_models, embedded
-from headwise.watching.cut_models import is_cut
+from headwise.watching.cut_models import BLOCK, is_cut
 from headwise.watching.models import LoadedModel
 
 DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "bfloat16", "float16")}
@@ -158,6 +158,7 @@ def loaded(
         model = model.to(options.device)
     about |= {"class": type(model).__name__, "dtype": options.dtype}
     about |= {"commit": getattr(model.config, "_commit_hash", None)}
+    about |= {"kept": block["kept"]} if (block := getattr(model.config, BLOCK, None)) else {}
     return LoadedModel(name, model.eval(), tokenizer, about)
 
 

@@ -14,4 +14,5 @@ class LoadedModel:
     model: nn.Module
     tokenizer: Any
     about: dict[str, Any] = field(default_factory=dict)
-    """Where it came from: path or id, revision, digest, class, dtype."""
+    """Where it came from: path or id, revision, digest, class, dtype; of a cut model the numbers
+    that each layer's heads had before, as `kept`."""

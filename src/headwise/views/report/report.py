@@ -132,6 +132,7 @@ def making(found: Findings) -> Html:
                 ("SHA-256 of the weights", known.get("sha256")),
                 ("class", known.get("class")),
                 ("dtype", known.get("dtype")),
+                ("heads, by their numbers before a cut", in_one_line(known.get("kept"))),
                 ("rows measured", about.get("rows")),
                 ("read", ", ".join(f"{name.replace('_', ' ')} {count:,}"
                                    for name, count in found.counts.items())),

@@ -125,7 +125,7 @@ def role_part(found: Findings, role: str) -> Html:
 def in_detail(detail: str) -> str:
     """What a table calls a detail: a distance or a relation in words, anything else as it is.
 
-    >>> in_detail("-1"), in_detail("verb-object, head")
+    >>> in_detail("-1"), in_detail("verb-object, governor")
     ('1 back', 'verb-object: the governor looks at its dependent')
     """
     if detail[:1] in ("-", "+") and detail[1:].isdigit():
