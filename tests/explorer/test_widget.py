@@ -94,6 +94,8 @@ def test_the_example_notebooks_run(tmp_path: Path) -> None:
     together = nbformat.v4.new_notebook(
         cells=[one for book in books for one in (*book.cells, forget)]
     )
+    for number, cell in enumerate(together.cells):
+        cell.id = f"cell-{number}"
     where = {"metadata": {"path": str(tmp_path)}}
     NotebookClient(together, timeout=300, kernel_name="python3", resources=where).execute()
     for path, book in zip(paths, books, strict=True):

@@ -114,19 +114,18 @@ PLANS = {
 }
 
 
-def ship(names: Iterable[str], plans: Iterable[str], root: Path) -> dict[str, Shipped]:
-    """Cut and export every family by every plan here, load all of them elsewhere."""
+def ship(cuts: Iterable[tuple[str, str]], root: Path) -> dict[str, Shipped]:
+    """Cut and export families, each by a plan, here; load all of them elsewhere."""
     autos, plain = {}, {}
-    for family in names:
-        for plan in plans:
-            name = f"{family} {plan}"
-            model, given = loaded_from_disk(ALL[family], root / f"{name}.uncut")
-            cut(model, PLANS[plan](model))
-            plain[name] = export(model, root / name, inputs=given).is_plain
-            autos[name] = ALL[family].auto, dict(ALL[family].options)
-            save_file(given, root / f"{name}.inputs")
-            with torch.no_grad():
-                save_file({"wanted": output_of(model(**given))}, root / f"{name}.wanted")
+    for family, plan in cuts:
+        name = f"{family} {plan}"
+        model, given = loaded_from_disk(ALL[family], root / f"{name}.uncut")
+        cut(model, PLANS[plan](model))
+        plain[name] = export(model, root / name, inputs=given).is_plain
+        autos[name] = ALL[family].auto, dict(ALL[family].options)
+        save_file(given, root / f"{name}.inputs")
+        with torch.no_grad():
+            save_file({"wanted": output_of(model(**given))}, root / f"{name}.wanted")
     python(ELSEWHERE, root, json.dumps(autos), cache=root / "cache")
     report = json.loads((root / "report.json").read_text())
     return {name: how_it_came_back(root, name, plain[name], report[name]) for name in autos}
@@ -182,7 +181,7 @@ def main() -> None:
     for name in ALL:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                found = ship([name], PLANS, Path(folder))
+                found = ship([(name, plan) for plan in PLANS], Path(folder))
             except ModelError as error:
                 print(f"{name:32} {error}")
                 continue

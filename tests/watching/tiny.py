@@ -6,6 +6,7 @@ implementation. It refuses to know headwise: it is what headwise is held against
 """
 
 import contextlib
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -54,21 +55,32 @@ def tiny(
 
 
 def build(family: Family, dtype: torch.dtype = torch.float64) -> PreTrainedModel:
-    """The family's model in eval mode; torch's own random state is left as it was.
+    """The family's model in eval mode, a copy of its own for each who asks."""
+    key = repr(family)
+    if key not in built:
+        built[key] = build_anew(family)
+    return copy.deepcopy(built[key]).to(dtype)
+
+
+built: dict[str, PreTrainedModel] = {}
+
+
+def build_anew(family: Family) -> PreTrainedModel:
+    """The family's model in float64; torch's own random state is left as it was.
 
     Weights are drawn in float64 and then rounded, so that they are the same in every dtype. A
     float64 model gives float64, but many families round to float32 on the way: see
     `Family.softmax_in` for the weights; Llama's kin do so in norms and rotations, too.
     """
     config = config_of(family)
-    with torch.random.fork_rng():
-        torch.manual_seed(SEED)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(SEED)
         model = getattr(transformers, family.auto).from_config(
             config, dtype=torch.float64, **family.options
         )
         spread_out(model)
         calm_down(model, family)
-    return model.eval().to(dtype)
+    return model.eval()
 
 
 def config_of(family: Family) -> PreTrainedConfig:

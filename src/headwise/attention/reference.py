@@ -101,15 +101,18 @@ def added(
     real_keys = own(rules.lengths, batch, default=num_keys)
     real_queries = own(rules.query_lengths, batch, default=num_queries)
     before, after = sides(rules)
-    total = torch.zeros(num_queries, num_keys, dtype=torch.float64)
-    for query in range(num_queries):
-        for key in range(num_keys):
-            ahead = key - (query + position)
-            may_look = query < real_queries and key < real_keys and -before <= ahead <= after
-            if rules.is_causal and ahead > 0:
-                may_look = False
-            if not may_look:
-                total[query, key] = -math.inf
+
+    def may_look(query: int, key: int) -> bool:
+        ahead = key - (query + position)
+        is_future = rules.is_causal and ahead > 0
+        is_near = -before <= ahead <= after
+        return query < real_queries and key < real_keys and is_near and not is_future
+
+    rows = [
+        [0.0 if may_look(query, key) else -math.inf for key in range(num_keys)]
+        for query in range(num_queries)
+    ]
+    total = torch.tensor(rows, dtype=torch.float64).view(num_queries, num_keys)
     distances = torch.arange(num_keys) - (torch.arange(num_queries) + position)[:, None]
     if rules.slopes is not None:
         total = total - rules.slopes[head].double() * distances.abs()
