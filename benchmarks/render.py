@@ -5,6 +5,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,13 @@ def as_table(record: tuple[dict[str, object], list[Result]]) -> Table:
 
 def as_markdown(record: tuple[dict[str, object], list[Result]]) -> str:
     """The whole run as a Markdown table."""
-    lines = [HEADINGS, tuple("---" for _ in HEADINGS), *(cells(row) for row in record[1])]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return markdown([HEADINGS, *(cells(row) for row in record[1])])
+
+
+def markdown(lines: Sequence[Sequence[str]]) -> str:
+    """A table; the first line is its heading."""
+    ruled = [lines[0], ["---"] * len(lines[0]), *lines[1:]]
+    return "\n".join("| " + " | ".join(line) + " |" for line in ruled)
 
 
 HERE = Path(__file__).parent
@@ -128,7 +134,7 @@ SCAN = HERE / "results" / "scan.json"
 def scan_markdown(record: dict[str, Any]) -> str:
     """What measuring costs, a row a length and a way."""
     heading = ("tokens", "way", "seconds", "times plain", "peak memory", "times plain")
-    lines: list[tuple[str, ...]] = [heading, ("---",) * len(heading)]
+    lines: list[tuple[str, ...]] = [heading]
     for row in record["results"]:
         for name in row["seconds"]:
             lines.append(
@@ -146,7 +152,7 @@ def scan_markdown(record: dict[str, Any]) -> str:
             memory = f"{found['memory'] / 2**20:,.0f} MiB"
             name = "TransformerLens run_with_cache"
             lines.append((f"{int(length):,}", name, f"{found['seconds']:.3g}", "", memory, ""))
-    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    text = markdown(lines)
     longest = record.get("longest")
     if longest:
         text += (
@@ -157,12 +163,6 @@ def scan_markdown(record: dict[str, Any]) -> str:
 
 
 PRUNE = {name: HERE / "results" / f"prune-{name}.json" for name in ("minilm", "smollm2")}
-
-
-def markdown(lines: list[tuple[str, ...]]) -> str:
-    """A table; the first line is its heading."""
-    ruled = [lines[0], ("---",) * len(lines[0]), *lines[1:]]
-    return "\n".join("| " + " | ".join(line) + " |" for line in ruled)
 
 
 def quality_markdown(record: dict[str, Any]) -> str:

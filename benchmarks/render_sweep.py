@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from render import markdown
+
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 PAGE = HERE.parent / "docs" / "sweep.md"
@@ -42,9 +44,9 @@ def table_of(record: dict[str, Any]) -> str:
     """A sweep, or the benchmark of its steps, as a Markdown table."""
     if "rows" in record:
         rows = [[str(row[name]) for name in SPEED] for row in record["rows"]]
-        return markdown([list(SPEED), *rows])
+        return markdown([SPEED, *rows]) + "\n"
     rows = [[cell(row, name) for name in COLUMNS] for row in record["summary"]]
-    return markdown([list(COLUMNS.values()), *rows])
+    return markdown([[*COLUMNS.values()], *rows]) + "\n"
 
 
 def cell(row: dict[str, Any], name: str) -> str:
@@ -57,12 +59,6 @@ def cell(row: dict[str, Any], name: str) -> str:
     if name in ("entropy", "largest"):
         return f"{value:.2f}"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def markdown(lines: list[list[str]]) -> str:
-    """Lines of cells, the first of them headings."""
-    ruled = [lines[0], ["---"] * len(lines[0]), *lines[1:]]
-    return "\n".join("| " + " | ".join(line) + " |" for line in ruled) + "\n"
 
 
 def in_page(page: str) -> str:

@@ -25,9 +25,10 @@ from rich.table import Table
 from torch import Tensor
 from transformers import LlamaConfig, LlamaModel
 
+from headwise.measures.counting import Count, Kept, RowChoice, default_measures
 from headwise.measures.reading import Batch
 from headwise.measures.similarity import LOOKS, ROWS, centred_kernels, divergences, products
-from headwise.measures.steps import Kept, RowChoice, TextStep, default_measures
+from headwise.measures.steps import TextStep
 from headwise.measures.tally import Tally
 from headwise.watching.calls import TokenFacts
 
@@ -90,12 +91,12 @@ def headwise_way(rows: int | str) -> Callable[[int], Callable[[], object]]:
 
     def build(length: int) -> Callable[[], object]:
         model, batch, kept = make_model(), make_batch(length), Kept()
-        inputs = {**batch.inputs, "use_cache": False}
 
         def run() -> None:
             choice = RowChoice(rows)
-            step = TextStep(Tally(), default_measures(), choice, compares=True, kept=kept)
-            step.run(model, Batch(inputs, batch.facts, batch.indices))  # nothing worked out yet
+            count = Count(Tally(), default_measures(), choice, compares=True, kept=kept)
+            fresh = Batch(batch.inputs, batch.facts, batch.indices)  # nothing worked out yet
+            TextStep(count).run(model, fresh)
 
         return run
 

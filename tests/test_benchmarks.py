@@ -1,5 +1,7 @@
 """The benchmarks' tables in README and docs are the ones that their JSON holds."""
 
+import ast
+import importlib
 import json
 import runpy
 import sys
@@ -30,10 +32,31 @@ def test_pages_show_the_last_runs(render: dict[str, Any]) -> None:
     assert "`benchmarks/scan.py`" in readme
 
 
-def test_the_page_of_the_sweeps_shows_what_was_taken_in() -> None:
+def test_the_page_of_the_sweeps_shows_what_was_taken_in(
+    render: dict[str, Any],
+) -> None:
     page = (ROOT / "docs" / "sweep.md").read_text("utf-8")
     assert runpy.run_path(str(BENCHMARKS / "render_sweep.py"))["in_page"](page) == page
     assert "| split | 4 | 8 | 0.99" in page
+
+
+SCRIPTS = sorted([*BENCHMARKS.glob("*.py"), *(ROOT / "examples").glob("*.py")])
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_what_a_script_takes_from_headwise_is_there(script: Path) -> None:
+    for node in ast.walk(ast.parse(script.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headwise"):
+            module = importlib.import_module(str(node.module))
+            assert [one.name for one in node.names if not hasattr(module, one.name)] == []
+
+
+def test_every_way_to_scan_that_is_timed_runs(
+    render: dict[str, Any],
+) -> None:
+    scan = runpy.run_path(str(BENCHMARKS / "scan.py"))
+    times = scan["time_them"](8, 1)
+    assert times.keys() == scan["CONTESTANTS"].keys()
 
 
 def test_a_slower_run_says_so(render: dict[str, Any], tmp_path: Path) -> None:
