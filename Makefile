@@ -46,8 +46,9 @@ docs: $(TEST) ## build the documentation as a site in build/site
 # A broken link, anchor or reference is an error.
 SITE = $(BIN)/zensical build --clean --strict
 
-# One thread for each of two workers; compiled files are kept, whatever the shell says of it.
-PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
+# One thread a worker, and one worker more than there are cores on a small machine: some wait for a
+# browser or another process. Compiled files are kept, whatever the shell says of it.
+PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist worksteal
 # Tests in which the shapes and types that the code is annotated with are checked at every call,
 # which takes as long again: layers, gates, measures, probes, traces, cuts and maps.
 SHAPED := $(addprefix tests/, test_shapes.py attention/test_reference.py attention/test_layer.py \

@@ -43,6 +43,7 @@ def test_a_role_starts_at_its_threshold_and_over_its_baseline(
 
 def test_a_broad_head_is_broader_than_the_middle_one() -> None:
     assert roles(normalised_entropy=[0.2, 0.79, 0.95]) == [(), (), ("broad",)]
+    assert roles(normalised_entropy=[0.990, 0.991, 0.999]) == [(), (), ()]  # all alike: none is
     assert roles(normalised_entropy=[0.1, 0.2, 0.77]) == [(), (), ()]
 
 

@@ -23,6 +23,8 @@ POSITIONAL, DELIMITER, SINK, REPEAT, BROAD = 0.5, 0.6, 0.5, 0.4, 0.78
 """Thresholds. Half of the attention at one offset, 0.6 on separators, and an entropy of 3.8 nats of
 the ln 128 = 4.85 that is possible are those of https://arxiv.org/abs/1906.04341; a sink takes at
 least half, and 0.4 on repeats is far from what chance gives (their baselines stand beside them)."""
+APART = 0.01
+"""How far a broad head is over the middle one: where all look alike, none stands out."""
 MARGIN = 0.1
 """A relation counts 10 points over its baseline (https://arxiv.org/abs/1905.09418)."""
 FLOORS = {"syntactic": 0.5, "semantic": 0.6, "coreference": 0.6}
@@ -40,7 +42,7 @@ class Verdict:
     baseline: Numbers
     detail: list[str]
     counts: NDArray[np.bool_] | None = None
-    """Whether the score is more than luck, where that was tested; None = it was not."""
+    """Whether the lead is more than luck, where that was tested; None = it was not."""
 
     @property
     def is_held(self) -> NDArray[np.bool_]:
@@ -116,7 +118,9 @@ def broad(df: pd.DataFrame) -> Verdict:
     """Attention on nearly everything alike, beside the middle head of the model."""
     score = column(df, "normalised_entropy")
     middle = np.nanmedian(score) if np.isfinite(score).any() else np.nan
-    return Verdict(score, fixed(df, BROAD), np.full(len(df), middle), [""] * len(df))
+    baseline = np.full(len(df), middle)
+    is_apart = score - baseline >= APART
+    return Verdict(score, fixed(df, BROAD), baseline, [""] * len(df), is_apart)
 
 
 MEASURED: dict[str, Callable[[pd.DataFrame], Verdict]] = {
