@@ -34,7 +34,7 @@ test: $(TEST) browser ## format, lint, types, tests and the documentation's site
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(PYTEST) --jaxtyping-packages=headwise,beartype.beartype $(SHAPED)
+	$(PYTEST) -n 2 --jaxtyping-packages=headwise,beartype.beartype $(SHAPED)
 	$(PYTEST) $(SHAPED:%=--ignore=%)
 	$(SITE)
 

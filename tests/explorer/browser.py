@@ -96,6 +96,16 @@ def until(page: Page, expression: str, seconds: float = 60.0) -> None:
     raise AssertionError(f"never true: {expression}")
 
 
+def settle(page: Page) -> None:
+    """Until nothing on the page has changed for a quarter of a second."""
+    before, since = "", 0
+    while since < 5:
+        now = page.evaluate("document.body.innerHTML")
+        since = since + 1 if now == before else 0
+        before = now
+        page.wait_for_timeout(50)
+
+
 def faults(page: Page) -> list[str]:
     """Serious faults of accessibility that axe finds on the page as it is."""
     found = Axe().run(page).response["violations"]

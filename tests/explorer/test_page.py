@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from headwise.pruning.cutplan import CutPlan
 
-from .browser import DESKTOP, PHONE, faults, page_at, served, until
+from .browser import DESKTOP, PHONE, faults, page_at, served, settle, until
 from .sessions import CAT, WORDS, tiny_session
 
 ROOM = {"width": 1920, "height": 1080}
@@ -274,7 +274,7 @@ def test_every_panel_is_accessible_and_fits(
         page.wait_for_selector("body[data-drawn]")
         for panel in PANELS:
             page.click(f"nav a[data-panel={panel}]")
-            page.wait_for_timeout(700)
+            settle(page)
             assert faults(page) == [], panel
             wide = page.evaluate("document.documentElement.scrollWidth")
             assert wide <= size["width"], (panel, wide)

@@ -168,8 +168,8 @@ def save(self, tally, *, now=False, keep=store.Store.save):
     print("saved", flush=True)
 
 store.Store.save = save
-settings = ScanSettings(length=32, per_relation=2, probe=True)
-task = make_task("minilm", TEXTS, settings=settings)
+settings = ScanSettings(length=32, per_relation=1, probe=True)
+task = make_task("minilm", TEXTS[:2], settings=settings)
 for line in sys.stdin:  # a scan in a process of its own, which is spared the loading
     child = os.fork()
     if not child:
@@ -228,11 +228,11 @@ def test_a_scan_killed_at_five_moments_ends_with_the_same_table(
 ) -> None:
     scans.start(tmp_path / "whole")
     steps = scans.saved()
-    assert steps > 30
+    assert steps > 12
     moments = random.Random(0)
     for _ in range(5):
         child = scans.start(tmp_path / "killed")
-        scans.saved(moments.randrange(1, 6))
+        scans.saved(moments.randrange(1, 3))
         time.sleep(moments.uniform(0.0, 0.03))
         scans.kill(child)
     scans.start(tmp_path / "killed")
@@ -247,7 +247,7 @@ def test_two_processes_give_the_table_of_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("--length", "64", "--no-probe", "--text", str(tmp_path / "text.txt"))
-    (tmp_path / "text.txt").write_text("\n".join(TEXTS), encoding="utf-8")
+    (tmp_path / "text.txt").write_text("\n".join(TEXTS[:2]), encoding="utf-8")
     assert Runner(monkeypatch, capsys)("scan", *options, "--out", tmp_path / "one").code == 0
     together = [
         *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"),
