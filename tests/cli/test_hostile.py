@@ -74,9 +74,9 @@ READ = {
     "plan": ("plan", "FILE"),
 }
 SAID = {
-    ("scan", "empty"): "there is no text to read: give at least 2 tokens",
+    ("scan", "empty"): "there is too little text to read: give at least 2 tokens",
     ("treebank", "empty"): "FILE holds no sentence with a relation",
-    ("importance", "empty"): "there is no text to read",
+    ("importance", "empty"): "there is too little text to read",
     ("prune", "empty"): "a text of 0 paragraphs cannot be split",
     ("plan of a cut", "empty"): "FILE names no head: there is nothing to cut",
     ("sweep", "empty"): "FILE has 0 characters: give at least",
@@ -110,7 +110,7 @@ def test_a_refused_text_does_not_stand_in_the_way_of_the_right_one(
 ) -> None:
     (here / "empty").write_bytes(b"")
     arguments = ("scan", llama, "--max-tokens", 60, "--out", "out", "--text")
-    assert "there is no text to read" in refused(*arguments, "empty")
+    assert "there is too little text to read" in refused(*arguments, "empty")
     ran = headwise(*arguments, "text")
     assert (ran.code, ran.err) == (0, "")
 

@@ -280,7 +280,7 @@ def test_text_without_a_tokenizer_is_refused(minilm: LoadedModel) -> None:
 
 
 def test_no_text_at_all_is_refused(minilm: LoadedModel) -> None:
-    with pytest.raises(OptionError, match="there is no text to read"):
+    with pytest.raises(OptionError, match="there is too little text to read"):
         scan(minilm.model, "", tokenizer=minilm.tokenizer)
 
 

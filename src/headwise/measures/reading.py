@@ -116,7 +116,7 @@ class Reader:
                 start += size
         if not found:
             raise OptionError(
-                f"there is no text to read: give at least {SHORTEST} tokens of it, and room for "
+                f"there is too little text to read: give at least {SHORTEST} tokens of it, and room for "
                 f"{around + SHORTEST} with the special tokens around them"
             )
         return found
