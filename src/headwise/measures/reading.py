@@ -116,8 +116,8 @@ class Reader:
                 start += size
         if not found:
             raise OptionError(
-                f"there is too little text to read: give at least {SHORTEST} tokens of it, and room for "
-                f"{around + SHORTEST} with the special tokens around them"
+                f"there is too little text to read: give at least {SHORTEST} tokens of it, and "
+                f"room for {around + SHORTEST} with the special tokens around them"
             )
         return found
 
