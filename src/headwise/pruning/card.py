@@ -23,6 +23,8 @@ SIZES = {
     "attention_multiply_adds": "multiply-adds of attention",
 }
 """Sizes that a card shows, by their names in the record."""
+MEANT = {"cosine": "cosine to the uncut model's embeddings"}
+"""Units that do not say for themselves what they are of."""
 
 
 def model_card(
@@ -89,32 +91,33 @@ def load_lines(loader: str, *, is_plain: bool, is_sentence: bool) -> list[str]:
 
 
 def measured_lines(record: Mapping[str, Any]) -> str:
-    """What `prune` measured, as a table and a sentence on where it comes from."""
+    """What `prune` measured: a table, and where its figures come from."""
     before, after = record["sizes"]["before"], record["sizes"]["after"]
-    quality, held = record["quality"], record["text"]["measured_on"]
-    unit = quality["unit"]
-    rows = [
-        f"| {words} | {before[name]:,} | {after[name]:,} |"
-        for name, words in SIZES.items()
-        if before[name]
-    ]
+    quality, unit = record["quality"], record["quality"]["unit"]
     now = quality["refitted"] or quality["cut"]
-    scores = " | ".join(
-        "unknown" if one is None else f"{one:.4f}" for one in (quality["uncut"][unit], now[unit])
+    rows = [(words, f"{before[name]:,}", f"{after[name]:,}") for name, words in SIZES.items()]
+    rows = [row for row in rows if row[1] != "0"]
+    rows.append((MEANT.get(unit, unit), written(quality["uncut"][unit]), written(now[unit])))
+    table = [f"| {' | '.join(row)} |" for row in (("", "before", "after"), ("---",) * 3, *rows)]
+    return "\n".join([*table, "", sources(record)])
+
+
+def sources(record: Mapping[str, Any]) -> str:
+    """How heads were chosen, and on what the figures were measured."""
+    quality, text = record["quality"], record["text"]
+    method = record["method"]
+    is_named = method == "named"
+    chosen = "Its maker named the heads" if is_named else f"Heads were chosen by {method}"
+    refitted = ", and what is left was refitted" if quality["refitted"] else ""
+    whose = "text of its maker" if text["source"] == "given" else text["source"]
+    return (
+        f"{chosen}{refitted}. The {quality['unit']} is of {text['measured_on']['tokens']:,} tokens "
+        f"of {whose} that nothing was chosen or fitted on; with as many heads cut at random it is "
+        f"{written(quality['random_mean'][quality['unit']])}. `prune.json` holds every figure, "
+        "`plan.json` the heads that went."
     )
-    whose = "text of its maker" if record["text"]["source"] == "given" else record["text"]["source"]
-    chance = quality["random_mean"][unit]
-    return "\n".join(
-        [
-            "| | before | after |",
-            "|---|---|---|",
-            *rows,
-            f"| {unit} | {scores} |",
-            "",
-            f"Heads were chosen by the method {record['method']}"
-            f"{', and what is left was refitted' if quality['refitted'] else ''}. The {unit} is of "
-            f"{held['tokens']:,} tokens of {whose} that nothing was chosen or fitted on"
-            + ("" if chance is None else f"; with as many heads cut at random it is {chance:.4f}")
-            + ". `prune.json` holds every figure, `plan.json` the heads that went.",
-        ]
-    )
+
+
+def written(value: float | None) -> str:
+    """A figure; JSON has none for what is infinite."""
+    return "unknown" if value is None else f"{value:.4f}"
