@@ -50,13 +50,12 @@ def run(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Measure what every head is worth: exact ablation, gradient scores, stand-ins."""
     check_folder(out, force=force)
+    from headwise.pruning.importance import importance
+    from headwise.views.progress import Stages
     from headwise.watching.loading import load_model
 
     texts = texts_of(text)
     options = with_head(dtype, device, revision, trust_remote_code)
-    from headwise.pruning.importance import importance
-    from headwise.views.progress import Stages
-
     loaded = load_model(model, options)
     with Stages(quiet_console(is_stderr=True), tells=True) as stages:
         found = importance(loaded, texts, max_tokens=max_tokens, progress=stages)
