@@ -13,6 +13,7 @@ def test_a_job_says_how_far_it_is_and_what_it_found() -> None:
 
     def work(mine: Job) -> str:
         mine.progress("first", 1, 2)
+        mine.progress("a remark on how much there is", 0, 0)
         half.set()
         go_on.wait(10.0)
         return "found"

@@ -50,8 +50,9 @@ class Job:
             self.state, self.said = "failed", f"{type(error).__name__}: {error}"
 
     def progress(self, stage: str, done: int, total: int) -> None:
-        """Say how far the work has come; raises if it was told to stop."""
-        self.stage, self.done, self.total = stage, done, total
+        """Say how far the work has come; raises if it was told to stop. A remark is not kept."""
+        if total:
+            self.stage, self.done, self.total = stage, done, total
         self.check()
 
     def check(self) -> None:
