@@ -9,8 +9,10 @@ import sys
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 from headwise.cli import doctor, explore, importance, plan, prune, report, scan, sweep, trace
+from headwise.cli.mistakes import sentence_of
 from headwise.errors import HeadwiseError
 
 BAD_INPUT, INTERRUPTED = 2, 130  # 2 is what a wrong option exits with; 130 is 128 + SIGINT
@@ -61,7 +63,10 @@ def main() -> None:
     """Run the command named in `sys.argv`; a user's mistake is one sentence, not a traceback."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     try:
-        app(prog_name="headwise")
+        sys.exit(app(prog_name="headwise", standalone_mode=False) or 0)
+    except TyperException as err:
+        typer.echo(f"headwise: {sentence_of(err)}", err=True)
+        sys.exit(BAD_INPUT)
     except HeadwiseError as err:
         typer.echo(f"headwise: {err}", err=True)
         sys.exit(BAD_INPUT)
