@@ -58,6 +58,14 @@ def test_json(headwise: Runner) -> None:
     assert made["steps"][0]["shape"] == [1, 12, 4, 4]
 
 
+def test_an_image_is_named_as_what_it_is(headwise: Runner, tmp_path: Path) -> None:
+    for option, name, ending in (("--svg", "map.png", ".svg"), ("--html", "page.svg", ".html")):
+        said = headwise.refused("trace", "--example", "cat-sleeps", option, tmp_path / name)
+        assert f"{name} would hold another format: give a name that ends in {ending}" in said
+    said = headwise.refused("trace", "--example", "cat-sleeps", "--svg", tmp_path / "no/map.svg")
+    assert "no is no folder: make it first" in said
+
+
 def test_an_image_and_a_page(headwise: Runner, tmp_path: Path) -> None:
     svg, page = tmp_path / "heads.svg", tmp_path / "trace.html"
     arguments = ("trace", "--text", TIRED, "--heads", "0,1,2,3", "--svg", svg, "--html", page)

@@ -265,7 +265,7 @@ def test_two_processes_give_the_table_of_one(
     [
         ({"measures": ("entropy", "glow")}, "there is no measure 'glow': the measures are offsets"),
         ({"rows": "some"}, "rows is 'some': give all, auto or a number"),
-        ({"rows": 0}, "rows is 0: at least 1 row"),
+        ({"rows": 0}, "rows is 0: give all, auto, or a number from 1"),
         ({"length": 0}, "length is 0: it must be at least 1"),
     ],
 )

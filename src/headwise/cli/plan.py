@@ -51,7 +51,9 @@ Layers = Annotated[int | None, typer.Option(help="Layers (default: 1).", show_de
 Window = Annotated[int | None, typer.Option(help="Keys that a query sees (default: all).")]
 Length = Annotated[
     int | None,
-    typer.Option(help="Positions of a sequence (default: the model's context, at most 8,192)."),
+    typer.Option(
+        help="Positions of a sequence (default: the context, at most 8,192; for sizes 1,024)."
+    ),
 ]
 Batch = Annotated[int, typer.Option(help="Sequences at once.")]
 Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16, float8 or int8.")]
@@ -123,13 +125,12 @@ def compare(
     as_csv: AsCsv = False,
 ) -> None:
     """Several models side by side."""
-    from headwise.planning.plans import LONGEST, plan
+    from headwise.planning.plans import plan
 
     if len(models) < 2:
         raise OptionError(f"{models[0]} alone cannot be compared: name two models or more")
     if length is None:
-        contexts = [plan(model).shape.context or LONGEST for model in models]
-        length = min(*contexts, LONGEST)
+        length = min(plan(model).setting.length for model in models)
     found = [plan(model, length=length, batch=batch, dtype=dtype) for model in models]
     if printed(found, as_json=as_json, as_csv=as_csv):
         return

@@ -81,6 +81,15 @@ class Asked:
     force: bool
     onnx: bool
 
+    def check(self) -> None:
+        """Refuse none and several ways to say how much goes."""
+        ways = {"--heads": self.heads, "--plan": self.plan, "--cut": self.cut, "--keep": self.keep}
+        ways["--max-loss"] = self.max_loss
+        given = [name for name, value in ways.items() if value is not None]
+        if len(given) != 1:
+            said = f"{' and '.join(given)} say" if given else "nothing says"
+            raise OptionError(f"{said} how much goes: give one of {', '.join(ways)}")
+
 
 def run(  # noqa: PLR0913 - one parameter an option
     model: Model = "minilm",
@@ -181,8 +190,7 @@ def pruned(
     from headwise.views.progress import Stages
     from headwise.watching.loading import load_model
 
-    if asked.heads is not None and asked.plan is not None:
-        raise OptionError("--heads and --plan both say which heads go: give one of them")
+    asked.check()
     named = asked.heads if asked.plan is None else CutPlan.read(asked.plan)
     heads = str(named) if isinstance(named, CutPlan) else named
     if heads is not None and not heads.strip(" ,"):
@@ -236,7 +244,7 @@ def show(found: "Pruned", out: Path | None) -> None:
     if found.curve is not None:
         console.print(curve_table(found.curve.points, unit))
         console.print(
-            f"elbow of {found.curve.method}: {found.curve.elbow} of {found.curve.total} heads"
+            f"elbow of {found.curve.method}: {found.curve.elbow} of {found.curve.total} heads cut"
         )
     for line in speed_lines(record["speed"]):
         console.print(line)

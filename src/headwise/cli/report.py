@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwise.cli.screen import quiet_console, say, write_new
+from headwise.cli.screen import check_new, quiet_console, say, write_new
 from headwise.errors import OptionError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def run(
     Without a folder the embedded model minilm is scanned first, as headwise scan does.
     """
     check_folders(scan, importance, prune)
-    check_out(out, force=force)
+    check_new(out, ".html", force=force)
     if text is not None and not text.strip():
         raise OptionError("the text is empty: give --text some words")
     from headwise.views.report.maps import SENTENCE
@@ -52,10 +52,11 @@ def run(
     else:
         found = gather(scan, importance=importance, prune=prune, text=sentence)
     page = report_page(found)
-    write_new(out, page, force=force)
+    write_new(out, page, ".html", force=force)
     console = quiet_console()
     if found.drawn.reason:
-        say(console, f"without attention maps: {found.drawn.reason}")
+        unused = "" if text is None else ", so that --text was not read"
+        say(console, f"without attention maps: {found.drawn.reason}{unused}")
     say(console, f"wrote {out}, {len(page.encode()) / 1024:,.0f} KiB")
 
 
@@ -69,16 +70,6 @@ def check_folders(scan: Path | None, importance: Path | None, prune: Path | None
         importance_file(importance)
     if prune is not None:
         cut_file(prune)
-
-
-def check_out(out: Path, *, force: bool) -> None:
-    """Refuse a place that cannot be written to before any work is done."""
-    if out.is_dir():
-        raise OptionError(f"{out} is a folder: give the name of a file")
-    if out.exists() and not force:
-        raise OptionError(f"{out} is there already: choose another name, or give --force")
-    if not out.parent.is_dir():
-        raise OptionError(f"{out.parent} is no folder")
 
 
 def scanned(importance: Path | None, prune: Path | None, text: str) -> "Findings":

@@ -22,14 +22,21 @@ def say(console: "Console", line: str) -> None:
     console.print(line, markup=False, soft_wrap=True)
 
 
-def write_new(path: Path, text: str, *, force: bool) -> None:
-    """Write beside the place and move there; what is there already stays unless it is forced."""
+def check_new(path: Path, ending: str, *, force: bool) -> None:
+    """Refuse a file that cannot be written, or should not be, before any work is done."""
     if path.is_dir():
         raise OptionError(f"{path} is a folder: give the name of a file")
+    if path.suffix.lower() not in ("", ending):
+        raise OptionError(f"{path} would hold another format: give a name that ends in {ending}")
     if path.exists() and not force:
         raise OptionError(f"{path} is there already: choose another name, or give --force")
     if not path.parent.is_dir():
-        raise OptionError(f"{path.parent} is no folder")
+        raise OptionError(f"{path.parent} is no folder: make it first, or choose another")
+
+
+def write_new(path: Path, text: str, ending: str, *, force: bool) -> None:
+    """Write beside the place and move there; what is there already stays unless it is forced."""
+    check_new(path, ending, force=force)
     write_aside(path, text)
 
 

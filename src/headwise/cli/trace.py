@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from headwise.cli.options import AsJson, Device, Dtype, Model, RemoteCode, Revision, without_head
-from headwise.cli.screen import quiet_console, say, whole_numbers, write_new
+from headwise.cli.screen import check_new, quiet_console, say, whole_numbers, write_new
 from headwise.errors import OptionError
 
 if TYPE_CHECKING:
@@ -102,15 +102,19 @@ def run(  # noqa: PLR0913 - one parameter an option
             raise OptionError("the table of dimensions has no maps: leave --svg and --html out")
         show_dimensions(console, as_json=as_json)
         return
+    files = [(svg, ".svg", svg_of), (html, ".html", html_of)]
+    for path, ending, _ in files:
+        if path is not None:
+            check_new(path, ending, force=force)
     place = place_of(layer, stack, heads)
     if example is not None:
         found = traced_example(place)
     else:
         found = traced(model, without_head(dtype, device, revision, trust_remote_code), text, place)
     maps = found.maps(words=words, special=not hide_special, sink=not drop_sink)
-    for path, write in ((svg, svg_of), (html, html_of)):
+    for path, ending, write in files:
         if path is not None:
-            write_new(path, write(found, maps), force=force)
+            write_new(path, write(found, maps), ending, force=force)
     if as_json:
         typer.echo(json.dumps(found.to_json(None if step is None else [step])))
     elif compare_single_head:

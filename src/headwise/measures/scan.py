@@ -74,7 +74,7 @@ class ScanSettings:
         if isinstance(self.rows, str) and self.rows not in ("all", "auto"):
             raise OptionError(f"rows is {self.rows!r}: give all, auto or a number of rows")
         if isinstance(self.rows, int) and self.rows < 1:
-            raise OptionError(f"rows is {self.rows}: at least 1 row is measured")
+            raise OptionError(f"rows is {self.rows}: give all, auto, or a number from 1")
         for name in ("length", "max_tokens", "per_relation"):
             value = getattr(self, name)
             if value is not None and value < 1:

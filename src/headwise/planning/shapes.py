@@ -46,7 +46,8 @@ class Shape:
             check_size(name, getattr(self, name))
         if self.num_heads % self.num_kv_heads:
             raise OptionError(
-                f"{self.num_heads} heads cannot share {self.num_kv_heads} KV heads evenly"
+                f"{self.num_heads} heads cannot share {self.num_kv_heads} KV heads evenly: give "
+                f"one of {', '.join(map(str, divisors(self.num_heads)))}"
             )
         if self.window is not None and self.window < 1:
             raise OptionError(f"the window is {self.window}: a query sees at least its own key")

@@ -69,7 +69,7 @@ class LoadOptions:
         except (RuntimeError, AssertionError, NotImplementedError) as error:
             reason = one_sentence(error)
             raise OptionError(
-                f"device is {self.device!r}, which is not to be had here: {reason}"
+                f"device is {self.device!r}, which is not to be had here, as cpu is: {reason}"
             ) from error
 
 

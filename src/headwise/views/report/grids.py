@@ -113,7 +113,7 @@ def legend(table: HeadTable) -> Html:
     if no_roles(table):
         entries.append(tag("li", f"{NONE} no role ({len(no_roles(table))})"))
     if any(len(roles) > 2 for roles in table.df["roles"]):
-        entries.append(tag("li", f"{MORE} more than two"))
+        entries.append(tag("li", f"{MORE} more roles than two"))
     return tag("ul", *entries, class_="legend")
 
 

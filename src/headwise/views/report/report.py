@@ -115,6 +115,7 @@ def making(found: Findings) -> Html:
     """Everything that the figures depend on."""
     about = found.table.about
     known = dict_of(about, "loaded")
+    kept = in_one_line(known["kept"]) if "kept" in known else ""
     text = "built-in text" if found.text_read else "text of your own" if about.get("texts") else ""
     parts = [
         tag(
@@ -132,7 +133,7 @@ def making(found: Findings) -> Html:
                 ("SHA-256 of the weights", known.get("sha256")),
                 ("class", known.get("class")),
                 ("dtype", known.get("dtype")),
-                ("heads, by their numbers before a cut", in_one_line(known.get("kept"))),
+                ("heads, by their numbers before a cut", kept),
                 ("rows measured", about.get("rows")),
                 ("read", ", ".join(f"{name.replace('_', ' ')} {count:,}"
                                    for name, count in found.counts.items())),

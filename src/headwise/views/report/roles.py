@@ -73,7 +73,8 @@ def roles(found: Findings) -> Html:
         tag(
             "p",
             "A head has a role where its score reaches the threshold and beats the baseline, which "
-            "is what a head without the habit would score.",
+            "is what a head without the habit would score; of broad it is the model's middle head, "
+            "so that none is broad where all are.",
         ),
         *told,
         *parts,

@@ -4,7 +4,7 @@ In: `Findings`. Out: HTML. It measures nothing; it picks what a reader should no
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from headwise.heads import HeadTable
 from headwise.views.report.findings import Findings, no_roles, strongest
@@ -49,7 +49,7 @@ def role_counts(table: HeadTable) -> Html:
     none = len(no_roles(table))
     missing, untested = table.missed_roles, table.untested_roles
     said = f"Heads of each role, some with several: {', '.join([*parts, f'no role {none}'])}."
-    none_is = f"No head is {' or '.join(missing)}." if missing else ""
+    none_is = f"No head is {listed(missing)}." if missing else ""
     left = f"Not tested, for nothing was read that decides it: {', '.join(untested)}."
     return joined([said, none_is, left if untested else ""], " ")
 
@@ -60,10 +60,10 @@ def stands_out(found: Findings) -> Iterator[object]:
     for role in ("positional", "sink", "induction", "syntactic", "coreference"):
         if role in table.held_roles:
             yield in_words(strongest(table, role, 1)[0], role)
-    busiest = Counter(head.layer_name for head in no_roles(table)).most_common(1)
-    if busiest:
+    busiest = Counter(head.layer_name for head in no_roles(table)).most_common(2)
+    if busiest and (len(busiest) == 1 or busiest[0][1] > busiest[1][1]):
         layer, count = busiest[0]
-        yield f"Most heads without a role are in {layer}: {count} of its {in_layer(table, layer)}."
+        yield f"{layer} has the most heads without a role: {count} of its {in_layer(table, layer)}."
     best = alike(found.pairs).head(1)
     for row in best.itertuples():
         yield f"{row.a} and {row.b} give the most alike outputs: CKA {row.cka:.2f} of 1."
@@ -76,6 +76,12 @@ def stands_out(found: Findings) -> Iterator[object]:
         )
     if found.cut is not None:
         yield cut_in_words(found)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names with commas, and with "or" before the last."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def in_layer(table: HeadTable, layer: str) -> int:
