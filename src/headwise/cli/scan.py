@@ -194,6 +194,10 @@ def show(found: "Scan", out: Path | None) -> None:
         console.print()
     if len(found.relations) > 0:
         console.print(leaders(found.relations))
+        console.print(
+            "found, baseline: on sentences that did not choose the head, for a fair comparison; "
+            "on all: this head on every sentence, flattered by the choice."
+        )
     else:
         say(
             console, "No sentences with known relations were read: --probe reads the built-in ones."

@@ -108,6 +108,10 @@ class Store:
                 write_aside(self.folder / f"{name}.parquet", frame.to_parquet(index=False))
 
 
+DIGESTS = {"texts": "of other text", "model.sha256": "of other weights"}
+"""Settings whose values say nothing to a reader, and what it means when they differ."""
+
+
 def differences(held: dict[str, Any], wanted: dict[str, Any], path: str = "") -> list[str]:
     """Where two settings differ, in words."""
     found = []
@@ -116,6 +120,5 @@ def differences(held: dict[str, Any], wanted: dict[str, Any], path: str = "") ->
         if isinstance(one, dict) and isinstance(other, dict):
             found += differences(one, other, f"{path}{key}.")
         elif one != other:
-            is_digest = f"{path}{key}" == "texts"
-            found.append("of other text" if is_digest else f"{path}{key} was {one}, now {other}")
+            found.append(DIGESTS.get(f"{path}{key}", f"{path}{key} was {one}, now {other}"))
     return found

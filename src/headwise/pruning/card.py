@@ -54,7 +54,7 @@ def model_card(
             "",
             *(kept_lines(kept) if kept else []),
             *([measured, ""] if measured else []),
-            "It loads from this directory in either way:",
+            "It loads from this directory in each of these ways:",
             "",
             "```python",
             *load_lines(
@@ -97,6 +97,8 @@ def measured_lines(record: Mapping[str, Any]) -> str:
     now = quality["refitted"] or quality["cut"]
     rows = [(words, f"{before[name]:,}", f"{after[name]:,}") for name, words in SIZES.items()]
     rows = [row for row in rows if row[1] != "0"]
+    if before["kv_heads"] == before["heads"]:
+        rows = [row for row in rows if row[0] != SIZES["kv_heads"]]
     rows.append((MEANT.get(unit, unit), written(quality["uncut"][unit]), written(now[unit])))
     table = [f"| {' | '.join(row)} |" for row in (("", "before", "after"), ("---",) * 3, *rows)]
     return "\n".join([*table, "", sources(record)])
@@ -110,7 +112,10 @@ def sources(record: Mapping[str, Any]) -> str:
     chosen = "Its maker named the heads" if is_named else f"Heads were chosen by {method}"
     refitted = ", and what is left was refitted" if quality["refitted"] else ""
     whose = "text of its maker" if text["source"] == "given" else text["source"]
+    model, versions = record["model"], record["versions"]
+    source = f" ({model['source']})" if model.get("source") else ""
     return (
+        f"Made from {model['model']}{source} by headwise {versions['headwise']}. "
         f"{chosen}{refitted}. The {quality['unit']} is of {text['measured_on']['tokens']:,} tokens "
         f"of {whose} that nothing was chosen or fitted on; with as many heads cut at random it is "
         f"{written(quality['random_mean'][quality['unit']])}. `prune.json` holds every figure, "

@@ -3,9 +3,10 @@
 
 import { coloured, make, paint, said } from "./head_view.js";
 
+/** The report's. */
 export const ROLE_COLOURS = {
-  positional: "#3b82c4", delimiter: "#8a9a2b", sink: "#6b7280", syntactic: "#2e9e5b", semantic: "#b35cc4",
-  coreference: "#d1495b", induction: "#d98e04", duplicate: "#a0622d", broad: "#5fb3b3",
+  positional: "#1f5fbf", delimiter: "#85590a", sink: "#b3261e", syntactic: "#1b7a3d", semantic: "#0b7285",
+  coreference: "#8e3aa8", induction: "#4338ca", duplicate: "#b02a74", broad: "#5c6470",
 };
 
 export class Grid {
