@@ -26,6 +26,8 @@ from headwise.errors import ModelError
 from headwise.pruning.export import export
 from headwise.pruning.surgery import cut, head_counts
 
+from ..attention.tolerance import rounding
+from ..watching.helpers import ROUNDINGS
 from ..watching.tiny import Inputs, output_of
 from ..watching.tiny_configs import Family
 from .differences import ALL, mixed_plan, names_in, tiny_of
@@ -95,6 +97,8 @@ class Shipped:
     """Largest difference of outputs where headwise cannot be imported."""
     loaded: float
     """Largest difference of outputs when headwise loads it."""
+    rounding: float
+    """The largest difference that rounding explains."""
     faults: tuple[str, ...]
 
 
@@ -156,6 +160,7 @@ def how_it_came_back(root: Path, name: str, is_plain: bool, said: dict[str, Any]
 
     wanted = kept("wanted")
     trusted, loaded = ((kept(kind) - wanted).abs().max().item() for kind in ("trusted", "loaded"))
+    allowed = rounding(wanted, dtype=ALL[name.split()[0]].softmax_in, roundings=ROUNDINGS)
     config = json.loads((root / name / "config.json").read_text())
     has_code = (root / name / "modeling_headwise.py").exists()
     right = {
@@ -170,7 +175,7 @@ def how_it_came_back(root: Path, name: str, is_plain: bool, said: dict[str, Any]
         right["no code ran"] = said["class"] == "transformers_modules"
         right["its class cuts without a block"] = said["is plain without a block"]
     faults = tuple(fault for fault, is_right in right.items() if not is_right)
-    return Shipped(is_plain, trusted, loaded, faults)
+    return Shipped(is_plain, trusted, loaded, allowed, faults)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Cut models of every family come back, bit for bit, in a process that cannot import headwise."""
+"""Cut models of every family come back, in a process that cannot import headwise."""
 
 from itertools import product
 from pathlib import Path
@@ -19,8 +19,6 @@ Not Gemma 3 here: 4 heads would be left, and configs want them to divide its hid
 """
 OF_EVERY_KIND = ("bert", "gpt2", "falcon", "gpt_oss", "t5", "vit")
 """Families that every cut is shipped of here; `python -m tests.pruning.shipping` ships all."""
-LOADED_TO_BE_WATCHED = {"falcon": 1e-13}
-"""How far a model may be that headwise loads with other kernels than transformers would."""
 
 
 def of_every_row() -> list[str]:
@@ -42,6 +40,5 @@ def test_what_was_cut_comes_back_without_headwise_and_with_it(tmp_path: Path) ->
     for name, shipped in found.items():
         family, plan = name.split()
         assert shipped.faults == (), name
-        assert shipped.trusted == 0, name
-        assert shipped.loaded <= LOADED_TO_BE_WATCHED.get(family, 0), name
+        assert max(shipped.trusted, shipped.loaded) <= shipped.rounding, name
         assert shipped.is_plain == (plan == "even" and family in PLAIN), name

@@ -16,7 +16,8 @@ from headwise.pruning.surgery import cut, head_counts
 from headwise.watching.gates import silence
 from headwise.watching.standalone import reshape
 
-from ..watching.helpers import allow_weights, assert_close, each_family, run
+from ..attention.tolerance import rounding
+from ..watching.helpers import ROUNDINGS, allow_weights, assert_close, each_family, run
 from ..watching.tiny import build, output_of, tiny
 from ..watching.tiny_configs import FAMILIES
 from .differences import every_head, mixed_plan, silenced_and_cut
@@ -59,7 +60,7 @@ def assert_fresh_model_takes_the_shape(
     reshape(fresh, json.loads(json.dumps(model.config.headwise)))
     fresh.load_state_dict(model.state_dict(), strict=True)
     fresh.tie_weights()
-    assert torch.equal(output_of(run(fresh, inputs)), output_of(run(model, inputs)))
+    assert_close(name, output_of(run(fresh, inputs)), output_of(run(model, inputs)))
     assert head_counts(fresh) == head_counts(model)
 
 
@@ -86,8 +87,10 @@ class Wrapped(nn.Module):
 @pytest.mark.parametrize("pick", [lambda one: one, lambda one: (one, one), lambda one: [one]])
 def test_a_model_may_give_tensors_without_names(pick: Callable[[Tensor], object]) -> None:
     model = Wrapped(pick)
-    group = mixed_plan(model.inner)
-    assert cut(model, group, inputs=model.given).difference == 0
+    want = output_of(run(model.inner, model.given))
+    allowed = rounding(want, dtype=FAMILIES["llama"].softmax_in, roundings=ROUNDINGS)
+    assert cut(model, mixed_plan(model.inner), inputs=model.given).difference <= allowed
+    assert (output_of(run(model.inner, model.given)) - want).abs().max() > allowed
 
 
 def test_a_module_that_does_not_say_how_large_a_head_is_is_refused() -> None:
@@ -151,7 +154,7 @@ def test_a_second_cut_counts_heads_as_they_are_now_and_keeps_the_first_numbers()
     got = cut(twice, "L0H1 L2H4 L1H0 L1H1 L1H2")
     assert got.kept == want.kept == {"L0": (1, 4), "L1": (), "L2": (0, 1, 2, 3)}
     assert twice.config.headwise == once.config.headwise
-    assert torch.equal(output_of(run(twice, inputs)), output_of(run(once, inputs)))
+    assert_close("bert", output_of(run(twice, inputs)), output_of(run(once, inputs)))
 
 
 @pytest.mark.parametrize("name", ["t5", "mpnet", "bloom"])
@@ -163,7 +166,7 @@ def test_a_second_cut_takes_its_part_of_a_bias_that_is_made_for_all(name: str) -
     cut(twice, f"{layer}H1")
     cut(twice, f"{layer}H0")
     assert twice.config.headwise == once.config.headwise
-    assert torch.equal(output_of(run(twice, inputs)), output_of(run(once, inputs)))
+    assert_close(name, output_of(run(twice, inputs)), output_of(run(once, inputs)))
 
 
 def test_a_second_cut_gives_a_module_its_config_anew() -> None:
@@ -173,7 +176,7 @@ def test_a_second_cut_gives_a_module_its_config_anew() -> None:
     cut(twice, "L0H1 L0H4")
     cut(twice, "L0H0 L0H2")
     assert twice.config.headwise == once.config.headwise
-    assert torch.equal(output_of(run(twice, inputs)), output_of(run(once, inputs)))
+    assert_close("phi3", output_of(run(twice, inputs)), output_of(run(once, inputs)))
 
 
 # What goes wrong is found before, or undone.

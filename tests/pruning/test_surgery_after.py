@@ -160,7 +160,7 @@ def test_a_cut_model_is_copied_and_pickled(name: str) -> None:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(1)  # the twin is to be no part of it
-        assert torch.equal(output_of(run(twin, inputs)), want)
+        assert_close(name, output_of(run(twin, inputs)), want)
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.sub_(1)
@@ -224,7 +224,7 @@ def test_a_class_that_comes_cut_is_saved_and_loaded(tmp_path: Any) -> None:
     cut(model, first_emptied(model))
     model.save_pretrained(tmp_path)
     loaded = CutLlama.from_pretrained(tmp_path, dtype=torch.float64)
-    assert torch.equal(output_of(run(loaded, inputs)), output_of(run(model, inputs)))
+    assert_close("llama", output_of(run(loaded, inputs)), output_of(run(model, inputs)))
     assert loaded.config.headwise == model.config.headwise
     again = cut(loaded, "L1H0 L1H3")
     assert again.kept["L1"] == (1, 2, 4, 5)
@@ -253,7 +253,7 @@ def test_a_block_fits_a_model_with_another_head_on_top() -> None:
     reshape(fresh, model.config.headwise)
     fresh.load_state_dict(plain.state_dict(), strict=True)
     want = run(plain, inputs).last_hidden_state
-    assert torch.equal(run(fresh, inputs).last_hidden_state, want)
+    assert_close("bert", run(fresh, inputs).last_hidden_state, want)
 
 
 def test_shapes_are_taken_on_the_meta_device() -> None:

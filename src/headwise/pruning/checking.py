@@ -40,10 +40,7 @@ def difference(
     """How far the cut model is from what was wanted, at most; an error if it is too far."""
     got, largest = said(model, layers, inputs), 0.0
     for name, want in wanted.items():
-        apart = (got[name].double() - want.double()).abs()
-        apart = apart.masked_fill(got[name].isnan() & want.isnan(), 0.0)
-        here = apart.nan_to_num(nan=math.inf).max().item() if apart.numel() else 0.0
-        allowed = explained(model, want)
+        here, allowed = apart(got[name], want), explained_by_rounding(model, want)
         if here > allowed:
             raise ModelError(
                 f"cutting {type(model).__name__} is not what silencing is: {name} differs by "
@@ -53,7 +50,23 @@ def difference(
     return largest
 
 
-def explained(model: nn.Module, want: Tensor) -> float:
+def largest_difference(got: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> float:
+    """Largest difference of two models' outputs; infinite where one lacks an output."""
+    if got.keys() != wanted.keys():
+        return math.inf
+    return max((apart(got[name], want) for name, want in wanted.items()), default=math.inf)
+
+
+def apart(one: Tensor, other: Tensor) -> float:
+    """Largest difference of two tensors; infinite where their shapes are not the same."""
+    if one.shape != other.shape:
+        return math.inf
+    same = (one == other) | (one.isnan() & other.isnan())
+    gaps = (one.double() - other.double()).abs().masked_fill(same, 0.0)
+    return gaps.nan_to_num(nan=math.inf).max().item() if gaps.numel() else 0.0
+
+
+def explained_by_rounding(model: nn.Module, want: Tensor) -> float:
     """The largest difference that rounding explains, in a model of that many sums.
 
     Models in float64 round to float32 on the way, in norms and in softmax. Half precision rounds

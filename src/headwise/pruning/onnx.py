@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import MissingPackage, ModelError, OptionError, OutputError
+from headwise.pruning.checking import largest_difference
 from headwise.pruning.directories import flush
-from headwise.pruning.export import largest_difference
 from headwise.watching.loading import one_sentence, quiet
 from headwise.watching.running import Inputs
 
