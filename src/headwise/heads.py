@@ -97,14 +97,18 @@ def spread(names: list[str]) -> str:
     return ", ".join(names if len(names) < 8 else [*names[:3], "...", *names[-2:]])
 
 
-def parse_heads(heads: str | Iterable[str | HeadId]) -> tuple[HeadId, ...]:
+Heads = str | HeadId | Iterable[str | HeadId]
+"""Some heads of a model, by name or as they are."""
+
+
+def parse_heads(heads: Heads) -> tuple[HeadId, ...]:
     """Heads in the order given, each once; a text holds several apart by spaces or commas.
 
     >>> [str(head) for head in parse_heads("L0H1 L2H3, L0H1")]
     ['L0H1', 'L2H3']
     """
     found: list[HeadId] = []
-    for part in [heads] if isinstance(heads, str) else heads:
+    for part in [heads] if isinstance(heads, str | HeadId) else heads:
         texts = re.findall(r"[^\s,]+", part) if isinstance(part, str) else [str(part)]
         found += map(HeadId.parse, texts)
     return tuple(dict.fromkeys(found))

@@ -14,8 +14,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.errors import OptionError
-from headwise.heads import HeadId, parse_heads, spread
+from headwise.heads import HeadId, Heads, parse_heads, spread
 from headwise.watching.calls import Call
+from headwise.watching.models import LoadedModel, module_of
 from headwise.watching.places import Place, find_places
 from headwise.watching.routing import Change, Listener
 from headwise.watching.running import Inputs, run_layers
@@ -37,8 +38,8 @@ class MeanOutputs:
 
 @contextmanager
 def silence(
-    model: nn.Module,
-    heads: str | Iterable[str | HeadId],
+    model: nn.Module | LoadedModel,
+    heads: Heads,
     *,
     means: MeanOutputs | None = None,
 ) -> Iterator[None]:
@@ -47,6 +48,7 @@ def silence(
     with headwise.silence(model, ["L3H11"]):
         model(**inputs)
     """
+    model = module_of(model)
     places = find_places(model)
     chosen = parse_heads(heads)
     check_layers(chosen, places)
@@ -62,7 +64,7 @@ def silence(
 
 @contextmanager
 def gate(
-    model: nn.Module,
+    model: nn.Module | LoadedModel,
     gates: Mapping[str, Float[Tensor, "*batch heads"]],
     *,
     means: MeanOutputs | None = None,
@@ -77,6 +79,7 @@ def gate(
     with headwise.gate(model, gates):
         loss(model(**inputs)).backward()
     """
+    model = module_of(model)
     places = find_places(model)
     named = {layer_name(place): place for place in places}
     unknown = [name for name in gates if name not in named]
@@ -97,8 +100,9 @@ def gate(
         yield
 
 
-def mean_outputs(model: nn.Module, batches: Iterable[Inputs]) -> MeanOutputs:
+def mean_outputs(model: nn.Module | LoadedModel, batches: Iterable[Inputs]) -> MeanOutputs:
     """What each head gives on average over the real tokens of some batches of model inputs."""
+    model = module_of(model)
     sums: dict[tuple[str, int], Tensor] = {}
     counts: dict[tuple[str, int], float] = {}
     inputs: Inputs = {}

@@ -73,9 +73,9 @@ class LoadOptions:
             ) from error
 
 
-def load_model(name: str, options: LoadOptions | None = None) -> LoadedModel:
+def load_model(name: str | os.PathLike[str], options: LoadOptions | None = None) -> LoadedModel:
     """The model of that name, in evaluation mode; by default without what it predicts with."""
-    options = options or LoadOptions()
+    options, name = options or LoadOptions(), os.fspath(name)
     if name in embedded.MODELS:
         return load_embedded(name, options)
     folder = Path(name).expanduser()

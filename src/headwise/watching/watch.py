@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from headwise.errors import ModelError
 from headwise.watching.calls import Call, ShownCall
+from headwise.watching.models import LoadedModel, module_of
 from headwise.watching.places import Place, find_places
 from headwise.watching.routing import Change, Listener, listening, routed
 
@@ -35,7 +36,7 @@ class Watched:
 
 @contextmanager
 def watch(
-    model: nn.Module,
+    model: nn.Module | LoadedModel,
     each: Callable[[Call], None] | None = None,
     *,
     needs_lse: bool = False,
@@ -50,6 +51,7 @@ def watch(
         model(**inputs)
     watched.calls[3].weights()  # [batch heads query key] of layer 3
     """
+    model = module_of(model)
     places = find_places(model)
     watched = Watched(places)
     listener = Listener(each=each or watched.calls.append, needs_lse=needs_lse)

@@ -1,0 +1,58 @@
+"""Whatever a user has of a model is taken for it: a name, a directory, a loaded one, a module."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from headwise.errors import ModelError
+from headwise.heads import HeadId
+from headwise.watching.gates import gate, mean_outputs, silence
+from headwise.watching.loading import LoadOptions, load_model
+from headwise.watching.models import LoadedModel, as_loaded, module_of
+from headwise.watching.watch import watch
+
+from .helpers import run
+from .test_loading import save
+from .tiny import output_of, tiny
+
+
+def test_a_directory_is_loaded_whether_path_or_text(tmp_path: Path) -> None:
+    folder = save("bert", tmp_path)
+    named, given = load_model(str(folder)), load_model(folder)
+    assert named.name == given.name == str(folder)
+    loaded = as_loaded(folder, options=LoadOptions(dtype="float64"))
+    assert loaded.about["dtype"] == "float64"
+    assert loaded.tokenizer("w8 w9")["input_ids"] == [8, 9]
+
+
+def test_a_loaded_model_and_a_module_stay_as_they_are() -> None:
+    model, _ = tiny("bert")
+    loaded = LoadedModel("mine", model, "reads")
+    assert as_loaded(loaded) is loaded
+    assert as_loaded(loaded, "reads otherwise") == LoadedModel("mine", model, "reads otherwise")
+    assert as_loaded(model, "reads") == LoadedModel("BertForMaskedLM", model, "reads")
+    assert module_of(loaded) is module_of(model) is model
+
+
+def test_a_loaded_model_is_watched_silenced_and_gated_like_its_module() -> None:
+    model, inputs = tiny("bert")
+    loaded = LoadedModel("mine", model, None)
+    with silence(model, "L0H1"):
+        want = output_of(run(model, inputs))
+    with watch(loaded) as watched, silence(loaded, HeadId(0, 1)):
+        assert torch.equal(output_of(run(model, inputs)), want)
+    assert [call.layer for call in watched.calls] == [0, 1, 2]
+    with gate(loaded, {"L0": torch.tensor([1.0, 0, 1, 1, 1])}):
+        assert torch.equal(output_of(run(model, inputs)), want)
+    assert len(mean_outputs(loaded, [inputs]).by_layer) == 3
+
+
+def test_what_is_no_model_is_refused() -> None:
+    wrong: Any = {"model": "minilm"}
+    with pytest.raises(ModelError, match="a dict is no model: give a name, a directory, what"):
+        as_loaded(wrong)
+    wrong = "minilm"
+    with pytest.raises(ModelError, match=r"'minilm' is no model in memory: give what load_model"):
+        watch(wrong).__enter__()
