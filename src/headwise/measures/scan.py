@@ -5,12 +5,11 @@ adds to sums; steps can be done by several processes, and a scan that was stoppe
 steps that are not in yet.
 """
 
-import hashlib
 import importlib.metadata
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,8 @@ from headwise.measures.counting import (
     RowChoice,
     default_measures,
 )
+from headwise.measures.digests import digest as digest  # the report looks for it here
+from headwise.measures.digests import digest_of_inputs, digest_of_sentences, digest_of_weights
 from headwise.measures.progress import Quiet, Reporter
 from headwise.measures.reading import Batch, Reader, Window, given_batches, repeated_windows
 from headwise.measures.spread import Spread
@@ -109,7 +110,7 @@ class Task:
     tokenizer: Any = None
     texts: Sequence[str] | None = None
     inputs: Sequence[Mapping[str, Tensor]] | None = None
-    treebank: Iterable[ProbeSentence] | None = None
+    treebank: Sequence[ProbeSentence] | None = None
     settings: ScanSettings = field(default_factory=ScanSettings)
     about: Mapping[str, Any] = field(default_factory=dict)
     kept: Kept = field(default_factory=Kept, repr=False)
@@ -206,10 +207,21 @@ class Task:
         RelationStep(tally, source).run(self.model, batch, sentences)
         tally.count(f"{source}_sentences", len(sentences))
 
+    @cached_property
+    def weights(self) -> str:
+        """A digest of the model's weights as they are when it is first asked for."""
+        return digest_of_weights(self.model)
+
     def fingerprint(self) -> dict[str, Any]:
         """What a scan that goes on must agree in with the one that was stopped."""
-        texts = None if self.texts is None else digest(self.texts)
-        made = {"model": dict(self.about), "texts": texts, "settings": asdict(self.settings)}
+        made = {
+            "model": dict(self.about),
+            "weights": self.weights,
+            "texts": None if self.texts is None else digest(self.texts),
+            "inputs": None if self.inputs is None else digest_of_inputs(self.inputs),
+            "treebank": None if self.treebank is None else digest_of_sentences(self.treebank),
+            "settings": asdict(self.settings),
+        }
         plain: dict[str, Any] = json.loads(json.dumps({**made, **versions()}))
         return plain
 
@@ -223,15 +235,6 @@ def versions() -> dict[str, str]:
     """The packages that the numbers depend on."""
     names = ("headwise", "torch", "transformers", "numpy")
     return {name: importlib.metadata.version(name) for name in names}
-
-
-def digest(texts: Iterable[str]) -> str:
-    """SHA-256 of some texts, one after the other."""
-    found = hashlib.sha256()
-    for text in texts:
-        content = text.encode()
-        found.update(len(content).to_bytes(8, "big") + content)
-    return found.hexdigest()
 
 
 def run(
@@ -354,8 +357,8 @@ def make_task(
         model=model,
         tokenizer=tokenizer,
         texts=[texts] if isinstance(texts, str) else texts,
-        inputs=inputs,
-        treebank=treebank,
+        inputs=None if inputs is None else list(inputs),
+        treebank=None if treebank is None else list(treebank),
         settings=settings or ScanSettings(),
         about=about,
     )

@@ -108,7 +108,14 @@ class Store:
                 write_aside(self.folder / f"{name}.parquet", frame.to_parquet(index=False))
 
 
-DIGESTS = {"texts": "of other text", "model.sha256": "of other weights"}
+DIGESTS = {
+    "texts": "of other text",
+    "data": "of other text",
+    "inputs": "of other inputs",
+    "treebank": "of other sentences",
+    "weights": "of other weights",
+    "model.sha256": "of other weights",
+}
 """Settings whose values say nothing to a reader, and what it means when they differ."""
 
 
@@ -121,4 +128,4 @@ def differences(held: dict[str, Any], wanted: dict[str, Any], path: str = "") ->
             found += differences(one, other, f"{path}{key}.")
         elif one != other:
             found.append(DIGESTS.get(f"{path}{key}", f"{path}{key} was {one}, now {other}"))
-    return found
+    return list(dict.fromkeys(found))
