@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headwise.attention.positions import Alibi, RelativeBias, Rotary, RotaryScaling
     from headwise.attention.rules import Rules
     from headwise.errors import HeadwiseError
+    from headwise.explorer.run import explore
     from headwise.explorer.widget import view
     from headwise.heads import HeadId, HeadTable
     from headwise.measures.scan import ScanSettings, scan
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from headwise.tracing.trace import Trace
     from headwise.watching.calls import AttentionCall
     from headwise.watching.gates import gate, mean_outputs, silence
-    from headwise.watching.loading import load_model
+    from headwise.watching.loading import LoadOptions, load_model
     from headwise.watching.watch import watch
 
     __version__: str
@@ -48,6 +49,7 @@ __all__ = [
     "HeadId",
     "HeadTable",
     "HeadwiseError",
+    "LoadOptions",
     "MultiHeadAttention",
     "Plan",
     "PruneSettings",
@@ -66,6 +68,7 @@ __all__ = [
     "attend_with_lse",
     "cut",
     "explain_path",
+    "explore",
     "gate",
     "importance",
     "load",
@@ -92,6 +95,7 @@ _HOME = {
     "HeadId": "headwise.heads",
     "HeadTable": "headwise.heads",
     "HeadwiseError": "headwise.errors",
+    "LoadOptions": "headwise.watching.loading",
     "MultiHeadAttention": "headwise.attention.layer",
     "Plan": "headwise.planning.plans",
     "PruneSettings": "headwise.pruning.settings",
@@ -109,6 +113,7 @@ _HOME = {
     "attend_with_lse": "headwise.attention.core",
     "cut": "headwise.pruning.surgery",
     "explain_path": "headwise.attention.core",
+    "explore": "headwise.explorer.run",
     "gate": "headwise.watching.gates",
     "importance": "headwise.pruning.importance",
     "load": "headwise.pruning.loading",

@@ -1,5 +1,6 @@
 """The explorer starts, says where, ends on Ctrl-C, and refuses in a sentence."""
 
+import asyncio
 import importlib.util
 import json
 import signal
@@ -10,8 +11,9 @@ import urllib.request
 
 import pytest
 
+import headwise
 from headwise.cli import explore
-from headwise.errors import MissingPackage, ModelError
+from headwise.errors import MissingPackage, ModelError, OptionError
 from headwise.explorer.ports import bound
 
 
@@ -57,3 +59,24 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingPackage, match=r"pip install 'headwise\[explorer\]'"):
         explore.run()
+
+
+def test_python_serves_the_same_page() -> None:
+    text = "import headwise; headwise.explore(headwise.load_model('minilm'), opens=False)"
+    server = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        address = server.stdout.readline().split()[3]
+        with urllib.request.urlopen(address) as answer:
+            assert b"headwise" in answer.read()
+    finally:
+        server.kill()
+        server.communicate()
+
+
+def test_a_notebook_is_told_what_does_not_wait() -> None:
+    async def in_a_loop() -> None:
+        headwise.explore()
+
+    with pytest.raises(OptionError, match=r"use headwise\.view here"):
+        asyncio.run(in_a_loop())

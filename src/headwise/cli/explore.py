@@ -1,13 +1,11 @@
 """`headwise explore`: heads, live, in the browser."""
 
-import importlib.util
 from typing import Annotated
 
 import typer
 
 from headwise.cli.options import Device, Dtype, Model, RemoteCode, Revision, with_head
 from headwise.cli.screen import quiet_console, say
-from headwise.errors import MissingPackage
 
 Port = Annotated[int | None, typer.Option(help="Port of this machine (default: a free one).")]
 Opens = Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")]
@@ -23,22 +21,11 @@ def run(
     trust_remote_code: RemoteCode = False,
 ) -> None:
     """See heads, live, in the browser: on this machine alone, without a network."""
-    for package in ("starlette", "uvicorn"):
-        if importlib.util.find_spec(package) is None:
-            raise MissingPackage(f"the explorer needs {package}: pip install 'headwise[explorer]'")
-    from headwise.explorer.ports import bound
+    from headwise.explorer.run import prepare, reserved, serve
 
-    here = bound(port)
+    here = reserved(port)
     with quiet_console(is_stderr=True).status("loading the model"):
-        from headwise.explorer.run import serve
-        from headwise.explorer.session import Session
-        from headwise.pruning.setting import make_subject
-
         options = with_head(dtype, device, revision, trust_remote_code)
-        session = Session(make_subject(model, options=options))
-    console = quiet_console()
-
-    def ready(address: str) -> None:
-        say(console, f"{session.subject.name} is at {address}  (Ctrl-C ends)")
-
-    serve(session, here, say=ready, opens=opens)
+        ready = prepare(model, here, options=options)
+    say(quiet_console(), f"{ready.session.subject.name} is at {ready.address}  (Ctrl-C ends)")
+    serve(ready, opens=opens)

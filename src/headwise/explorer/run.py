@@ -1,26 +1,103 @@
-"""Run: the explorer on a port of this machine, until Ctrl-C."""
+"""Run: the explorer on a port of this machine, until Ctrl-C.
 
+In: a model, or its name. Out: a page that answers on the loopback address alone. Nothing large is
+imported before the port is known to be free.
+"""
+
+import asyncio
+import importlib.util
 import socket
 import threading
 import webbrowser
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-import uvicorn
+from headwise.errors import MissingPackage, OptionError
+from headwise.explorer.ports import HOST, bound
 
-from headwise.explorer.ports import HOST
-from headwise.explorer.server import Explorer
-from headwise.explorer.session import Session
+if TYPE_CHECKING:
+    from torch import nn
+
+    from headwise.explorer.session import Session
+    from headwise.watching.loading import LoadOptions
+    from headwise.watching.models import LoadedModel
 
 
-def serve(
-    session: Session, here: socket.socket, *, say: Callable[[str], None], opens: bool
+@dataclass(frozen=True)
+class Ready:
+    """A model that is loaded, and the socket that its page is to be served on."""
+
+    session: "Session"
+    socket: socket.socket
+
+    @property
+    def address(self) -> str:
+        """Where the page is."""
+        return f"http://{HOST}:{self.socket.getsockname()[1]}/"
+
+
+def explore(
+    model: "str | LoadedModel | nn.Module" = "minilm",
+    *,
+    tokenizer: Any = None,
+    port: int | None = None,
+    opens: bool = True,
+    options: "LoadOptions | None" = None,
 ) -> None:
+    """Heads, live, in the browser: says the address, and answers until it is interrupted.
+
+    With `opens` a browser is opened on it. In a notebook use `headwise.view`, which does not wait.
+    """
+    if is_in_notebook():
+        raise OptionError(
+            "explore answers until it is interrupted, and a notebook would wait for it: use "
+            "headwise.view here, or run headwise explore in a terminal"
+        )
+    ready = prepare(model, reserved(port), tokenizer=tokenizer, options=options)
+    print(f"{ready.session.subject.name} is at {ready.address}  (Ctrl-C ends)", flush=True)
+    serve(ready, opens=opens)
+
+
+def is_in_notebook() -> bool:
+    """Whether an event loop runs already, as it does in notebooks."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def reserved(port: int | None) -> socket.socket:
+    """A socket to serve on, taken before anything large is imported."""
+    for package in ("starlette", "uvicorn"):
+        if importlib.util.find_spec(package) is None:
+            raise MissingPackage(f"the explorer needs {package}: pip install 'headwise[explorer]'")
+    return bound(port)
+
+
+def prepare(
+    model: "str | LoadedModel | nn.Module",
+    here: socket.socket,
+    *,
+    tokenizer: Any = None,
+    options: "LoadOptions | None" = None,
+) -> Ready:
+    """The model loaded, with what it predicts with."""
+    from headwise.explorer.session import Session
+    from headwise.pruning.setting import make_subject
+
+    return Ready(Session(make_subject(model, tokenizer, options=options)), here)
+
+
+def serve(ready: Ready, *, opens: bool) -> None:
     """Answer until interrupted."""
-    here.listen(128)  # who comes before the server is ready waits
-    address = f"http://{HOST}:{here.getsockname()[1]}/"
-    say(address)
+    import uvicorn
+
+    from headwise.explorer.server import Explorer
+
+    ready.socket.listen(128)  # who comes before the server is ready waits
     config = uvicorn.Config(
-        Explorer(session).app(),
+        Explorer(ready.session).app(),
         log_level="warning",
         access_log=False,
         lifespan="off",
@@ -29,10 +106,9 @@ def serve(
         h11_max_incomplete_event_size=65536,
     )
     if opens:
-        threading.Timer(0.5, webbrowser.open, [address]).start()
-    server = uvicorn.Server(config)
+        threading.Timer(0.5, webbrowser.open, [ready.address]).start()
     try:
-        server.run(sockets=[here])
+        uvicorn.Server(config).run(sockets=[ready.socket])
     finally:
-        for job in session.jobs.values():
+        for job in ready.session.jobs.values():
             job.stop()
