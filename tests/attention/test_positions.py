@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, get_args
 
@@ -398,3 +399,37 @@ def test_more_pairs_than_channels_are_refused() -> None:
     angles = torch.zeros(3, 4)
     with pytest.raises(ShapeError, match="4 rotary pairs need 8 channels; x has 7"):
         rotate(torch.zeros(1, 2, 3, 7), angles, angles)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            lambda: RotaryScaling(kind="dynamic", factor=2.0),
+            "the kind of rotary scaling is 'dynamic': choose from linear, ntk, llama3, yarn",
+        ),
+        (
+            lambda: RotaryScaling(kind="yarn", factor=2.0, original_length=0),
+            "the original length is 0 positions: it must be positive",
+        ),
+        (
+            lambda: Rotary(layout="neox"),
+            "the rotary layout is 'neox': choose from half, interleaved",
+        ),
+        (lambda: Rotary(base=1), "the rotary base is 1: it must be more than 1"),
+        (
+            lambda: rotate(torch.ones(1, 1, 1, 2), *torch.ones(2, 1, 1), layout="neox"),
+            "the rotary layout is 'neox': choose from half, interleaved",
+        ),
+        (
+            lambda: MultiHeadAttention(6, 2, position="rotary"),
+            r"position is 'rotary': give Rotary\(\), Alibi\(\), RelativeBias\(\) or None",
+        ),
+        (lambda: MultiHeadAttention(6, 2, position=Rotary), r"position is <class '.*Rotary'>: giv"),
+    ],
+)
+def test_positions_that_there_are_not_are_refused_and_no_other_is_taken(
+    wrong: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(OptionError, match=message):
+        wrong()

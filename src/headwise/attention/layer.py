@@ -137,6 +137,10 @@ class MultiHeadAttention(nn.Module):
                 self.slopes = Slopes(num_heads)
             case Rotary():
                 check_rotary(position, self.d_key)
+            case _ if position is not None:
+                raise OptionError(
+                    f"position is {position!r}: give Rotary(), Alibi(), RelativeBias() or None"
+                )
         self._angles: tuple[Tensor, Tensor] | None = None
         self.reset_parameters()
 

@@ -6,8 +6,9 @@ scores by distance. Nothing here knows a layer; the layer asks.
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -16,6 +17,8 @@ from torch import Tensor
 from headwise.errors import OptionError, ShapeError
 
 Layout = Literal["half", "interleaved"]
+ScalingKind = Literal["linear", "ntk", "llama3", "yarn"]
+LAYOUTS, SCALINGS = get_args(Layout), get_args(ScalingKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +30,7 @@ class RotaryScaling:
     (https://arxiv.org/abs/2309.00071).
     """
 
-    kind: Literal["linear", "ntk", "llama3", "yarn"]
+    kind: ScalingKind
     factor: float
     original_length: int = 8192
     low_frequency: float = 1.0
@@ -42,9 +45,14 @@ class RotaryScaling:
     """yarn: factor on the rotated queries and keys; None = 0.1 ln(factor) + 1."""
 
     def __post_init__(self) -> None:
-        """Refuse factors that would turn positions around."""
-        if self.factor <= 0:
+        """Refuse kinds that there are not, and factors that would turn positions around."""
+        check_name("the kind of rotary scaling", self.kind, SCALINGS)
+        if not self.factor > 0:
             raise OptionError(f"the rotary scaling factor is {self.factor}: it must be positive")
+        if not self.original_length > 0:
+            raise OptionError(
+                f"the original length is {self.original_length} positions: it must be positive"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +65,18 @@ class Rotary:
     layout: Layout = "half"
     """Channels that form a pair: `half` (i, i + d/2) as in Llama, `interleaved` (2i, 2i + 1)."""
     scaling: RotaryScaling | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse layouts that there are not, and bases that slow no pair down."""
+        check_name("the rotary layout", self.layout, LAYOUTS)
+        if not self.base > 1:
+            raise OptionError(f"the rotary base is {self.base}: it must be more than 1")
+
+
+def check_name(what: str, name: str, names: Collection[str]) -> None:
+    """Raise unless the name is one of those that there are."""
+    if name not in names:
+        raise OptionError(f"{what} is {name!r}: choose from {', '.join(names)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,21 +123,22 @@ def rotary_frequencies(rotary: Rotary, d_rotary: int) -> tuple[Float[Tensor, " p
     """Radians per position of every channel pair, and the factor on the rotated channels."""
     exponents = torch.arange(0, d_rotary, 2, dtype=torch.float64) / d_rotary
     frequencies = rotary.base**-exponents
-    match rotary.scaling:
-        case None:
-            return frequencies, 1.0
-        case RotaryScaling(kind="linear", factor=factor):
-            return frequencies / factor, 1.0
-        case RotaryScaling(kind="ntk", factor=factor):
+    scaling = rotary.scaling
+    if scaling is None:
+        return frequencies, 1.0
+    match scaling.kind:
+        case "linear":
+            return frequencies / scaling.factor, 1.0
+        case "ntk":
             if d_rotary == 2:
                 raise OptionError(
                     "ntk scaling spares the fastest pair: 2 channels are only that one"
                 )
-            base = rotary.base * factor ** (d_rotary / (d_rotary - 2))
+            base = rotary.base * scaling.factor ** (d_rotary / (d_rotary - 2))
             return base**-exponents, 1.0
-        case RotaryScaling(kind="llama3") as scaling:
+        case "llama3":
             return llama3_frequencies(frequencies, scaling), 1.0
-        case RotaryScaling() as scaling:
+        case "yarn":
             return yarn_frequencies(frequencies, scaling, rotary.base, d_rotary)
 
 
@@ -168,6 +189,7 @@ def rotate(
     layout: Layout = "half",
 ) -> Float[Tensor, "batch heads position width"]:
     """`x` with its first channels turned by the angles, pair by pair; the rest as it was."""
+    check_name("the rotary layout", layout, LAYOUTS)
     pairs = cos.shape[-1]
     if 2 * pairs > x.shape[-1]:
         raise ShapeError(f"{pairs} rotary pairs need {2 * pairs} channels; x has {x.shape[-1]}")
