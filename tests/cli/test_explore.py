@@ -55,6 +55,16 @@ def test_answers_are_sent_at_once() -> None:
         assert found.proto == socket.IPPROTO_TCP
 
 
+def test_two_that_start_together_get_a_port_each() -> None:
+    with bound(None) as one, bound(None) as other:
+        ports = [found.getsockname()[1] for found in (one, other)]
+        assert ports[0] != ports[1]
+        with pytest.raises(OptionError, match=f"port {ports[1]} cannot be used: Address already"):
+            bound(ports[1])
+        # who comes before the server is ready waits for it
+        socket.create_connection(("127.0.0.1", ports[0]), timeout=5).close()
+
+
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingPackage, match=r"pip install 'headwise\[explorer\]'"):

@@ -31,7 +31,6 @@ DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 def served(session: Session) -> Iterator[str]:
     """The session's page on a free port, while it lasts."""
     here = bound(0)
-    here.listen(128)  # who comes before the server is ready waits
     config = uvicorn.Config(Explorer(session).app(), log_level="error", lifespan="off")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [here]}, daemon=True)

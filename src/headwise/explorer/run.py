@@ -95,7 +95,6 @@ def serve(ready: Ready, *, opens: bool) -> None:
 
     from headwise.explorer.server import Explorer
 
-    ready.socket.listen(128)  # who comes before the server is ready waits
     config = uvicorn.Config(
         Explorer(ready.session).app(),
         log_level="warning",
