@@ -191,11 +191,15 @@ def test_a_sentence_longer_than_the_model_takes_is_told(
         ("L99H0", "L99H0 is not in this model: its layers are L0 to L2", "no layer 99: the model"),
         ("L0H9999", "L0H9999 is not in this model: L0 has heads 0..5", "head 9999 is not in this"),
         ("encoder.L0H0", "encoder.L0H0 is not in this model: its layers", "no stack 'encoder'"),
-        ("H3", "'H3' is not a head: write L3H11", "--heads is 'H3': give numbers with commas"),
-        ("3.10", "'3.10' is not a head: write L3H11", "--heads is '3.10': give numbers"),
+        (
+            "H3",
+            "'H3' is not a head: write L3H11",
+            "--heads is 'H3': give names such as L2H0, or numbers",
+        ),
+        ("3.10", "'3.10' is not a head: write L3H11", "--heads is '3.10': give names"),
         ("L0H-1", "'L0H-1' is not a head: write L3H11", "'L0H-1' is not a head: write L3H11"),
-        ("", "names no head: there is nothing to cut", "--heads is '': give numbers"),
-        (" , ", "names no head: there is nothing to cut", "--heads is ' , ': give numbers"),
+        ("", "names no head: there is nothing to cut", "--heads is '': give names"),
+        (" , ", "names no head: there is nothing to cut", "--heads is ' , ': give names"),
     ],
 )
 def test_a_head_that_there_is_not_is_named(

@@ -1,5 +1,11 @@
 """A mistake in how a command is called is one sentence, as every other mistake is."""
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from .running import Runner
@@ -9,9 +15,10 @@ MISTAKES = {
     "xyzzy": "there is no command 'xyzzy': headwise --help says what it takes",
     "--verson": "headwise has no option --verson: did you mean --version?",
     "scan minilm smollm2": "headwise scan has no use for smollm2: headwise scan --help says what",
-    "scan --length x": "invalid value for '--length': give a whole number",
-    "scan --length": "option '--length' requires an argument: headwise --help says what it takes",
-    "plan heads abc": "invalid value for 'width': give a whole number",
+    "scan --length x": "invalid value for '--length': give a whole number, not 'x'",
+    "scan --length": "option '--length' requires an argument: headwise scan --help says what",
+    "plan heads --length": "option '--length' requires an argument: headwise plan heads --help",
+    "plan heads abc": "invalid value for 'width': give a whole number, not 'abc'",
     "plan compare": "missing argument 'models': headwise plan compare --help says what it takes",
     "sweep --task chess": "headwise sweep has no option --task: headwise sweep --help lists those",
     "sweep chess": "there is no task 'chess': the tasks are relations",
@@ -23,3 +30,27 @@ MISTAKES = {
 @pytest.mark.parametrize("typed", MISTAKES)
 def test_a_command_that_cannot_be_read_gets_one_sentence(headwise: Runner, typed: str) -> None:
     assert headwise.refused(*typed.split()).startswith(f"headwise: {MISTAKES[typed]}")
+
+
+@pytest.mark.parametrize("typed", ["", "plan"])
+def test_a_command_alone_says_what_there_is(headwise: Runner, typed: str) -> None:
+    ran = headwise(*typed.split())
+    assert ran.code == 0 and ran.err == ""
+    assert "Usage: headwise" in ran.out
+
+
+def test_a_sentence_where_a_file_is_wanted_is_told_apart(headwise: Runner) -> None:
+    said = headwise.refused("scan", "--text", "The cat sat down")
+    assert "--text is 'The cat sat down', and no file is called so: give a file, or -" in said
+
+
+def test_a_terminal_that_lacks_a_character_gets_another(tmp_path: Path) -> None:
+    folder = tmp_path / "\u65e5[v2]"
+    folder.mkdir()
+    config = {"model_type": "bert", "hidden_size": 12, "num_attention_heads": 3}
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
+    command = [sys.executable, "-m", "headwise", "plan", str(folder)]
+    env = os.environ | {"PYTHONIOENCODING": "cp1252"}
+    done = subprocess.run(command, env=env, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"?[v2]: " in done.stdout

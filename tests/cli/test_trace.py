@@ -94,7 +94,7 @@ def test_words_without_special_tokens_or_sink(headwise: Runner) -> None:
     [
         (["--layer", 9], "there is no layer 9: the model has layers 0..5"),
         (["--heads", "12"], "head 12 is not in this layer: it has heads 0..11"),
-        (["--heads", "a"], "--heads is 'a': give numbers with commas"),
+        (["--heads", "a"], "--heads is 'a': give names such as L2H0, or numbers"),
         (["--heads", "L2H0 L3H1"], "--heads names L2, L3: a trace is of one layer"),
         (["--heads", "L2H0", "--layer", 1], "L2H0 is not in the layer that --layer"),
         (["--heads", "L2H12"], "head 12 is not in this layer: it has heads 0..11"),
@@ -109,7 +109,10 @@ def test_words_without_special_tokens_or_sink(headwise: Runner) -> None:
         (["./missing"], "./missing is no directory"),
         (["--query", 2], "--query goes with --compare-single-head"),
         (["--compare-single-head", "--query", -1], "there is no token -1"),
-        (["--example", "dimensions", "--svg", "x.svg"], "the table of dimensions has no maps"),
+        (["--example", "dimensions", "--svg", "x.svg"], "is of shapes alone: leave --svg out"),
+        (["--example", "dimensions", "--step", "scores"], "is of shapes alone: leave --step out"),
+        (["--compare-single-head", "--json"], "prints rows of its own: leave --json out"),
+        (["--compare-single-head", "--words"], "compares whole rows: leave --words out"),
         (["--svg", "."], ". is a folder"),
     ],
 )

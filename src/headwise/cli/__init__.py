@@ -5,8 +5,9 @@ files of the commands are imported to list them, so they import the library insi
 """
 
 import gc
+import io
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
@@ -59,13 +60,31 @@ def _headwise(
     """Multi-head attention you can run, read and reshape."""
 
 
+def command_in(words: list[str]) -> str:
+    """The full name of the command that these words call."""
+    command: Any = typer.main.get_command(app)
+    called = ["headwise"]
+    for word in words:
+        command = getattr(command, "commands", {}).get(word)
+        if command is None:
+            break
+        called.append(word)
+    return " ".join(called)
+
+
 def main() -> None:
     """Run the command named in `sys.argv`; a user's mistake is one sentence, not a traceback."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # tests may have put something else there
+            stream.reconfigure(errors="replace")  # a terminal may not know every character
     try:
         sys.exit(app(prog_name="headwise", standalone_mode=False) or 0)
     except TyperException as err:
-        typer.echo(f"headwise: {sentence_of(err)}", err=True)
+        sentence = sentence_of(err, command_in(sys.argv[1:]))
+        if not sentence:
+            sys.exit(0)
+        typer.echo(f"headwise: {sentence}", err=True)
         sys.exit(BAD_INPUT)
     except HeadwiseError as err:
         typer.echo(f"headwise: {err}", err=True)

@@ -7,7 +7,9 @@ import typer
 from headwise.cli.options import Device, Dtype, Model, RemoteCode, Revision, with_head
 from headwise.cli.screen import quiet_console, say
 
-Port = Annotated[int | None, typer.Option(help="Port of this machine (default: a free one).")]
+Port = Annotated[
+    int | None, typer.Option(help="Port of this machine (default: 8123, or a free one).")
+]
 Opens = Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")]
 
 

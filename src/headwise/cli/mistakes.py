@@ -13,17 +13,30 @@ NUMBERS = {"integer": "a whole number", "float": "a number", "number": "a number
 """Kinds of values as the parser calls them, in plain words."""
 
 
-def sentence_of(error: TyperException) -> str:
-    """What is wrong with the command line, in one sentence."""
+def sentence_of(error: TyperException, called: str) -> str:
+    """What is wrong with the command line, in one sentence; `called` is the command's full name.
+
+    Empty where nothing is: a command without arguments that has printed its help.
+    """
     raised: Any = error
-    path = getattr(getattr(raised, "ctx", None), "command_path", "headwise")
+    path = getattr(getattr(raised, "ctx", None), "command_path", called)
     known = getattr(raised, "possibilities", None)
     if known is not None:
         near = get_close_matches(raised.option_name, known, cutoff=0.7)
         advice = f"did you mean {near[0]}?" if near else f"{path} --help lists those it has"
         return f"{path} has no option {raised.option_name}: {advice}"
     said = in_plain_words(raised.format_message().strip().removesuffix("."), path)
+    if given := what_was_given(error):
+        said = f"{said}, not {given!r}"
+    if not said:
+        return ""
     return said if ": " in said else f"{said}: {path} --help says what it takes"
+
+
+def what_was_given(error: TyperException) -> str:
+    """The value that could not be read, where the parser knows it."""
+    errors: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()
+    return str(errors[0].get("input", "")) if errors else ""
 
 
 def in_plain_words(said: str, path: str) -> str:

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -42,6 +43,11 @@ def texts_of(names: list[str] | None) -> list[str] | None:
 def text_of(name: str) -> str:
     """The text of one file, or of standard input."""
     if name != "-":
+        if " " in name and not Path(name).exists():
+            raise OptionError(
+                f"--text is {name!r}, and no file is called so: give a file, or - and the text on "
+                "standard input"
+            )
         return read_text(name)
     try:
         return sys.stdin.read()

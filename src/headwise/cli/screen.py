@@ -1,4 +1,4 @@
-"""What commands share: the terminal, files written aside, numbers with commas between them."""
+"""What commands share: the terminal, and files written aside."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,11 +38,3 @@ def write_new(path: Path, text: str, ending: str, *, force: bool) -> None:
     """Write beside the place and move there; what is there already stays unless it is forced."""
     check_new(path, ending, force=force)
     write_aside(path, text)
-
-
-def whole_numbers(text: str, option: str) -> list[int]:
-    """Numbers with commas between them."""
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError as err:
-        raise OptionError(f"{option} is {text!r}: give numbers with commas, such as 0,3") from err

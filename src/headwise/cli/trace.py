@@ -1,6 +1,7 @@
 """`headwise trace`: every number of one layer's attention."""
 
 import json
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from headwise.cli.options import AsJson, Device, Dtype, Model, RemoteCode, Revision, without_head
-from headwise.cli.screen import check_new, quiet_console, say, whole_numbers, write_new
+from headwise.cli.screen import check_new, quiet_console, say, write_new
 from headwise.errors import OptionError
 
 if TYPE_CHECKING:
@@ -93,24 +94,31 @@ def run(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Show every number of one layer's attention, and what each head adds to its output."""
     console = quiet_console()
-    if example is not None and text is not None:
-        raise OptionError("an example has a text of its own: leave --text or --example out")
-    if query is not None and not compare_single_head:
+    if example is not None:
+        refuse("an example has a text of its own", {"--text": text})
+    if not compare_single_head and query is not None:
         raise OptionError("--query goes with --compare-single-head")
+    looks = {"--words": words, "--hide-special": hide_special, "--drop-sink": drop_sink}
+    if compare_single_head:
+        refuse("--compare-single-head prints rows of its own", {"--json": as_json, "--step": step})
+        if not (svg or html):
+            refuse("--compare-single-head compares whole rows", looks)
     if example is Example.dimensions:
-        if svg or html:
-            raise OptionError("the table of dimensions has no maps: leave --svg and --html out")
+        place = {"--layer": layer, "--stack": stack, "--heads": heads, "--step": step}
+        shown = {"--compare-single-head": compare_single_head, "--svg": svg, "--html": html}
+        refuse("the table of dimensions is of shapes alone", {**place, **shown, **looks})
         show_dimensions(console, as_json=as_json)
         return
     files = [(svg, ".svg", svg_of), (html, ".html", html_of)]
     for path, ending, _ in files:
         if path is not None:
             check_new(path, ending, force=force)
-    place = place_of(layer, stack, heads)
+    chosen = place_of(layer, stack, heads)
     if example is not None:
-        found = traced_example(place)
+        found = traced_example(chosen)
     else:
-        found = traced(model, without_head(dtype, device, revision, trust_remote_code), text, place)
+        options = without_head(dtype, device, revision, trust_remote_code)
+        found = traced(model, options, text, chosen)
     maps = found.maps(words=words, special=not hide_special, sink=not drop_sink)
     for path, ending, write in files:
         if path is not None:
@@ -130,6 +138,13 @@ def run(  # noqa: PLR0913 - one parameter an option
             say(console, f"wrote {path}")
 
 
+def refuse(why: str, options: Mapping[str, object]) -> None:
+    """Raise if any of the options was given: what would be left unheard is a mistake."""
+    given = [name for name, value in options.items() if value is not None and value is not False]
+    if given:
+        raise OptionError(f"{why}: leave {' and '.join(given)} out")
+
+
 class Place(NamedTuple):
     """What of a model is traced."""
 
@@ -141,7 +156,7 @@ class Place(NamedTuple):
 def place_of(layer: int | None, stack: str | None, heads: str | None) -> Place:
     """What the options name: heads by number in a layer, or by names that say the layer, too."""
     if heads is None or "L" not in heads:
-        numbers = None if heads is None else whole_numbers(heads, "--heads")
+        numbers = None if heads is None else whole_numbers(heads)
         return Place(layer or 0, stack, numbers)
     from headwise.heads import parse_heads
 
@@ -153,6 +168,16 @@ def place_of(layer: int | None, stack: str | None, heads: str | None) -> Place:
     if layer not in (None, first.layer) or stack not in (None, first.stack):
         raise OptionError(f"{first} is not in the layer that --layer and --stack name: leave them")
     return Place(first.layer, first.stack or None, [head.head for head in named])
+
+
+def whole_numbers(heads: str) -> list[int]:
+    """Numbers with commas between them."""
+    try:
+        return [int(part) for part in heads.split(",")]
+    except ValueError as err:
+        raise OptionError(
+            f"--heads is {heads!r}: give names such as L2H0, or numbers with commas, such as 0,3"
+        ) from err
 
 
 def traced_example(place: Place) -> "Trace":

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.table import Table
 
 from headwise.planning.known import Known
@@ -37,9 +38,9 @@ def two_columns(title: str, rows: Iterable[tuple[str, str]]) -> Table:
 
 def headline(plan: Plan) -> list[str]:
     """What is planned, and where its sizes come from."""
-    lines = [f"[bold]{plan.name}[/bold]: {plan.shape.words}"]
+    lines = [f"[bold]{escape(plan.name)}[/bold]: {plan.shape.words}"]
     if plan.source:
-        lines.append(f"[dim]{plan.source}[/dim]")
+        lines.append(f"[dim]{escape(plan.source)}[/dim]")
     if plan.note:
         lines.append(f"note: {plan.note}")
     context = plan.shape.context
