@@ -40,6 +40,7 @@ def as_loaded(
     A tokenizer that is given takes the place of the model's own.
     """
     if isinstance(source, nn.Module):
+        source = as_written(source)
         return LoadedModel(type(source).__name__, source, tokenizer)
     if isinstance(source, str | PathLike):
         from headwise.watching.loading import load_model
@@ -56,9 +57,14 @@ def as_loaded(
 def module_of(model: nn.Module | LoadedModel) -> nn.Module:
     """The model itself, of one that is in memory: what happens to it is seen by who holds it."""
     if isinstance(model, LoadedModel):
-        return model.model
+        model = model.model
     if not isinstance(model, nn.Module):
         raise ModelError(
             f"{str(model)!r} is no model in memory: give what load_model gives, or a module"
         )
-    return model
+    return as_written(model)
+
+
+def as_written(model: nn.Module) -> nn.Module:
+    """The model that `torch.compile` was given, of one that it gave; any other itself."""
+    return getattr(model, "_orig_mod", model)

@@ -177,6 +177,35 @@ def implementations(
         yield key, (config, NAME if True in (kinds or {default}) else "eager")
 
 
+@dataclass
+class Stance:
+    """Compiled models run as they are written while anybody is here, in whatever order they go.
+
+    What was compiled without listeners would tell them nothing, and torch cannot compile masks that
+    are structure.
+    """
+
+    users: int = 0
+    kept: Any = None
+
+    @contextmanager
+    def as_written(self) -> Iterator[None]:
+        """While it lasts, nothing is compiled, and nothing that was compiled is run."""
+        if not self.users:
+            self.kept = torch.compiler.set_stance("force_eager")
+        self.users += 1
+        try:
+            yield
+        finally:
+            self.users -= 1
+            if not self.users:
+                self.kept.__exit__(None, None, None)
+
+
+STANCE = Stance()
+"""torch has one for the whole process."""
+
+
 @contextmanager
 def listening(entries: list[Entry]) -> Iterator[None]:
     """While it lasts, each listener is told of every call of its place."""

@@ -18,7 +18,7 @@ from headwise.errors import ModelError
 from headwise.watching.calls import Call, ShownCall
 from headwise.watching.models import LoadedModel, module_of
 from headwise.watching.places import Place, find_places
-from headwise.watching.routing import Change, Listener, listening, routed
+from headwise.watching.routing import STANCE, Change, Listener, listening, routed
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ def attached(
         warn_of_weights(model, shown)
     with ExitStack() as stack:
         if entries:
+            stack.enter_context(STANCE.as_written())
             stack.enter_context(routed(model, places))
         stack.enter_context(listening(told))
         for place, listener in overheard:
