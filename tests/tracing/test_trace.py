@@ -18,6 +18,7 @@ from headwise.tracing.trace import STEPS, Trace, closing_lines, segregation
 from headwise.watching.places import find_places
 
 from ..attention.tolerance import assert_same
+from ..measures.multimodal import tiny_gemma, tokenizer
 from ..watching.tiny import tiny
 from ..watching.tiny_configs import FAMILIES
 
@@ -221,3 +222,11 @@ def test_json_holds_small_values_and_leaves_large_ones_out() -> None:
     large = trace_layer(MultiHeadAttention(12, 3), torch.randn(1, 200, 12)).to_json(["weights"])
     assert large["steps"][0]["values"] is None
     assert large["steps"][0]["shape"] == [1, 3, 200, 200]
+
+
+def test_a_text_is_traced_in_the_stack_that_reads_it() -> None:
+    found = trace(tiny_gemma(), "The cat sat down.", tokenizer=tokenizer(), layer=1)
+    assert found.name_of(0) == "text.L1H0"
+    assert found.labels.keys == ("[CLS]", "the", "cat", "sat", "down", ".", "[SEP]")
+    with pytest.raises(OptionError, match=r"no layer 2: the model has layers 0\.\.1 of text"):
+        trace(tiny_gemma(), "The cat sat down.", tokenizer=tokenizer(), layer=2)

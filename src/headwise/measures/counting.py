@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headwise.errors import ModelError
 from headwise.measures.confidence import Confidence
 from headwise.measures.distance import Distance
 from headwise.measures.entropy import Entropy
@@ -42,7 +43,7 @@ MEASURES: dict[str, type[Measure]] = {
     "confidence": Confidence,
     "outputs": Outputs,
     "uniform": Uniform,
-    "entropy": Entropy,  # last: it leaves other numbers in the place of the logs
+    "entropy": Entropy,
 }
 COMPARED = 4
 """Sequences of a batch that heads are compared with each other on."""
@@ -104,26 +105,52 @@ class Kept:
         return self._roots[key]
 
 
+def num_keys_of(call: Call) -> int:
+    """Keys of each sequence, padding included."""
+    return call.shown.shape[3] if isinstance(call, ShownCall) else call.keys.shape[2]
+
+
+def indices_of(call: Call, batch: Batch) -> Sequence[int]:
+    """Place of each sequence of a call among all that are read.
+
+    Pictures beside texts may be fewer or more than those; but a sequence that nobody gave, and
+    queries that are not among the keys, have no positions that could be measured.
+    """
+    count, num_queries, num_keys = len(call.mixed), call.mixed.shape[2], num_keys_of(call)
+    place = f"{call.place.name} ({type(call.place.module).__name__})"
+    given = {len(one) for one in batch.inputs.values() if isinstance(one, Tensor) and one.dim()}
+    if count not in {*given, len(batch.indices)}:
+        raise ModelError(
+            f"{place} cannot be measured: it computes {count} sequences where "
+            f"{len(batch.indices)} are given, as attention within windows does"
+        )
+    if num_keys < num_queries and call.stack != "cross":
+        raise ModelError(
+            f"{place} cannot be measured: its {num_queries} queries see {num_keys} keys, each made "
+            "of several positions"
+        )
+    return batch.indices if count == len(batch.indices) else range(count)
+
+
 def views_of(call: Call, batch: Batch, choice: RowChoice, kept: Kept) -> list[tuple[int, View]]:
     """One view for each sequence of a call, with its place in the batch."""
-    found = []
-    facts = batch.facts.get(call.stack)
-    of_queries = batch.facts.get("decoder") if call.stack == "cross" else facts
-    num_keys = call.shown.shape[3] if isinstance(call, ShownCall) else call.keys.shape[2]
-    for place, index in enumerate(batch.indices):
+    found, device = [], call.mixed.device
+    of_keys, of_queries = batch.facts_of_keys(call.stack), batch.facts_of_queries(call.stack)
+    num_keys = num_keys_of(call)
+    for place, index in enumerate(indices_of(call, batch)):
         queries = span_of(of_queries, place, call.mixed.shape[2])
-        keys = span_of(facts, place, num_keys)
+        keys = span_of(of_keys, place, num_keys)
         if queries.stop == queries.start or keys.stop == keys.start:
             continue
         sequence = call.sequence(place, queries, keys)
         shape = (sequence.num_heads, sequence.num_queries, sequence.num_keys)
-        name = (call.stack, place, choice, shape, sequence.band)
+        name = (call.stack, place, choice, shape, sequence.band, device)
         layout = None if has_gaps(sequence) else batch.layouts.get(name)
         if layout is None:
             layout = Layout.of(
                 sequence,
-                choice.of(sequence.num_queries, index),
-                batch.key_facts(call.stack, place, num_keys),
+                choice.of(sequence.num_queries, index).to(device),
+                batch.key_facts(call.stack, place, num_keys, device),
                 is_cross=call.stack == "cross",
             )
         if not layout.has_gaps:  # a mask may differ from layer to layer
@@ -155,21 +182,24 @@ class Count:
         """Count one layer's attention."""
         key = (call.stack, call.layer)
         self.tally.num_heads[key] = call.num_heads
+        indices = indices_of(call, batch)
         for place, view in views_of(call, batch, self.choice, self.kept):
             columns = measure_rows(view, self.measures)
             self.tally.totals.add_all(key, columns, view.layout.stands_for)
             if self.compares and place < COMPARED:
-                self.compare(key, view, place, batch.indices[place])
+                self.compare(key, view, place, indices[place])
 
     def compare(self, key: tuple[str, int], view: View, place: int, index: int) -> None:
         """Compare the heads of one layer with each other, and keep their outputs' kernels."""
         if view.layout.num_queries < 4:
             return
-        rows, looks = compared(view.layout, self.choice.seed + 1, index)
+        rows, looks = compared(view, self.choice.seed + 1, index)
         kernels = self.kernels.setdefault(key[0], [])
         while len(kernels) <= place:
             kernels.append([])
         kernels[place].append(centred_kernels(view.sequence.mixed[:, rows]))
+        if len(looks.rows) == 0:
+            return
         weights = view.sequence.log_weights(looks).clamp_(min=LEAST_LOG).exp_()
         found = divergences(weights).sum(-1)
         counted = torch.full_like(found[:1], len(looks.rows))
@@ -179,21 +209,28 @@ class Count:
         """Every layer of a batch was counted: add up how alike their heads are."""
         for stack, by_sequence in self.kernels.items():
             for kernels in by_sequence:
-                self.tally.add_to(self.tally.hsic, stack, products(torch.cat(kernels)))
+                together = [one.to(kernels[0].device) for one in kernels]
+                self.tally.add_to(self.tally.hsic, stack, products(torch.cat(together)))
         self.kernels = {}
 
 
-def compared(layout: Layout, seed: int, index: int) -> tuple[Tensor, Block]:
-    """Rows whose outputs are compared between heads, and a few of them whose weights are."""
+def compared(view: View, seed: int, index: int) -> tuple[Tensor, Block]:
+    """Random rows whose outputs are compared between heads, and fewer whose weights are.
+
+    Those see two keys at least: on one alone all heads agree.
+    """
+    layout = view.layout
 
     def draw() -> tuple[Tensor, Block]:
         rows = drawn(layout.num_queries, min(ROWS, layout.num_queries), seed, index)
-        few = rows[torch.linspace(0, len(rows) - 1, min(LOOKS, len(rows))).long()]
-        return rows, Block(few, 0, layout.num_keys, layout.band)
+        seeing = layout.rows[view.sees_at_least(2)]
+        few = drawn(len(seeing), min(LOOKS, len(seeing)), seed, index).to(seeing.device)
+        block = Block(seeing[few], 0, layout.num_keys, layout.band)
+        return rows.to(seeing.device), block
 
     return layout.once(("compared", seed), draw)
 
 
 def default_measures(names: Sequence[str] | None = None) -> list[Measure]:
-    """The measures of those names, or all, in the order they must be taken in."""
+    """The measures of those names, or all."""
     return [made() for name, made in MEASURES.items() if names is None or name in names]

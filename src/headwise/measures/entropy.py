@@ -2,6 +2,8 @@
 
 from typing import ClassVar
 
+import torch
+
 from headwise.measures.measure import Measure, RowValues
 from headwise.measures.view import Sums, Tile, View
 
@@ -16,8 +18,8 @@ class Entropy(Measure):
     }
 
     def see(self, view: View, tile: Tile, sums: Sums) -> None:
-        """Add the tile's share, and leave it in the place of the tile's logs."""
-        sums["entropy"][:, tile.span].sub_(tile.logs.mul_(tile.weights).sum(-1))
+        """Add the tile's share."""
+        sums["entropy"][:, tile.span].sub_(torch.linalg.vecdot(tile.logs, tile.weights))
 
     def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
         """Nats, and shares of the largest entropy that the row could have."""

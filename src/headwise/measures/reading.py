@@ -49,34 +49,44 @@ class Batch:
 
     inputs: Mapping[str, Tensor]
     facts: Mapping[str, TokenFacts]
-    """Of the queries of each stack; "" for a model with one. Missing where there are no tokens."""
+    """By the stack that reads the tokens; "" alone where all stacks read the same. Empty where
+    there are no tokens."""
     indices: tuple[int, ...]
     """Place of each sequence among all that are read: what its random rows are drawn by."""
     layouts: dict[Hashable, Layout] = field(default_factory=dict, repr=False)
     """Which rows are measured and what they see, for the layers that have them in common."""
-    _key_facts: dict[tuple[str, int], KeyFacts] = field(default_factory=dict, repr=False)
+    _key_facts: dict[Hashable, KeyFacts] = field(default_factory=dict, repr=False)
 
-    def key_facts(self, stack: str, sequence: int, size: int) -> KeyFacts | None:
+    def facts_of_keys(self, stack: str) -> TokenFacts | None:
+        """What is known of the tokens that a stack's keys are made of."""
+        is_one_text = set(self.facts) == {""}
+        return self.facts.get("" if is_one_text else stack)
+
+    def facts_of_queries(self, stack: str) -> TokenFacts | None:
+        """The same of its queries, which in cross attention are the decoder's."""
+        return self.facts_of_keys("decoder" if stack == "cross" else stack)
+
+    def key_facts(
+        self, stack: str, sequence: int, size: int, device: torch.device
+    ) -> KeyFacts | None:
         """What is known of the `size` keys of one sequence, the same object for every layer."""
-        facts = self.facts.get(stack)
+        facts = self.facts_of_keys(stack)
         if facts is None or facts.ids.shape[1] != size:
             return None
-        key = (stack, sequence)
+        key = (stack, sequence, device)
         if key not in self._key_facts:
             span = facts.span(sequence)
             self._key_facts[key] = KeyFacts(
-                ids=facts.ids[sequence, span],
-                is_special=facts.is_special[sequence, span],
-                is_punctuation=facts.is_punctuation[sequence, span],
+                ids=facts.ids[sequence, span].to(device),
+                is_special=facts.is_special[sequence, span].to(device),
+                is_punctuation=facts.is_punctuation[sequence, span].to(device),
             )
         return self._key_facts[key]
 
     @property
     def num_tokens(self) -> int:
-        """Real tokens, or positions where there are none."""
-        if self.facts:
-            return int(next(iter(self.facts.values())).is_real.sum())
-        return len(self.indices)
+        """Real tokens; 0 where something else is read."""
+        return int(next(iter(self.facts.values())).is_real.sum()) if self.facts else 0
 
 
 class Reader:

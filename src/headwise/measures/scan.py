@@ -144,7 +144,8 @@ class Task:
         if self.inputs is not None:
             config = getattr(self.model, "config", None)
             for number, batch in enumerate(given_batches(self.inputs, config, self.tokenizer)):
-                yield Step(f"inputs {number}", batch.num_tokens, partial(self.measure, batch))
+                size = batch.num_tokens or len(batch.indices)
+                yield Step(f"inputs {number}", size, partial(self.measure, batch))
         if self.texts is not None:
             reader = self.reader()
             windows = reader.windows(self.texts, self.settings.max_tokens)
@@ -163,7 +164,8 @@ class Task:
         measures = default_measures(settings.measures)
         count = Count(tally, measures, choice, compares=settings.compares, kept=self.kept)
         TextStep(count).run(self.model, batch)
-        tally.count("tokens", batch.num_tokens)
+        if batch.facts:
+            tally.count("tokens", batch.num_tokens)
         tally.count("windows", len(batch.indices))
 
     def repeat_steps(self) -> Iterator[Step]:
@@ -289,7 +291,7 @@ def scan_of(tally: Tally, task: Task) -> Scan:
         "model": made["model"].get("name", ""),
         "loaded": made["model"],
         "revision": made["model"].get("revision"),
-        "tokens": tally.counts.get("tokens", 0),
+        **{name: tally.counts[name] for name in ("tokens",) if name in tally.counts},
         "counts": dict(sorted(tally.counts.items())),
         "rows": rows_in_words(task.settings),
         **{name: value for name, value in made.items() if name != "model"},

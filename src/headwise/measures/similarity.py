@@ -12,7 +12,7 @@ from torch import Tensor
 
 ROWS = 128
 """Rows of a document at most that outputs are compared on."""
-LOOKS = 2
+LOOKS = 8
 """Rows of a document at most that weights are compared on."""
 PAIRS_AT_ONCE = 32
 """Pairs of heads whose weights are compared in one go."""

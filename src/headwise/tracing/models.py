@@ -3,7 +3,8 @@
 In: a transformers model, what it reads, and which layer. Out: a `Trace`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -38,8 +39,9 @@ def trace_model(
     if isinstance(source, LoadedModel):
         tokenizer, title = tokenizer or source.tokenizer, source.name
         source = source.model
-    place = chosen_place(source, layer, stack)
+    places = find_places(source)
     batch = batch_of(source, given, tokenizer)
+    place = chosen_place(source, places, batch, layer, stack)
     return trace_place(source, batch, place, heads=heads, tokenizer=tokenizer, title=title)
 
 
@@ -60,11 +62,15 @@ def batch_of(model: nn.Module, given: Tensor | str | Mapping[str, Tensor], token
     return next(given_batches([tensors], model.config, tokenizer))
 
 
-def chosen_place(model: nn.Module, layer: int, stack: str | None) -> Place:
-    """The place of one layer; without a stack, in the model's first."""
-    places = find_places(model)
+def chosen_place(
+    model: nn.Module, places: Sequence[Place], batch: Batch, layer: int, stack: str | None
+) -> Place:
+    """The place of one layer; without a stack, in the first that what is read goes through."""
     stacks = list(dict.fromkeys(place.stack for place in places))
-    wanted = stacks[0] if stack is None else stack
+    if stack is None:
+        wanted = stacks[0] if len(stacks) == 1 else first_stack(model, batch, stacks)
+    else:
+        wanted = stack
     if wanted not in stacks:
         there = "one, without a name" if stacks == [""] else ", ".join(stacks)
         raise OptionError(f"there is no stack {stack!r}: the model has {there}")
@@ -72,7 +78,28 @@ def chosen_place(model: nn.Module, layer: int, stack: str | None) -> Place:
         if (place.stack, place.layer) == (wanted, layer):
             return place
     last = max(place.layer for place in places if place.stack == wanted)
-    raise OptionError(f"there is no layer {layer}: the model has layers 0..{last}")
+    of = f" of {wanted}" if wanted else ""
+    raise OptionError(f"there is no layer {layer}: the model has layers 0..{last}{of}")
+
+
+@torch.no_grad()
+def first_stack(model: nn.Module, batch: Batch, stacks: Sequence[str]) -> str:
+    """The first of the stacks that computes when the model reads the batch: not all always do."""
+    computing: set[str] = set()
+    with evaluating(model), watch(model, lambda call: computing.add(call.stack)):
+        run_layers(model, batch.inputs)
+    return next((stack for stack in stacks if stack in computing), stacks[0])
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode, and afterwards as it was."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 @torch.no_grad()
@@ -96,13 +123,8 @@ def trace_place(
         if (call.stack, call.layer) == (place.stack, place.layer):
             calls.append(call)
 
-    was_training = model.training
-    model.eval()
-    try:
-        with Overheard(place, projection) as heard, watch(model, each):
-            run_layers(model, batch.inputs)
-    finally:
-        model.train(was_training)
+    with evaluating(model), Overheard(place, projection) as heard, watch(model, each):
+        run_layers(model, batch.inputs)
     if not calls:
         raise ModelError(f"{place.name} did not compute: the model was not given what it reads")
     call = calls[0]

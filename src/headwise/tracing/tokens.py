@@ -18,8 +18,7 @@ def labels_of(batch: Batch, stack: str, tokenizer: Any, call: Call, sequence: in
     """Labels of the queries and keys of one sequence."""
     num_queries = call.mixed.shape[2]
     num_keys = call.shown.shape[3] if isinstance(call, ShownCall) else call.keys.shape[2]
-    of_keys = batch.facts.get(stack)
-    of_queries = batch.facts.get("decoder") if stack == "cross" else of_keys
+    of_keys, of_queries = batch.facts_of_keys(stack), batch.facts_of_queries(stack)
     keys = names_of(of_keys, tokenizer, sequence, num_keys)
     queries = names_of(of_queries, tokenizer, sequence, num_queries)
     if of_keys is None or of_keys.ids.shape[1] != num_keys:

@@ -1,0 +1,166 @@
+"""Counting: whose rows are counted, where, and which of them heads are compared on."""
+
+from dataclasses import replace
+from typing import ClassVar
+
+import pytest
+import torch
+import transformers
+
+from headwise.errors import ModelError
+from headwise.measures.counting import Kept, RowChoice, compared, default_measures, views_of
+from headwise.measures.measure import Measure, RowValues, measure_rows
+from headwise.measures.reading import Batch, Reader, given_batches
+from headwise.measures.scan import ScanSettings, scan
+from headwise.measures.similarity import LOOKS
+from headwise.measures.view import Sums, Tile, View
+from headwise.watching.calls import AttentionCall, Call
+from headwise.watching.watch import watch
+
+from ..attention.tolerance import assert_same
+from .multimodal import tiny_gemma, tokenizer
+
+ENTROPY = ScanSettings(measures=("entropy",))
+TEXTS = (
+    "The cat sat down. The cat sat down again, and the cat was tired of it.",
+    "A dog. A dog saw a cat and ran.",
+)
+
+
+def test_text_of_a_model_that_also_sees_is_measured_without_padding_and_with_tokens() -> None:
+    model, quick = tiny_gemma(), ScanSettings(repeats=False, probe=False)
+    lengths = [len(window.ids) for window in Reader(tokenizer(), model.config).windows(TEXTS)]
+    assert lengths[1] < lengths[0] < 2 * lengths[1], "they share a batch, one of them padded"
+    both, *single = (
+        scan(model, texts, tokenizer=tokenizer(), settings=quick).df
+        for texts in (TEXTS, TEXTS[:1], TEXTS[1:])
+    )
+    assert set(both["stack"]) == {"text"}
+    mean = (single[0]["entropy"] * lengths[0] + single[1]["entropy"] * lengths[1]) / sum(lengths)
+    rounding = float(torch.finfo(torch.float32).eps) * max(lengths) * len(both)
+    assert (both["entropy"] - mean).abs().max() < rounding
+    assert both[["special", "punctuation", "duplicate"]].notna().all(axis=None)
+
+
+def test_induction_of_a_model_that_also_sees_is_measured() -> None:
+    table = scan(tiny_gemma(), TEXTS[1], tokenizer=tokenizer(), settings=ScanSettings(probe=False))
+    assert table.df["induction"].notna().all()
+
+
+def test_pictures_beside_fewer_texts_are_all_measured() -> None:
+    sizes = {"hidden_size": 15, "intermediate_size": 7, "num_hidden_layers": 1}
+    config = transformers.CLIPConfig(
+        text_config={**sizes, "num_attention_heads": 3, "vocab_size": 53},
+        vision_config={**sizes, "num_attention_heads": 5, "image_size": 28, "patch_size": 14},
+    )
+    torch.manual_seed(0)
+    model, pictures = transformers.CLIPModel(config).eval(), torch.randn(3, 3, 28, 28)
+    given = {"input_ids": torch.randint(3, 53, (2, 11)), "pixel_values": pictures}
+    whole, part = (
+        scan(model, inputs=[{**given, "pixel_values": some}], settings=ENTROPY).df
+        for some in (pictures, pictures[:2])
+    )
+    is_text = whole["stack"] == "text"
+    assert (whole["entropy"] == part["entropy"])[is_text].all()
+    assert (whole["entropy"] != part["entropy"])[~is_text].all(), "the third picture counts"
+
+
+def test_attention_within_windows_is_refused_by_name() -> None:
+    config = transformers.SwinConfig(
+        image_size=56, patch_size=4, embed_dim=12, depths=[2], num_heads=[3], window_size=7
+    )
+    model = transformers.SwinModel(config).eval()
+    words = r"SwinAttention\) cannot be measured: it computes 8 sequences where 2 are given"
+    with pytest.raises(ModelError, match=words):
+        scan(model, inputs=[{"pixel_values": torch.randn(2, 3, 56, 56)}], settings=ENTROPY)
+
+
+def test_keys_made_of_several_positions_are_refused_by_name() -> None:
+    config = transformers.SegformerConfig(
+        depths=[1], hidden_sizes=[9], num_attention_heads=[3], sr_ratios=[4], patch_sizes=[7],
+        strides=[4], mlp_ratios=[2], num_encoder_blocks=1,
+    )  # fmt: skip
+    model = transformers.SegformerModel(config).eval()
+    words = r"cannot be measured: its 256 queries see 16 keys"
+    with pytest.raises(ModelError, match=words):
+        scan(model, inputs=[{"pixel_values": torch.randn(2, 3, 64, 64)}], settings=ENTROPY)
+
+
+def test_a_picture_has_no_tokens() -> None:
+    config = transformers.ViTConfig(
+        image_size=28, patch_size=14, hidden_size=15, num_attention_heads=3, num_hidden_layers=1,
+        intermediate_size=7,
+    )  # fmt: skip
+    pictures = {"pixel_values": torch.randn(2, 3, 28, 28)}
+    table = scan(transformers.ViTModel(config).eval(), inputs=[pictures], settings=ENTROPY)
+    assert "tokens" not in table.about
+    assert table.about["counts"] == {"windows": 2}
+
+
+def views(call: AttentionCall, batch: Batch) -> list[View]:
+    return [view for _, view in views_of(call, batch, RowChoice("all"), Kept())]
+
+
+def calls_of(length: int) -> tuple[list[Call], Batch]:
+    """A causal model's calls on two sequences."""
+    config = transformers.LlamaConfig(
+        vocab_size=53, hidden_size=30, intermediate_size=7, num_hidden_layers=1,
+        num_attention_heads=5, num_key_value_heads=5,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = transformers.LlamaModel(config).eval()
+    (batch,) = given_batches([{"input_ids": torch.randint(0, 53, (2, length))}], config)
+    with torch.no_grad(), watch(model, needs_lse=True) as seen:
+        model(**batch.inputs)
+    return list(seen.calls), batch
+
+
+def test_rows_and_tokens_are_where_the_model_computes() -> None:
+    (call,), batch = calls_of(11)
+    assert isinstance(call, AttentionCall) and call.known_lse is not None
+    tensors = ("queries", "keys", "values", "mixed", "known_lse")
+    away = replace(call, **{name: getattr(call, name).to("meta") for name in tensors})
+    for view in views(call, batch) + views(away, batch):
+        device, tokens = view.sequence.mixed.device, view.layout.tokens
+        assert tokens is not None
+        found = [view.layout.rows, tokens.ids, tokens.is_special, tokens.is_punctuation]
+        assert {one.device for one in found} == {device}
+
+
+@pytest.mark.parametrize("length", [5, 23, 199])
+def test_weights_are_compared_on_random_rows_that_see_a_choice(length: int) -> None:
+    (call,), batch = calls_of(length)
+    (view, _) = views(call, batch)
+    drawn = [compared(replace_layout(view), 1, index)[1].rows for index in range(40)]
+    counts = torch.bincount(torch.cat(drawn), minlength=length)
+    assert counts[0] == 0, "the first row sees itself alone"
+    assert {len(rows) for rows in drawn} == {min(LOOKS, length - 1)}
+    often = 40 * min(LOOKS, length - 1) / (length - 1)
+    assert counts[1:].max() <= often + 5 * often**0.5, "no row is drawn every time"
+
+
+def replace_layout(view: View) -> View:
+    """The same view with nothing worked out yet."""
+    return replace(view, layout=replace(view.layout, _kept={}))
+
+
+def test_the_order_of_measures_does_not_matter() -> None:
+    (call,), batch = calls_of(13)
+    (view, _) = views(call, batch)
+    want = measure_rows(view, default_measures())
+    got = measure_rows(view, [*reversed(default_measures()), Logs()])
+    for name, column in want.items():
+        assert_same(got[name].values, column.values, roundings=13 * 13, name=name)
+    assert torch.equal(got["logs"].values, want["entropy"].values)
+
+
+class Logs(Measure):
+    """A measure that reads the logs after all others have."""
+
+    columns: ClassVar[dict[str, str]] = {"logs": "Entropy once more."}
+
+    def see(self, view: View, tile: Tile, sums: Sums) -> None:
+        sums["logs"][:, tile.span].sub_(torch.linalg.vecdot(tile.logs, tile.weights))
+
+    def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
+        return {"logs": RowValues(sums["logs"])}
