@@ -10,6 +10,7 @@ from headwise.pruning.surgery import cut, head_counts
 from headwise.watching.running import Inputs, run
 
 from ..watching.tiny import tiny
+from .differences import ALL, tiny_of
 from .subjects import model_of, plain
 
 LAYERS, WIDTH, SIZE, MIDDLE, WORDS = 3, 42, 8, 41, 101
@@ -39,6 +40,33 @@ def test_sizes_of_a_cut_llama_follow_from_its_config() -> None:
         for one in (layer.keys, layer.values)
     )
     assert held == found.cache_bytes_per_token * inputs["input_ids"].numel()
+
+
+@pytest.mark.parametrize("name", ["deepseek_v2", "deepseek_v3"])
+def test_a_latent_cache_stays_as_large_when_heads_go(name: str) -> None:
+    model, inputs = tiny_of(ALL[name])
+    before = sizes_of(model, head_counts(model), positions=POSITIONS)
+    cut(model, [f"{layer}H{head}" for layer in head_counts(model) for head in range(2)])
+    after = sizes_of(model, head_counts(model), positions=POSITIONS)
+    cache = model(**inputs, use_cache=True).past_key_values
+    held = sum(
+        one.numel() * one.element_size()
+        for layer in cache.layers
+        for one in (layer.keys, layer.values)
+    )
+    assert held == after.cache_bytes_per_token * inputs["input_ids"].numel()
+    assert after.cache_bytes_per_token == before.cache_bytes_per_token
+    module = model.model.layers[0].self_attn
+    matrices = sum(one.numel() for layer in model.model.layers for one in matrices_of(layer))
+    width = module.qk_head_dim + module.v_head_dim
+    products = after.heads * width * POSITIONS**2
+    assert module.qk_head_dim != module.v_head_dim
+    assert after.attention_multiply_adds == matrices * POSITIONS + products
+
+
+def matrices_of(layer: nn.Module) -> list[torch.Tensor]:
+    """The matrices of a layer's attention."""
+    return [one for one in layer.self_attn.parameters() if one.dim() > 1]
 
 
 def test_an_output_projection_that_lies_outside_is_counted_and_no_cache_is() -> None:

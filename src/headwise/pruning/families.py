@@ -57,6 +57,10 @@ class Family:
     """The argument that the module itself adds to its output."""
     untouched: tuple[str, ...] = ()
     """Parameters that have to do with no single head, or with those of all layers."""
+    latent: str = ""
+    """The projection whose output the cache keeps of a token, where that is not keys and values."""
+    key_size: str = ""
+    """The attribute that says how wide a key is, where it is not as wide as a value."""
     flags: Mapping[str, str] = field(default_factory=dict)
     """Options of a module or its config with which heads cannot be cut, and why."""
 
@@ -163,6 +167,8 @@ FAMILIES = (
         output="o_proj",
         per_head=("kv_b_proj", "q_proj", "q_b_proj"),
         untouched=("q_a_proj", "q_a_layernorm", "kv_a_proj_with_mqa", "kv_a_layernorm"),
+        latent="kv_a_proj_with_mqa",
+        key_size="qk_head_dim",
     ),
     Family(("GptOssAttention",), output="o_proj", apart=Q_K_V, per_head=("sinks",)),
     Family(("PhiAttention",), output="dense", apart=Q_K_V, norms=("q_layernorm", "k_layernorm")),

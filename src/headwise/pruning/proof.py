@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from headwise.pruning.cutplan import Counts
+from headwise.pruning.families import family_of
 from headwise.watching.gates import layer_name
 from headwise.watching.places import find_places, output_weight
 from headwise.watching.running import Inputs, run
@@ -36,7 +37,8 @@ class Sizes:
     bytes: int
     attention_parameters: int
     cache_bytes_per_token: int
-    """Of keys and values in the model's own dtype; 0 for a model that keeps none."""
+    """Of keys and values, or of the latent vector that they are made from, in the model's own
+    dtype; 0 for a model that keeps none."""
     attention_multiply_adds: int
     """Of all attention layers for a sequence of `positions` tokens."""
     positions: int
@@ -46,18 +48,20 @@ def sizes_of(model: nn.Module, counts: Counts, *, positions: int = POSITIONS) ->
     """What the model is made of as it is now; `counts` are its heads by layer."""
     places = find_places(model)
     parameters = {id(one): one for one in model.parameters()}
-    own = [attention_parameters(place.module, place.output_projection) for place in places]
-    unique = {id(one): one for one in [one for part in own for one in part]}
+    parts = [attention_parameters(place.module, place.output_projection) for place in places]
+    unique = {id(one): one for part in parts for one in part}
     weights = sum(one.numel() for one in unique.values())
     products = cache = 0
     dtype = next(model.parameters()).dtype
     for place in places:
         num_heads, num_kv_heads = counts.get(layer_name(place), (0, 0))
         if num_heads and place.output_projection is not None:
-            width = output_weight(place.output_projection).shape[0] // num_heads
-            products += 2 * num_heads * width * positions * positions
+            d_value = output_weight(place.output_projection).shape[0] // num_heads
+            d_key = key_size(place.module, d_value)
+            products += num_heads * (d_key + d_value) * positions * positions
             if place.stack in CACHED:
-                cache += 2 * num_kv_heads * width * dtype.itemsize
+                own = latent_size(place.module) or num_kv_heads * (d_key + d_value)
+                cache += own * dtype.itemsize
     matrices = sum(one.numel() for one in unique.values() if one.dim() > 1)
     return Sizes(
         heads=sum(heads for heads, _ in counts.values()),
@@ -75,6 +79,18 @@ def attention_parameters(module: nn.Module, projection: nn.Module | None) -> Ite
     """The parameters of an attention module and of its output projection, which may lie outside."""
     found = list(module.parameters())
     return found if projection is None else [*found, *projection.parameters()]
+
+
+def key_size(module: nn.Module, d_value: int) -> int:
+    """How many numbers a key of an attention module has."""
+    family = family_of(module)
+    return int(getattr(module, family.key_size)) if family and family.key_size else d_value
+
+
+def latent_size(module: nn.Module) -> int:
+    """How many numbers it keeps of a token instead of keys and values; 0 where it keeps these."""
+    family = family_of(module)
+    return len(module.get_parameter(f"{family.latent}.weight")) if family and family.latent else 0
 
 
 def keeps_cache(model: nn.Module) -> bool:
@@ -130,6 +146,17 @@ def seconds(model: nn.Module, inputs: Inputs) -> float:
     run(model, inputs)
     wait()
     return time.perf_counter() - start
+
+
+RENEWED = ("input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask")
+"""Inputs that `full_batch` makes anew; it leaves out kinds of tokens, which are then all alike."""
+
+
+def not_timed(inputs: Inputs) -> list[str]:
+    """Inputs without which a full batch is none that the model takes."""
+    if "input_ids" not in inputs:
+        return list(inputs)
+    return [name for name in inputs if name not in (*RENEWED, "token_type_ids")]
 
 
 def full_batch(inputs: Inputs, batch: int, positions: int) -> Inputs:
