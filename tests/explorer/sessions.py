@@ -19,6 +19,10 @@ def minilm() -> Session:
 
 @functools.cache
 def tiny_session(name: str) -> Session:
+    return fresh_session(name)
+
+
+def fresh_session(name: str) -> Session:
     tokenizer = words_tokenizer()
     return Session(Subject(name, model_of(name), tokenizer, objective_of(name)))
 

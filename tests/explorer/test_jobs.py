@@ -5,7 +5,7 @@ import threading
 from headwise.errors import OptionError
 from headwise.explorer.jobs import Job
 
-from .sessions import tiny_session
+from .sessions import fresh_session, tiny_session
 
 
 def test_a_job_says_how_far_it_is_and_what_it_found() -> None:
@@ -46,6 +46,27 @@ def test_a_job_stops_at_its_next_step() -> None:
     job.start(work)
     job.wait(10.0)
     assert job.state == "stopped" and steps == [0, 1, 2]
+
+
+def test_work_that_waits_for_its_turn_says_so_and_can_be_stopped() -> None:
+    turn, begun = threading.Lock(), threading.Event()
+
+    def work(mine: Job) -> str:
+        begun.set()
+        with mine.turn(turn):
+            return "found"
+
+    with turn:
+        job = Job("work")
+        assert job.start(work) and begun.wait(10.0)
+        while job.stage != "waiting for other work":
+            job.wait(0.005)
+        job.stop()
+        job.wait(10.0)
+        assert job.state == "stopped"
+        assert job.start(work)
+    job.wait(10.0)
+    assert (job.state, job.result, turn.locked()) == ("done", "found", False)
 
 
 def test_what_goes_wrong_is_said() -> None:
@@ -89,3 +110,16 @@ def test_importance_runs_beside_the_page() -> None:
     found = session.found("importance")
     assert found is not None and set(found["measures"]) == {"zero", "michel"}
     assert all(value is not None for value in found["measures"]["zero"])
+
+
+def test_both_kinds_of_work_begun_together_find_what_each_finds_alone() -> None:
+    alone, together = fresh_session("gpt2"), fresh_session("gpt2")
+    for name in alone.jobs:
+        alone.start(name)
+        alone.jobs[name].wait(120.0)
+    for name in together.jobs:
+        together.start(name)
+    for name, job in together.jobs.items():
+        job.wait(120.0)
+        assert job.as_json()["said"] == ""
+        assert together.found(name) == alone.found(name)

@@ -1,11 +1,16 @@
 """Jobs: long work beside the page, one of a kind at a time, with progress and a way to stop it."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from headwise.errors import HeadwiseError
+
+
+LOOK_EVERY = 0.1
+"""Seconds between looks whether work that waits was told to stop."""
 
 
 class Stopped(Exception):
@@ -48,6 +53,18 @@ class Job:
             self.state, self.said = "failed", str(error)
         except Exception as error:
             self.state, self.said = "failed", f"{type(error).__name__}: {error}"
+
+    @contextmanager
+    def turn(self, lock: threading.Lock) -> Iterator[None]:
+        """Wait until nobody else has the lock, and say so; raises if told to stop meanwhile."""
+        self.stage = "waiting for other work"
+        while not lock.acquire(timeout=LOOK_EVERY):
+            self.check()
+        self.stage = ""
+        try:
+            yield
+        finally:
+            lock.release()
 
     def progress(self, stage: str, done: int, total: int) -> None:
         """Say how far the work has come; raises if it was told to stop. A remark is not kept."""

@@ -4,9 +4,9 @@ In: a subject. Out: answers as JSON can hold them. It knows nothing of requests.
 """
 
 import copy
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
@@ -81,6 +81,9 @@ class Session:
         self.counts = count_heads(subject.model, inputs)
         self.num_heads = {name: heads for name, (heads, _) in self.counts.items()}
         self.jobs = {name: Job(name) for name in OF_JOBS}
+        # Made now: later the model may be read or gated just then, and a copy would stay so.
+        self.twin = twin_of(subject)
+        self._turn = threading.Lock()  # of the twin: it is watched by one piece of work at a time
 
     @property
     def kind(self) -> str:
@@ -169,8 +172,17 @@ class Session:
         }
 
     def start(self, name: str) -> bool:
-        """Begin long work, on a twin of the model, so that the page goes on meanwhile."""
-        return self.jobs[name].start({"scan": self._scan, "importance": self._importance}[name])
+        """Begin long work, on a twin of the model, so that the page goes on meanwhile.
+
+        Where other work is at the twin, this waits for its end.
+        """
+        work = {"scan": self._scan, "importance": self._importance}[name]
+
+        def in_turn(job: Job) -> Any:
+            with job.turn(self._turn):
+                return work(job)
+
+        return self.jobs[name].start(in_turn)
 
     def found(self, name: str) -> dict[str, Any] | None:
         """What long work has found, for the grid."""
@@ -179,15 +191,6 @@ class Session:
             return None
         words = OF_JOBS[name] | (SHOWN if name == "scan" else {})
         return self.grid(result.table, words)
-
-    @cached_property
-    def twin(self) -> Subject:
-        """The same model with the same weights in other modules: it can be watched by itself."""
-        model = self.subject.model
-        shared: dict[int, Any] = {id(one): one for one in model.parameters()}
-        shared |= {id(one): one for one in model.buffers()}
-        other: nn.Module = copy.deepcopy(model, shared)
-        return replace(self.subject, model=other)
 
     def _scan(self, job: Job) -> Any:
         """The built-in text and sentences: what a head does over more than one sentence."""
@@ -216,6 +219,15 @@ class Session:
             max_tokens=IMPORTANCE_TOKENS,
             progress=job.progress,
         )
+
+
+def twin_of(subject: Subject) -> Subject:
+    """The same model with the same weights in other modules: it can be watched by itself."""
+    model = subject.model
+    shared: dict[int, Any] = {id(one): one for one in model.parameters()}
+    shared |= {id(one): one for one in model.buffers()}
+    other: nn.Module = copy.deepcopy(model, shared)
+    return replace(subject, model=other)
 
 
 def known_plans() -> list[dict[str, Any]]:

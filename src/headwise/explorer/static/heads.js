@@ -175,7 +175,7 @@ export class HeadsPanel {
       let job = await api.get(`/api/jobs/${name}`);
       while (job.state === "running") {
         button.dataset.running = "1";
-        button.textContent = `Stop (${job.stage || "starting"} ${job.total ? Math.round(100 * job.done / job.total) : 0}%)`;
+        button.textContent = `Stop (${job.stage || "starting"}${job.total ? ` ${Math.round(100 * job.done / job.total)}%` : ""})`;
         await new Promise((done) => setTimeout(done, 400));
         job = await api.get(`/api/jobs/${name}`);
       }
