@@ -1,11 +1,13 @@
 """Heads that were made alike are found as a group, and no others."""
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from headwise.heads import HeadId
-from headwise.pruning.gradients import gradients
+from headwise.pruning.gradients import Gradients, gradients
 from headwise.pruning.redundancy import (
     Redundant,
     alikeness,
@@ -42,22 +44,20 @@ def twin_task() -> Task:
 def test_heads_that_were_copied_are_found_and_no_others() -> None:
     task = twin_task()
     counts = count_heads(task.model, task.samples[0].inputs)
-    heads = head_ids(task.places, counts)
     found = gradients(task, counts, draws=16)
     alike = alikeness(task, counts)
-    groups = redundant_groups(heads, found.interaction, alike)
+    groups = redundant_groups(found, alike)
     twins = [group for group in groups if HeadId(1, 1) in group.heads]
     assert [group.heads for group in twins] == [(HeadId(1, 1), HeadId(1, 3))]
     assert twins[0].correlation == pytest.approx(1.0)
     assert twins[0].cka == pytest.approx(1.0)
     # two effects that are one: together four times one of them, apart twice
-    assert twins[0].cost_together == pytest.approx(2 * twins[0].cost_apart)
+    one, other = (found.heads.index(head) for head in twins[0].heads)
+    assert twins[0].cost_apart == found.cost_of([one]) + found.cost_of([other])
+    pull = float(found.pull[[one, other]].sum())
+    assert twins[0].cost_together + pull == pytest.approx(2 * (twins[0].cost_apart + pull))
     honest = task_of("embedding")
-    before = redundant_groups(
-        heads,
-        gradients(honest, counts, draws=16).interaction,
-        alikeness(honest, counts),
-    )
+    before = redundant_groups(gradients(honest, counts, draws=16), alikeness(honest, counts))
     assert not any({HeadId(1, 1), HeadId(1, 3)} <= set(group.heads) for group in before)
 
 
@@ -107,7 +107,29 @@ def test_too_few_rows_say_nothing() -> None:
     found = alikeness(task, counts_of("embedding"))
     assert found.isnan().all()
     heads = head_ids(task.places, counts_of("embedding"))
-    assert redundant_groups(heads, torch.ones(15, 15).double(), found) == ()
+    assert redundant_groups(acting(heads, torch.ones(15, 15)), found) == ()
+
+
+def acting(heads: Sequence[HeadId], matrix: Tensor, pull: float = 0.0) -> Gradients:
+    """Gradients of which only the interaction is known, and a pull that is the same for all."""
+    nothing = torch.zeros(len(heads)).double()
+    return Gradients(
+        heads=tuple(heads),
+        michel=nothing,
+        michel_error=nothing,
+        fisher=nothing,
+        fisher_error=nothing,
+        interaction=matrix.double(),
+        expected_error=nothing,
+        pull=nothing + pull,
+    )
+
+
+def test_costs_are_those_that_importance_expects() -> None:
+    heads = [HeadId(0, number) for number in range(2)]
+    (found,) = redundant_groups(acting(heads, torch.ones(2, 2), 0.25), torch.ones(2, 2).double())
+    assert found.cost_apart == 2 * (0.5 - 0.25)
+    assert found.cost_together == 2 - 2 * 0.25
 
 
 def test_correlations_are_of_effects_and_0_without_one() -> None:
@@ -133,7 +155,7 @@ def test_the_group_that_hides_most_comes_first_and_says_so() -> None:
     matrix = torch.eye(5, dtype=torch.float64)
     matrix[0, 1] = matrix[1, 0] = 0.6
     matrix[2, 3] = matrix[3, 2] = matrix[3, 4] = matrix[4, 3] = 0.9
-    found = redundant_groups(heads, matrix, torch.ones(5, 5).double())
+    found = redundant_groups(acting(heads, matrix), torch.ones(5, 5).double())
     assert [group.heads for group in found] == [tuple(heads[2:]), tuple(heads[:2])]
     assert found[0].cost_apart == 1.5
     assert found[0].cost_together == pytest.approx(3.3)

@@ -47,7 +47,7 @@ class Importance:
 
 def importance(
     source: str | LoadedModel | nn.Module,
-    texts: Sequence[str] | None = None,
+    texts: str | Sequence[str] | None = None,
     *,
     tokenizer: Any = None,
     batches: Iterable[Mapping[str, Tensor]] | None = None,
@@ -78,7 +78,7 @@ def measure(subject: Subject, task: Task, *, progress: Progress = quiet) -> Impo
     means = mean_outputs(task.model, [sample.inputs for sample in task.samples])
     found = gradients(task, counts, draws=DRAWS, progress=progress)
     alike = alikeness(task, counts)
-    groups = redundant_groups(heads, found.interaction, alike)
+    groups = redundant_groups(found, alike)
     columns = place_columns(heads)
     columns |= pair_of("zero", ablate(task, units, counts, progress=progress))
     columns |= pair_of("mean", ablate(task, units, counts, means=means, progress=progress))

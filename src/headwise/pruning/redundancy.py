@@ -4,7 +4,6 @@ In: a task and how heads act together. Out: groups of heads of which any one is 
 are dear: what they add to the model's output points the same way, and what they give is alike.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor
 from headwise.heads import HeadId
 from headwise.measures.similarity import ROWS, centred_kernels, cka, products
 from headwise.pruning.cutplan import Counts
+from headwise.pruning.gradients import Gradients
 from headwise.pruning.objective import Sample
 from headwise.pruning.task import Task, head_ids
 from headwise.watching.calls import Call
@@ -101,36 +101,28 @@ def outputs_of(
 
 
 def redundant_groups(
-    heads: Sequence[HeadId],
-    interaction: Float[Tensor, "heads heads"],
-    alike: Float[Tensor, "heads heads"],
+    found: Gradients, alike: Float[Tensor, "heads heads"]
 ) -> tuple[Redundant, ...]:
     """Groups of heads joined by pairs that act the same way and are alike; dearest first."""
-    same = correlations(interaction)
+    same = correlations(found.interaction)
     joined = (same >= SAME_WAY) & (alike >= ALIKE)
     joined.fill_diagonal_(False)
     groups = [group for group in components(joined) if len(group) > 1]
-    found = [redundant(group, heads, interaction, same, alike, joined) for group in groups]
-    return tuple(sorted(found, key=lambda one: one.cost_apart - one.cost_together))
+    every = [redundant(group, found, same, alike, joined) for group in groups]
+    return tuple(sorted(every, key=lambda one: one.cost_apart - one.cost_together))
 
 
 def redundant(
-    group: list[int],
-    heads: Sequence[HeadId],
-    interaction: Tensor,
-    same: Tensor,
-    alike: Tensor,
-    joined: Tensor,
+    group: list[int], found: Gradients, same: Tensor, alike: Tensor, joined: Tensor
 ) -> Redundant:
     """One group and its evidence."""
-    part = interaction[group][:, group]
     pairs = [(one, other) for one in group for other in group if one < other and joined[one, other]]
     return Redundant(
-        heads=tuple(heads[one] for one in group),
+        heads=tuple(found.heads[one] for one in group),
         correlation=min(float(same[pair]) for pair in pairs),
         cka=min(float(alike[pair]) for pair in pairs),
-        cost_apart=float(part.diagonal().sum()) / 2,
-        cost_together=float(part.sum()) / 2,
+        cost_apart=sum(found.cost_of([one]) for one in group),
+        cost_together=found.cost_of(group),
     )
 
 
