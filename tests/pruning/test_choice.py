@@ -8,10 +8,20 @@ import pytest
 import torch
 
 from headwise.errors import OptionError
+from headwise.heads import HeadId, parse_heads
 from headwise.pruning import choice
 from headwise.pruning.ablation import ablate
-from headwise.pruning.choice import BEST, METHODS, WAYS, Order, Problem, order_by
+from headwise.pruning.choice import (
+    BEST,
+    METHODS,
+    WAYS,
+    Order,
+    Problem,
+    order_by,
+    random_cut,
+)
 from headwise.pruning.gradients import Gradients, by_layer_norm, gradients
+from headwise.pruning.surgery import planned
 from headwise.pruning.task import head_ids, make_task
 from headwise.pruning.units import one_of_each_group, single_heads, whole_groups
 
@@ -39,6 +49,32 @@ def nested_problem() -> Problem:
 
 def layers_of(order: Order) -> list[str]:
     return [unit.layer for unit in order.units]
+
+
+def lost_of_groups(heads: tuple[HeadId, ...]) -> list[list[int]]:
+    """How many heads every group of every layer loses, largest first, layers likewise."""
+    layers = {layer: [0, 0] for layer in range(3)}
+    for head in heads:
+        layers[head.layer][head.head // 3] += 1
+    return sorted((sorted(one, reverse=True) for one in layers.values()), reverse=True)
+
+
+@pytest.mark.parametrize("named", ["L0H0 L0H4", "L0H0 L0H3 L2H1 L2H2 L2H4 L2H5", "L1H3 L1H4 L1H5"])
+def test_a_random_cut_takes_as_many_heads_as_the_one_it_stands_beside(named: str) -> None:
+    problem, heads = problem_of("llama"), parse_heads(named)
+    found = [random_cut(problem, heads, seed) for seed in range(7)]
+    assert len(set(found)) > 1
+    for one in found:
+        assert lost_of_groups(one) == lost_of_groups(heads)
+        assert planned(problem.task.model, one)  # it can be cut
+
+
+def test_of_whole_units_the_random_cut_is_a_beginning_of_a_random_order() -> None:
+    problem = problem_of("gpt2")
+    heads = order_by("ablation", problem).first(4)
+    found = random_cut(problem, heads, 5)
+    assert found == order_by("random", replace(problem, seed=5)).first(4)
+    assert random_cut(problem, (), 5) == ()
 
 
 @EACH

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
+import torch
+from torch import Tensor, nn
 
 from headwise.pruning.choice import Order, Problem, order_by
 from headwise.pruning.curve import (
@@ -13,14 +15,17 @@ from headwise.pruning.curve import (
     Curve,
     Work,
     draw_curve,
+    mean_of_orders,
     quality,
+    rivals,
     spaced,
-    summary,
 )
+from headwise.pruning.objective import Given
 from headwise.pruning.task import Estimate, Task, make_task
 from headwise.pruning.units import one_of_each_group
+from headwise.watching.running import Inputs
 
-from .subjects import plain, task_of
+from .subjects import model_of, plain, task_of
 from .test_choice import nested_problem, problem_of
 
 
@@ -36,7 +41,7 @@ def drawn() -> tuple[Curve, Task, Problem, Order]:
     """The curve of a grouped Llama by the quadratic method."""
     problem, task = problem_of("llama"), held_out("llama")
     order = order_by("quadratic", problem)
-    return draw_curve(task, problem, order, counts=[1, 3]), task, problem, order
+    return draw_curve(task, problem, order), task, problem, order
 
 
 def test_every_method_begins_uncut_and_ends_at_the_floor(
@@ -46,7 +51,8 @@ def test_every_method_begins_uncut_and_ends_at_the_floor(
     assert curve.uncut == task.loss() and curve.floor == task.loss(problem.heads)
     assert list(curve.points.method.unique()) == ["quadratic", *RIVALS, "random"]
     for _, rows in curve.points.groupby("method"):
-        assert list(rows.cut) == [0, 3, 9, 18] and list(rows.share) == [0, 1 / 6, 1 / 2, 1]
+        assert list(rows.cut) == [0, 3, 6, 9, 12, 15, 18]
+        assert list(rows.share) == [cut / 18 for cut in rows.cut]
         assert (rows.loss.iloc[0], rows.loss.iloc[-1]) == (curve.uncut.value, curve.floor.value)
     assert curve.total == 18 and curve.unit == "perplexity" and curve.method == "quadratic"
 
@@ -55,8 +61,8 @@ def test_points_are_losses_of_the_first_units(drawn: tuple[Curve, Task, Problem,
     curve, task, problem, order = drawn
     rows = curve.points[curve.points.method == "quadratic"]
     want = task.loss(order.first(3))
-    assert (rows.loss.iloc[2], rows.loss_se.iloc[2]) == pytest.approx(tuple(want))
-    assert rows.quality.iloc[2] == pytest.approx(math.exp(want.value))
+    assert (rows.loss.iloc[3], rows.loss_se.iloc[3]) == pytest.approx(tuple(want))
+    assert rows.quality.iloc[3] == pytest.approx(math.exp(want.value))
     michel = curve.points[curve.points.method == "michel"]
     assert michel.loss.iloc[1] == task.loss(order_by("michel", problem).first(1)).value
 
@@ -67,7 +73,7 @@ def test_random_orders_have_a_mean_and_a_range(drawn: tuple[Curve, Task, Problem
         task.loss(order_by("random", replace(problem, seed=seed)).first(3)).value
         for seed in range(1, RANDOM_ORDERS + 1)
     ]
-    row = curve.points[curve.points.method == "random"].iloc[2]
+    row = curve.points[curve.points.method == "random"].iloc[3]
     assert row.loss == pytest.approx(sum(losses) / len(losses))
     assert (row.low, row.high) == pytest.approx((math.exp(min(losses)), math.exp(max(losses))))
     assert row.low < row.quality < row.high
@@ -75,7 +81,7 @@ def test_random_orders_have_a_mean_and_a_range(drawn: tuple[Curve, Task, Problem
 
 def test_the_floor_is_silent_even_where_some_heads_cannot_go() -> None:
     problem, task = nested_problem(), held_out("llama")
-    curve = draw_curve(task, problem, order_by("random", problem), counts=[2])
+    curve = draw_curve(task, problem, order_by("random", problem))
     assert curve.floor == task.loss(problem.heads)
     last = curve.points[curve.points.method == "ablation"].iloc[-1]
     assert last.cut == 12
@@ -103,9 +109,46 @@ def curve_of(losses: list[float], unit: str = "cosine") -> Curve:
 def test_the_elbow_is_where_the_curve_turns() -> None:
     assert curve_of([0.0, 0.01, 0.02, 0.03, 1.0]).elbow == 3
     assert curve_of([0.0, 0.25, 0.5, 0.75, 1.0]).elbow == 0
-    assert summary(curve_of([0.0, 0.01, 0.02, 0.03, 1.0])) == (
-        "cosine: uncut 1, every head silent 0, elbow at 3 of 4 heads"
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_mean_of_what_is_no_number_has_no_error(bad: float) -> None:
+    found = mean_of_orders([Estimate(1.0, 0.1), Estimate(bad, 0.1)])
+    assert not math.isfinite(found.value) and math.isnan(found.error)
+    assert mean_of_orders([Estimate(1.0, 0.1), Estimate(3.0, 0.1)]) == (2.0, 1.0)
+
+
+def test_a_curve_through_infinite_losses_is_drawn() -> None:
+    problem = problem_of("gpt2")
+    held = make_task(problem.task.model, Given(infinite_without_all), [plain("gpt2")])
+    curve = draw_curve(held, problem, order_by("random", problem))
+    assert curve.points.loss.iloc[-1] == math.inf and curve.uncut.value < math.inf
+    assert curve.svg("a title").startswith("<svg")
+
+
+def infinite_without_all(model: nn.Module, inputs: Inputs) -> Tensor:
+    """A loss that ends where a head is silent."""
+    found: Tensor = model(**inputs).logits.mean((1, 2))
+    whole: Tensor = model_of("gpt2")(**inputs).logits.mean((1, 2))
+    return torch.where(found == whole, found, math.inf)
+
+
+@torch.no_grad()
+def without_gradients(model: nn.Module, inputs: Inputs) -> Tensor:
+    logits: Tensor = model(**inputs).logits
+    return logits.square().mean((1, 2))
+
+
+def test_gradient_rivals_are_left_out_where_there_is_no_gradient() -> None:
+    problem = problem_of("gpt2")
+    task = make_task(problem.task.model, Given(without_gradients), [plain("gpt2")])
+    problem = replace(problem, task=task)
+    assert rivals(problem) == ["ablation"]
+    assert rivals(problem_of("gpt2")) == list(RIVALS)
+    smooth = make_task(
+        task.model, Given(lambda model, x: model(**x).logits.mean((1, 2))), [plain("gpt2")]
     )
+    assert rivals(replace(problem, task=smooth)) == list(RIVALS)
 
 
 def test_quality_is_in_the_unit_that_people_read() -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from headwise.errors import OptionError
 from headwise.heads import HeadId
 from headwise.pruning.gradients import (
     by_layer_norm,
@@ -15,7 +16,7 @@ from headwise.pruning.gradients import (
     per_example,
     without_weight_gradients,
 )
-from headwise.pruning.objective import Embedding, MaskedToken, NextToken, Sample
+from headwise.pruning.objective import Embedding, Given, MaskedToken, NextToken, Sample
 from headwise.pruning.task import Task, count_heads, head_ids, make_task
 from headwise.watching.gates import silence
 
@@ -53,6 +54,15 @@ def away(name: str) -> Task:
 
 def random() -> torch.Generator:
     return torch.Generator().manual_seed(7)
+
+
+def test_an_objective_without_gradients_is_refused() -> None:
+    task = task_of("gpt2")
+    with torch.no_grad():
+        known = task.objective.output(task.model, plain("gpt2")).mean((1, 2))
+    given = make_task(task.model, Given(lambda model, inputs: known), [plain("gpt2")])
+    with pytest.raises(OptionError, match=r"losses without gradients: .* prune by ablation, greed"):
+        gradients(given, counts_of("gpt2"))
 
 
 @EACH

@@ -34,6 +34,8 @@ METHODS = {
 }
 """Every method, the best first."""
 BEST = "rounds"
+BY_GRADIENTS = ("rounds", "quadratic", "michel", "fisher")
+"""Methods that need the gradient of what is measured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +94,43 @@ def at_random(problem: Problem, count: int) -> Found:
     )
     found = ranked(problem, costs.double(), count)
     return [(one, math.nan) for one, _ in found]
+
+
+def random_cut(problem: Problem, heads: Sequence[HeadId], seed: int) -> tuple[HeadId, ...]:
+    """As many heads at random: whole units where these are some, else a cut of the same shape."""
+    units, gone = problem.units, set(heads)
+    is_whole = gone == {head for unit in units if gone >= set(unit.heads) for head in unit.heads}
+    if is_whole:
+        found: list[HeadId] = []
+        for unit in order_by("random", replace(problem, seed=seed)).units:
+            if len(found) + len(unit.heads) <= len(heads):
+                found += unit.heads
+        if len(found) == len(heads):
+            return tuple(sorted(found))
+    return drawn_alike(heads, problem.counts, seed)
+
+
+def drawn_alike(heads: Sequence[HeadId], counts: Counts, seed: int) -> tuple[HeadId, ...]:
+    """Random heads, as many of as many KV groups in as many layers as these.
+
+    Layers with the same numbers of heads trade places, then groups of a layer, then heads of a
+    group, so that what could be cut still can.
+    """
+    drawn = random.Random(seed)
+    found = []
+    for shape in dict.fromkeys(counts.values()):
+        layers = [layer for layer, own in counts.items() if own == shape]
+        group = shape[0] // shape[1]
+        for layer, other in zip(layers, drawn.sample(layers, len(layers)), strict=True):
+            lost = [0] * shape[1]
+            for head in heads:
+                if head.layer_name == layer:
+                    lost[head.head // group] += 1
+            drawn.shuffle(lost)
+            for number, count in enumerate(lost):
+                numbers = drawn.sample(range(number * group, (number + 1) * group), count)
+                found += [HeadId.parse(f"{other}H{one}") for one in numbers]
+    return tuple(sorted(found))
 
 
 def by_ablation(problem: Problem, count: int) -> Found:

@@ -15,7 +15,8 @@ import pandas as pd
 from headwise.drawing.curves import Line, curves_svg, elbow
 from headwise.heads import HeadId
 from headwise.pruning.ablation import Progress, quiet
-from headwise.pruning.choice import Order, Problem, order_by
+from headwise.pruning.choice import BY_GRADIENTS, Order, Problem, order_by
+from headwise.pruning.gradients import has_gradients
 from headwise.pruning.task import Estimate, Task
 from headwise.pruning.units import Unit, single_heads
 
@@ -24,7 +25,7 @@ RANDOM_ORDERS = 5
 POINTS = 8
 """Cuts that a curve is measured at, besides none and all."""
 RIVALS = ("ablation", "michel")
-"""Methods that are always shown beside the chosen one."""
+"""Methods that are shown beside the chosen one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,18 +91,13 @@ def quality(loss: float, unit: str) -> float:
 
 
 def draw_curve(
-    held_out: Task,
-    problem: Problem,
-    chosen: Order,
-    *,
-    counts: Sequence[int] | None = None,
-    progress: Progress = quiet,
+    held_out: Task, problem: Problem, chosen: Order, *, progress: Progress = quiet
 ) -> Curve:
     """Measure the chosen order, its rivals, random orders and the floor on held-out text."""
     total, unit = len(problem.heads), held_out.objective.unit
-    counts = counts or spaced(len(problem.units), POINTS)
+    counts = spaced(len(problem.units), POINTS)
     orders = {} if chosen.method == "random" else {chosen.method: chosen}
-    orders |= {name: order_by(name, problem) for name in RIVALS if name not in orders}
+    orders |= {name: order_by(name, problem) for name in rivals(problem) if name not in orders}
     chances = [order_by("random", _seeded(problem, seed)) for seed in range(1, RANDOM_ORDERS + 1)]
     work = Work(held_out, progress, len(counts) * (len(orders) + len(chances)) + 3)
     uncut, floor = work.loss(()), work.loss(single_heads(problem.heads))
@@ -120,6 +116,12 @@ def draw_curve(
     table = table.sort_values(["method", "cut"], kind="stable").reset_index(drop=True)
     table["method"] = table["method"].astype(str)
     return Curve(table, uncut, floor, chosen.method, unit, total)
+
+
+def rivals(problem: Problem) -> list[str]:
+    """Methods that are shown beside the chosen one: those that what is measured allows."""
+    is_smooth = has_gradients(problem.task, problem.counts)
+    return [name for name in RIVALS if is_smooth or name not in BY_GRADIENTS]
 
 
 def as_csv(curve: Curve) -> str:
@@ -195,14 +197,11 @@ def _random_row(
 
 
 def mean_of_orders(found: Sequence[Estimate]) -> Estimate:
-    """The mean loss of several random orders, and its standard error over orders."""
+    """The mean loss of several random orders, and its standard error over orders.
+
+    Where a loss is infinite or no number, so is the mean, and no error is known.
+    """
     values = [one.value for one in found]
-    return Estimate(statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values)))
-
-
-def summary(curve: Curve) -> str:
-    """Floor and uncut on one line, for people."""
-    return (
-        f"{curve.unit}: uncut {curve.shown(curve.uncut.value):.4g}, every head silent "
-        f"{curve.shown(curve.floor.value):.4g}, elbow at {curve.elbow} of {curve.total} heads"
-    )
+    is_finite = all(map(math.isfinite, values))
+    error = statistics.stdev(values) / math.sqrt(len(values)) if is_finite else math.nan
+    return Estimate(statistics.fmean(values), error)

@@ -14,10 +14,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headwise.errors import OptionError
 from headwise.heads import HeadId
 from headwise.pruning.ablation import Progress, quiet
 from headwise.pruning.cutplan import Counts
-from headwise.pruning.objective import Sample
+from headwise.pruning.objective import Given, Sample
 from headwise.pruning.task import Task, head_ids
 from headwise.watching.gates import gate
 
@@ -75,11 +76,7 @@ def per_example(
     task: Task, sample: Sample, counts: Counts, draws: int, random: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients by gate of each example's loss and of its random scalars, and its weight."""
-    gates = {
-        layer: torch.ones(len(sample), num_heads, requires_grad=True)
-        for layer, (num_heads, _) in counts.items()
-        if num_heads
-    }
+    gates = open_gates(sample, counts)
 
     def by_gate(scalar: Tensor) -> Tensor:
         found = torch.autograd.grad(
@@ -90,9 +87,33 @@ def per_example(
     with torch.enable_grad(), gate(task.model, gates):
         output = task.objective.output(task.model, sample.inputs)
         losses = task.objective.losses(output, sample)
+        if not losses.sums.requires_grad:
+            raise OptionError(
+                "the objective gives losses without gradients: compute them without torch.no_grad "
+                "and argmax, or prune by ablation, greedy or random"
+            )
         of_loss = by_gate(losses.sums.sum())
         drawn = [by_gate(task.objective.draw(output, sample, random).sum()) for _ in range(draws)]
     return of_loss, torch.stack(drawn), losses.weights.double().cpu()
+
+
+def open_gates(sample: Sample, counts: Counts) -> dict[str, Tensor]:
+    """Gates of 1 that ask for gradients, of every layer with heads and for each example."""
+    return {
+        layer: torch.ones(len(sample), num_heads, requires_grad=True)
+        for layer, (num_heads, _) in counts.items()
+        if num_heads
+    }
+
+
+def has_gradients(task: Task, counts: Counts) -> bool:
+    """Whether what a task measures has a gradient by heads; a function of the user's may not."""
+    sample = task.samples[0]
+    if not isinstance(task.objective, Given):
+        return True
+    gates = open_gates(sample, counts)
+    with torch.enable_grad(), without_weight_gradients(task.model), gate(task.model, gates):
+        return task.objective.output(task.model, sample.inputs).requires_grad
 
 
 class Totals:

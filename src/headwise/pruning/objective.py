@@ -133,6 +133,36 @@ def without_labels(inputs: Inputs) -> Inputs:
     return {name: value for name, value in inputs.items() if name != "labels"}
 
 
+def token_ids(inputs: Inputs) -> Tensor:
+    """The tokens of a batch, which are what is to be predicted."""
+    if "input_ids" not in inputs:
+        raise OptionError(
+            f"the batches have no input_ids to predict: they have {', '.join(inputs)}; give "
+            "input_ids, or labels"
+        )
+    return inputs["input_ids"]
+
+
+def check_labels(logits: Tensor, labels: Tensor) -> None:
+    """Raise unless there is a label for every row of logits, and each is one of their classes."""
+    *rows, classes = logits.shape
+    if classes == 1:  # its softmax is 1 whatever it says, and no head would matter
+        raise ModelError(
+            "the model predicts one number, and labels are classes: give an objective of your own"
+        )
+    if list(labels.shape) != rows:
+        raise OptionError(
+            f"the labels are {list(labels.shape)}, and the model predicts {classes} classes for "
+            f"each of {rows}: give one label each, or an objective of your own"
+        )
+    wrong = labels[(labels != NOTHING) & ((labels < 0) | (labels >= classes))]
+    if len(wrong):
+        raise OptionError(
+            f"a label is {int(wrong[0])}, and the model predicts {classes} classes: give 0 to "
+            f"{classes - 1}, or {NOTHING} where there is none"
+        )
+
+
 class TokenLoss(Objective):
     """Mean negative log-probability of tokens that the model has to predict, in nats."""
 
@@ -143,6 +173,7 @@ class TokenLoss(Objective):
     def losses(self, output: Tensor, sample: Sample) -> Losses:
         """Summed over the predicted tokens of each example."""
         assert sample.targets is not None
+        check_labels(output, sample.targets)
         each = functional.cross_entropy(
             precise(output.flatten(0, 1)), sample.targets.flatten(), reduction="none"
         )
@@ -186,7 +217,7 @@ class NextToken(TokenLoss):
 
     def prepare(self, inputs: Inputs, number: int) -> Sample:
         """Targets are the tokens, or the labels that are given, one place to the right."""
-        words = inputs.get("labels", inputs["input_ids"])
+        words = inputs["labels"] if "labels" in inputs else token_ids(inputs)
         targets = torch.full_like(words, NOTHING)
         targets[:, :-1] = words[:, 1:]
         sample = Sample(without_labels(inputs))
@@ -211,7 +242,7 @@ class MaskedToken(TokenLoss):
         """
         if "labels" in inputs:
             return Sample(without_labels(inputs), inputs["labels"])
-        ids = inputs["input_ids"]
+        ids = token_ids(inputs)
         special = torch.tensor(sorted(self.special_ids), dtype=ids.dtype, device=ids.device)
         random = torch.Generator().manual_seed(number)
         is_hidden = (torch.rand(ids.shape, generator=random) < MASKED_SHARE).to(ids.device)
@@ -337,6 +368,7 @@ class LabelLoss(Objective):
     def losses(self, output: Tensor, sample: Sample) -> Losses:
         """Summed over the labels of each example; those of NOTHING count nothing."""
         assert sample.targets is not None
+        check_labels(output, sample.targets)
         logits = precise(output.flatten(0, -2))
         each = functional.cross_entropy(logits, sample.targets.flatten(), reduction="none")
         counted = sample.targets != NOTHING

@@ -16,7 +16,7 @@ from headwise.errors import OptionError
 from headwise.heads import HeadId
 from headwise.measures.reading import Reader
 from headwise.pruning.cutplan import Counts
-from headwise.pruning.objective import Losses, Objective, Sample
+from headwise.pruning.objective import NOTHING, Losses, Objective, Sample
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.gates import layer_name, silence
 from headwise.watching.places import Place, find_places
@@ -141,7 +141,10 @@ def ratio(sums: Tensor, weights: Tensor) -> Estimate:
     """A ratio of sums, and its standard error from how far examples are off it; inf of one."""
     total = float(weights.sum())
     if total == 0:
-        raise OptionError("the examples hold nothing to predict: give longer texts")
+        raise OptionError(
+            "the examples hold nothing to predict: give longer texts, or labels of which some are "
+            f"not {NOTHING}"
+        )
     value = float(sums.sum()) / total
     off = sums - value * weights
     count = len(sums)
