@@ -1,17 +1,21 @@
 """Models that read no text are measured and pruned on batches of what they take."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from headwise.errors import OptionError
+from headwise.errors import HeadwiseError, OptionError
 from headwise.pruning.feedforward import FeedForward, find_feed_forward
 from headwise.pruning.importance import importance
-from headwise.pruning.objective import LabelLoss
+from headwise.pruning.objective import LabelLoss, NextToken
 from headwise.pruning.prune import prune
 from headwise.pruning.settings import PruneSettings
+from headwise.pruning.task import make_task
 from headwise.watching.places import find_places
 from headwise.watching.running import run
 
@@ -21,17 +25,20 @@ from ..watching.tiny import tiny
 
 pytestmark = allow_weights
 QUICK = PruneSettings(times_speed=False)
+BARE = replace(QUICK, draws_curve=False, refit="none", method="ablation")
 
 
-def batches(count: int) -> tuple[torch.nn.Module, list[Mapping[str, Tensor]]]:
+def batches(
+    count: int, dtype: torch.dtype = torch.float32
+) -> tuple[torch.nn.Module, list[Mapping[str, Tensor]]]:
     """A tiny ViT classifier, and batches of noise with labels."""
-    model, inputs = tiny("vit", dtype=torch.float32)
+    model, inputs = tiny("vit", dtype=dtype)
     random = torch.Generator().manual_seed(3)
     shape = inputs["pixel_values"].shape
     classes = model.config.num_labels
     return model, [
         {
-            "pixel_values": torch.randn(shape, generator=random),
+            "pixel_values": torch.randn(shape, generator=random).to(dtype),
             "labels": torch.randint(0, classes, (shape[0],), generator=random),
         }
         for _ in range(count)
@@ -69,6 +76,75 @@ def test_batches_that_do_not_do_are_refused() -> None:
         prune(model, cut=1, batches=given * 2, texts=["a text"], settings=QUICK)
     with pytest.raises(OptionError, match="the batches have no labels: they have pixel_values"):
         LabelLoss().prepare({"pixel_values": given[0]["pixel_values"]}, 0)
+
+
+def test_a_picture_model_in_bfloat16_is_pruned_on_any_stream_of_batches() -> None:
+    model, given = batches(4, torch.bfloat16)
+    found = prune(model, cut=2, batches=iter(given), settings=BARE)
+    assert len(found.plan) == 2
+    digests = {one["sha256"] for name, one in found.record["text"].items() if name != "source"}
+    assert len(digests) == 3  # heads are chosen on what is fitted on
+
+
+def test_the_card_of_a_picture_model_counts_examples(tmp_path: Path) -> None:
+    model, given = batches(4)
+    prune(model, tmp_path / "out", cut=2, batches=given, settings=BARE)
+    card = (tmp_path / "out/README.md").read_text("utf-8")
+    assert "is of 4 examples of its maker's own, on which no head was chosen and nothing" in card
+    assert "text" not in card.partition("Made from")[2].partition("```")[0]
+
+
+def test_models_that_read_more_than_tokens_are_not_timed() -> None:
+    model, inputs = tiny("clip", dtype=torch.float32)
+    told: list[str] = []
+    found = prune(
+        model,
+        cut=1,
+        batches=[inputs] * 3,
+        objective=lambda model, inputs: model(**inputs).text_embeds.square().sum(1),
+        settings=replace(BARE, times_speed=True, method="random"),
+        progress=lambda stage, done, total: told.append(stage),
+    )
+    assert found.record["speed"] == []
+    assert told[-1] == "the speed is not measured of models that read pixel_values"
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "said"),
+    [
+        ([0, 1, 7, 2], 3, "a label is 7, and the model predicts 3 classes: give 0 to 2, or -100"),
+        ([0, 1, -1, 2], 3, "a label is -1, and the model predicts 3 classes"),
+        ([[0, 1, 0]] * 4, 3, r"the labels are \[4, 3\], and the model predicts 3 classes for each"),
+        ([0, 0, 0, 0], 1, "the model predicts one number, and labels are classes: give an objec"),
+    ],
+)
+def test_labels_that_are_no_classes_are_refused(labels: Any, classes: int, said: str) -> None:
+    inputs = {"pixel_values": torch.zeros(4, 2), "labels": torch.tensor(labels)}
+    sample = LabelLoss().prepare(inputs, 0)
+    with pytest.raises(HeadwiseError, match=said):
+        LabelLoss().losses(torch.zeros(4, classes), sample)
+
+
+def test_tokens_may_be_given_as_embeddings_with_labels() -> None:
+    model, inputs = tiny("gpt2", dtype=torch.float32)
+    embedded = {"inputs_embeds": model.get_input_embeddings()(inputs["input_ids"]).detach()}
+    objective = NextToken()
+    found = objective.prepare({**embedded, "labels": inputs["input_ids"]}, 0)
+    want = objective.prepare({"input_ids": inputs["input_ids"]}, 0)
+    with torch.no_grad():
+        losses = [
+            objective.losses(objective.output(model, one.inputs), one) for one in (found, want)
+        ]
+    assert_same(losses[0].sums, losses[1].sums, roundings=256)
+    with pytest.raises(OptionError, match="no input_ids to predict: they have inputs_embeds; give"):
+        objective.prepare(embedded, 0)
+
+
+def test_labels_that_count_nothing_are_refused() -> None:
+    model, inputs = tiny("gpt2", dtype=torch.float32)
+    nothing = {**inputs, "labels": torch.full_like(inputs["input_ids"], -100)}
+    with pytest.raises(OptionError, match="give longer texts, or labels of which some are not -10"):
+        make_task(model, NextToken(), [nothing]).loss()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headwise.errors import ModelError, OptionError, OutputError
-from headwise.pruning.directories import OLD, PART, locked, placed
+from headwise.pruning.directories import OLD, PART, check_place, locked, placed
 from headwise.pruning.export import export
 from headwise.pruning.loading import load
 from headwise.pruning.surgery import cut
@@ -58,10 +58,22 @@ def test_a_failed_replacement_leaves_the_old_model(tmp_path: Path) -> None:
     model, inputs = cut_tiny("bert")
     export(model, tmp_path / "model")
     hooked_up(model)
-    with pytest.raises(ModelError, match="outputs differ by 1"):
+    with pytest.raises(ModelError, match="logits differs by 1"):
         export(model, tmp_path / "model", inputs=inputs, force=True)
     assert [one.name for one in tmp_path.iterdir()] == ["model"]
     load(tmp_path / "model")
+
+
+def test_a_model_that_a_killed_process_moved_away_is_in_the_way_before_the_work(
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "model"
+    export(cut_tiny("bert")[0], place)
+    place.rename(tmp_path / f".model.1.{OLD}")
+    with pytest.raises(OutputError, match="model would be overwritten: say force to do so"):
+        check_place(place, force=False)
+    assert [one.name for one in tmp_path.iterdir()] == ["model"]
+    check_place(place, force=True)
 
 
 def test_what_another_process_is_writing_is_no_leftover(tmp_path: Path) -> None:
@@ -152,11 +164,11 @@ def test_a_killed_export_leaves_the_old_model_the_new_one_or_none(tmp_path: Path
 
 def test_extras_go_beside_the_model_and_replace_nothing_of_it(tmp_path: Path) -> None:
     model, _ = cut_tiny("bert")
-    export(model, tmp_path / "model", extras=lambda _: {"prune.json": "{}"})
+    export(model, tmp_path / "model", extras={"prune.json": "{}"})
     assert (tmp_path / "model/prune.json").read_text() == "{}"
     for name in ("config.json", "../out.json"):
         with pytest.raises(OptionError, match="cannot be put beside the model: give another name"):
-            export(model, tmp_path / "other", extras=lambda _, name=name: {name: ""})
+            export(model, tmp_path / "other", extras={name: ""})
     assert [one.name for one in tmp_path.iterdir()] == ["model"]
 
 

@@ -1,5 +1,6 @@
 """A cut model that was written loads again, everywhere, bit for bit, and is never half there."""
 
+import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from transformers import AutoTokenizer, PreTrainedModel
 
 from headwise.errors import ModelError
 from headwise.pruning import export as exporting
+from headwise.pruning.checking import explained_by_rounding
 from headwise.pruning.export import export
 from headwise.pruning.loading import load
 from headwise.pruning.surgery import cut
@@ -151,12 +153,24 @@ def test_the_card_says_what_went_and_how_to_load_it(tmp_path: Path) -> None:
 
 def hooked_up(model: PreTrainedModel) -> str:
     model.register_forward_hook(lambda module, args, out: {**out, "logits": out.logits + 1})
-    return "loaded back, its outputs differ by 1 on the given inputs"
+    return "loaded back, the model's logits differs by 1 on the given inputs"
 
 
 def adapted(model: PreTrainedModel) -> str:
     model.adapter = nn.Linear(2, 3)
-    return r"loaded back, adapter\.weight is another, for it .*: merge adapters before you cut"
+    return r"the loaded model has no adapter\.weight: merge adapters before you cut"
+
+
+def trimmed(model: PreTrainedModel) -> str:
+    model.model.rotary_emb.inv_freq = model.model.rotary_emb.inv_freq[:3]
+    return r"rotary_emb\.inv_freq is \[3\], and its class and config make \[4\]: give a model"
+
+
+def mixed(model: PreTrainedModel) -> str:
+    model.lm_head.float()
+    return (
+        r"lm_head\.weight is torch\.float32, and loaded back torch\.float64: give all weights one"
+    )
 
 
 def quantized(model: PreTrainedModel) -> str:
@@ -171,10 +185,10 @@ def offloaded(model: PreTrainedModel) -> str:
 
 def moved(model: PreTrainedModel) -> str:
     model.model.rotary_emb.inv_freq = model.model.rotary_emb.inv_freq.bfloat16()
-    return r"rotary_emb\.inv_freq is another, for it is in no file but computed anew: choose the"
+    return r"rotary_emb\.inv_freq has other .*, for it is in no file but computed anew: choose the"
 
 
-@pytest.mark.parametrize("spoil", [hooked_up, adapted, quantized, offloaded, moved])
+@pytest.mark.parametrize("spoil", [hooked_up, adapted, trimmed, mixed, quantized, offloaded, moved])
 def test_a_model_that_would_not_come_back_is_refused_and_nothing_is_left(
     spoil: Callable[[PreTrainedModel], str], tmp_path: Path
 ) -> None:
@@ -183,6 +197,29 @@ def test_a_model_that_would_not_come_back_is_refused_and_nothing_is_left(
     with pytest.raises(ModelError, match=message):
         export(model, tmp_path / "model", inputs=inputs)
     assert not any(tmp_path.iterdir())
+
+
+def test_each_output_is_held_against_its_own_rounding() -> None:
+    model, _ = cut_tiny("llama")
+    small, large = torch.ones(3), torch.full((3,), 2.0**20)
+    wanted = {"small": small, "large": large}
+    off = 4 * explained_by_rounding(model, small)
+    assert off < explained_by_rounding(model, large)
+    assert exporting.compared(model, wanted | {"large": large + off}, wanted) >= 0
+    with pytest.raises(ModelError, match=r"loaded back, small differs by .* on the given inputs"):
+        exporting.compared(model, wanted | {"small": small + off}, wanted)
+    with pytest.raises(ModelError, match="loaded back, large differs by inf"):
+        exporting.compared(model, {"small": small}, wanted)
+
+
+def test_half_precision_is_compared_in_float32(tmp_path: Path) -> None:
+    model, inputs = cut_tiny("bert", dtype=torch.bfloat16)
+    full = copy.deepcopy(model).float()
+    step = 2 * explained_by_rounding(full, full(**inputs).logits)
+    model.register_forward_hook(lambda module, args, out: {**out, "logits": out.logits + step})
+    with pytest.raises(ModelError, match="loaded back, the model's logits differs by"):
+        export(model, tmp_path / "model", inputs=inputs)
+    assert {one.dtype for one in model.parameters()} == {torch.bfloat16}
 
 
 def test_what_cannot_be_read_back_is_refused(

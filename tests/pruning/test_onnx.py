@@ -28,8 +28,9 @@ def test_a_cut_model_says_the_same_in_onnxruntime(name: str, heads: str, tmp_pat
     layers = next(one for one in model.modules() if isinstance(one, nn.ModuleList))
     del layers[2:]  # each takes seconds to write
     model.train()
+    layers[0].eval()
     difference = export_onnx(model, path, inputs)
-    assert model.training
+    assert model.training and not layers[0].training
     assert [one.name for one in tmp_path.iterdir()] == ["model.onnx"]
     want = output_of(run(model.eval(), inputs))
     assert difference <= rounding(want, dtype=f32, roundings=ROUNDINGS)
@@ -90,6 +91,23 @@ class Wayward(nn.Module):
 
     def forward(self, input_ids: torch.Tensor) -> dict[str, torch.Tensor]:
         return {"logits": input_ids * 2.0 if input_ids.sum() > 3 else input_ids - 1.0}
+
+
+class Counting(nn.Module):
+    """A model that says something else at every call."""
+
+    calls = 0
+
+    def forward(self, input_ids: torch.Tensor) -> dict[str, torch.Tensor]:
+        self.calls += 1
+        return {"logits": input_ids * 1.0 + self.calls}
+
+
+def test_a_file_that_says_something_else_is_not_kept(tmp_path: Path) -> None:
+    message = r"in onnxruntime logits differs by \d.*, and rounding explains"
+    with pytest.raises(ModelError, match=message):
+        export_onnx(Counting(), tmp_path / "model.onnx", {"input_ids": torch.ones(2, 3)})
+    assert not any(tmp_path.iterdir())
 
 
 def test_what_cannot_be_written_is_refused_and_nothing_is_left(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,14 @@ import pytest
 import torch
 from torch import nn
 
-from headwise.errors import OptionError, OutputError
+from headwise.errors import ModelError, OptionError, OutputError
 from headwise.heads import HeadId
+from headwise.pruning import prune as pruning
+from headwise.pruning.bench import borne
+from headwise.pruning.card import measured_lines
 from headwise.pruning.cutplan import CutPlan
 from headwise.pruning.loading import load
+from headwise.pruning.objective import Divergence, Embedding, Given, NextToken
 from headwise.pruning.prune import Pruned, finite, prune
 from headwise.pruning.surgery import head_counts
 
@@ -72,7 +77,9 @@ def test_the_directory_says_how_it_came_about(
     held = found.record["text"]["measured_on"]
     perplexities = [found.record["quality"][one]["perplexity"] for one in ("uncut", "cut")]
     assert f"| perplexity | {perplexities[0]:.4f} | {perplexities[1]:.4f} |" in card
-    assert f"{held['tokens']:,} tokens of text of its maker that nothing was" in card
+    assert f"of {held['tokens']:,} tokens of its maker's own, on which no head was chosen" in card
+    assert found.record["amount"] == {"keep": 0.5}
+    assert "The same examples decided whether the refit stays." in card
     assert "Heads are numbered anew" in card
     assert CutPlan.from_json((out / "plan.json").read_text("utf-8")) == found.plan
     assert found.curve is not None
@@ -166,6 +173,92 @@ def test_a_loss_that_is_borne_is_not_exceeded() -> None:
     last = quality["refitted"] or quality["cut"]
     assert last["cosine"] >= quality["uncut"]["cosine"] - 0.01
     assert 0 < len(found.plan) < 15
+    assert found.record["amount"] == {"max_loss": 0.01}
+    said = "The same examples decided how much was cut and whether the refit stays."
+    assert said in measured_lines(found.record)
+
+
+def test_the_largest_loss_is_told_in_its_own_unit() -> None:
+    words = {
+        NextToken(): "1% of perplexity",
+        Embedding(): "0.01 of cosine",
+        Divergence(): "0.01 nats",
+        Given(lambda model, inputs: torch.zeros(1)): "1% of the loss",
+    }
+    for objective, want in words.items():
+        assert borne(objective, 0.01) == want
+
+
+def test_the_random_cuts_beside_named_heads_take_as_many() -> None:
+    quality = pruned(model_of("llama"), heads="L0H0 L0H4").record["quality"]
+    assert all(one["loss"] != quality["uncut"]["loss"] for one in quality["random"])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"cut": 2}, "2 heads are to go, and the smallest cut of this model takes 3: give at"),
+        (
+            {"cut": 6, "settings": replace(UNFITTED, is_uniform=True)},
+            "6 heads are to go, and the smallest cut of this model takes 9",
+        ),
+        (
+            {"cut": 3, "settings": replace(SMALL, refit="bias")},
+            "LlamaForCausalLM's output projections have no bias to refit: choose full or scale",
+        ),
+    ],
+)
+def test_what_cannot_be_is_told_before_the_work(options: dict[str, Any], said: str) -> None:
+    told: list[str] = []
+    with pytest.raises(OptionError, match=said):
+        pruned(model_of("llama"), progress=lambda stage, *_: told.append(stage), **options)
+    assert told == []
+
+
+@pytest.fixture
+def writes_onnx(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+    """Let something else write the ONNX file."""
+    for name in ("check_packages", "check_model"):
+        monkeypatch.setattr(pruning, name, lambda *_: None)
+    return lambda instead: monkeypatch.setattr(pruning, "export_onnx", instead)
+
+
+def test_an_onnx_file_comes_beside_a_model_that_is_there(
+    tmp_path: Path, writes_onnx: Callable[[Any], None]
+) -> None:
+    def write(model: nn.Module, path: Path, inputs: Any) -> float:
+        load(path.parent)  # it is there already
+        path.write_text("onnx")
+        return 0.25
+
+    writes_onnx(write)
+    found = pruned(model_of("gpt2"), tmp_path / "out", heads="L0H1", with_onnx=True)
+    held = json.loads((tmp_path / "out/prune.json").read_text("utf-8"))
+    assert held == found.record and held["onnx_difference"] == found.onnx_difference == 0.25
+    assert found.export is not None and found.export.files["model.onnx"] == len("onnx")
+    there = [one for one in (tmp_path / "out").iterdir() if one.is_file()]
+    assert found.export.bytes == sum(one.stat().st_size for one in there)
+
+
+def test_a_failed_onnx_export_leaves_the_smaller_model(
+    tmp_path: Path, writes_onnx: Callable[[Any], None]
+) -> None:
+    def fail(*_: Any) -> float:
+        raise ModelError("it cannot be written as ONNX")
+
+    writes_onnx(fail)
+    out = tmp_path / "out"
+    with pytest.raises(ModelError, match=f"as ONNX; the smaller model itself is in {out}"):
+        pruned(model_of("gpt2"), out, heads="L0H1", with_onnx=True)
+    assert head_counts(load(out).model)["L0"] == (4, 4)
+    assert "onnx_difference" not in json.loads((out / "prune.json").read_text("utf-8"))
+
+
+def test_batches_are_timed_that_the_logits_leave_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pruning, "most_tokens", lambda subject: 61 * 3)
+    settings = replace(UNFITTED, times_speed=True)
+    found = pruned(model_of("gpt2"), heads="L0H1", settings=settings)
+    assert [one["batch"] for one in found.record["speed"]] == [1, 3]
 
 
 def test_a_random_choice_has_no_costs() -> None:

@@ -37,7 +37,7 @@ from .subjects import model_of, plain, texts, words_tokenizer
         ({"cut": -1}, "cut is -1: it counts heads, and cannot be below 0"),
         ({"keep": 1.5}, r"keep is 1\.5: it is the share of heads that stay, 0 to 1"),
         ({"keep": float("nan")}, "keep is nan"),
-        ({"max_loss": -0.1}, r"max_loss is -0\.1: it must be at least 0; 0\.01 is 1%"),
+        ({"max_loss": -0.1}, r"max_loss is -0\.1: it must be at least 0, as 0\.01 is"),
         ({"max_loss": float("nan")}, "max_loss is nan"),
     ],
 )
@@ -122,6 +122,13 @@ def test_a_model_without_a_tokenizer_reads_batches_alone() -> None:
     with pytest.raises(OptionError, match="GPT2LMHeadModel reads no text, or came without a token"):
         calibration(subject, texts(2), None, max_tokens=None)
     assert calibration(subject, None, [plain("gpt2")], max_tokens=None).num_examples == 4
+
+
+def test_a_text_may_be_given_as_it_is() -> None:
+    subject = make_subject(model_of("gpt2"), words_tokenizer())
+    document = "\n\n".join(texts(3))
+    found = [calibration(subject, one, None, max_tokens=None) for one in (document, [document])]
+    assert found[0].num_tokens == found[1].num_tokens == len(document.split())
 
 
 def test_texts_are_read_up_to_a_number_of_tokens_in_an_order_of_the_seeds() -> None:

@@ -217,6 +217,19 @@ def test_a_planted_fault_is_noticed_and_the_model_is_whole_again(
     }
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_inputs_in_half_precision_are_compared_in_float32_too(dtype: torch.dtype) -> None:
+    model, inputs = tiny("whisper", dtype=dtype)
+    found = cut(model, "encoder.L0H0", inputs=inputs)
+    assert found.difference is not None and found.difference < torch.finfo(dtype).eps
+    assert {one.dtype for one in model.parameters()} == {dtype}
+    model, inputs = tiny("llama", dtype=dtype)
+    size = inputs["input_ids"].shape[1]
+    added = torch.zeros(len(inputs["input_ids"]), 1, size, size, dtype=dtype)
+    found = cut(model, "L0H0 L0H1 L0H2", inputs={**inputs, "attention_mask": added})
+    assert found.difference is not None and found.difference < torch.finfo(dtype).eps
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_fault_is_noticed_in_lower_precision_too(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch

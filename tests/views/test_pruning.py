@@ -13,6 +13,7 @@ from headwise.views.pruning import (
     held_out_line,
     importance_line,
     importance_table,
+    quality_table,
     speed_lines,
 )
 
@@ -67,6 +68,19 @@ def test_a_cut_of_the_curve_is_one_line_of_80_columns() -> None:
 def test_held_out_text_is_named(source: str, unit: str, words: str) -> None:
     text = {"source": source, "measured_on": {"examples": 1233, "tokens": 4096}}
     assert words in held_out_line(text, unit)
+
+
+def test_losses_that_are_no_numbers_are_left_open() -> None:
+    unknown, known = {"loss": None, "cosine": None}, {"loss": 0.25, "cosine": 0.75}
+    quality = {"uncut": known, "cut": unknown, "refitted": None, "random": [unknown, known]}
+    rows = printed(quality_table({**quality, "random_mean": unknown}, "cosine"))
+    cells = [line.split() for line in rows]
+    assert ["uncut", "0.7500", "0.2500"] in cells and ["cut", "-", "-"] in cells
+    assert ["from", "0.7500"] in cells and ["to", "0.7500"] in cells
+    rows = printed(
+        quality_table({**quality, "random": [unknown], "random_mean": unknown}, "cosine")
+    )
+    assert ["from", "-"] in [line.split() for line in rows]
 
 
 def test_a_loss_of_nothing_has_no_sign() -> None:

@@ -1,13 +1,14 @@
 """Bench: a model with the texts that heads are chosen, refitted and proved on.
 
 In: a model and text. Out: four tasks that share no paragraph, and cut models measured on the last
-of them. Nothing that is reported was measured on text that something was chosen or fitted on.
+of them. On that text no head is chosen and nothing fitted; whether a refit stays is decided there,
+and with a largest loss how much goes.
 """
 
 import copy
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,9 +22,9 @@ from headwise.pruning.ablation import Progress, quiet
 from headwise.pruning.choice import Problem
 from headwise.pruning.cutplan import Counts
 from headwise.pruning.gradients import gradients
-from headwise.pruning.objective import Given, TokenLoss
-from headwise.pruning.refit import LayerFit, Variant, refit
-from headwise.pruning.setting import Subject, batch_task, text_task
+from headwise.pruning.objective import Embedding, Given, Objective, TokenLoss
+from headwise.pruning.refit import LayerFit, Variant, check_variant, refit
+from headwise.pruning.setting import Subject, batch_task, documents, text_task
 from headwise.pruning.settings import PruneSettings
 from headwise.pruning.surgery import Surgery, can_cut, cut
 from headwise.pruning.task import Estimate, Task, count_heads, head_ids
@@ -66,11 +67,11 @@ class Bench:
 
 def make_bench(
     subject: Subject,
-    texts: Sequence[str] | None,
+    texts: str | Sequence[str] | None,
     settings: PruneSettings,
     progress: Progress = quiet,
     *,
-    batches: Sequence[Inputs] | None = None,
+    batches: Iterable[Inputs] | None = None,
 ) -> Bench:
     """The model with its texts, split by document, or with batches of what it takes.
 
@@ -79,6 +80,7 @@ def make_bench(
     reason = can_cut(subject.model)
     if reason is not None:
         raise ModelError(reason)
+    check_variant(subject.model, settings.refit)
     if any(place.turns > 1 for place in find_places(subject.model)):
         raise ModelError(
             f"{subject.name} cannot be pruned layer by layer: its layers share their weights; name "
@@ -87,10 +89,10 @@ def make_bench(
     if batches is not None and texts is not None:
         raise OptionError("there are texts and batches to measure on: give one of them")
     if batches is not None:
-        choose, fit, ridge, held_out = tasks_on_batches(subject, batches)
+        choose, fit, ridge, held_out = tasks_on_batches(subject, list(batches))
     else:
         choose, fit, ridge, held_out = tasks_on_texts(
-            subject, manual_texts() if texts is None else texts, settings
+            subject, manual_texts() if texts is None else documents(texts), settings
         )
     counts = count_heads(subject.model, choose.samples[0].inputs)
     return Bench(
@@ -212,7 +214,7 @@ def cut_and_refit(bench: Bench, heads: Sequence[HeadId]) -> CutModel:
 def largest_within(bench: Bench, units: Sequence[Unit], max_loss: float, *, step: int = 1) -> int:
     """How many of the units can go, first ones first, at a loss on held-out text of no more.
 
-    So the amount, though nothing else, is chosen on the text that figures are reported of.
+    So the amount, as whether a refit stays, is chosen on the text that figures are reported of.
 
     A share of perplexity for models that predict tokens; a difference of cosine, or a divergence in
     nats, for those that are compared with themselves; a share of the loss for a given one.
@@ -235,8 +237,17 @@ def largest_within(bench: Bench, units: Sequence[Unit], max_loss: float, *, step
     return low * step
 
 
+def borne(objective: Objective, max_loss: float) -> str:
+    """The largest loss that is borne, in words, in the unit that `largest_within` takes it in."""
+    if isinstance(objective, TokenLoss):
+        return f"{100 * max_loss:g}% of perplexity"
+    if isinstance(objective, Given):
+        return f"{100 * max_loss:g}% of the loss"
+    return f"{max_loss:g} {'of cosine' if isinstance(objective, Embedding) else 'nats'}"
+
+
 def about_text(bench: Bench) -> dict[str, Any]:
-    """Examples and tokens that each task holds, and a digest of them all."""
+    """Examples and tokens that each task holds, how much that is in words, and a digest of all."""
     tasks = {
         "chosen_on": bench.problem.task,
         "fitted_on": bench.fit,
@@ -247,6 +258,7 @@ def about_text(bench: Bench) -> dict[str, Any]:
         name: {
             "examples": task.num_examples,
             "tokens": task.num_tokens,
+            "amount": task.amount,
             "sha256": digest(task),
         }
         for name, task in tasks.items()
@@ -258,5 +270,6 @@ def digest(task: Task) -> str:
     found = hashlib.sha256()
     for sample in task.samples:
         for name in sorted(sample.inputs):
-            found.update(name.encode() + sample.inputs[name].cpu().contiguous().numpy().tobytes())
+            numbers = sample.inputs[name].cpu().flatten().view(torch.uint8)  # numpy has no bfloat16
+            found.update(name.encode() + numbers.numpy().tobytes())
     return found.hexdigest()

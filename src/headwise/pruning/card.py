@@ -111,16 +111,24 @@ def sources(record: Mapping[str, Any]) -> str:
     is_named = method == "named"
     chosen = "Its maker named the heads" if is_named else f"Heads were chosen by {method}"
     refitted = ", and what is left was refitted" if quality["refitted"] else ""
-    whose = "text of its maker" if text["source"] == "given" else text["source"]
+    whose = "its maker's own" if text["source"] == "given" else text["source"]
     model, versions = record["model"], record["versions"]
     source = f" ({model['source']})" if model.get("source") else ""
     return (
         f"Made from {model['model']}{source} by headwise {versions['headwise']}. "
-        f"{chosen}{refitted}. The {quality['unit']} is of {text['measured_on']['tokens']:,} tokens "
-        f"of {whose} that nothing was chosen or fitted on; with as many heads cut at random it is "
-        f"{written(quality['random_mean'][quality['unit']])}. `prune.json` holds every figure, "
-        "`plan.json` the heads that went."
+        f"{chosen}{refitted}. The {quality['unit']} is of {text['measured_on']['amount']} of "
+        f"{whose}, on which no head was chosen and nothing fitted; with as many heads cut at "
+        f"random it is {written(quality['random_mean'][quality['unit']])}. {decided(record)}"
+        "`prune.json` holds every figure, `plan.json` the heads that went."
     )
+
+
+def decided(record: Mapping[str, Any]) -> str:
+    """What the measured examples decided all the same; nothing where they did not."""
+    found = ["how much was cut"] if "max_loss" in record["amount"] else []
+    if record["quality"]["refitted"] or record["quality"]["refit_dropped"]:
+        found.append("whether the refit stays")
+    return f"The same examples decided {' and '.join(found)}. " if found else ""
 
 
 def written(value: float | None) -> str:

@@ -20,6 +20,7 @@ from headwise.watching.gates import silence
 Said = dict[str, Tensor]
 """What layers and the model as a whole give, by the layer's name or the output's."""
 
+HALVES = (torch.float16, torch.bfloat16)
 SURE = 6.0
 """Roundings add up like a random walk: a sum of n is off by more than this times sqrt(n) units of
 rounding with a chance below 2 exp(-SURE**2 / 2), 3e-8 (Higham and Mary, 2019,
@@ -50,13 +51,6 @@ def difference(
     return largest
 
 
-def largest_difference(got: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> float:
-    """Largest difference of two models' outputs; infinite where one lacks an output."""
-    if got.keys() != wanted.keys():
-        return math.inf
-    return max((apart(got[name], want) for name, want in wanted.items()), default=math.inf)
-
-
 def apart(one: Tensor, other: Tensor) -> float:
     """Largest difference of two tensors; infinite where their shapes are not the same."""
     if one.shape != other.shape:
@@ -73,7 +67,7 @@ def explained_by_rounding(model: nn.Module, want: Tensor) -> float:
     once a product of matrices, for their sums are kept in float32.
     """
     dtype = torch.float32 if want.dtype == torch.float64 else want.dtype
-    is_half = dtype in (torch.float16, torch.bfloat16)
+    is_half = dtype in HALVES
     weights = [weight for weight in model.parameters() if weight.dim() == 2]
     roundings = sum(1 if is_half else min(weight.shape) for weight in weights)
     finite = want[want.isfinite()].abs()
@@ -82,29 +76,31 @@ def explained_by_rounding(model: nn.Module, want: Tensor) -> float:
 
 
 @contextmanager
-def in_full_precision(model: nn.Module) -> Iterator[None]:
+def in_full_precision(model: nn.Module, inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """While it lasts, what the model holds in half precision is float32, to the same values.
 
-    In half precision rounding would explain differences that a wrong cut makes.
+    Gives the inputs, of which the same is true. In half precision rounding would explain
+    differences that a wrong cut makes.
     """
-    halves = {
-        name: one.dtype
-        for name, one in named_tensors(model)
-        if one.dtype in (torch.float16, torch.bfloat16)
-    }
+    halves = {name: one.dtype for name, one in held_tensors(model) if one.dtype in HALVES}
     try:
-        for name, one in named_tensors(model):
+        for name, one in held_tensors(model):
             if name in halves:
                 one.data = one.data.float()
-        yield
+        yield {name: full(one) if halves else one for name, one in inputs.items()}
     finally:
-        for name, one in named_tensors(model):
+        for name, one in held_tensors(model):
             if name in halves:
                 one.data = one.data.to(halves[name])
 
 
-def named_tensors(model: nn.Module) -> list[tuple[str, Tensor]]:
-    """Parameters and buffers by name."""
+def full(one: Any) -> Any:
+    """A tensor of half precision in float32; anything else as it is."""
+    return one.float() if isinstance(one, Tensor) and one.dtype in HALVES else one
+
+
+def held_tensors(model: nn.Module) -> list[tuple[str, Tensor]]:
+    """Parameters and buffers by name, each once."""
     return [*model.named_parameters(), *model.named_buffers()]
 
 

@@ -27,11 +27,9 @@ def placed(out: Path, *, force: bool) -> Iterator[Path]:
     """A directory to fill, which takes the place of `out` when all has gone well, else is gone.
 
     Whenever the process is killed, `out` is the old directory, the new one, or not there; what is
-    left beside it is put right by the next `placed` for it.
+    left beside it is put right by the next `check_place` for it.
     """
     place = resolved(out)  # a link stays one, what it leads to is replaced
-    if place.parent.is_dir():
-        clear_leftovers(place)
     check_place(out, force=force)
     part = aside(place, PART)
     try:
@@ -59,12 +57,17 @@ def aside(place: Path, kind: str) -> Path:
 
 
 def check_place(out: Path, *, force: bool) -> None:
-    """Raise unless a directory may be written there; only a model is ever replaced."""
-    parent = resolved(out).parent
+    """Raise unless a directory may be written there; only a model is ever replaced.
+
+    A model that a killed process had moved away is put back first: it is in the way as any other.
+    """
+    place = resolved(out)
+    parent = place.parent
     if not parent.is_dir():
         raise OptionError(f"{out} cannot be written: there is no folder {parent}")
     if not os.access(parent, os.W_OK):  # told before the long work, not after it
         raise OutputError(f"{out} cannot be written: you may not write in {parent}")
+    clear_leftovers(place)
     if out.is_dir() and any(out.iterdir()):
         if not is_model(out):
             raise OutputError(

@@ -8,9 +8,10 @@ moved into place. It does not cut, and it reads no weights but the model's.
 
 import inspect
 import json
+import math
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,13 @@ from transformers.models.auto import modeling_auto
 
 from headwise.errors import ModelError, OptionError
 from headwise.pruning.card import CODE, model_card
-from headwise.pruning.checking import explained_by_rounding, largest_difference, said
+from headwise.pruning.checking import (
+    Said,
+    apart,
+    explained_by_rounding,
+    in_full_precision,
+    said,
+)
 from headwise.pruning.directories import files_in, placed
 from headwise.pruning.loading import model_of
 from headwise.pruning.plain import (
@@ -62,15 +69,15 @@ def export(
     tokenizer: Any = None,
     source: Path | None = None,
     inputs: Inputs | None = None,
-    extras: Callable[[Path], Mapping[str, str]] | None = None,
+    extras: Mapping[str, str] | None = None,
     force: bool = False,
 ) -> Export:
     """Where the model was written to, and as what; nothing is unless it loads back equal.
 
     `tokenizer` may be a processor, too. `source` is the directory that the uncut model came from:
     what sentence-transformers keeps there comes along. `inputs` are run through both models.
-    `extras` gives texts to put beside the model, by the names of their files, and may add files;
-    its README.md, which is Markdown, goes into the model card.
+    `extras` are texts to put beside the model, by the names of their files; its README.md, which is
+    Markdown, goes into the model card.
     """
     check_weights(model)
     assert isinstance(model, PreTrainedModel)
@@ -82,13 +89,19 @@ def export(
         if source is not None:
             copy_sentence_modules(source, part)
         auto = auto_classes(public_class(model), without_block(model.config))
-        texts = {} if extras is None else dict(extras(part))
+        texts = dict(extras or {})
         measured = texts.pop("README.md", "")
         card = model_card(model, part, source=source, auto=auto, measured=measured)
         add_extras(part, {"README.md": card} | texts)
         difference = check_copy(model, part, inputs)
-        files = {str(file.relative_to(part)): file.stat().st_size for file in files_in(part)}
-    return Export(out, is_plain, files, sum(files.values()), difference)
+    return written_in(Export(out, is_plain, {}, 0, difference))
+
+
+def written_in(found: Export) -> Export:
+    """The same with every file that its directory holds now."""
+    place = found.path
+    files = {str(file.relative_to(place)): file.stat().st_size for file in files_in(place)}
+    return replace(found, files=files, bytes=sum(files.values()))
 
 
 def add_extras(part: Path, extras: Mapping[str, str]) -> None:
@@ -195,8 +208,8 @@ def copy_sentence_modules(source: Path, part: Path) -> None:
 def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> float | None:
     """Load what was written; raise unless it is the model, bit for bit, and answers as it does.
 
-    Answers are compared but for rounding: kernels may add up in another order where weights lie
-    elsewhere in memory, as those do that a file is mapped to.
+    Answers are compared but for rounding, in float32 at least: kernels may add up in another order
+    where weights lie elsewhere in memory, as those do that a file is mapped to.
     """
     with quiet(), explained(f"{type(model).__name__}, as it was written,", is_here=True):
         loaded = model_of(part).to(model.device)
@@ -204,15 +217,29 @@ def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> flo
     if inputs is None:
         return None
     attend_alike(model, loaded)
-    wanted = said(model, (), inputs)
-    difference = largest_difference(said(loaded, (), inputs), wanted)
-    allowed = max((explained_by_rounding(model, want) for want in wanted.values()), default=0.0)
-    if difference > allowed:
-        raise ModelError(
-            f"{type(model).__name__} cannot be exported: loaded back, its outputs differ by "
-            f"{difference:.3g} on the given inputs"
-        )
-    return difference
+    with in_full_precision(model, inputs) as given:
+        wanted = said(model, (), given)
+    with in_full_precision(loaded, inputs) as given:
+        got = said(loaded, (), given)
+    return compared(model, got, wanted)
+
+
+def compared(model: nn.Module, got: Said, wanted: Said) -> float:
+    """Largest difference of what the loaded model says; an error if rounding does not explain it.
+
+    Each output is held against what rounding explains of itself.
+    """
+    largest = 0.0
+    for name in {**wanted, **got}:
+        is_there = name in wanted and name in got
+        here = apart(got[name], wanted[name]) if is_there else math.inf
+        if not is_there or here > explained_by_rounding(model, wanted[name]):
+            raise ModelError(
+                f"{type(model).__name__} cannot be exported: loaded back, {name} differs by "
+                f"{here:.3g} on the given inputs"
+            )
+        largest = max(largest, here)
+    return largest
 
 
 def check_tensors(model: nn.Module, loaded: nn.Module) -> None:
@@ -221,15 +248,35 @@ def check_tensors(model: nn.Module, loaded: nn.Module) -> None:
     unlike = [name for name in {**mine, **theirs} if not is_equal(mine, theirs, name)]
     if not unlike:
         return
-    is_parameter = isinstance({**mine, **theirs}[unlike[0]], nn.Parameter)
-    reason = (
-        "it is not what its class and config make: merge adapters before you cut"
-        if is_parameter
-        else "it is in no file but computed anew: choose the dtype when you load the uncut model"
-    )
     raise ModelError(
-        f"{type(model).__name__} cannot be exported: loaded back, {unlike[0]} is another, for "
-        f"{reason}"
+        f"{type(model).__name__} cannot be exported: "
+        f"{how_unlike(unlike[0], mine.get(unlike[0]), theirs.get(unlike[0]))}"
+    )
+
+
+def how_unlike(name: str, one: Tensor | None, other: Tensor | None) -> str:
+    """What differs of a tensor that is another when it is loaded back, and what would help."""
+    if one is None or other is None:
+        lacks = "the loaded model" if other is None else "the given model"
+        return f"{lacks} has no {name}: merge adapters before you cut"
+    if one.shape != other.shape:
+        return (
+            f"{name} is {list(one.shape)}, and its class and config make {list(other.shape)}: give "
+            "a model that from_pretrained made"
+        )
+    if one.dtype != other.dtype and isinstance(one, nn.Parameter):
+        return (
+            f"{name} is {one.dtype}, and loaded back {other.dtype}: give all weights one dtype, as "
+            "model.to does"
+        )
+    if isinstance(one, nn.Parameter):
+        return (
+            f"{name} has other numbers when it is loaded back: give a model that from_pretrained "
+            "made"
+        )
+    return (
+        f"{name} has other numbers when it is loaded back, for it is in no file but computed anew: "
+        "choose the dtype when you load the uncut model"
     )
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import MissingPackage, ModelError, OptionError, OutputError
-from headwise.pruning.checking import largest_difference
+from headwise.pruning.checking import apart, explained_by_rounding, in_evaluation
 from headwise.pruning.directories import flush
 from headwise.watching.loading import one_sentence, quiet
 from headwise.watching.running import Inputs
@@ -32,21 +32,20 @@ def export_onnx(model: nn.Module, path: Path, inputs: Inputs, *, force: bool = F
     """Largest difference between torch's and onnxruntime's outputs on the inputs, and on fewer.
 
     Every tensor that the model returns for the inputs is an output of the file; there is no cache.
+    An error is raised, and nothing written, where rounding does not explain a difference.
     """
     check_request(model, path, inputs, force=force)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    was_training = model.training
-    adapter = Adapter(model, tuple(inputs)).eval()
+    adapter = Adapter(model, tuple(inputs))
     try:
-        with torch.no_grad(), explained(model), silent():
+        with torch.no_grad(), in_evaluation(adapter), in_one_sentence(model, path), silent():
             write(adapter, inputs, part)
             cases = [inputs, fewer(inputs)]
             difference = max(distance(adapter, part, case) for case in cases)
-        flush(part)
-        part.replace(path)
+            flush(part)
+            part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-        model.train(was_training)
     return difference
 
 
@@ -163,21 +162,29 @@ def fewer(inputs: Inputs) -> dict[str, Tensor]:
 
 
 def distance(adapter: Adapter, part: Path, inputs: Inputs) -> float:
-    """Largest difference between what torch and onnxruntime make of the inputs."""
+    """Largest difference between what torch and onnxruntime make of the inputs: rounding alone."""
     session = import_module("onnxruntime").InferenceSession(
         part, providers=["CPUExecutionProvider"]
     )
     want = adapter.named_outputs(*inputs.values())
     used = {one.name for one in session.get_inputs()}
     given = {name: one.numpy(force=True) for name, one in inputs.items() if name in used}
-    got = zip(want, session.run(list(want), given), strict=True)
-    on_cpu = {name: one.cpu() for name, one in want.items()}
-    return largest_difference(on_cpu, {name: torch.from_numpy(one) for name, one in got})
+    largest = 0.0
+    for name, got in zip(want, session.run(list(want), given), strict=True):
+        here = apart(torch.from_numpy(got), want[name].cpu())
+        allowed = explained_by_rounding(adapter.model, want[name])
+        if here > allowed:
+            raise ModelError(
+                f"{type(adapter.model).__name__} cannot be written as ONNX: in onnxruntime {name} "
+                f"differs by {here:.3g}, and rounding explains {allowed:.3g}"
+            )
+        largest = max(largest, here)
+    return largest
 
 
 @contextmanager
-def explained(model: nn.Module) -> Iterator[None]:
-    """Turn what torch and onnxruntime raise into one sentence."""
+def in_one_sentence(model: nn.Module, path: Path) -> Iterator[None]:
+    """Turn what torch, onnxruntime and the disk raise into one sentence."""
     runtime = import_module("onnxruntime.capi.onnxruntime_pybind11_state")
     refusals = (runtime.Fail, runtime.InvalidArgument, runtime.InvalidGraph, runtime.NotImplemented)
     try:
@@ -186,6 +193,8 @@ def explained(model: nn.Module) -> Iterator[None]:
         raise ModelError(
             f"{type(model).__name__} cannot be written as ONNX: {one_sentence(error)}"
         ) from error
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {one_sentence(error)}") from error
 
 
 @contextmanager

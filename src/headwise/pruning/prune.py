@@ -6,7 +6,7 @@ it lies on, and a record of what was measured. The model that was given stays as
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from headwise.errors import OptionError
+from headwise.errors import HeadwiseError, OptionError
+from headwise.files import write_aside
 from headwise.heads import HeadId, parse_heads
 from headwise.measures.reading import position_limit
 from headwise.pruning.ablation import Progress, quiet
@@ -22,21 +23,29 @@ from headwise.pruning.bench import (
     Bench,
     CutModel,
     about_text,
+    borne,
     cut_and_refit,
     largest_within,
     make_bench,
 )
 from headwise.pruning.card import measured_lines
 from headwise.pruning.checking import in_evaluation
-from headwise.pruning.choice import Order, order_by
+from headwise.pruning.choice import Order, Problem, order_by, random_cut
 from headwise.pruning.curve import RANDOM_ORDERS, Curve, as_csv, draw_curve, mean_of_orders, quality
 from headwise.pruning.cutplan import Counts, CutPlan
 from headwise.pruning.directories import check_place
-from headwise.pruning.export import Export, check_weights, export
+from headwise.pruning.export import Export, check_weights, export, written_in
 from headwise.pruning.objective import Objective
-from headwise.pruning.onnx import check_model, check_packages, export_onnx
-from headwise.pruning.proof import POSITIONS, Speed, full_batch, sizes_of, time_both
-from headwise.pruning.setting import make_subject
+from headwise.pruning.onnx import check_inputs, check_model, check_packages, export_onnx
+from headwise.pruning.proof import (
+    POSITIONS,
+    Speed,
+    full_batch,
+    not_timed,
+    sizes_of,
+    time_both,
+)
+from headwise.pruning.setting import make_subject, most_tokens
 from headwise.pruning.settings import Amount, PruneSettings
 from headwise.pruning.surgery import head_counts, planned
 from headwise.pruning.task import Estimate
@@ -45,7 +54,7 @@ from headwise.watching.models import LoadedModel
 from headwise.watching.running import Inputs
 
 BATCHES = (1, 16)
-"""Sizes of the batches whose speed is measured."""
+"""Sizes of the batches whose speed is measured, where their outputs are not too large."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +79,8 @@ def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
     cut: int | None = None,
     keep: float | None = None,
     max_loss: float | None = None,
-    texts: Sequence[str] | None = None,
-    batches: Sequence[Inputs] | None = None,
+    texts: str | Sequence[str] | None = None,
+    batches: Iterable[Inputs] | None = None,
     tokenizer: Any = None,
     objective: Objective | Callable[[nn.Module, Inputs], Tensor] | None = None,
     settings: PruneSettings | None = None,
@@ -82,8 +91,9 @@ def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
     """The model without the heads that it needs least; with `out`, as a directory that loads.
 
     How much goes is said by one of `heads` ("L0H1 L2H3" or a plan), `cut` (how many heads), `keep`
-    (the share that stays) and `max_loss` (0.01: the largest cut that costs no more than 1%). It is
-    measured on `texts`, or on `batches` of what the model takes, which may hold labels.
+    (the share that stays) and `max_loss` (0.01: the largest cut that costs no more than 1% of
+    perplexity or of a loss of your own, 0.01 of cosine, 0.01 nats of others). It is measured on
+    `texts`, or on `batches` of what the model takes, which may hold labels.
 
     pruned = headwise.prune("minilm", "smaller", keep=0.6)
     """
@@ -101,21 +111,16 @@ def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
         check_model(subject.model)
     with in_evaluation(subject.model):
         bench = make_bench(subject, texts, settings or PruneSettings(), progress, batches=batches)
+        if with_onnx:
+            check_inputs(bench.inputs)
         plan, curve = chosen(bench, amount, heads if isinstance(heads, CutPlan) else None)
         found = cut_and_refit(bench, plan.heads)
         if curve is not None and found.fits:
             curve = curve.with_point("cut and refitted", len(plan), found.loss)
-        record = finite(record_of(bench, plan, found, curve))
+        record = finite({"amount": amount.given()} | record_of(bench, plan, found, curve))
+        pruned = Pruned(found.model, plan, record, curve)
         if place is None:
-            return Pruned(found.model, plan, record, curve)
-        differences: list[float] = []
-
-        def beside(folder: Path) -> dict[str, str]:
-            if with_onnx:
-                differences.append(export_onnx(found.model, folder / "model.onnx", bench.inputs))
-                record["onnx_difference"] = differences[0]
-            return extras_of(plan, record, curve)
-
+            return pruned
         written = export(
             found.model,
             place,
@@ -123,9 +128,25 @@ def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
             source=subject.folder,
             inputs=bench.inputs,
             force=force,
-            extras=beside,
+            extras=extras_of(plan, record, curve),
         )
-        return Pruned(found.model, plan, record, curve, written, *differences)
+        pruned = replace(pruned, export=written)
+        return with_onnx_beside(pruned, bench.inputs) if with_onnx else pruned
+
+
+def with_onnx_beside(pruned: Pruned, inputs: Inputs) -> Pruned:
+    """The same with a `model.onnx` in its directory; the model there stays if none can be made."""
+    assert pruned.export is not None
+    place = pruned.export.path
+    try:
+        difference = export_onnx(pruned.model, place / "model.onnx", inputs)
+    except HeadwiseError as error:
+        raise type(error)(f"{error}; the smaller model itself is in {place}") from error
+    record = pruned.record | {"onnx_difference": difference}
+    write_aside(place / "prune.json", json.dumps(record, indent=1))
+    return replace(
+        pruned, record=record, export=written_in(pruned.export), onnx_difference=difference
+    )
 
 
 def chosen(
@@ -135,9 +156,10 @@ def chosen(
     problem, settings = bench.problem, bench.settings
     cuttable = sum(len(unit.heads) for unit in problem.units)
     wanted = amount.wanted(len(problem.heads), cuttable)
+    check_least(problem, wanted)
     plan = None if amount.heads is None else named_plan(bench, amount.heads, given)
     bench.progress(
-        f"{amount.in_words(len(problem.heads), wanted if plan is None else len(plan))}, "
+        f"{amount_in_words(bench, amount, wanted if plan is None else len(plan))}, "
         f"{ways_of_text(bench, has_order=settings.draws_curve or plan is None)}",
         0,
         0,
@@ -158,12 +180,33 @@ def chosen(
         count = largest_within(bench, order.units, amount.max_loss, step=step)
     else:
         count = fitting(order.units, wanted, step)
-        if wanted and not count:
-            least = sum(len(unit.heads) for unit in order.units[:step])
+        if wanted and not count:  # layers have units of different sizes
+            first = sum(len(unit.heads) for unit in order.units[:step])
             raise OptionError(
-                f"{wanted} heads are to go, and the smallest cut of this model takes {least}"
+                f"{wanted} heads are to go, and the first that {settings.method} cuts are {first} "
+                "at once: cut as many, or name heads"
             )
     return plan_of(bench, order, count), curve
+
+
+def check_least(problem: Problem, wanted: int | None) -> None:
+    """Raise where the smallest cut takes more heads than are to go."""
+    sizes = {unit.layer: len(unit.heads) for unit in problem.units}
+    least = sum(sizes.values()) if problem.is_uniform else min(sizes.values())
+    if wanted and wanted < least:
+        raise OptionError(
+            f"{wanted} heads are to go, and the smallest cut of this model takes {least}: give at "
+            "least as many"
+        )
+
+
+def amount_in_words(bench: Bench, amount: Amount, count: int | None) -> str:
+    """How many of the model's heads go; `count` is None where that has to be measured."""
+    total = len(bench.problem.heads)
+    if count is None:
+        most = borne(bench.subject.objective, amount.max_loss or 0.0)
+        return f"as many of {total} heads are to go as cost no more than {most}"
+    return f"{count} of {total} heads are to go, {total - count} to stay"
 
 
 def ways_of_text(bench: Bench, *, has_order: bool) -> str:
@@ -270,7 +313,9 @@ def qualities(bench: Bench, plan: CutPlan, found: CutModel, curve: Curve | None)
     def said(one: Estimate) -> dict[str, float]:
         return {"loss": one.value, "loss_se": one.error, unit: quality(one.value, unit)}
 
-    chances = random_losses(bench, plan)
+    seeds = range(bench.settings.seed + 1, bench.settings.seed + RANDOM_ORDERS + 1)
+    cuts = [random_cut(bench.problem, plan.heads, seed) for seed in seeds]
+    chances = [bench.held_out.loss(heads) for heads in cuts]
     shown: dict[str, Any] = {
         "objective": bench.subject.objective.name,
         "unit": unit,
@@ -286,25 +331,22 @@ def qualities(bench: Bench, plan: CutPlan, found: CutModel, curve: Curve | None)
     return shown
 
 
-def random_losses(bench: Bench, plan: CutPlan) -> list[Estimate]:
-    """What cuts of as many units, chosen at random, score without a refit."""
-    orders = [
-        order_by("random", replace(bench.problem, seed=bench.settings.seed + seed))
-        for seed in range(1, RANDOM_ORDERS + 1)
-    ]
-    counts = [fitting(order.units, len(plan), 1) for order in orders]
-    pairs = zip(orders, counts, strict=True)
-    return [bench.held_out.loss(order.first(count)) for order, count in pairs]
-
-
 def speeds(bench: Bench, found: CutModel, positions: int) -> list[Speed]:
-    """How long uncut and cut model take, side by side."""
+    """How long uncut and cut model take, side by side, for batches whose output is not too large.
+
+    Not measured of models that read more than tokens.
+    """
     inputs = bench.held_out.samples[0].inputs
-    if not bench.settings.times_speed or "input_ids" not in inputs:
+    if not bench.settings.times_speed:
         return []
+    others = not_timed(inputs)
+    if others:
+        bench.progress(f"the speed is not measured of models that read {', '.join(others)}", 0, 0)
+        return []
+    most = max(1, most_tokens(bench.subject) // positions)
     return [
         time_both(bench.subject.model, found.model, full_batch(inputs, batch, positions))
-        for batch in BATCHES
+        for batch in dict.fromkeys(min(batch, most) for batch in BATCHES)
     ]
 
 

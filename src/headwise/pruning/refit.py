@@ -60,11 +60,7 @@ def refit(
 
     Layers that had no head in the uncut model either are left as they are.
     """
-    places = find_places(cut)
-    if variant == "bias" and all(parts_of(place)[1] is None for place in places):
-        raise OptionError(
-            f"{type(cut).__name__}'s output projections have no bias to refit: choose full or scale"
-        )
+    check_variant(cut, variant)
     pair = Pair(cut, uncut, [*fitting, *choosing], len(fitting))
     found = []
     for index in range(len(pair.blocks)):
@@ -74,6 +70,15 @@ def refit(
         pair.move_on(index)
         progress("refitting layers", index + 1, len(pair.blocks))
     return tuple(found)
+
+
+def check_variant(model: nn.Module, variant: str) -> None:
+    """Raise where there is nothing that the variant could refit."""
+    if variant == "bias" and all(parts_of(place)[1] is None for place in find_places(model)):
+        raise OptionError(
+            f"{type(model).__name__}'s output projections have no bias to refit: choose full or "
+            "scale"
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -107,7 +107,7 @@ MODE = "pooling_mode_"
 
 def calibration(
     subject: Subject,
-    texts: Sequence[str] | None,
+    texts: str | Sequence[str] | None,
     batches: Iterable[Mapping[str, Tensor]] | None,
     *,
     max_tokens: int | None,
@@ -117,7 +117,13 @@ def calibration(
         if texts is not None:
             raise OptionError("there are texts and batches to measure on: give one of them")
         return batch_task(subject, list(batches))
-    return text_task(subject, manual_texts() if texts is None else texts, max_tokens=max_tokens)
+    given = manual_texts() if texts is None else documents(texts)
+    return text_task(subject, given, max_tokens=max_tokens)
+
+
+def documents(texts: str | Sequence[str]) -> list[str]:
+    """Texts as a list; a single one may be given as it is."""
+    return [texts] if isinstance(texts, str) else list(texts)
 
 
 def batch_task(subject: Subject, batches: Sequence[Inputs]) -> Task:

@@ -28,7 +28,8 @@ class PruneSettings:
     fit_tokens: int = 16384
     """Text that output projections are refitted on; a quarter more chooses the ridge."""
     held_tokens: int = 4096
-    """Text that nothing was chosen or fitted on: what is reported is measured on it."""
+    """Text that no head is chosen on and nothing fitted on: what is reported is measured on it.
+    It decides whether a refit stays, and with `max_loss` how much goes."""
     seed: int = 0
     draws_curve: bool = True
     times_speed: bool = True
@@ -68,7 +69,7 @@ class Amount:
         if self.keep is not None and not 0 <= self.keep <= 1:
             raise OptionError(f"keep is {self.keep}: it is the share of heads that stay, 0 to 1")
         if self.max_loss is not None and not 0 <= self.max_loss:
-            raise OptionError(f"max_loss is {self.max_loss}: it must be at least 0; 0.01 is 1%")
+            raise OptionError(f"max_loss is {self.max_loss}: it must be at least 0, as 0.01 is")
 
     def named(self) -> dict[str, Any]:
         """The four ways by name."""
@@ -79,12 +80,9 @@ class Amount:
             "max_loss": self.max_loss,
         }
 
-    def in_words(self, total: int, count: int | None) -> str:
-        """How many of the model's heads go; `count` is None where that has to be measured."""
-        if count is None:
-            most = f"{100 * (self.max_loss or 0):g}%"
-            return f"as many of {total} heads are to go as cost no more than {most}"
-        return f"{count} of {total} heads are to go, {total - count} to stay"
+    def given(self) -> dict[str, Any]:
+        """The one way that was taken, by its name."""
+        return {name: value for name, value in self.named().items() if value is not None}
 
     def wanted(self, total: int, cuttable: int) -> int | None:
         """How many heads go at most; None where that has to be measured, or heads are named."""

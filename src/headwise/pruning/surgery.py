@@ -73,16 +73,15 @@ def cut(
     if not changes:
         kept = kept_heads(model, find_layers(model))
         return Surgery(chosen, None, before, before, kept)
-    with checking.in_full_precision(model) if inputs is not None else nullcontext():
-        wanted = (
-            None if inputs is None else checking.silenced(model, chosen, layers_of(changes), inputs)
-        )
+    layers = layers_of(changes)
+    with nullcontext() if inputs is None else checking.in_full_precision(model, inputs) as given:
+        wanted = None if given is None else checking.silenced(model, chosen, layers, given)
         restore = remembered(model, changes)
         difference = None
         try:
             carry_out(model, changes)
-            if wanted is not None and inputs is not None:
-                difference = checking.difference(model, layers_of(changes), inputs, wanted)
+            if wanted is not None and given is not None:
+                difference = checking.difference(model, layers, given, wanted)
         except BaseException:
             restore()
             raise
@@ -137,11 +136,10 @@ def gone_from(layer: Layer, chosen: tuple[HeadId, ...]) -> set[int]:
     """Numbers of the heads that go from a layer, checked to be there, and alike where shared."""
     by_name = {name: set[int]() for name in layer.names}
     for head in chosen:
-        name = str(head).rpartition("H")[0]
-        if name in by_name:
+        if head.layer_name in by_name:
             if head.head >= layer.num_heads:
-                raise OptionError(f"{head} is not in this model: {heads_in(layer, name)}")
-            by_name[name].add(head.head)
+                raise OptionError(f"{head} is not in this model: {heads_in(layer, head)}")
+            by_name[head.layer_name].add(head.head)
     gone = by_name[layer.names[0]]
     if any(others != gone for others in by_name.values()):
         raise OptionError(
@@ -151,9 +149,9 @@ def gone_from(layer: Layer, chosen: tuple[HeadId, ...]) -> set[int]:
     return gone
 
 
-def heads_in(layer: Layer, name: str) -> str:
-    """How many heads a layer has, in words."""
-    count = layer.num_heads
+def heads_in(layer: Layer, head: HeadId) -> str:
+    """How many heads the layer of a head has, in words."""
+    count, name = layer.num_heads, head.layer_name
     return f"{name} has heads 0..{count - 1}" if count else f"{name} has no heads left"
 
 

@@ -89,20 +89,25 @@ def sizes_table(sizes: Mapping[str, Mapping[str, int]]) -> Table:
 
 
 def quality_table(quality: Mapping[str, Any], unit: str) -> Table:
-    """What the model scores on held-out text."""
-    table = table_of("On text that nothing was chosen or fitted on", (unit, "loss"))
+    """What the model scores on held-out text; "-" for what is no finite number."""
+    table = table_of("On text that chose no head and fitted nothing", (unit, "loss"))
     for name in ("uncut", "cut", "refitted", "floor"):
         found = quality.get(name)
         if found is not None:
-            table.add_row(SAID.get(name, name), f"{found[unit]:.4f}", f"{found['loss']:z.4f}")
+            table.add_row(SAID.get(name, name), figure(found[unit]), figure(found["loss"]))
     randoms = [one[unit] for one in quality["random"]]
     if randoms:
-        mean = quality["random_mean"]
+        mean, known = quality["random_mean"], [one for one in randoms if one is not None]
         name = f"as many at random, mean of {len(randoms)}"
-        table.add_row(name, f"{mean[unit]:.4f}", f"{mean['loss']:.4f}")
-        table.add_row("  from", f"{min(randoms):.4f}", "")
-        table.add_row("  to", f"{max(randoms):.4f}", "")
+        table.add_row(name, figure(mean[unit]), figure(mean["loss"]))
+        table.add_row("  from", figure(min(known, default=None)), "")
+        table.add_row("  to", figure(max(known, default=None)), "")
     return table
+
+
+def figure(value: float | None) -> str:
+    """A score or a loss; JSON has none for what is infinite."""
+    return "-" if value is None else f"{value:z.4f}"
 
 
 SAID = {
