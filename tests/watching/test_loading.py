@@ -2,7 +2,9 @@
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import httpx2
@@ -285,3 +287,76 @@ def test_transformers_is_as_talkative_afterwards_as_before() -> None:
     assert logging.get_verbosity() == logging.INFO
     assert hub_logging.get_verbosity() == hub_level != logging.ERROR
     assert logging.is_progress_bar_enabled() == had_bars
+
+
+def rewrite(folder: Path, **changes: Any) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+
+
+HEADED = LoadOptions(keeps_head=True)
+
+
+def test_a_head_that_transformers_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
+    folder = save("bert", tmp_path)
+    rewrite(folder, architectures=["BertForAstrology"])
+    message = r"names 'BertForAstrology', which transformers \S+ does not have; install a version"
+    with pytest.raises(ModelError, match=message):
+        load_model(folder, HEADED)
+    assert type(load_model(folder).model).__name__ == "BertModel"
+
+
+def test_a_model_whose_head_nobody_knows_is_loaded_without_and_says_so(tmp_path: Path) -> None:
+    folder = save("bert", tmp_path)
+    rewrite(folder, architectures=None)
+    with pytest.warns(UserWarning, match="without what it predicts with, for its config") as said:
+        loaded = load_model(folder, HEADED)
+    assert type(loaded.model).__name__ == "BertModel"
+    assert [one.filename for one in said] == [__file__]
+    load_model(folder)  # nothing is said where no head is wanted
+
+
+def test_a_head_that_comes_as_code_is_loaded_if_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "c"))
+    folder = save("bert", tmp_path / "own")
+    rewrite(
+        folder,
+        model_type="own_bert",
+        architectures=["OwnMaskedLM"],
+        auto_map={"AutoConfig": "own.OwnConfig", "AutoModelForMaskedLM": "own.OwnMaskedLM"},
+    )
+    text = REMOTE.replace("BertModel", "BertForMaskedLM").replace("OwnModel", "OwnMaskedLM")
+    (folder / "own.py").write_text(text)
+    options = LoadOptions(allows_remote_code=True, keeps_head=True)
+    assert type(load_model(folder, options).model).__name__ == "OwnMaskedLM"
+
+
+def test_a_revision_of_what_has_none_is_refused(tmp_path: Path) -> None:
+    for name in ("minilm", str(tmp_path)):
+        with pytest.raises(OptionError, match=rf"'v1', and {name} has none: a revision is for hub"):
+            load_model(name, LoadOptions(revision="v1"))
+
+
+def test_weights_come_as_they_were_saved_if_asked_for(tmp_path: Path) -> None:
+    folder = save("bert", tmp_path)
+    loaded = load_model(folder, LoadOptions(dtype="auto"))
+    assert loaded.model.dtype == torch.float64
+    assert loaded.about["dtype"] == "float64"
+
+
+def test_a_load_waits_until_another_thread_has_put_back_what_it_changed() -> None:
+    logging.set_verbosity_info()
+    entered = Event()
+
+    def load() -> None:
+        with quiet():
+            entered.set()
+
+    with ThreadPoolExecutor() as pool:
+        with quiet():
+            second = pool.submit(load)
+            assert not entered.wait(0.2)
+        second.result(SECONDS)
+    assert logging.get_verbosity() == logging.INFO

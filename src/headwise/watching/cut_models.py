@@ -25,22 +25,16 @@ def is_cut(folder: Path) -> bool:
     return (folder / "config.json").is_file() and read_config(folder).get(BLOCK) is not None
 
 
-def class_of(folder: Path, *, keeps_head: bool) -> Any:
-    """The class to load the directory with; that of a cut model has headwise's mixin."""
-    config = read_config(folder)
-    names = config.get("architectures") or [""]
+def class_of(folder: Path, *, keeps_head: bool) -> type[PreTrainedModel]:
+    """The class to load a directory with a cut model with: the family's, headwise's mixin first."""
+    names = read_config(folder).get("architectures") or [""]
     plain = getattr(transformers, names[0], None)
-    has_block = config.get(BLOCK) is not None
-    if isinstance(plain, type) and issubclass(plain, PreTrainedModel):
-        if not keeps_head:
-            plain = bare_class(AutoConfig.from_pretrained(folder))
-        return cut_class(plain) if has_block else plain
-    if has_block:
+    if not (isinstance(plain, type) and issubclass(plain, PreTrainedModel)):
         raise ModelError(
             f"{folder} holds a cut model of class {names[0]!r}, which transformers "
             f"{transformers.__version__} does not have: install the version that wrote it"
         )
-    return AutoModel
+    return cut_class(plain if keeps_head else bare_class(AutoConfig.from_pretrained(folder)))
 
 
 def read_config(folder: Path) -> dict[str, Any]:

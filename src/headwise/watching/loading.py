@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import torch
@@ -27,7 +28,13 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import logging as hub_logging
 from safetensors import SafetensorError
 from torch import nn
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+)
 from transformers.utils import logging
 
 from headwise.errors import HeadwiseError, ModelError, OptionError
@@ -35,13 +42,18 @@ from headwise.hub import hub_answers
 from headwise.watching import cut_models, embedded
 from headwise.watching.cut_models import BLOCK, is_cut
 from headwise.watching.models import LoadedModel
+from headwise.watching.remarks import remark
 
 DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "bfloat16", "float16")}
+AS_SAVED = "auto"
+"""Stands for the dtype that a model's weights were saved in."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "*.model")
 POOLERS, PREDICTORS = ("pooler", "pooling"), ("classifier", "lm_head")
 """Parts that a checkpoint may leave out, unless they are asked for: no attention comes after."""
 LONGEST_REASON = 240
 """Characters of another library's error that fit into one readable sentence."""
+PATCHED = RLock()
+"""Held by whoever has changed what the whole process shares, until that is as it was."""
 WHAT_WORKS = f"give {', '.join(embedded.MODELS)}, a directory, or, with a network, a hub's id"
 
 
@@ -59,11 +71,14 @@ class LoadOptions:
     """transformers' own: tensors split over processes, e.g. `auto`, under torchrun."""
     keeps_head: bool = False
     """Whether the model is loaded with what it predicts with, as its config names it."""
+    needs_tokenizer: bool = True
+    """Whether a directory of a model that reads text is refused if it holds no tokenizer."""
 
     def __post_init__(self) -> None:
         """Refuse what no model could be loaded with."""
-        if self.dtype not in DTYPES:
-            raise OptionError(f"dtype is {self.dtype!r}: choose from {', '.join(DTYPES)}")
+        known = (*DTYPES, AS_SAVED)
+        if self.dtype not in known:
+            raise OptionError(f"dtype is {self.dtype!r}: choose from {', '.join(known)}")
         try:
             torch.empty(0, device=self.device)
         except (RuntimeError, AssertionError, NotImplementedError) as error:
@@ -76,9 +91,13 @@ class LoadOptions:
 def load_model(name: str | os.PathLike[str], options: LoadOptions | None = None) -> LoadedModel:
     """The model of that name, in evaluation mode; by default without what it predicts with."""
     options, name = options or LoadOptions(), os.fspath(name)
+    folder = Path(name).expanduser()
+    if options.revision is not None and (name in embedded.MODELS or folder.exists()):
+        raise OptionError(
+            f"the revision is {options.revision!r}, and {name} has none: a revision is for hub ids"
+        )
     if name in embedded.MODELS:
         return load_embedded(name, options)
-    folder = Path(name).expanduser()
     if folder.is_dir():
         check_folder(folder)
     elif folder.exists():
@@ -142,9 +161,9 @@ def loaded(
     if not is_here and not hub_answers():
         common["local_files_only"] = True
     with quiet(), explained(name, is_here=is_here), parsed_once():
-        model, notes = class_of(source, options, common).from_pretrained(
+        model, notes = class_of(name, source, options, common).from_pretrained(
             source,
-            dtype=DTYPES[options.dtype],
+            dtype=DTYPES.get(options.dtype, AS_SAVED),
             use_safetensors=True if gguf_file is None else None,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # so that they can be named: none is accepted below
@@ -153,16 +172,22 @@ def loaded(
         )
         check_sizes(name, notes["mismatched_keys"])
         check_complete(name, notes["missing_keys"], keeps_head=options.keeps_head)
-        tokenizer = tokenizer_of(source, model, common)
+        tokenizer = tokenizer_of(source, model, common, is_needed=options.needs_tokenizer)
+    if options.keeps_head and gguf_file is None and not model.config.architectures:
+        remark(
+            f"{name} is loaded without what it predicts with, for its config.json does not name "
+            "the class, as architectures, that it was saved from"
+        )
     if options.device_map is None and options.tp_plan is None:
         model = model.to(options.device)
-    about |= {"class": type(model).__name__, "dtype": options.dtype}
+    dtype = str(model.dtype).removeprefix("torch.")
+    about |= {"class": type(model).__name__, "dtype": dtype}
     about |= {"commit": getattr(model.config, "_commit_hash", None)}
     about |= {"kept": block["kept"]} if (block := getattr(model.config, BLOCK, None)) else {}
     return LoadedModel(name, model.eval(), tokenizer, about)
 
 
-def class_of(source: str, options: LoadOptions, common: dict[str, Any]) -> Any:
+def class_of(name: str, source: str, options: LoadOptions, common: dict[str, Any]) -> Any:
     """The class of transformers that a model is loaded as."""
     if is_cut(Path(source)):
         return cut_models.class_of(Path(source), keeps_head=options.keeps_head)
@@ -171,8 +196,24 @@ def class_of(source: str, options: LoadOptions, common: dict[str, Any]) -> Any:
     if "gguf_file" in common:
         return AutoModelForCausalLM
     config = AutoConfig.from_pretrained(source, **common)
-    names = config.architectures or [""]
-    return getattr(transformers, names[0], AutoModel)
+    return headed_class(name, config) if config.architectures else AutoModel
+
+
+def headed_class(name: str, config: Any) -> Any:
+    """The class that a config names: one of transformers, or of the code that comes with it."""
+    wanted = config.architectures[0]
+    found = getattr(transformers, wanted, None)
+    if isinstance(found, type) and issubclass(found, PreTrainedModel):
+        return found
+    own = getattr(config, "auto_map", None) or {}
+    autos = {str(path).rpartition(".")[2]: auto for auto, path in own.items()}
+    if hasattr(transformers, autos.get(wanted, "")):
+        return getattr(transformers, autos[wanted])
+    raise ModelError(
+        f"{name} cannot be loaded with what it predicts with: its config.json names {wanted!r}, "
+        f"which transformers {transformers.__version__} does not have; install a version that has "
+        "it, or name one of its classes there"
+    )
 
 
 def check_complete(name: str, missing: set[str], *, keeps_head: bool) -> None:
@@ -218,13 +259,17 @@ def reads_text(model: nn.Module) -> bool:
     return words is not None and max(sizes, default=0) >= words
 
 
-def tokenizer_of(source: str, model: nn.Module, common: dict[str, Any]) -> Any:
+def tokenizer_of(
+    source: str, model: nn.Module, common: dict[str, Any], *, is_needed: bool = True
+) -> Any:
     """The model's tokenizer; None for a model that reads no text."""
     if not reads_text(model):
         return None
     folder = Path(source)
     is_here = any(any(folder.glob(pattern)) for pattern in TOKENIZER_FILES)
     if folder.is_dir() and not is_here and "gguf_file" not in common:
+        if not is_needed:
+            return None
         raise ModelError(
             f"{source} holds no tokenizer: save it there, too, with tokenizer.save_pretrained"
         )
@@ -291,29 +336,31 @@ def parsed_once() -> Iterator[None]:
         return
     import gguf
 
-    kept = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
-    for name, parse in kept.items():
-        setattr(gguf, name, functools.cache(parse))
-    try:
-        yield
-    finally:
+    with PATCHED:
+        kept = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
         for name, parse in kept.items():
-            setattr(gguf, name, parse)
+            setattr(gguf, name, functools.cache(parse))
+        try:
+            yield
+        finally:
+            for name, parse in kept.items():
+                setattr(gguf, name, parse)
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
     """transformers and the hub without bars and remarks, which are as they were afterwards."""
-    level, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    hub_level = hub_logging.get_verbosity()
-    hub_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        with redirect_stderr(StringIO()):  # reading GGUF draws a bar that no setting stops
-            yield
-    finally:
-        logging.set_verbosity(level)
-        hub_logging.set_verbosity(hub_level)
-        if had_bars:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+    with PATCHED:
+        level, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        hub_level = hub_logging.get_verbosity()
+        hub_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+        logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        try:
+            with redirect_stderr(StringIO()):  # reading GGUF draws a bar that no setting stops
+                yield
+        finally:
+            logging.set_verbosity(level)
+            hub_logging.set_verbosity(hub_level)
+            if had_bars:
+                logging.enable_progress_bar()  # type: ignore[no-untyped-call]

@@ -5,7 +5,6 @@ without it, and is afterwards what it was before, whatever happened inside.
 """
 
 import inspect
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from headwise.errors import ModelError
 from headwise.watching.calls import Call, ShownCall
 from headwise.watching.models import LoadedModel, module_of
 from headwise.watching.places import Place, find_places
+from headwise.watching.remarks import remark
 from headwise.watching.routing import STANCE, Change, Listener, listening, routed
 
 
@@ -85,20 +85,12 @@ def attached(
         yield
 
 
-OWN = ("headwise", "contextlib", "jaxtyping", "beartype")
-"""Packages whose frames stand between a `with` block and the code that it enters."""
-
-
 def warn_of_weights(model: nn.Module, names: list[str]) -> None:
-    """Say that a model is served from its own weights, and what that costs, to who asked for it."""
-    frame, level = inspect.currentframe(), 1
-    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in OWN:
-        frame, level = frame.f_back, level + 1
-    warnings.warn(
+    """Say that a model is served from its own weights, and what that costs."""
+    remark(
         f"{type(model).__name__}'s {', '.join(names)} does not ask transformers' attention "
         "interface: its own full weights are read instead, which takes memory for every "
-        "query-key pair and leaves value-weighted measures out",
-        stacklevel=level,
+        "query-key pair and leaves value-weighted measures out"
     )
 
 
