@@ -44,6 +44,11 @@ def tiny(**options: Any) -> SweepSettings:
     return make_settings(task, **(given | options))
 
 
+def weights_of(variant: Variant, d_model: int) -> int:
+    """Weights of one layer's four projections."""
+    return 2 * d_model * variant.num_heads * (variant.d_key + variant.d_value)
+
+
 def planted_record(run: Run, *, accuracy: float = 0.5, loss: float = 1.0) -> Record:
     """What a run would have come to, without training."""
     head = {"roles": ["positional"], "entropy": 0.25, "largest": 0.75, "looks": {"previous": 0.5}}
@@ -56,7 +61,7 @@ def planted_record(run: Run, *, accuracy: float = 0.5, loss: float = 1.0) -> Rec
         "loss": loss,
         "steps": 20,
         "is_solved": False,
-        "parameters": 100 + run.variant.parameters(4),
+        "parameters": 100 + weights_of(run.variant, 4),
         "heads": [{"head": f"L0H{number}", **head} for number in range(run.variant.num_heads)],
         "seconds": 0.1,
     }
@@ -100,22 +105,21 @@ def test_split_heads_fill_d_model_whatever_their_number(d_model: int) -> None:
     found = variants_of(["split"], d_model, 4)
     assert [one.num_heads for one in found] == [n for n in range(1, 99) if d_model % n == 0]
     assert {one.num_heads * one.d_key for one in found} == {d_model}
-    assert {one.parameters(d_model) for one in found} == {4 * d_model * d_model}
+    assert {weights_of(one, d_model) for one in found} == {4 * d_model * d_model}
 
 
 def test_a_big_head_has_the_parameters_of_all_free_heads_together() -> None:
     free, big = variants_of(["free"], 12, 3), variants_of(["big"], 12, 3)
     assert [(one.num_heads, one.d_key) for one in free] == [(1, 3), (2, 3), (4, 3), (8, 3), (16, 3)]
     assert {one.num_heads for one in big} == {1}
-    sizes = [one.parameters(12) for one in free]
-    assert [one.parameters(12) for one in big] == sizes[1:]
+    sizes = [weights_of(one, 12) for one in free]
+    assert [weights_of(one, 12) for one in big] == sizes[1:]
     assert sizes == sorted(set(sizes))
 
 
 def test_a_narrow_head_has_values_as_wide_as_the_model() -> None:
     found = variants_of(["narrow"], 12, 3)
     assert list(found) == [Variant("narrow", 1, size, 12) for size in (1, 2, 3, 4, 6, 12)]
-    assert Variant("narrow", 3, 5, 7).parameters(11) == 11 * 3 * (5 + 5 + 7 + 7)
 
 
 def test_groups_come_in_the_order_they_are_asked_for_with_names_of_their_own() -> None:
@@ -200,6 +204,18 @@ def test_every_variant_is_trained_at_the_rate_that_suited_its_own_pilot(
     assert set(found.runs["seed"]) == set(found.heads["seed"]) == {0, 1, 2}
     assert dict(zip(found.summary["num_heads"], found.summary["rate"], strict=True)) == best
     assert [one["seed"] for one in found.pilots] == [PILOT_SEED] * 9
+
+
+def test_a_shape_that_two_groups_have_is_trained_once(trainings: Trainings, tmp_path: Path) -> None:
+    settings = tiny(groups=("split", "narrow"), seeds=1)
+    found = sweep(settings=settings, out=tmp_path, processes=1)
+    assert len(settings.variants) == 6 and len(trainings.carried_out) == 5
+    assert list(found.summary["group"]) == ["split"] * 3 + ["narrow"] * 3
+    one, other = (found.runs[found.runs["group"] == name] for name in ("split", "narrow"))
+    wide = [rows[(rows["num_heads"] == 1) & (rows["d_key"] == 4)] for rows in (one, other)]
+    assert wide[0]["loss"].tolist() == wide[1]["loss"].tolist()
+    sweep(settings=settings, out=tmp_path, processes=1)
+    assert len(trainings.carried_out) == 5
 
 
 def test_one_rate_needs_no_pilots(trainings: Trainings) -> None:
@@ -486,6 +502,8 @@ def test_the_image_has_a_bar_for_every_variant_and_names_every_number_of_heads()
 
 def test_an_image_of_narrow_heads_is_against_the_width_of_their_keys() -> None:
     narrow = {("narrow", 1, size): [0.5] for size in (1, 2, 4)}
+    both = planted_sweep(narrow | {key: [0.5] for key in SPLIT}, groups=("split", "narrow"))
+    assert any("d_key" in one for one in texts(both.svg()))
     svg = planted_sweep(narrow, groups=("narrow",)).svg()
     assert len(bars(svg, 0)) == 3
     words = texts(svg)

@@ -78,6 +78,13 @@ def test_every_relation_stands_where_a_loop_finds_it() -> None:
                 assert tuple(map(int, found)) == wanted, (tuple(WHERE)[number], letters, at)
 
 
+@pytest.mark.parametrize("relations", range(1, 8))
+def test_in_the_shortest_sequences_every_relation_is_asked_for(relations: int) -> None:
+    lengths = {1: 2, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 4}
+    task = Relations(relations=relations, letters=2, classes=2, length=lengths[relations])
+    assert (drawn(task).answers != NOTHING).flatten(0, 1).any(0).all()
+
+
 def test_all_letters_are_met_and_none_beyond_them() -> None:
     task = Relations(relations=2, letters=7, classes=3, length=13)
     assert set(drawn(task).symbols.flatten().tolist()) == set(range(7))
@@ -193,8 +200,13 @@ def test_without_a_file_the_sources_of_pythons_library_are_read() -> None:
 def test_a_text_that_is_too_short_is_refused_with_the_length_it_needs(tmp_path: Path) -> None:
     file = tmp_path / "short.txt"
     file.write_text("ab" * 109, encoding="utf-8")
-    with pytest.raises(OptionError, match=r"short\.txt has 218 characters: give at least 221$"):
+    with pytest.raises(
+        OptionError,
+        match=r"short\.txt has 218 characters, and length 11 takes at least 221: give a",
+    ):
         Characters(text=str(file), length=11)
+    with pytest.raises(OptionError, match=r"^the text of Python's library has 1,000,000 character"):
+        Characters(length=60_000)
     enough = tmp_path / "enough.txt"
     enough.write_text("ab" * 111, encoding="utf-8")
     assert len(drawn(Characters(text=str(enough), length=11), held_out=True)) == 23
@@ -258,6 +270,12 @@ def test_some_of_the_sequences_are_a_slice_of_all_three() -> None:
         ("relations", {"letters": 1}, "letters is 1: it must be at least 2"),
         ("relations", {"classes": 1}, "classes is 1: it must be at least 2"),
         ("relations", {"length": 1}, "length is 1: it must be at least 2"),
+        (
+            "relations",
+            {"relations": 6, "length": 3},
+            "length is 3, and third is asked of sequences of 4 and more: give a larger length or",
+        ),
+        ("relations", {"length": 2}, "length is 2, and second is asked of sequences of 3 and mo"),
         ("recall", {"pairs": 1}, "pairs is 1: it must be at least 2"),
         ("recall", {"values": 1}, "values is 1: it must be at least 2"),
         ("recall", {"keys": 15}, "pairs is 16, and there are 15 keys to draw from"),

@@ -27,6 +27,8 @@ from headwise.sweeps.training import (
 )
 from headwise.sweeps.variants import Variant
 
+from .test_sweep import weights_of
+
 TASK = Relations(relations=2, letters=8, classes=2, length=7)
 RECIPE = Recipe(d_model=11, steps=20, batch=5, checks=4, held_out=13)
 ONE, THREE = Variant("free", 1, 8, 8), Variant("free", 3, 5, 5)
@@ -61,7 +63,7 @@ def test_an_outcome_says_what_the_model_has_and_can() -> None:
     assert (found.steps, found.is_solved) == (20, False)
     assert [one.head for one in found.heads] == ["L0H0", "L0H1", "L0H2"]
     assert found.seconds > 0
-    attention = THREE.parameters(11) + 3 * 15 + 11  # weights, and biases of q, k, v and o
+    attention = weights_of(THREE, 11) + 3 * 15 + 11  # weights, and biases of q, k, v and o
     norms, wide = 3 * 2 * 11, 2 * 11 * 22 + 22 + 11
     assert found.parameters == attention + norms + wide + (8 + 7) * 11 + (11 + 1) * 2 * 8
 
@@ -73,7 +75,7 @@ def test_variants_differ_in_the_weights_of_their_attention_alone() -> None:
     ]
     biases = [variant.num_heads * (2 * variant.d_key + variant.d_value) for variant in (ONE, THREE)]
     rest = [
-        size - 2 * (variant.parameters(11) + bias)
+        size - 2 * (weights_of(variant, 11) + bias)
         for size, variant, bias in zip(sizes, (ONE, THREE), biases, strict=True)
     ]
     assert rest[0] == rest[1] > 0
@@ -223,6 +225,16 @@ def test_accuracy_and_loss_count_what_is_asked_for_alone() -> None:
     assert accuracy_of(said, answers).tolist() == pytest.approx([2 / 3, 0.0])
     wanted = -(2 * math.log(5 / 8) + 2 * math.log(1 / 8)) / 4
     assert float(loss_of(said, answers)) == pytest.approx(wanted)
+
+
+def test_a_question_that_is_never_asked_counts_for_nothing() -> None:
+    said, answers = torch.zeros(1, 3, 2, 4), torch.tensor([[[0, NOTHING], [0, NOTHING], [1, -100]]])
+    share, nothing = accuracy_of(said, answers).tolist()
+    assert share == pytest.approx(2 / 3) and math.isnan(nothing)
+    rare = Relations(relations=7, letters=10**4, classes=2, length=4)  # no letter comes twice
+    found = train(rare, ONE, replace(RECIPE, layers=2), rate=0.01, seed=3)
+    assert set(found.by_question) == set(rare.questions) - {"followed"}
+    assert found.accuracy == pytest.approx(sum(found.by_question.values()) / 6)
 
 
 def test_a_model_sees_nothing_ahead() -> None:

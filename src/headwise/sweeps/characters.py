@@ -41,12 +41,21 @@ class Characters(Task):
     """The most frequent characters; all others are one."""
 
     def __post_init__(self) -> None:
-        """Refuse a text that is too short to hold anything out."""
+        """Read the text, once for all; refuse one that is too short to hold anything out."""
         check_at_least(2, length=self.length, alphabet=self.alphabet)
-        size = len(characters_of(self.text, self.alphabet))
+        size = len(self.whole)
         if HELD_OUT * size < 2 * self.length:
+            name = self.text or "the text of Python's library"
             need = int(2 * self.length / HELD_OUT) + 1
-            raise OptionError(f"{self.text} has {size} characters: give at least {need:,}")
+            raise OptionError(
+                f"{name} has {size:,} characters, and length {self.length} takes at least "
+                f"{need:,}: give a longer text or a smaller length"
+            )
+
+    @functools.cached_property
+    def whole(self) -> str:
+        """The text as it was when the task was made; what the file holds later is not read."""
+        return read_text(self.text) if self.text else library_text()
 
     @property
     def questions(self) -> tuple[str, ...]:
@@ -68,25 +77,24 @@ class Characters(Task):
         """Length of a window."""
         return self.length
 
+    @property
+    def layers_needed(self) -> int:
+        """One: text can be learned from by any model."""
+        return 1
+
     def digest(self) -> str:
-        """Of the text: a file may change under its name."""
-        text = read_text(self.text) if self.text else library_text()
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        """Of the text that was read: a file may change under its name."""
+        return hashlib.sha256(self.whole.encode("utf-8", "surrogatepass")).hexdigest()
 
     def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> Examples:
         """Windows of the text at random places."""
-        whole = characters_of(self.text, self.alphabet)
+        whole = numbered(self.whole, self.alphabet)
         border = int(len(whole) * (1 - HELD_OUT))
         part = whole[border:] if held_out else whole[:border]
         starts = torch.randint(len(part) - self.length, (count,), generator=random)
         windows = part[starts[:, None] + torch.arange(self.length + 1)]
         answers = windows[:, 1:, None]
         return Examples(windows[:, :-1, None], answers, torch.full_like(answers, NOWHERE))
-
-
-def characters_of(path: str, alphabet: int) -> Int[Tensor, " character"]:
-    """A text as numbers of its characters, the most frequent first."""
-    return numbered(read_text(path) if path else library_text(), alphabet)
 
 
 @functools.lru_cache(maxsize=4)

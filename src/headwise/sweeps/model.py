@@ -91,10 +91,10 @@ def accuracy_of(
     said: Float[Tensor, "batch position question answer"],
     answers: Int[Tensor, "batch position question"],
 ) -> Float[Tensor, " question"]:
-    """Share of right answers to each question, where it is asked."""
+    """Share of right answers to each question, where it is asked; NaN if it never is."""
     is_asked = answers >= 0
     is_right = (said.argmax(-1) == answers) & is_asked
-    return is_right.sum((0, 1)) / is_asked.sum((0, 1)).clamp(min=1)
+    return is_right.sum((0, 1)) / is_asked.sum((0, 1))
 
 
 def loss_of(

@@ -38,8 +38,8 @@ def sweep_svg(found: "Sweep") -> str:
 
 
 def is_by_width(found: "Sweep") -> bool:
-    """Whether the width of keys is what differs most."""
-    return found.settings.groups[0] == "narrow"
+    """Whether the width of keys is what differs: of narrow heads nothing else does."""
+    return "narrow" in found.settings.groups
 
 
 def line_of(group: str, rows: "pd.DataFrame", found: "Sweep") -> Line:

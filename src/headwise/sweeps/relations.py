@@ -76,6 +76,18 @@ class Relations(Task):
                 f"{', '.join(RELATIONS)}"
             )
         check_at_least(2, letters=self.letters, classes=self.classes, length=self.length)
+        for name in self.questions:
+            least = SHORTEST.get(name, 2)
+            if self.length < least:
+                raise OptionError(
+                    f"length is {self.length}, and {name} is asked of sequences of {least} and "
+                    "more: give a larger length or fewer relations"
+                )
+
+    @property
+    def layers_needed(self) -> int:
+        """One; two for what followed."""
+        return 2 if "followed" in self.questions else self.layers
 
     @property
     def questions(self) -> tuple[str, ...]:
@@ -98,7 +110,7 @@ class Relations(Task):
         return self.length
 
     def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> Examples:
-        """Random letters; by far too many sequences exist for any to be met twice."""
+        """Random letters; of the default ones there are too many to meet a sequence twice."""
         letters = torch.randint(self.letters, (count, self.length), generator=random)
         places = torch.stack([RELATIONS[name](self, letters) for name in self.questions], -1)
         answers = [read_at(letters, places[..., one]) for one in range(self.relations)]
@@ -115,3 +127,5 @@ RELATIONS: dict[str, Callable[[Relations, Letters], Letters]] = {
     "followed": lambda _, letters: followed(letters),
 }
 """Where the answer of each relation stands, for every position of some sequences."""
+SHORTEST = {"second": 3, "third": 4, "followed": 3}
+"""Length from which on a relation is asked for, where two are not enough."""

@@ -61,7 +61,7 @@ class SweepSettings:
             raise OptionError(
                 f"width is {self.width}: give from 1 to d_model {self.recipe.d_model}"
             )
-        needed = layers_needed(self.task)
+        needed = self.task.layers_needed
         if self.recipe.layers < needed:
             raise OptionError(
                 f"{self.task.name} as asked needs {needed} layers: {self.recipe.layers} are given"
@@ -87,22 +87,20 @@ class SweepSettings:
 
     @classmethod
     def from_json(cls, held: Mapping[str, Any]) -> "SweepSettings":
-        """The settings that `as_json` wrote."""
+        """The settings that `as_json` wrote; an error where their data are not what they were."""
+        task = make_task(**held["task"])
+        if task.digest() != held["data"]:
+            raise OptionError(
+                f"the data of {task.name} have changed since the sweep began: begin it anew"
+            )
         return cls(
-            task=make_task(**held["task"]),
+            task=task,
             groups=tuple(held["groups"]),
             recipe=Recipe(**held["recipe"]),
             width=held["width"],
             rates=tuple(held["rates"]),
             seeds=held["seeds"],
         )
-
-
-def layers_needed(task: Task) -> int:
-    """Layers without which a task cannot be learned."""
-    if isinstance(task, Relations) and "followed" in task.questions:
-        return 2
-    return 1 if isinstance(task, Characters) else task.layers
 
 
 def make_task(name: str, **options: Any) -> Task:
@@ -127,18 +125,25 @@ def make_settings(
     task: Task, *, quick: bool = False, layers: int | None = None, **options: Any
 ) -> SweepSettings:
     """Settings of a task; a quick sweep has fewer seeds, rates and steps."""
-    needed = max(task.layers, layers_needed(task)) if layers is None else layers
+    needed = max(task.layers, task.layers_needed) if layers is None else layers
     recipe = replace(QUICK if quick else Recipe(), layers=needed)
     told = {key: value for key, value in options.items() if value is not None}
     of_recipe = {one.name for one in fields(Recipe)} & set(told)
     recipe = replace(recipe, **{key: told.pop(key) for key in of_recipe})
-    unknown = [key for key in told if key not in {one.name for one in fields(SweepSettings)}]
+    own = [one.name for one in fields(SweepSettings) if one.name not in ("task", "recipe")]
+    unknown = [key for key in told if key not in own]
     if unknown:
-        known = [one.name for one in (*fields(Recipe), *fields(SweepSettings))]
+        known = [*(one.name for one in fields(Recipe)), *own]
         raise OptionError(f"there is no setting {unknown[0]}: choose from {', '.join(known)}")
+    told |= {key: several(told[key]) for key in ("groups", "rates") if key in told}
     if quick:
         told = {"rates": (0.02, 0.04), "seeds": 3} | told
     return SweepSettings(task=task, recipe=recipe, **told)
+
+
+def several(given: Any) -> tuple[Any, ...]:
+    """What may be given as one name or number, or as several."""
+    return (given,) if isinstance(given, str | int | float) else tuple(given)
 
 
 QUICK = Recipe(steps=600, checks=12, held_out=256)

@@ -46,7 +46,7 @@ class Task(ABC):
 
     name: ClassVar[str]
     layers: ClassVar[int] = 1
-    """Layers that a model needs for it."""
+    """Layers that a model has unless others are asked for."""
 
     @property
     @abstractmethod
@@ -68,9 +68,17 @@ class Task(ABC):
     def positions(self) -> int:
         """Length of a sequence."""
 
+    @property
+    def layers_needed(self) -> int:
+        """Layers without which it cannot be learned."""
+        return self.layers
+
     @abstractmethod
     def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> Examples:
-        """So many sequences; held-out ones are never trained on."""
+        """So many sequences; held-out ones are drawn apart from those that are trained on.
+
+        Where settings allow few sequences, some of them are met in training all the same.
+        """
 
     def digest(self) -> str:
         """What tells the data apart that the settings only name; nothing where they say it all."""

@@ -56,7 +56,7 @@ COUNTS = ("d_model", "layers", "steps", "batch", "checks", "held_out")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one trained model can do on sequences that it never saw."""
+    """What one trained model can do on held-out sequences."""
 
     accuracy: float
     by_question: dict[str, float]
@@ -80,8 +80,12 @@ def train(task: Task, variant: Variant, recipe: Recipe, *, rate: float, seed: in
         accuracy, loss = tested(model, held_out)
         heads = figures_of_heads(model, held_out)
     return Outcome(
-        accuracy=float(accuracy.mean()),
-        by_question=dict(zip(task.questions, accuracy.tolist(), strict=True)),
+        accuracy=float(accuracy.nanmean()),
+        by_question={
+            name: share
+            for name, share in zip(task.questions, accuracy.tolist(), strict=True)
+            if math.isfinite(share)  # a question that is never asked has none
+        },
         loss=loss,
         steps=steps,
         is_solved=is_solved,
@@ -94,7 +98,10 @@ def train(task: Task, variant: Variant, recipe: Recipe, *, rate: float, seed: in
 def fit(
     model: SweepModel, recipe: Recipe, held_out: Examples, *, rate: float, seed: int
 ) -> tuple[int, bool]:
-    """Train until the steps are used up or the task is solved; how many were taken, and which."""
+    """Train until the steps are used up or the task is solved.
+
+    Gives the steps that were taken, and whether the task was solved when it was last tested.
+    """
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=rate, weight_decay=recipe.weight_decay, fused=True
     )
@@ -108,7 +115,7 @@ def fit(
         schedule.step()
         if step % every == 0:
             accuracy, _ = tested(model, held_out)
-            times_solved = times_solved + 1 if float(accuracy.mean()) >= recipe.solved else 0
+            times_solved = times_solved + 1 if float(accuracy.nanmean()) >= recipe.solved else 0
             if times_solved == 2:
                 return step, True
     return recipe.steps, times_solved > 0

@@ -30,10 +30,6 @@ class Variant:
         """As files and tables call it."""
         return f"{self.group}-{self.num_heads}x{self.d_key}"
 
-    def parameters(self, d_model: int) -> int:
-        """Weights of one layer's four projections."""
-        return 2 * d_model * self.num_heads * (self.d_key + self.d_value)
-
 
 def variants_of(groups: Sequence[str], d_model: int, width: int) -> tuple[Variant, ...]:
     """The variants of some groups, in their order."""
