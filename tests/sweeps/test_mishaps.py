@@ -3,17 +3,22 @@
 import json
 import math
 import threading
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+import torch
 
 from headwise.errors import HeadwiseError, OptionError, OutputError
-from headwise.sweeps import runs
+from headwise.sweeps import characters, runs, worker
+from headwise.sweeps.relations import Relations
 from headwise.sweeps.results import best_rate
-from headwise.sweeps.runs import Crew, Run, Shelf
+from headwise.sweeps.runs import Crew, Records, Run
 from headwise.sweeps.settings import SweepSettings, make_settings, make_task
 from headwise.sweeps.sweep import sweep
+from headwise.sweeps.task import Examples
+from headwise.sweeps.training import Recipe
 from headwise.sweeps.variants import Variant
 
 ONE = Variant("split", 1, 8, 8)
@@ -44,13 +49,13 @@ def test_an_interrupt_ends_processes_that_train_and_keeps_what_is_done(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(runs, "Worker", Stubborn)
-    shelf = Shelf(tmp_path)
+    kept = Records(tmp_path)
 
     def interrupted() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), Crew(make_settings(make_task("recall")), 2) as crew:
-        runs.carry_out_all(RUNS, shelf, crew, told=interrupted)
+        runs.carry_out_all(RUNS, kept, crew, told=interrupted)
     assert all(worker.ended.is_set() for worker in crew.workers)
     assert [path.name for path in tmp_path.iterdir()] == ["split-1x8-rate0.01-seed0.json"]
 
@@ -79,7 +84,7 @@ def test_a_text_that_has_changed_is_another_sweep(tmp_path: Path) -> None:
     more = {"text": str(text), "length": 8, "processes": 1, "out": tmp_path / "out"}
     first = sweep("characters", **options, **more)
     text.write_text("four five six seven " * 100, encoding="utf-8")
-    with pytest.raises(OutputError, match="holds a sweep with other settings \\(data was"):
+    with pytest.raises(OutputError, match=r"holds a sweep with other settings \(of other text\)"):
         sweep("characters", **options, **more)
     second = sweep("characters", **options, **more, force=True)
     assert list(first.runs["loss"]) != list(second.runs["loss"])
@@ -105,6 +110,10 @@ def test_files_that_hold_something_else_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"recipe": Recipe()}, "there is no setting recipe: choose from d_model"),
+        ({"groups": "slit"}, "there is no group 'slit': the groups are split"),
+        ({"settings": SweepSettings(), "steps": 40}, "there are settings and steps: give one of"),
+        ({"settings": SweepSettings(), "quick": True}, "there are settings and quick: give one"),
         ({"relatons": 3}, "there is no setting relatons: choose from d_model"),
         ({"rates": (math.nan,)}, "rates must be learning rates above 0"),
         ({"rates": (math.inf,)}, "rates must be learning rates above 0"),
@@ -114,6 +123,85 @@ def test_files_that_hold_something_else_are_named(tmp_path: Path) -> None:
 def test_options_that_cannot_be_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(OptionError, match=words):
         sweep("relations", **options)
+
+
+def test_one_group_and_one_rate_may_be_given_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = sweep(
+        "relations", groups="narrow", rates=0.01, steps=20, seeds=1, d_model=2, width=1,
+        processes=1, out="~/swept",
+    )  # fmt: skip
+    assert found.settings.groups == ("narrow",) and found.settings.rates == (0.01,)
+    assert (tmp_path / "swept/runs.csv").exists()
+
+
+@dataclass(frozen=True)
+class Mine(Relations):
+    """A task that no other process knows."""
+
+    name: ClassVar[str] = "mine"
+
+
+@dataclass(frozen=True)
+class Failing(Mine):
+    """One whose examples cannot be made."""
+
+    def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> Examples:
+        raise OptionError("there are no examples")
+
+
+SMALL: dict[str, Any] = {
+    "groups": ("narrow",), "rates": (0.01,), "steps": 20, "seeds": 1, "d_model": 2, "width": 1,
+}  # fmt: skip
+
+
+def test_a_task_of_ones_own_is_trained_whatever_the_processes() -> None:
+    found = sweep(Mine(), **SMALL, processes=2)
+    assert found.settings.task.name == "mine" and len(found.runs) == 2
+    with pytest.raises(OptionError, match="there are no examples"):
+        sweep(Failing(), **SMALL, processes=2)
+
+
+def test_a_worker_says_what_went_wrong(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("one two three " * 100, encoding="utf-8")
+    settings = make_settings(make_task("characters", text=str(text), length=8), **SMALL)
+    text.write_text("four five six " * 100, encoding="utf-8")
+    with (
+        Crew(settings, 2) as crew,
+        pytest.raises(HeadwiseError, match="data of characters have changed since the sweep bega"),
+    ):
+        list(crew.train([Run(one, 0.01, 0) for one in settings.variants]))
+    held = json.dumps(make_settings(Mine(), **SMALL).as_json())
+    asked = {"variant": asdict(ONE), "rate": 0.01, "seed": 0}
+    assert worker.answer(held, asked)["error"].startswith("there is no task 'mine': the tasks are")
+
+
+def test_a_text_is_read_once_and_what_was_read_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, reads = tmp_path / "text.txt", []
+    text.write_text("one two three " * 100, encoding="utf-8")
+    monkeypatch.setattr(
+        characters, "read_text", lambda path: reads.append(path) or text.read_text("utf-8")
+    )
+    task = make_task("characters", text=str(text), length=8)
+    digest = task.digest()
+    text.write_text("four five six seven " * 100, encoding="utf-8")
+    sweep(task, **SMALL | {"steps": 40}, processes=1)
+    assert task.digest() == digest and reads == [str(text)]
+
+
+def test_records_of_unknown_settings_are_not_used(tmp_path: Path) -> None:
+    sweep("relations", **SMALL, processes=1, out=tmp_path)
+    (tmp_path / "settings.json").unlink()
+    more = SMALL | {"steps": 60}
+    with pytest.raises(OutputError, match="holds no sweep: give another folder, or --force to wri"):
+        sweep("relations", **more, processes=1, out=tmp_path)
+    found = sweep("relations", **more, processes=1, out=tmp_path, force=True)
+    assert set(found.runs["steps"]) == {60}
 
 
 def test_settings_of_a_task_are_options_of_its_sweep() -> None:

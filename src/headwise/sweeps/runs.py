@@ -38,6 +38,12 @@ class Run:
         """What its file is called."""
         return f"{self.variant.name}-rate{self.rate!r}-seed{self.seed}"
 
+    @property
+    def shape(self) -> tuple[float, ...]:
+        """What decides the outcome: runs of other groups may have the same."""
+        variant = self.variant
+        return variant.num_heads, variant.d_key, variant.d_value, self.rate, self.seed
+
 
 def carry_out(settings: SweepSettings, run: Run) -> Record:
     """Train, and say what came of it."""
@@ -45,8 +51,8 @@ def carry_out(settings: SweepSettings, run: Run) -> Record:
     return {**asdict(run.variant), "rate": run.rate, "seed": run.seed, **asdict(outcome)}
 
 
-class Shelf:
-    """Records of runs, in memory and, where there is a folder, in files."""
+class Records:
+    """What runs came to, in memory and, where there is a folder, in files."""
 
     def __init__(self, folder: Path | None) -> None:
         """What is there already is read when it is asked for."""
@@ -84,17 +90,21 @@ def read_record(path: Path) -> Record:
 
 
 def carry_out_all(
-    runs: Iterable[Run], shelf: Shelf, crew: "Crew", *, told: Callable[[], None]
+    runs: Iterable[Run], kept: Records, crew: "Crew", *, told: Callable[[], None]
 ) -> list[Record]:
-    """Records of all runs, in their order; those that are missing are run."""
+    """Records of all runs, in their order; those that are missing are run, each shape once."""
     runs = list(runs)
-    missing = [run for run in runs if shelf.find(run) is None]
+    missing = [run for run in runs if kept.find(run) is None]
     for _ in range(len(runs) - len(missing)):
         told()
-    for run, record in crew.train(missing):
-        shelf.put(run, record)
-        told()
-    found = [shelf.find(run) for run in runs]
+    alike: dict[tuple[float, ...], list[Run]] = {}
+    for run in missing:
+        alike.setdefault(run.shape, []).append(run)
+    for first, record in crew.train([one for one, *_ in alike.values()]):
+        for run in alike[first.shape]:  # groups may share a shape, and it would train the same
+            kept.put(run, record | {"group": run.variant.group})
+            told()
+    found = [kept.find(run) for run in runs]
     return [record for record in found if record is not None]
 
 
@@ -162,8 +172,12 @@ class Worker:
         except (BrokenPipeError, ValueError):  # it is gone, or its pipes are closed already
             line = ""
         if not line:
-            raise HeadwiseError(f"the process that trained {run.name} was ended from outside")
+            is_killed = self.process.wait() < 0
+            how = "was ended from outside" if is_killed else "has failed, as it says above"
+            raise HeadwiseError(f"the process that trained {run.name} {how}")
         record: Record = json.loads(line)
+        if "error" in record:
+            raise HeadwiseError(record["error"])
         return record
 
     def end(self) -> None:

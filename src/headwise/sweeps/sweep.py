@@ -1,7 +1,7 @@
 """Sweep: train every variant with every seed, each at the learning rate that suits it best.
 
 In: settings. Out: a `Sweep`. The rule for learning rates: every variant is trained once at each of
-them with a seed that is used for nothing else, all steps long, and keeps the one that ended with
+them with a seed that is used for nothing else, as all runs are, and keeps the one that ended with
 the lowest loss on held-out sequences.
 """
 
@@ -15,7 +15,7 @@ from headwise.errors import OptionError, OutputError
 from headwise.files import make_folder, write_aside
 from headwise.measures.store import differences
 from headwise.sweeps.results import Sweep, best_rate
-from headwise.sweeps.runs import Crew, Progress, Run, Shelf, carry_out_all
+from headwise.sweeps.runs import Crew, Progress, Records, Run, carry_out_all
 from headwise.sweeps.settings import (
     PILOT_SEED,
     SweepSettings,
@@ -40,8 +40,9 @@ def sweep(
     """Train small transformers that differ in their heads alone, and say what each can do.
 
     `options` are settings of the recipe and the sweep: d_model, layers, steps, batch, seeds, rates,
-    groups, width; and of the task, where it is given by its name: relations=3. In a folder `out`
-    every run is kept, and a sweep that was stopped goes on.
+    groups, width; and of the task, where it is given by its name: relations=3. Or all of them are
+    in `settings`. In a folder `out` every run is kept, and a sweep that was stopped goes on. A task
+    of your own is trained in this process alone.
 
     found = headwise.sweep("relations", quick=True)
     found.summary  # accuracy against the number of heads
@@ -51,19 +52,28 @@ def sweep(
             of_task = task_options(task)
             task = make_task(task, **{key: options.pop(key) for key in of_task & set(options)})
         settings = make_settings(task, quick=quick, **options)
+    elif quick or options:
+        given = next(iter(options), "quick")
+        raise OptionError(f"there are settings and {given}: give one of them")
     if processes is None:
         processes = os.cpu_count() or 1
     if processes < 1:
         raise OptionError(f"processes is {processes}: give at least 1")
-    shelf = Shelf(None if out is None else prepared(Path(out), settings, force=force))
-    with Crew(settings, processes) as crew:
-        found = run_all(settings, shelf, crew, progress)
-    if out is not None:
-        found.write(Path(out))
+    folder = None if out is None else Path(out).expanduser()
+    kept = Records(None if folder is None else prepared(folder, settings, force=force))
+    with Crew(settings, processes if is_ours(settings.task) else 1) as crew:
+        found = run_all(settings, kept, crew, progress)
+    if folder is not None:
+        found.write(folder)
     return found
 
 
-def run_all(settings: SweepSettings, shelf: Shelf, crew: Crew, progress: Progress | None) -> Sweep:
+def is_ours(task: Task) -> bool:
+    """Whether another process knows the task: one that a user's program defines it does not."""
+    return type(task).__module__.startswith("headwise.")
+
+
+def run_all(settings: SweepSettings, kept: Records, crew: Crew, progress: Progress | None) -> Sweep:
     """Pilots first, then every variant at its rate with every seed."""
     variants = settings.variants
     rates = settings.rates if len(settings.rates) > 1 else ()
@@ -77,7 +87,7 @@ def run_all(settings: SweepSettings, shelf: Shelf, crew: Crew, progress: Progres
             progress("training", done, total)
 
     def all_of(runs: Iterable[Run]) -> list[Any]:
-        return carry_out_all(runs, shelf, crew, told=told)
+        return carry_out_all(runs, kept, crew, told=told)
 
     if progress is not None:
         progress("training", 0, total)
@@ -105,14 +115,24 @@ def prepared(folder: Path, settings: SweepSettings, *, force: bool) -> Path:
                 "give another folder, or --force to replace it"
             )
         if differing:
-            for file in runs.glob("*.json"):
-                file.unlink()
-    elif folder.exists() and any(folder.iterdir()) and not force:
-        raise OutputError(f"{folder} is not empty and holds no sweep: give another folder")
+            clear(runs)
+    elif folder.exists() and any(folder.iterdir()):
+        if not force:
+            raise OutputError(
+                f"{folder} is not empty and holds no sweep: give another folder, or --force to "
+                "write there all the same"
+            )
+        clear(runs)  # of which settings they are, nobody knows
     make_folder(folder)
     write_aside(note, json.dumps(wanted, indent=1))  # first: a folder without it is no sweep's
     make_folder(runs)
     return runs
+
+
+def clear(runs: Path) -> None:
+    """Remove the records of runs."""
+    for file in runs.glob("*.json"):
+        file.unlink()
 
 
 def held_settings(note: Path) -> dict[str, Any]:
