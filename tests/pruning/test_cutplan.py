@@ -115,7 +115,7 @@ def test_nothing_is_overwritten_unless_asked_for(tmp_path: Path) -> None:
 def test_a_folder_or_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"p.json cannot be written: there is no folder .*none"):
         WHOLE.save(tmp_path / "none/p.json")
-    with pytest.raises(OptionError, match=r"there is no file .*p.json"):
+    with pytest.raises(OptionError, match=r"p.json cannot be read: No such file"):
         CutPlan.read(tmp_path / "p.json")
 
 
@@ -129,7 +129,7 @@ def test_a_folder_or_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         (json.dumps({**OLD, "heads": [3]}), r"plan cannot be read as a cut plan: 'int' object"),
         (json.dumps({**OLD, "heads": [{"head": "L0H1", "cost": "x"}]}), r"convert string to float"),
         (json.dumps({**OLD, "heads": [], "counts": {"L0": [1]}}), r"not enough values to unpack"),
-        ("\xff\xfe\0", r"plan cannot be read as a cut plan: .* is not a head"),
+        ("\xff\xfe\0", r"plan is not UTF-8 text: invalid start byte at byte 0"),
     ],
 )
 def test_a_file_that_holds_no_plan_is_named(tmp_path: Path, content: str, message: str) -> None:
@@ -201,7 +201,7 @@ def test_a_model_of_another_shape_is_refused(counts: dict[str, Any], message: st
     ],
 )
 def test_a_head_that_a_model_lacks_is_named(head: str, counts: Any, message: str) -> None:
-    for ask in (CutPlan.check, CutPlan.kept, CutPlan.is_uniform):
+    for ask in (CutPlan.check, CutPlan.kept):
         with pytest.raises(OptionError, match=message):
             ask(CutPlan.parse(head), counts)
 
@@ -213,25 +213,6 @@ def test_every_head_is_either_cut_or_kept() -> None:
         "encoder.L1": (1, 2, 3),
         "cross.L0": (0, 2),
     }
-
-
-@pytest.mark.parametrize(
-    ("cut", "counts", "is_uniform"),
-    [
-        ("", COUNTS, True),
-        ("L0H1 L1H1", COUNTS, False),  # a layer keeps more
-        ("L0H0 L0H1 L1H2 L1H3 L2H4 L2H5", COUNTS, True),  # a whole KV group of each
-        ("L0H0 L0H3 L0H5 L1H1 L1H3 L1H4 L2H0 L2H2 L2H4", COUNTS, True),  # one head of every group
-        ("L0H0 L1H0 L2H0", COUNTS, False),  # as many in each layer, but one group is smaller
-        ("encoder.L0H4 encoder.L1H0", STACKS, True),  # a stack of its own shape
-        ("encoder.L0H4 cross.L0H0", STACKS, False),
-        ("cross.L0H0 cross.L0H1 cross.L0H2", STACKS, False),  # no head left
-    ],
-)
-def test_a_uniform_cut_is_one_that_a_config_can_say(
-    cut: str, counts: Any, is_uniform: bool
-) -> None:
-    assert CutPlan.parse(cut).is_uniform(counts) is is_uniform
 
 
 def test_joining_keeps_what_either_knows_and_prefers_the_first() -> None:

@@ -30,7 +30,7 @@ MOST_TOKENS = 8192
 """Of all copies of a batch: more in one pass is no faster."""
 
 
-def quiet(stage: str, done: int, total: int) -> None:
+def untold(stage: str, done: int, total: int) -> None:
     """Tells nobody."""
 
 
@@ -40,7 +40,7 @@ def ablate(
     counts: Counts,
     *,
     means: MeanOutputs | None = None,
-    progress: Progress = quiet,
+    progress: Progress = untold,
 ) -> list[Estimate]:
     """Loss that each unit adds when it is silent, in the unit of the task's mean loss."""
     places = task.places

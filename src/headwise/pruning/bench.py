@@ -18,7 +18,7 @@ from torch import nn
 from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId
 from headwise.probes.manual import halves, manual_texts
-from headwise.pruning.ablation import Progress, quiet
+from headwise.pruning.ablation import Progress, untold
 from headwise.pruning.choice import Problem
 from headwise.pruning.cutplan import Counts
 from headwise.pruning.gradients import gradients
@@ -51,7 +51,7 @@ class Bench:
     settings: PruneSettings
     has_own_text: bool = True
     """Whether the texts were given; else they are Python's manual."""
-    progress: Progress = quiet
+    progress: Progress = untold
 
     @property
     def counts(self) -> Counts:
@@ -69,7 +69,7 @@ def make_bench(
     subject: Subject,
     texts: str | Sequence[str] | None,
     settings: PruneSettings,
-    progress: Progress = quiet,
+    progress: Progress = untold,
     *,
     batches: Iterable[Inputs] | None = None,
 ) -> Bench:
@@ -142,7 +142,7 @@ def tasks_on_batches(subject: Subject, batches: Sequence[Inputs]) -> Tasks:
 
 
 def make_problem(
-    task: Task, counts: Counts, settings: PruneSettings, progress: Progress = quiet
+    task: Task, counts: Counts, settings: PruneSettings, progress: Progress = untold
 ) -> Problem:
     """What can be cut from the model, and how it is to be chosen."""
     heads = head_ids(task.places, counts)

@@ -2,7 +2,7 @@
 
 In: a task to measure on, and the units that can be cut. Out: the units in the order in which a
 method would cut them, the cheapest first, so that any cut is a beginning of it. Methods are named;
-`METHODS` says what each does.
+`METHODS` has them all.
 """
 
 import math
@@ -16,23 +16,13 @@ from torch import Tensor
 
 from headwise.errors import OptionError
 from headwise.heads import HeadId
-from headwise.pruning.ablation import Progress, ablate, quiet
+from headwise.pruning.ablation import Progress, ablate, untold
 from headwise.pruning.cutplan import Counts
 from headwise.pruning.gradients import Gradients, by_layer_norm, gradients
 from headwise.pruning.task import Task, head_ids
 from headwise.pruning.units import Unit, by_unit, membership
 from headwise.watching.gates import silence
 
-METHODS = {
-    "rounds": "quadratic, measured anew after every few cuts",
-    "quadratic": "the smallest loss expected from how heads act together, measured once",
-    "greedy": "exact ablation, measured anew after every cut",
-    "ablation": "exact ablation of single heads, measured once",
-    "michel": "Michel's gradient score over its layer's norm, measured once",
-    "fisher": "Fisher information, measured once",
-    "random": "a random order",
-}
-"""Every method, the best first."""
 BEST = "rounds"
 BY_GRADIENTS = ("rounds", "quadratic", "michel", "fisher")
 """Methods that need the gradient of what is measured."""
@@ -53,7 +43,7 @@ class Problem:
     """Into how many rounds a full cut is divided."""
     draws: int = 4
     seed: int = 0
-    progress: Progress = field(default=quiet)
+    progress: Progress = field(default=untold)
 
     @property
     def heads(self) -> tuple[HeadId, ...]:
@@ -79,7 +69,7 @@ def order_by(method: str, problem: Problem, *, count: int | None = None) -> Orde
     if method not in METHODS:
         raise OptionError(f"{method!r} is no method: choose from {', '.join(METHODS)}")
     count = len(problem.units) if count is None else min(count, len(problem.units))
-    found = WAYS[method](problem, count)
+    found = METHODS[method](problem, count)
     return Order(method, tuple(problem.units[one] for one, _ in found), tuple(c for _, c in found))
 
 
@@ -191,7 +181,7 @@ def by_greedy(problem: Problem, count: int) -> Found:
     return found
 
 
-WAYS: dict[str, Callable[[Problem, int], Found]] = {
+METHODS: dict[str, Callable[[Problem, int], Found]] = {
     "rounds": by_rounds,
     "quadratic": by_quadratic,
     "greedy": by_greedy,
@@ -200,6 +190,7 @@ WAYS: dict[str, Callable[[Problem, int], Found]] = {
     "fisher": by_fisher,
     "random": at_random,
 }
+"""Every method by its name, the best first."""
 
 
 def measured(problem: Problem, *, draws: int | None = None) -> Gradients:

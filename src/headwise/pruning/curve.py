@@ -14,7 +14,7 @@ import pandas as pd
 
 from headwise.drawing.curves import Line, curves_svg, elbow
 from headwise.heads import HeadId
-from headwise.pruning.ablation import Progress, quiet
+from headwise.pruning.ablation import Progress, untold
 from headwise.pruning.choice import BY_GRADIENTS, Order, Problem, order_by
 from headwise.pruning.gradients import has_gradients
 from headwise.pruning.task import Estimate, Task
@@ -91,7 +91,7 @@ def quality(loss: float, unit: str) -> float:
 
 
 def draw_curve(
-    held_out: Task, problem: Problem, chosen: Order, *, progress: Progress = quiet
+    held_out: Task, problem: Problem, chosen: Order, *, progress: Progress = untold
 ) -> Curve:
     """Measure the chosen order, its rivals, random orders and the floor on held-out text."""
     total, unit = len(problem.heads), held_out.objective.unit

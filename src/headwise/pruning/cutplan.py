@@ -8,7 +8,6 @@ torch: a model is its `counts`, the heads and KV heads of every layer by its nam
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 from headwise.drawing.tables import FULL_ROWS, STYLE, words_table
 from headwise.errors import OptionError, OutputError
-from headwise.files import write_aside
+from headwise.files import read_text, write_aside
 from headwise.heads import HeadId, parse_heads
 
 Counts = Mapping[str, tuple[int, int]]
@@ -165,10 +164,7 @@ class CutPlan:
     @classmethod
     def read(cls, path: str | Path) -> "CutPlan":
         """The plan that a file holds, JSON or text as its content says."""
-        path = Path(path)
-        if not path.is_file():
-            raise OptionError(f"there is no file {path}")
-        text = path.read_text("utf-8-sig", errors="replace")
+        text = read_text(path).removeprefix("\ufeff")  # some editors begin a file with it
         decode = _from_json if text.lstrip().startswith("{") else cls.parse
         return _decoded(text, str(path), decode)
 
@@ -191,20 +187,6 @@ class CutPlan:
             layer: tuple(head for head in range(num_heads) if (layer, head) not in gone)
             for layer, (num_heads, _) in counts.items()
         }
-
-    def is_uniform(self, counts: Counts) -> bool:
-        """Whether one number of heads and one of KV heads is left in all layers of a stack.
-
-        Only then can a config say it. KV heads whose heads are all cut go too; those that stay must
-        serve as many heads each, and some head must stay.
-        """
-        left: dict[str, set[tuple[int, ...]]] = {}
-        for layer, heads in self.kept(counts).items():
-            size = counts[layer][0] // counts[layer][1]
-            groups = Counter(head // size for head in heads)
-            left.setdefault(layer.rpartition("L")[0], set()).add(tuple(groups.values()))
-        shapes = [one.pop() if len(one) == 1 else () for one in left.values()]
-        return all(len(set(shape)) == 1 for shape in shapes)
 
     def _known(self, head: HeadId) -> list[str]:
         """A head's cost and reason as one reads them; empty where they are not known."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from headwise.errors import OptionError
 from headwise.heads import HeadId
-from headwise.pruning.ablation import Progress, quiet
+from headwise.pruning.ablation import Progress, untold
 from headwise.pruning.cutplan import Counts
 from headwise.pruning.objective import Given, Sample
 from headwise.pruning.task import Task, head_ids
@@ -59,7 +59,7 @@ def gradients(
     *,
     draws: int = DRAWS,
     seed: int = 0,
-    progress: Progress = quiet,
+    progress: Progress = untold,
 ) -> Gradients:
     """Every head's scores and every two heads' interaction, from backward passes."""
     heads = head_ids(task.places, counts)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from headwise.errors import OptionError
 from headwise.heads import HeadId, HeadTable
-from headwise.pruning.ablation import Progress, ablate, quiet
+from headwise.pruning.ablation import Progress, ablate, untold
 from headwise.pruning.checking import in_evaluation
 from headwise.pruning.cutplan import Counts
 from headwise.pruning.gradients import DRAWS, Gradients, gradients
@@ -53,7 +53,7 @@ def importance(
     batches: Iterable[Mapping[str, Tensor]] | None = None,
     objective: Objective | Callable[[nn.Module, Inputs], Tensor] | None = None,
     max_tokens: int = 4096,
-    progress: Progress = quiet,
+    progress: Progress = untold,
 ) -> Importance:
     """What every head is worth on some text, or on batches of what the model takes.
 
@@ -67,7 +67,7 @@ def importance(
         return measure(subject, task, progress=progress)
 
 
-def measure(subject: Subject, task: Task, *, progress: Progress = quiet) -> Importance:
+def measure(subject: Subject, task: Task, *, progress: Progress = untold) -> Importance:
     """The same on a task that is there already."""
     counts = count_heads(task.model, task.samples[0].inputs)
     heads = head_ids(task.places, counts)
@@ -143,7 +143,7 @@ def best_alone(
     counts: Counts,
     base: Estimate,
     *,
-    progress: Progress = quiet,
+    progress: Progress = untold,
 ) -> pd.DataFrame:
     """For every layer the head that does best when it is the only one left there."""
     layers: dict[str, list[HeadId]] = {}

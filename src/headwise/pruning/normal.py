@@ -65,7 +65,7 @@ class NormalEquations:
         if not num_heads:
             return Correction(torch.zeros_like(self.cross), self.bias_for(self.cross * 0))
         weight = weight.detach().double().cpu()
-        products = by_head(self.gram * (weight @ weight.T), num_heads)
+        products = summed_by_head(self.gram * (weight @ weight.T), num_heads)
         target = (weight * self.cross).unflatten(0, (num_heads, -1)).sum((1, 2))
         factors = torch.linalg.lstsq(products, target[:, None]).solution[:, 0]
         found = factors.repeat_interleave(len(weight) // num_heads)[:, None] * weight
@@ -96,7 +96,9 @@ class NormalEquations:
         return total / max(self.rows, 1)
 
 
-def by_head(matrix: Float[Tensor, "input input"], num_heads: int) -> Float[Tensor, "heads heads"]:
+def summed_by_head(
+    matrix: Float[Tensor, "input input"], num_heads: int
+) -> Float[Tensor, "heads heads"]:
     """A matrix of inputs, added up over the inputs of every two heads."""
     apart = matrix.unflatten(0, (num_heads, -1)).unflatten(2, (num_heads, -1))
     found: Tensor = apart.sum((1, 3))

@@ -18,7 +18,7 @@ from headwise.errors import HeadwiseError, OptionError
 from headwise.files import write_aside
 from headwise.heads import HeadId, parse_heads
 from headwise.measures.reading import position_limit
-from headwise.pruning.ablation import Progress, quiet
+from headwise.pruning.ablation import Progress, untold
 from headwise.pruning.bench import (
     Bench,
     CutModel,
@@ -86,7 +86,7 @@ def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
     settings: PruneSettings | None = None,
     with_onnx: bool = False,
     force: bool = False,
-    progress: Progress = quiet,
+    progress: Progress = untold,
 ) -> Pruned:
     """The model without the heads that it needs least; with `out`, as a directory that loads.
 

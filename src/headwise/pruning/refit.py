@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import ModelError, OptionError
-from headwise.pruning.ablation import Progress, quiet
+from headwise.pruning.ablation import Progress, untold
 from headwise.pruning.blocks import States, find_blocks, run_block, stack_of
 from headwise.pruning.feedforward import find_feed_forward, heard, is_same
 from headwise.pruning.normal import Correction, NormalEquations
@@ -54,7 +54,7 @@ def refit(
     choosing: Sequence[Sample],
     *,
     variant: Variant = "full",
-    progress: Progress = quiet,
+    progress: Progress = untold,
 ) -> tuple[LayerFit, ...]:
     """Refit every output projection of the cut model in place; what became of each layer.
 
