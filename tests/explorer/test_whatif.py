@@ -2,14 +2,17 @@
 
 import pytest
 import torch
+from transformers import BertConfig, BertForSequenceClassification
 
 from headwise.errors import OptionError
-from headwise.explorer.whatif import Changes, Untouched, outcome
+from headwise.explorer.session import Session
+from headwise.explorer.whatif import LONGEST, Changes, Untouched, outcome
 from headwise.heads import HeadId, parse_heads
 from headwise.pruning.setting import make_subject
 from headwise.pruning.surgery import count_parameters, cut
 from headwise.watching.gates import silence
 
+from ..pruning.subjects import words_tokenizer
 from .sessions import WORDS, minilm, tiny_session
 
 TEXTS = ["The cat sat on the mat.", "A kitten lay on a rug.", "Stocks fell."]
@@ -68,7 +71,7 @@ def test_next_tokens_are_those_of_the_gated_model(factor: float) -> None:
         after = subject.model(**ids).logits[0, -1].softmax(-1)
     finally:
         hook.remove()
-    numbers = subject.tokenizer.convert_tokens_to_ids(found["tokens"])
+    numbers = subject.tokenizer.convert_tokens_to_ids(found["names"])
     assert found["before"] == pytest.approx(before[numbers].tolist(), abs=1e-5)
     assert found["after"] == pytest.approx(after[numbers].tolist(), abs=1e-5)
     assert int(before.argmax()) == numbers[0] and found["where"] == "the next token"
@@ -88,6 +91,44 @@ def test_a_masked_model_predicts_its_mask_or_its_last_word() -> None:
     assert given["where"] == "the first masked token" and given["divergence"] == 0
     last = outcome(session.subject, ["w7 w8 w9"], Changes({}), session.counts)
     assert last["where"] == "the last word, 'w9', masked"
+    with pytest.raises(OptionError, match="no word to mask: all 3 tokens of the text are special"):
+        outcome(session.subject, ["[CLS] [SEP] [CLS]"], Changes({}), session.counts)
+
+
+def test_the_next_token_is_that_after_the_end_of_a_long_text() -> None:
+    session = tiny_session("gpt2")
+    words = [f"w{7 + place % 90}" for place in range(1200)]
+    found = outcome(session.subject, [" ".join(words)], Changes({}), session.counts)
+    room = min(LONGEST, session.limit)
+    alone = outcome(session.subject, [" ".join(words[-room:])], Changes({}), session.counts)
+    assert (found["names"], found["before"]) == (alone["names"], alone["before"])
+    assert found["remarks"] == [f"Of text 1 the last {room} of 1,200 tokens are read here."]
+    assert found["where"] == "the next token" and alone["remarks"] == []
+
+
+def test_sentences_may_be_one_word_and_those_too_long_are_named() -> None:
+    session = tiny_session("embedding")
+    texts = ["w7", "w31 " * 1200]
+    found = outcome(session.subject, texts, Changes({}), session.counts)
+    room = min(LONGEST, session.limit)
+    assert found["remarks"] == [f"Of text 2 the first {room} of 1,200 tokens are read here."]
+    assert found["before"][0][0] == pytest.approx(1, abs=1e-4)
+    with pytest.raises(OptionError, match="text 2, '  ', has no tokens"):
+        outcome(session.subject, ["w7", "  "], Changes({}), session.counts)
+
+
+def test_tokens_and_classes_are_called_by_their_names() -> None:
+    session = tiny_session("t5")
+    found = outcome(session.subject, [WORDS], Changes({}), session.counts)
+    assert found["noun"] == "token" and found["title"].startswith("Likeliest tokens at")
+    assert all(name.startswith(("w", "[")) for name in found["names"])
+    sizes = {"hidden_size": 20, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = BertConfig(vocab_size=101, num_labels=3, intermediate_size=8, **sizes)
+    model = BertForSequenceClassification(config).eval()
+    judge = Session(make_subject(model, words_tokenizer()))
+    found = outcome(judge.subject, [WORDS], Changes({}), judge.counts)
+    assert found["noun"] == "class" and found["title"] == "Likeliest classes"
+    assert sorted(found["names"]) == ["LABEL_0", "LABEL_1", "LABEL_2"]
 
 
 def test_heads_that_are_not_there_are_refused() -> None:

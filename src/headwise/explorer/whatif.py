@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.errors import HeadwiseError
+from headwise.errors import HeadwiseError, OptionError
 from headwise.heads import HeadId, check_head
-from headwise.measures.reading import Reader
+from headwise.measures.reading import Reader, Window
 from headwise.pruning.cutplan import Counts
 from headwise.pruning.objective import Embedding, MaskedToken, NextToken
 from headwise.pruning.setting import Subject
@@ -79,7 +79,7 @@ def outcome(
     """What the model says untouched and changed, and what a cut of the silent heads would save."""
     untouched = untouched or Untouched()
     if isinstance(subject.objective, Embedding):
-        said = similarities(subject, texts[:MOST_TEXTS], changes.gates(counts), untouched)
+        said = similarities(subject, texts, changes.gates(counts), untouched)
     else:
         said = predictions(subject, texts[0], changes.gates(counts), untouched)
     return said | {"heads_off": len(changes.silent)} | savings(subject, changes)
@@ -101,23 +101,40 @@ def savings(subject: Subject, changes: Changes) -> dict[str, Any]:
     return found
 
 
-def inputs_of(subject: Subject, texts: Sequence[str]) -> dict[str, Tensor]:
-    """The beginnings of some texts as one batch."""
+def inputs_of(subject: Subject, texts: Sequence[str]) -> tuple[dict[str, Tensor], list[str]]:
+    """Some texts as one batch, and what is to be said of those that are too long for it.
+
+    A model that predicts the next token reads the end of a long text, the others its beginning.
+    """
     reader = Reader(subject.tokenizer, subject.model.config, length=LONGEST)
-    windows = [reader.windows([text])[0] for text in texts]
-    return dict(reader.batch(windows, subject.device).inputs)
+    before, after = reader.around
+    room = reader.length - len(before) - len(after)
+    is_end = isinstance(subject.objective, NextToken)
+    windows, remarks = [], []
+    for number, text in enumerate(texts):
+        ids = reader.ids(text)
+        if not ids:
+            raise OptionError(f"text {number + 1}, {text[:20]!r}, has no tokens: write a few words")
+        if len(ids) > room:
+            side = "last" if is_end else "first"
+            remarks.append(
+                f"Of text {number + 1} the {side} {room:,} of {len(ids):,} tokens are read here."
+            )
+        windows.append(Window(number, (*before, *(ids[-room:] if is_end else ids[:room]), *after)))
+    return dict(reader.batch(windows, subject.device).inputs), remarks
 
 
 def similarities(
     subject: Subject, texts: Sequence[str], gates: Mapping[str, Tensor], untouched: Untouched
 ) -> dict[str, Any]:
     """How alike the sentences' embeddings are, before and after."""
-    inputs = inputs_of(subject, texts)
+    inputs, remarks = inputs_of(subject, texts)
     before = untouched.of(texts, lambda: subject.objective.output(subject.model, inputs))
     with gate(subject.model, gates):
         after = subject.objective.output(subject.model, inputs)
     return {
         "kind": "similarity",
+        "remarks": remarks,
         "texts": list(texts),
         "before": as_lists(before @ before.T),
         "after": as_lists(after @ after.T),
@@ -133,17 +150,23 @@ def as_lists(matrix: Tensor) -> list[list[float]]:
 def predictions(
     subject: Subject, text: str, gates: Mapping[str, Tensor], untouched: Untouched
 ) -> dict[str, Any]:
-    """The likeliest tokens at the place that the model predicts, before and after."""
-    inputs = inputs_of(subject, [text])
+    """The likeliest tokens, or classes, at the place that the model predicts, before and after."""
+    inputs, remarks = inputs_of(subject, [text])
     place, where = predicted_place(subject, inputs)
     before = untouched.of([text], lambda: log_probabilities(subject, inputs, place))
     with gate(subject.model, gates):
         after = log_probabilities(subject, inputs, place)
     shown = list(dict.fromkeys([*top(before), *top(after)]))
+    config: Any = subject.model.config
+    is_token = len(before) == config.get_text_config().vocab_size
+    name = token_name if is_token else class_name
     return {
         "kind": "prediction",
+        "remarks": remarks,
+        "noun": "token" if is_token else "class",
+        "title": f"Likeliest tokens at {where}" if is_token else "Likeliest classes",
         "where": where,
-        "tokens": [name_of(subject, number) for number in shown],
+        "names": [name(subject, number) for number in shown],
         "before": [round(float(before[number].exp()), 5) for number in shown],
         "after": [round(float(after[number].exp()), 5) for number in shown],
         "divergence": round(float((before.exp() * (before - after)).sum()), 5),
@@ -153,9 +176,10 @@ def predictions(
 def predicted_place(subject: Subject, inputs: dict[str, Tensor]) -> tuple[int, str]:
     """The position whose prediction is shown, and what it is; a mask is set where there is none."""
     ids = inputs["input_ids"][0]
+    if isinstance(subject.objective, NextToken):
+        return len(ids) - 1, "the next token"
     if not isinstance(subject.objective, MaskedToken):
-        is_next = isinstance(subject.objective, NextToken)
-        return len(ids) - 1, "the next token" if is_next else "the last position"
+        return len(ids) - 1, "the end of the text"
     mask = subject.objective.mask_id
     masked = (ids == mask).nonzero().flatten().tolist()
     if masked:
@@ -165,7 +189,12 @@ def predicted_place(subject: Subject, inputs: dict[str, Tensor]) -> tuple[int, s
         for place, one in enumerate(ids.tolist())
         if one not in subject.tokenizer.all_special_ids
     ]
-    hidden = name_of(subject, int(ids[ordinary[-1]]))
+    if not ordinary:
+        raise OptionError(
+            f"there is no word to mask: all {len(ids)} tokens of the text are special ones; write "
+            "a few words"
+        )
+    hidden = token_name(subject, int(ids[ordinary[-1]]))
     inputs["input_ids"] = inputs["input_ids"].clone()
     inputs["input_ids"][0, ordinary[-1]] = mask
     return ordinary[-1], f"the last word, {hidden!r}, masked"
@@ -184,11 +213,13 @@ def top(values: Tensor) -> list[int]:
     return found
 
 
-def name_of(subject: Subject, number: int) -> str:
-    """What to write for a token, or for a class."""
+def token_name(subject: Subject, number: int) -> str:
+    """What to write for a token; its number where the model has more than the tokenizer knows."""
+    piece = subject.tokenizer.convert_ids_to_tokens(number)
+    return str(number) if piece is None else label(piece, subject.tokenizer.decode([number]))
+
+
+def class_name(subject: Subject, number: int) -> str:
+    """What to write for a class; its number where the model has no name for it."""
     names = getattr(subject.model.config, "id2label", None) or {}
-    if not isinstance(subject.objective, MaskedToken | NextToken):
-        return str(names.get(number, number))
-    return label(
-        subject.tokenizer.convert_ids_to_tokens(number), subject.tokenizer.decode([number])
-    )
+    return str(names.get(number, number))

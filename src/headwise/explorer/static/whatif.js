@@ -78,9 +78,11 @@ export class WhatIfPanel {
   }
 
   async run() {
-    const texts = this.about.kind === "similarity"
-      ? $("sentences").value.split("\n").map((/** @type {string} */ one) => one.trim()).filter(Boolean).slice(0, this.about.most_texts)
+    const lines = this.about.kind === "similarity"
+      ? $("sentences").value.split("\n").map((/** @type {string} */ one) => one.trim()).filter(Boolean)
       : [state.get("text") || this.about.text];
+    const texts = lines.slice(0, this.about.most_texts);
+    const left = lines.length > texts.length ? [`The first ${texts.length} of ${lines.length} sentences are compared.`] : [];
     const body = { texts, gates: Object.fromEntries(this.factors()) };
     const wanted = JSON.stringify(body);
     if (wanted === this.said || !texts.length) return;
@@ -89,13 +91,17 @@ export class WhatIfPanel {
     const mine = this.asking = new AbortController();
     try {
       const found = await api.post("/api/whatif", body, mine.signal);
-      $("outcome").replaceChildren(found.kind === "similarity" ? this.similarity(found) : this.prediction(found));
+      $("outcome").replaceChildren(...[...left, ...found.remarks].map((one) => make("p", { class: "hint" }, one)),
+        found.kind === "similarity" ? this.similarity(found) : this.prediction(found));
       const share = (100 * found.saved / found.parameters).toFixed(2);
       $("saved").textContent = `${found.heads_off} ${found.heads_off === 1 ? "head" : "heads"} off. ` + (found.cannot_cut ? `They cannot be cut as they are: ${found.cannot_cut}.`
         : `Cutting them would save ${found.saved.toLocaleString("en")} parameters (${share}%).`);
       document.body.dataset.outcome = String(found.heads_off);
     } catch (error) {
-      if (!mine.signal.aborted) { this.said = ""; this.page.fail(error); }
+      if (mine.signal.aborted) return;
+      this.said = "";
+      $("outcome").replaceChildren(); // it would be that of other texts
+      this.page.fail(error);
     }
   }
 
@@ -106,10 +112,10 @@ export class WhatIfPanel {
       make("rect", { class: kind, x: 0, y: 1, height: 10, width: (198 * value / top).toFixed(1) }));
     const percent = (/** @type {number} */ value) => `${(100 * value).toFixed(value < 0.001 ? 3 : 1)}%`;
     return make("div", { class: "scroll" },
-      make("table", { class: "predicted" }, make("caption", {}, `Likeliest tokens at ${found.where}; ${
+      make("table", { class: "predicted" }, make("caption", {}, `${found.title}; ${
         found.divergence < 5e-5 ? "the two models say the same" : `the two models are ${found.divergence.toFixed(4)} nats apart (KL)`}`),
-        make("tr", {}, ...["token", "untouched", "", "changed", ""].map((one) => make("th", { scope: "col" }, one))),
-        ...found.tokens.map((/** @type {string} */ token, /** @type {number} */ at) => make("tr", {}, make("th", { scope: "row" }, token),
+        make("tr", {}, ...[found.noun, "untouched", "", "changed", ""].map((one) => make("th", { scope: "col" }, one))),
+        ...found.names.map((/** @type {string} */ name, /** @type {number} */ at) => make("tr", {}, make("th", { scope: "row" }, name),
           make("td", { class: "number" }, percent(found.before[at])), make("td", {}, bar(found.before[at], "bar-rect")),
           make("td", { class: "number" }, percent(found.after[at])), make("td", {}, bar(found.after[at], "bar-rect other"))))));
   }
