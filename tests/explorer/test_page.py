@@ -113,6 +113,8 @@ def test_the_grid_is_coloured_sorted_filtered_and_scanned(chrome: Browser, site:
         colours = page.evaluate(CHIPS)
         assert len(set(colours.values())) == len(colours) and "no role" in colours
         page.select_option("#colour", "normalised_entropy")
+        page.select_option("#colour", "previous")
+        mine = page.inner_text("#legend")
         page.select_option("#order", "previous")
         first = page.locator("#grid .head").first
         assert first.get_attribute("data-head") == "L0H2"
@@ -125,6 +127,9 @@ def test_the_grid_is_coloured_sorted_filtered_and_scanned(chrome: Browser, site:
         expect(page.locator("#scan")).to_have_text("Find roles ✓", timeout=120_000)
         expect(page.locator("#legend")).to_contain_text("syntactic")
         expect(page.locator("#legend")).to_contain_text("From built-in text and sentences")
+        page.select_option("#colour", "previous")
+        assert page.inner_text("#legend") == mine, "figures stay those of the text that was read"
+        page.select_option("#colour", "role")
         page.select_option("#role", "positional")
         dim = page.locator("#grid .head.dim").count()
         assert 0 < dim < 72

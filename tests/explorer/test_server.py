@@ -290,6 +290,19 @@ def test_no_path_reaches_the_file_system() -> None:
     assert_refused(client().put("/api/readings", json={}), 405)
 
 
+def test_only_a_reading_that_is_not_kept_is_said_to_be_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = tiny_session("bert")
+    monkeypatch.setattr(session, "about", lambda: {}["nothing"])
+    calm = TestClient(
+        Explorer(session).app(), base_url="http://localhost", raise_server_exceptions=False
+    )
+    assert_refused(calm.get("/api/model"), 500, "headwise itself")
+    special = calm.post("/api/whatif", json={"texts": ["[CLS] [SEP] [CLS]"]})
+    assert_refused(special, 422, "no word to mask")
+
+
 def test_a_fault_of_our_own_is_said_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     session = minilm()
     monkeypatch.setattr(session, "about", lambda: 1 / 0)

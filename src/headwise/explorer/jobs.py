@@ -8,7 +8,6 @@ from typing import Any
 
 from headwise.errors import HeadwiseError
 
-
 LOOK_EVERY = 0.1
 """Seconds between looks whether work that waits was told to stop."""
 

@@ -37,7 +37,7 @@ from headwise.explorer.looks import (
     whole_map,
 )
 from headwise.explorer.readings import Reading
-from headwise.explorer.session import Session, known_plans
+from headwise.explorer.session import NotKept, Session, known_plans
 from headwise.explorer.whatif import outcome
 from headwise.heads import HeadId, check_head
 from headwise.planning.plans import head_choices, plan
@@ -104,7 +104,7 @@ class Explorer:
                 Busy: says(503),
                 HeadwiseError: says(422),
                 HTTPException: not_there,
-                LookupError: gone,
+                NotKept: says(410),
                 Stopped: lambda *_: refused(499, "nobody waits for it any more"),
                 TooLarge: lambda *_: refused(413, "the body of the request is too large"),
                 Exception: lambda *_: refused(500, "something went wrong in headwise itself"),
@@ -364,8 +364,3 @@ def not_there(_: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
     said = {404: "there is nothing at this address", 405: "this address takes no such request"}
     return refused(status, said.get(status, "the request was refused"))
-
-
-def gone(_: Request, __: Exception) -> Response:
-    """A reading that is no longer kept."""
-    return refused(410, "this text is no longer kept: send it again")

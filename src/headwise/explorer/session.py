@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from headwise.errors import OptionError
+from headwise.errors import HeadwiseError, OptionError
 from headwise.explorer.figures import finite
 from headwise.explorer.jobs import Job
 from headwise.explorer.readings import LONGEST, Progress, Reading, Shelf, name_of, read
@@ -49,8 +49,8 @@ SHOWN = {
 OF_JOBS = {
     "scan": {"induction": "On what followed an earlier copy, in repeated random tokens"},
     "importance": {
-        "zero": "Loss when it is silenced",
-        "michel": "Michel's gradient score",
+        "zero": "Loss when it is silenced, on built-in text",
+        "michel": "Michel's gradient score, on built-in text",
     },
 }
 """Measures that long work adds, in words."""
@@ -64,6 +64,10 @@ OTHERS = (
     "A kitten rested on the rug since it felt cosy.",
     "The stock market fell sharply after the announcement.",
 )
+
+
+class NotKept(HeadwiseError):
+    """A reading that others have taken the place of."""
 
 
 class Session:
@@ -139,7 +143,7 @@ class Session:
         """A reading that is still kept."""
         found = self.shelf.find(name)
         if found is None:
-            raise LookupError(name)
+            raise NotKept("this text is no longer kept: send it again")
         return found
 
     def summary(self, reading: Reading) -> dict[str, Any]:
@@ -185,12 +189,11 @@ class Session:
         return self.jobs[name].start(in_turn)
 
     def found(self, name: str) -> dict[str, Any] | None:
-        """What long work has found, for the grid."""
+        """What long work alone has found, for the grid; other columns are those of a reading."""
         result = self.jobs[name].result
         if result is None:
             return None
-        words = OF_JOBS[name] | (SHOWN if name == "scan" else {})
-        return self.grid(result.table, words)
+        return self.grid(result.table, OF_JOBS[name])
 
     def _scan(self, job: Job) -> Any:
         """The built-in text and sentences: what a head does over more than one sentence."""

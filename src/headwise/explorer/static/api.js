@@ -35,6 +35,9 @@ export const query = (values) => new URLSearchParams(
 /** @param {string} path @param {AbortSignal} [signal] @returns {Promise<any>} */
 export const get = async (path, signal) => (await ask(path, { signal })).json();
 
+/** @param {string} path @returns {Promise<Blob>} */
+export const file = async (path) => (await ask(path)).blob();
+
 /** @param {string} path @param {unknown} body @param {AbortSignal} [signal] @returns {Promise<any>} */
 export const post = async (path, body, signal) => (await posted(path, body, signal)).json();
 

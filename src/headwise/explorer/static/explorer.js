@@ -17,18 +17,20 @@ const page = {
     $("status").textContent = text;
     $("status").className = isBad ? "bad" : "";
   },
-  /** @param {any} error */
+  /** Say what is wrong; a text that is no longer kept is read again, once for whatever users do. @param {any} error */
   async fail(error) {
-    if (error.status === 410 && page.reading) {
-      page.say("The text was read long ago and is read again.");
-      return read(page.text);
-    }
-    page.say(error.message, true);
+    if (error.status !== 410 || !page.reading || isReadAgain) return page.say(error.message, true);
+    isReadAgain = true;
+    page.say("The text was read long ago and is read again.");
+    await read(page.text);
   },
   /** @type {any} */ reading: null,
   text: "",
   /** @type {Record<string, any>} */ panels: {},
 };
+
+let isReadAgain = false;
+for (const name of ["pointerdown", "keydown", "hashchange"]) addEventListener(name, () => { isReadAgain = false; }, true);
 
 /** How far the reading is, while it takes long. An answer that comes after its end is not shown. */
 function watchProgress() {
@@ -86,12 +88,17 @@ function light(theme) {
   for (const panel of Object.values(page.panels)) panel.light?.();
 }
 
+/** What the browser keeps for this page, or null where it is told to keep nothing. */
+function kept() {
+  try { return localStorage; } catch { return null; }
+}
+
 async function start() {
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  light(localStorage.getItem("headwise-theme") ?? (dark.matches ? "dark" : "light"));
+  light(kept()?.getItem("headwise-theme") ?? (dark.matches ? "dark" : "light"));
   $("theme").addEventListener("click", () => {
     const theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-    localStorage.setItem("headwise-theme", theme);
+    kept()?.setItem("headwise-theme", theme);
     light(theme);
   });
   try {
@@ -108,8 +115,15 @@ async function start() {
     $("text").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); $("reader").requestSubmit(); }
     });
+    for (const link of document.querySelectorAll("nav a")) link.addEventListener("click", (event) => {
+      const { ctrlKey, metaKey, shiftKey } = /** @type {MouseEvent} */ (event);
+      if (ctrlKey || metaKey || shiftKey) return;
+      event.preventDefault();
+      state.go({ panel: /** @type {HTMLElement} */ (link).dataset.panel ?? "" });
+    });
     state.listen((changed) => {
-      if (changed.has("text") && state.get("text") !== $("text").value) { $("text").value = state.get("text"); read($("text").value); }
+      const text = state.get("text") || about.text;
+      if (changed.has("text") && text !== $("text").value) { $("text").value = text; read(text); }
       show(changed);
     });
     show(new Set(["panel"]));

@@ -54,7 +54,7 @@ export class Grid {
     this.el.replaceChildren(...columns ? [numbers] : [], ...this.rows.map((row, at) => make("div", { role: "row" },
       make("span", { class: "layer", role: "rowheader" }, values ? `${row.length ? this.rank(at) : ""}` : this.layers[at].name),
       ...row.map((name) => this.squares.get(name)))));
-    this.focusable(this.chosen ?? this.rows.flat()[0]);
+    this.focusable(this.chosen || this.rows.flat()[0]);
     this.fit();
   }
 

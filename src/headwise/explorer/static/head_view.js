@@ -73,8 +73,15 @@ export function paint(canvas, values, shape, top, power, near) {
   canvas.getContext("2d")?.putImageData(new ImageData(coloured(values, top, power, near), shape[1], shape[0]), 0, 0);
 }
 
-/** @param {number} value */
-export const said = (value) => value >= 0.9995 ? "1.000" : value >= 0.001 || value === 0 ? value.toFixed(3) : value.toExponential(1);
+/**
+ * A number in few digits: three after the point up to 1, two beyond, and what would be 0.000 as a power of ten.
+ * @param {number} value
+ */
+export function said(value) {
+  const size = Math.abs(value);
+  if (size > 0 && size < 0.0005) return value.toExponential(1);
+  return value.toFixed(size < 1.0005 ? 3 : size < 1000 ? 2 : 0);
+}
 
 /** One head's map on a canvas: hover, keyboard, zoom and pan. */
 class HeadMap {

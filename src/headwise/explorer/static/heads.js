@@ -42,6 +42,8 @@ export class HeadsPanel {
   /** A new text was read. @param {any} reading */
   read(reading) {
     this.reading = reading;
+    this.drawing = "";
+    for (const card of this.cards) card.shown = ""; // it may be the same text, which was not kept
     this.options();
     this.show(new Set(["order"]));
   }
@@ -74,7 +76,7 @@ export class HeadsPanel {
 
   /** @param {string} column @returns {Record<string, number | null>} */
   values(column) {
-    const found = Object.values(this.extra).find((one) => column in one.measures) ?? this.reading.heads;
+    const found = Object.values(this.extra).find((one) => column in one.measures) ?? this.reading.heads; // no column is in both
     const values = found.measures[column] ?? [];
     return Object.fromEntries(found.names.map((/** @type {string} */ name, /** @type {number} */ at) => [name, values[at] ?? null]));
   }
@@ -127,7 +129,9 @@ export class HeadsPanel {
       }
       document.body.dataset.drawn = reading;
     } catch (error) {
-      if (!mine.signal.aborted) this.page.fail(error);
+      if (mine.signal.aborted) return;
+      this.drawing = "";
+      this.page.fail(error);
     }
   }
 

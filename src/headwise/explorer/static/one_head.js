@@ -100,7 +100,9 @@ export class OneHead {
       this.linked = 0;
       this.tell(figures);
     } catch (error) {
-      if (!mine.signal.aborted) this.panel.page.fail(error);
+      if (mine.signal.aborted) return;
+      this.shown = "";
+      this.panel.page.fail(error);
     }
   }
 
@@ -196,12 +198,20 @@ export class OneHead {
 
   /** @param {"svg" | "png"} kind */
   async image(kind) {
+    try { await this.save(kind); } catch (error) {
+      await this.panel.page.fail(error);
+      if (/** @type {any} */ (error).status === 410) await this.save(kind).catch(this.panel.page.fail);
+    }
+  }
+
+  /** @param {"svg" | "png"} kind */
+  async save(kind) {
     const canvas = /** @type {HTMLCanvasElement} */ (this.view.querySelector("canvas")), cells = /** @type {any} */ (this.model.get("cells"));
     const picture = () => new Promise((done) => canvas.toBlob(done, "image/png"));
     if (kind === "png") return api.save(/** @type {Blob} */ (await picture()), `${this.name}.png`);
     if (cells.rows[1] - cells.rows[0] <= 96 && cells.keys[0] === cells.rows[0]) {
       const path = `/api/readings/${this.panel.reading.name}/image.svg?${api.query({ heads: this.name, ...this.look(), rows: cells.rows.join(":") })}`;
-      return api.save(await (await fetch(path)).blob(), `${this.name}.svg`);
+      return api.save(await api.file(path), `${this.name}.svg`);
     }
     const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${canvas.width}" height="${canvas.height}"><image width="100%" height="100%" href="${canvas.toDataURL("image/png")}"/></svg>`;
     return api.save(new Blob([svg], { type: "image/svg+xml" }), `${this.name}.svg`);

@@ -13,37 +13,41 @@ const listeners = new Set();
 /** @type {Record<string, string>} */
 let now = read();
 
+/** What the address says, and the usual for the rest; a text that is too long for it is kept beside it. */
 function read() {
-  const said = new URLSearchParams(location.hash.slice(1));
-  return Object.fromEntries(Object.entries(USUAL).map(([name, usual]) => [name, said.get(name) ?? usual]));
+  const said = [...new URLSearchParams(location.hash.slice(1))].filter(([name]) => name in USUAL);
+  return { ...USUAL, ...history.state, ...Object.fromEntries(said) };
 }
 
 /** @param {string} name @returns {string} */
 export const get = (name) => now[name];
 
 /** @param {Record<string, string>} values */
-export function set(values) {
-  const changed = new Set(Object.keys(values).filter((name) => now[name] !== values[name]));
+export function set(values) { change({ ...now, ...values }, "replaceState"); }
+
+/** The same, with a way back to what was shown before. @param {Record<string, string>} values */
+export function go(values) { change({ ...now, ...values }, "pushState"); }
+
+/** @param {Record<string, string>} next @param {"replaceState" | "pushState"} how */
+function change(next, how) {
+  const changed = new Set(Object.keys(next).filter((name) => now[name] !== next[name]));
   if (!changed.size) return;
-  now = { ...now, ...values };
-  write();
+  now = next;
+  write(how);
   for (const listener of listeners) listener(changed);
 }
 
-function write() {
-  const said = Object.entries(now).filter(([name, value]) =>
-    value !== USUAL[name] && (name !== "text" || value.length <= LONGEST));
-  history.replaceState(null, "", `#${new URLSearchParams(said)}`);
+/** @param {"replaceState" | "pushState"} how */
+function write(how) {
+  const isLong = now.text.length > LONGEST;
+  const said = Object.entries(now).filter(([name, value]) => value !== USUAL[name] && !(name === "text" && isLong));
+  history[how](isLong ? { text: now.text } : null, "", `#${new URLSearchParams(said)}`);
 }
 
 /** @param {(changed: Set<string>) => void} listener */
 export const listen = (listener) => listeners.add(listener);
 
 addEventListener("hashchange", () => {
-  const before = now;
-  const said = new URLSearchParams(location.hash.slice(1));
-  now = { ...before, ...Object.fromEntries([...said].filter(([name]) => name in USUAL)) };
-  write();
-  const changed = new Set(Object.keys(now).filter((name) => now[name] !== before[name]));
-  for (const listener of listeners) listener(changed);
+  if (document.getElementById(location.hash.slice(1))) write("replaceState"); // a place of the page, and no view
+  else change(read(), "replaceState");
 });

@@ -1,0 +1,137 @@
+"""The page's address and the way back, numbers in words, and what was lost and is read again."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+
+from headwise.explorer.session import Session
+
+from .browser import page_at, served, until
+from .sessions import WORDS, fresh_session
+
+NUMBERS = {
+    0: "0.000",
+    0.0123: "0.012",
+    0.9996: "1.000",
+    1: "1.000",
+    5.7: "5.70",
+    -0.0131: "-0.013",
+    -2.5: "-2.50",
+    0.00012: "1.2e-4",
+    -0.00012: "-1.2e-4",
+    4321.4: "4321",
+}
+TOKENS = "[...document.querySelectorAll('article.card .token')].map((one) => one.textContent)"
+REACHED = "[...document.querySelectorAll('#grid .head[tabindex=\"0\"]')].length"
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    return fresh_session("bert")
+
+
+@pytest.fixture(scope="module")
+def tiny(session: Session) -> Iterator[str]:
+    with served(session) as address:
+        yield address
+
+
+@pytest.fixture
+def page(chrome: Browser, tiny: str) -> Iterator[Page]:
+    """A page on which refusals are expected: each is an error in the console, too."""
+    found = chrome.new_page()
+    found.goto(f"{tiny}#head=L1H2&text={WORDS}")
+    found.wait_for_selector("body[data-head=L1H2]")
+    expect(found.locator("article.card")).to_contain_text("Where it looks, by distance")
+    yield found
+    found.close()
+
+
+def test_numbers_are_said_as_they_are(chrome: Browser, tiny: str) -> None:
+    with page_at(chrome, tiny) as page:
+        script = "async (all) => all.map((await import('/static/head_view.js')).said)"
+        assert page.evaluate(script, list(NUMBERS)) == list(NUMBERS.values())
+        page.select_option("#colour", "distance")
+        expect(page.locator("#legend")).to_contain_text("Mean distance in tokens: from ")
+        largest = page.inner_text("#legend").split(" to ")[1].split()[0]
+        assert float(largest) > 1.1
+
+
+def test_the_grid_is_reached_by_keyboard_in_every_order(chrome: Browser, tiny: str) -> None:
+    with page_at(chrome, tiny) as page:
+        assert page.evaluate(REACHED) == 1
+        page.select_option("#order", "previous")
+        assert page.evaluate(REACHED) == 1
+        page.focus("#grid .head[tabindex='0']")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("article.card")
+
+
+def test_back_goes_back(chrome: Browser, tiny: str) -> None:
+    long = "w7 w31 " * 500
+    with page_at(chrome, f"{tiny}#colour=previous&text={WORDS}") as page:
+        page.fill("#text", long)
+        page.press("#text", "Enter")
+        page.click("nav a[data-panel=whatif]")
+        expect(page.locator("#whatif")).to_be_visible()
+        page.click("#switches [data-head=L1H2]")
+        until(page, "location.hash.includes('off=L1H2')")
+        page.go_back()
+        expect(page.locator("#heads")).to_be_visible()
+        expect(page.locator("#whatif")).to_be_hidden()
+        until(page, "location.hash === '#colour=previous'")
+        assert page.input_value("#text") == long, "too long for the address, and still there"
+        page.go_forward()
+        expect(page.locator("#switches [data-head=L1H2].off")).to_be_visible()
+        page.evaluate("location.hash = '#head=L0H1&text=w7+w8'")
+        page.wait_for_selector("body[data-head=L0H1]")
+        assert page.input_value("#text") == "w7 w8" and page.input_value("#colour") == "maps"
+        page.evaluate("location.hash = '#main'")
+        until(page, "location.hash === '#head=L0H1&text=w7+w8'")
+
+
+def test_what_is_no_longer_kept_is_read_again_and_drawn(
+    page: Page, session: Session, tmp_path: Path
+) -> None:
+    assert page.evaluate(TOKENS) == WORDS.split()
+    session.shelf._kept.clear()
+    page.click("article.card [data-look=values]")
+    expect(page.locator("#status")).to_contain_text("tokens read")
+    until(
+        page,
+        "performance.getEntriesByType('resource').some((one) => one.responseStatus === 200"
+        " && one.name.includes('/map?') && one.name.includes('is_valued=1'))",
+    )
+    session.shelf._kept.clear()
+    with page.expect_download() as waiting:
+        page.click("article.card button:has-text('SVG')")
+    waiting.value.save_as(tmp_path / "map.svg")
+    assert (tmp_path / "map.svg").read_text("utf-8").startswith("<svg")
+
+
+def test_a_text_that_is_never_kept_is_read_again_once(page: Page) -> None:
+    reads: list[str] = []
+    page.on("request", lambda one: reads.append(one.url) if one.method == "POST" else None)
+
+    def lost(route: Route) -> None:
+        route.fulfill(status=410, json={"error": "this text is no longer kept: send it again"})
+
+    page.route("**/thumbs?*", lost)
+    page.route("**/axes?*", lost)
+    page.click("article.card [data-look=values]")
+    expect(page.locator("#status")).to_have_text("this text is no longer kept: send it again")
+    page.wait_for_timeout(300)
+    assert len(reads) == 1
+
+
+def test_a_browser_that_keeps_nothing_shows_the_page(chrome: Browser, tiny: str) -> None:
+    page = chrome.new_page()
+    denied = "{get() { throw new DOMException('denied', 'SecurityError'); }}"
+    page.add_init_script(f"Object.defineProperty(window, 'localStorage', {denied})")
+    page.goto(tiny)
+    expect(page.locator("#status")).to_contain_text("tokens read")
+    page.click("#theme")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.close()
