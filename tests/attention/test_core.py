@@ -429,3 +429,11 @@ def test_a_wrong_answer_or_gradient_is_found() -> None:
             mask = held.pop("mask")
             partly = by_definition(Problem(*held.values(), Rules(mask=mask)))
             assert_answers(problem, Answer(partly.output))
+
+
+def test_a_mask_beside_another_in_the_rules_is_refused() -> None:
+    tensors, mask = torch.zeros(3, 1, 2, 5, 4), torch.ones(5, 5, dtype=torch.bool)
+    message = r"two masks, \[5, 5\] and rules\.mask \[1, 5, 5\]: give one that says what both say"
+    for verb in (attend, attend_with_lse, attend_in_steps, explain_path):
+        with pytest.raises(OptionError, match=message):
+            verb(*tensors, mask=mask, rules=Rules(mask=mask[None]))

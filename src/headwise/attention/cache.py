@@ -2,13 +2,14 @@
 
 In: the keys and values of new positions. Out: those of every position that is still held, the new
 ones last, so that the last query stands at the last key. A cache knows no attention; it holds two
-tensors and counts.
+tensors and counts, and serves one layer.
 
 While gradients are recorded new keys are joined with the old into fresh tensors, since the backward
 pass may need the old ones as they were; otherwise they are written in place.
 """
 
-from typing import Protocol, runtime_checkable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -25,6 +26,9 @@ class Cache(Protocol):
     """Positions appended so far, also those no longer held."""
     window: int | None
     """How many of the last positions are held; None = all."""
+
+    def belong_to(self, layer: object) -> None:
+        """Serve the layer from now on; raise where positions of another one are held."""
 
     def held_after(self, new: int) -> int:
         """Number of keys that `append` will give when `new` ones are added."""
@@ -44,6 +48,20 @@ class Store:
         self.held = 0
         self.keys: Float[Tensor, "batch kv_heads room d_key"] | None = None
         self.values: Float[Tensor, "batch kv_heads room d_value"] | None = None
+        self.owner: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the owner: a copy may serve a copy of the layer."""
+        return self.__dict__ | {"owner": None}
+
+    def belong_to(self, layer: object) -> None:
+        """Serve the layer from now on; raise where positions of another one are held."""
+        if self.held and self.owner not in (None, id(layer)):
+            raise CacheError(
+                f"this cache holds {self.held} positions of another layer: "
+                "give every layer a cache of its own"
+            )
+        self.owner = id(layer)
 
     def __len__(self) -> int:
         """Positions held now."""
@@ -86,7 +104,8 @@ class Store:
         """Forget every position from `length` on, as after a rejected guess."""
         if not self.seen - self.held <= length <= self.seen:
             raise CacheError(
-                f"cannot crop to {length}: positions {self.seen - self.held}..{self.seen} are held"
+                f"cannot crop to {length}: {self.held} of {self.seen} positions are held, so give "
+                f"a length in {self.seen - self.held}..{self.seen}"
             )
         self.held -= self.seen - length
         self.seen = length
@@ -94,10 +113,14 @@ class Store:
     def reorder(self, rows: Int[Tensor, " batch"]) -> None:
         """Put sequence `rows[i]` in the place of sequence `i`, as beam search does."""
         if self.keys is not None and self.values is not None:
-            self.keys, self.values = self.keys[rows], self.values[rows]
+            with outside_inference():
+                self.keys, self.values = self.keys[rows], self.values[rows]
 
     def reset(self) -> None:
-        """Forget everything; keep the memory, unless gradients hang on it."""
+        """Forget everything; keep the memory for input of the same sizes.
+
+        Memory that gradients hang on is let go.
+        """
         self.seen = self.held = 0
         if self.keys is not None and self.values is not None:
             if self.keys.requires_grad or self.values.requires_grad:
@@ -108,15 +131,20 @@ class Store:
             return
         for name, old, new in (("keys", self.keys, keys), ("values", self.values, values)):
             fits = old.shape[:2] == new.shape[:2] and old.shape[3] == new.shape[3]
-            if not (fits and old.dtype == new.dtype):
-                raise CacheError(
-                    f"this cache holds {name} {list(old.shape)} {old.dtype}; "
-                    f"got {list(new.shape)} {new.dtype}"
-                )
+            if fits and old.dtype == new.dtype:
+                continue
+            if not self.held:
+                self.keys = self.values = None
+                return
+            batch, heads, _, width = old.shape
+            raise CacheError(
+                f"this cache holds {name} {[batch, heads, self.held, width]} {old.dtype}; "
+                f"got {list(new.shape)} {new.dtype}: reset it, or take another"
+            )
 
     def _make_room(self, like: Tensor, needed: int) -> Tensor:
         batch, heads, _, width = like.shape
-        with torch.inference_mode(False):  # room taken in inference can be written to afterwards
+        with outside_inference():
             return like.new_empty(batch, heads, self.room_for(needed), width)
 
     def _moved(self, old: Tensor, roomy: Tensor) -> Tensor:
@@ -124,11 +152,16 @@ class Store:
         return roomy
 
 
+def outside_inference() -> AbstractContextManager[object]:
+    """Where tensors are made that can be written to after `torch.inference_mode`, too."""
+    return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
+
+
 class GrowingCache(Store):
     """Holds every position; room doubles as it fills, so that a step costs the same on average."""
 
     def room_for(self, needed: int) -> int:
-        """Twice what is needed."""
+        """Twice what is needed, and some to begin with."""
         return max(2 * needed, 64)
 
 
@@ -143,7 +176,7 @@ class FixedCache(Store):
         self.capacity = capacity
 
     def room_for(self, needed: int) -> int:
-        """The capacity, or an error if it is too small."""
+        """The capacity; `append` refuses what is more."""
         return self.capacity
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

@@ -39,7 +39,7 @@ from headwise.attention.ragged import (
 )
 from headwise.attention.rules import Rules
 from headwise.attention.task import Task, bias_tile, check_per_head, make_task, trimmed
-from headwise.errors import PathError
+from headwise.errors import OptionError, PathError
 
 EVERY_KEY, CAUSAL = Rules(), Rules(is_causal=True)
 
@@ -225,6 +225,11 @@ def combined(rules: Rules | None, mask: Tensor | None, is_causal: bool) -> Rules
         return Rules(mask=mask, is_causal=is_causal)
     if mask is None and not is_causal:
         return rules
+    if mask is not None and rules.mask is not None:
+        raise OptionError(
+            f"there are two masks, {list(mask.shape)} and rules.mask {list(rules.mask.shape)}: "
+            "give one that says what both say"
+        )
     return replace(
         rules,
         mask=rules.mask if mask is None else mask,

@@ -192,6 +192,7 @@ class MultiHeadAttention(nn.Module):
         if cache is not None:
             if mask is not None:
                 checked_mask(mask, queries, cache.held_after(keys.shape[2]))
+            cache.belong_to(self)
             keys, values = cache.append(keys, values)
         rules = self.rules_for(mask, lengths, is_self=context is None)
         if need_weights:
