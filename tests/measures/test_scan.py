@@ -9,16 +9,26 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaModel
 
-from headwise.errors import OptionError, OutputError
+from headwise.errors import OptionError, OutputError, ShapeError
 from headwise.heads import HeadTable
-from headwise.measures.scan import Scan, ScanSettings, Task, make_task, run, scan
+from headwise.measures.scan import (
+    LARGEST_SEED,
+    Scan,
+    ScanSettings,
+    Task,
+    make_task,
+    run,
+    scan,
+)
 from headwise.measures.tally import Tally
+from headwise.probes.sentences import Arc, ProbeSentence
 from headwise.probes.texts import TEXTS
 from headwise.watching.loading import load_model
 from headwise.watching.models import LoadedModel
@@ -52,9 +62,7 @@ def task_of(loaded: LoadedModel, settings: ScanSettings = SETTINGS) -> Task:
 
 @pytest.fixture(scope="module")
 def found(minilm: LoadedModel) -> Scan:
-    result = run(task_of(minilm))
-    assert result is not None
-    return result
+    return run(task_of(minilm))
 
 
 def test_every_head_has_a_row_and_every_promised_column(found: Scan) -> None:
@@ -106,7 +114,6 @@ def test_tensors_are_enough() -> None:
 def test_sampled_rows_have_standard_errors(minilm: LoadedModel) -> None:
     sampled = run(task_of(minilm, ScanSettings(rows=41, repeats=False)))
     whole = run(task_of(minilm, ScanSettings(rows="all", repeats=False)))
-    assert sampled is not None and whole is not None
     columns = [name for name in sampled.table.df if name.endswith("_se")]
     assert {"entropy_se", "previous_se", "confidence_se"} <= set(columns)
     assert [name for name in whole.table.df if name.endswith("_se")] == []
@@ -145,7 +152,7 @@ def test_other_settings_are_refused_by_name(minilm: LoadedModel, tmp_path: Path)
     small = ScanSettings(length=16, max_tokens=40, repeats=False)
     run(task_of(minilm, small), out=tmp_path)
     again = run(task_of(minilm, small), out=tmp_path)
-    assert again is not None and again.table == HeadTable.read(tmp_path / "heads.parquet")
+    assert again.table == HeadTable.read(tmp_path / "heads.parquet")
     other = ScanSettings(length=17, max_tokens=40, repeats=False)
     with pytest.raises(OutputError, match=r"settings\.length was 16, now 17"):
         run(task_of(minilm, other), out=tmp_path)
@@ -260,12 +267,38 @@ def test_two_processes_give_the_table_of_one(
     assert list(one.df["roles"]) == list(two.df["roles"])
 
 
+EVERY_RANK = """
+import os
+import sys
+import headwise
+table = headwise.scan("minilm", sys.argv[1], settings=headwise.ScanSettings(measures="entropy"))
+table.write(f"{sys.argv[2]}/{os.environ['RANK']}.parquet")
+"""
+
+
+@pytest.mark.slow
+def test_every_process_of_a_scan_has_the_whole_table(tmp_path: Path) -> None:
+    (tmp_path / "every_rank.py").write_text(EVERY_RANK, encoding="utf-8")
+    together = [
+        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"),
+        *(str(tmp_path / "every_rank.py"), TEXTS[0], str(tmp_path)),
+    ]
+    subprocess.run(together, check=True, capture_output=True)
+    first, second = (HeadTable.read(tmp_path / f"{rank}.parquet") for rank in (0, 1))
+    assert first == second
+    assert len(first) == 72
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"measures": ("entropy", "glow")}, "there is no measure 'glow': the measures are offsets"),
         ({"rows": "some"}, "rows is 'some': give all, auto or a number"),
         ({"rows": 0}, "rows is 0: give all, auto, or a number from 1"),
+        ({"measures": "glow"}, "there is no measure 'glow'"),
+        ({"seed": 10**20}, r"seed is 1000000*: it must lie in 0\.\.4294967295"),
+        ({"seed": -1}, r"seed is -1: it must lie in 0\.\."),
+        ({"per_relation": 1001}, r"per_relation is 1001: it must lie in 1\.\.1000"),
         ({"length": 0}, "length is 0: it must be at least 1"),
     ],
 )
@@ -284,8 +317,64 @@ def test_no_text_at_all_is_refused(minilm: LoadedModel) -> None:
         scan(minilm.model, "", tokenizer=minilm.tokenizer)
 
 
+WORDS = torch.ones(2, 5, dtype=torch.long)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"inputs": {"input_ids": WORDS}}, "a batch of inputs is a str: give a list of mappings"),
+        ({"inputs": [{}]}, "a batch of inputs holds no tensor, but nothing"),
+        ({"inputs": [{"input_ids": WORDS[0]}]}, r"input_ids is \[5\]: give \[batch, position\]"),
+        ({"inputs": []}, "nothing was scanned: give texts, inputs or sentences"),
+        ({"texts": ["Some text.", None]}, "a text is a NoneType: give documents as str"),
+    ],
+)
+def test_what_a_model_cannot_read_is_refused(
+    minilm: LoadedModel, given: dict[str, Any], words: str
+) -> None:
+    with pytest.raises((OptionError, ShapeError), match=words):
+        scan(minilm, **given, settings=ScanSettings(repeats=False))
+
+
+def test_sentences_that_are_all_unusable_are_named(minilm: LoadedModel) -> None:
+    long = ProbeSentence(("word",) * 600, (Arc("det", 0, 1),))
+    with pytest.raises(OptionError, match="none of the 1 sentences can be used: each is too long"):
+        scan(minilm, treebank=[long], settings=ScanSettings(repeats=False))
+
+
+def test_a_seed_that_is_large_draws_rows(minilm: LoadedModel) -> None:
+    settings = ScanSettings(seed=LARGEST_SEED, rows=3, repeats=False, measures="entropy")
+    assert scan(minilm, "The cat sat down on the mat.", settings=settings).about["tokens"] == 10
+
+
+def test_a_loaded_model_brings_its_tokenizer_and_name(minilm: LoadedModel) -> None:
+    task = make_task(minilm, "Some text.")
+    assert task.tokenizer is minilm.tokenizer
+    assert task.about["name"] == "minilm" and task.about["sha256"].startswith("53aa51172d14")
+    other = object()
+    assert make_task(minilm, "Some text.", tokenizer=other).tokenizer is other
+
+
+@pytest.mark.parametrize(
+    ("probe", "given", "is_read"),
+    [
+        (None, {}, True),
+        (None, {"texts": "Some text."}, False),
+        (False, {}, False),
+        (True, {"texts": "Some text."}, True),
+    ],
+)
+def test_built_in_sentences_are_read_where_nothing_is_given(
+    minilm: LoadedModel, probe: bool | None, given: dict[str, Any], is_read: bool
+) -> None:
+    task = make_task(minilm, **given, settings=ScanSettings(rows=5, probe=probe))
+    assert task.settings.probe is is_read
+    assert task.texts == ([given["texts"]] if given else list(TEXTS))
+
+
 def test_a_name_alone_is_scanned_on_what_is_built_in() -> None:
     task = make_task("minilm")
     assert task.settings.probe
-    assert task.texts == TEXTS
+    assert task.texts == list(TEXTS)
     json.dumps(task.fingerprint())

@@ -103,3 +103,28 @@ def test_digests_are_told_apart_in_words() -> None:
     one = {"texts": "a", "data": "b", "weights": "c", "model": {"sha256": "d"}}
     other = {"texts": "e", "data": "f", "weights": "g", "model": {"sha256": "h"}}
     assert differences(one, other) == ["of other text", "of other weights"]
+
+
+def test_force_leaves_nothing_of_the_old_scan(tmp_path: Path, tokenizer: Any) -> None:
+    model, arcs = bert(tokenizer), (Arc("nsubj", 1, 2),)
+    sentences = [ProbeSentence(("The", "cat", "sat", "."), arcs)]
+    scan(model, tokenizer=tokenizer, treebank=sentences, texts="It rained.", out=tmp_path)
+    (tmp_path / "progress-1.npz").write_bytes(b"of a second process")
+    (tmp_path / "mine.txt").write_text("mine")
+    assert {"relations.parquet", "pairs.parquet"} <= {file.name for file in tmp_path.iterdir()}
+    alone = ScanSettings(repeats=False, compares=False)
+    with pytest.raises(OutputError, match=r"or --force \(in Python force=True\) to replace it"):
+        scan(model, "It rained.", tokenizer=tokenizer, settings=alone, out=tmp_path)
+    scan(model, "It rained.", tokenizer=tokenizer, settings=alone, out=tmp_path, force=True)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        *("heads.about.json", "heads.csv", "heads.parquet", "mine.txt", "progress-0.npz"),
+        *("scan.json", "settings.json"),
+    ]
+
+
+def test_force_does_not_replace_what_is_no_scan(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text('{"task": "relations"}')
+    (tmp_path / "heads.csv").write_text("of a sweep")
+    with pytest.raises(OutputError, match="holds no settings of a scan: give another folder"):
+        scan(llama(0), inputs=inputs(0), out=tmp_path, force=True)
+    assert (tmp_path / "heads.csv").read_text() == "of a sweep"

@@ -92,13 +92,14 @@ def run(  # noqa: PLR0913 - one parameter an option
     from headwise.measures.counting import MEASURES
     from headwise.measures.scan import ScanSettings
     from headwise.measures.scan import run as run_scan
+    from headwise.measures.spread import Spread
 
     settings = ScanSettings(
         length=length,
         max_tokens=max_tokens,
         rows=rows if rows in ("all", "auto") else whole_number(rows, "--rows"),
         measures=tuple(MEASURES) if measures is None else tuple(measures.split(",")),
-        probe=(text is None and treebank is None) if probe is None else probe,
+        probe=probe,
         seed=seed,
     )
     options = replace(
@@ -109,7 +110,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     console = quiet_console(is_stderr=True)
     task = make_task(model, options, settings, texts_of(text, treebank), treebank)
     found = run_scan(task, out=out, force=force, report=bar(console))
-    if found is None:
+    if not Spread.here().is_first:
         return
     if as_json:
         typer.echo(table_as_json(found))
@@ -126,12 +127,8 @@ def whole_number(text: str, option: str) -> int:
 
 
 def texts_of(names: list[str] | None, treebank: Path | None) -> list[str] | None:
-    """The documents that the options name; the built-in ones if they name none."""
-    from headwise.probes.texts import TEXTS
-
-    if names is None:
-        return None if treebank is not None else list(TEXTS)
-    return [text_of(name) for name in names]
+    """The documents that the options name, if they name any."""
+    return None if names is None else [text_of(name) for name in names]
 
 
 def make_task(
@@ -142,7 +139,7 @@ def make_task(
     treebank: Path | None,
 ) -> "Task":
     """The model, loaded, and what it is to read."""
-    from headwise.measures.scan import Task
+    from headwise.measures import scan
     from headwise.watching.loading import load_model
 
     sentences = None if treebank is None else list(sentences_of(treebank))
@@ -153,14 +150,7 @@ def make_task(
         raise OptionError(
             f"{name} reads no text: scan it from Python with headwise.scan(model, inputs=[...])"
         )
-    return Task(
-        model=loaded.model,
-        tokenizer=loaded.tokenizer,
-        texts=texts,
-        treebank=sentences,
-        settings=settings,
-        about={"name": loaded.name, **loaded.about},
-    )
+    return scan.make_task(loaded, texts, treebank=sentences, settings=settings)
 
 
 def sentences_of(path: Path) -> Iterator["ProbeSentence"]:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.errors import OptionError
+from headwise.errors import OptionError, ShapeError
 from headwise.measures.layout import KeyFacts, Layout
 from headwise.watching.calls import TokenFacts
 
@@ -270,7 +270,7 @@ def given_batches(
     """Batches of tensors that the user made for the model, with what they tell of its tokens."""
     reader = None if tokenizer is None else Reader(tokenizer, config)
     count = 0
-    for tensors in inputs:
+    for tensors in map(checked_tensors, inputs):
         facts = {}
         for stack, prefix in (("", ""), ("encoder", ""), ("decoder", "decoder_")):
             ids = tensors.get(f"{prefix}input_ids")
@@ -279,9 +279,27 @@ def given_batches(
                 facts[stack] = facts_of_tensors(ids, mask, reader)
         if "encoder" in facts:
             facts["cross"] = facts["text"] = facts["encoder"]  # whose tokens are the keys
-        size = len(next(iter(tensors.values())))
+        size = len(next(one for one in tensors.values() if isinstance(one, Tensor) and one.dim()))
         yield Batch(tensors, facts, tuple(range(count, count + size)))
         count += size
+
+
+def checked_tensors(tensors: Any) -> Mapping[str, Tensor]:
+    """A batch that a model could be called with, if it is one."""
+    if not isinstance(tensors, Mapping):
+        raise OptionError(
+            f"a batch of inputs is a {type(tensors).__name__}: give a list of mappings from the "
+            "names of the model's inputs to tensors"
+        )
+    if not any(isinstance(one, Tensor) and one.dim() for one in tensors.values()):
+        raise OptionError(
+            f"a batch of inputs holds no tensor, but {', '.join(tensors) or 'nothing'}: give what "
+            "the model takes, by its names"
+        )
+    for name, tensor in tensors.items():
+        if name.endswith("input_ids") and tensor.dim() != 2:
+            raise ShapeError(f"{name} is {list(tensor.shape)}: give [batch, position]")
+    return tensors
 
 
 def facts_of_tensors(ids: Tensor, mask: Tensor | None, reader: Reader | None) -> TokenFacts:

@@ -8,7 +8,7 @@ steps that are not in yet.
 import importlib.metadata
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -32,18 +32,30 @@ from headwise.measures.counting import (
 from headwise.measures.digests import digest as digest  # the report looks for it here
 from headwise.measures.digests import digest_of_inputs, digest_of_sentences, digest_of_weights
 from headwise.measures.progress import Quiet, Reporter
-from headwise.measures.reading import Batch, Reader, Window, given_batches, repeated_windows
+from headwise.measures.reading import (
+    Batch,
+    Reader,
+    Window,
+    checked_tensors,
+    given_batches,
+    repeated_windows,
+)
 from headwise.measures.spread import Spread
 from headwise.measures.steps import EncodedSentence, RelationStep, RepeatStep, TextStep
 from headwise.measures.store import Store
 from headwise.measures.tally import Tally
-from headwise.probes.builtin import builtin_sentences
+from headwise.probes.builtin import builtin_sentences, check_number
 from headwise.probes.sentences import ProbeSentence
 from headwise.probes.texts import TEXTS
 from headwise.probes.words import encode
+from headwise.watching.models import LoadedModel
 
 REPEATED_WINDOWS = 32
 SENTENCES_AT_ONCE = 32
+SOURCES = ("probe", "treebank")
+"""Where sentences with gold relations come from."""
+LARGEST_SEED = 2**32 - 1
+"""Such a seed times a million, and a document's index, is still a seed for torch."""
 
 
 @dataclass(frozen=True)
@@ -55,18 +67,21 @@ class ScanSettings:
     max_tokens: int | None = None
     rows: int | str = "auto"
     """`all`, a number of random rows of each document, or `auto`: all up to 2,048 tokens."""
-    measures: tuple[str, ...] = field(default_factory=lambda: tuple(MEASURES))
+    measures: str | tuple[str, ...] = field(default_factory=lambda: tuple(MEASURES))
+    """Names, or one name alone."""
     compares: bool = True
     """Whether heads are compared with each other."""
     repeats: bool = True
     """Whether induction is measured on repeated random tokens."""
-    probe: bool = False
-    """Whether the built-in sentences with gold relations are read."""
+    probe: bool | None = None
+    """Whether the built-in sentences with gold relations are read; None = if nothing is given."""
     per_relation: int = 100
     seed: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what cannot be measured."""
+        if isinstance(self.measures, str):
+            object.__setattr__(self, "measures", (self.measures,))
         unknown = [name for name in self.measures if name not in MEASURES]
         if unknown:
             raise OptionError(
@@ -76,10 +91,13 @@ class ScanSettings:
             raise OptionError(f"rows is {self.rows!r}: give all, auto or a number of rows")
         if isinstance(self.rows, int) and self.rows < 1:
             raise OptionError(f"rows is {self.rows}: give all, auto, or a number from 1")
-        for name in ("length", "max_tokens", "per_relation"):
+        for name in ("length", "max_tokens"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise OptionError(f"{name} is {value}: it must be at least 1")
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise OptionError(f"seed is {self.seed}: it must lie in 0..{LARGEST_SEED}")
+        check_number(self.per_relation)
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,8 +263,8 @@ def run(
     out: Path | None = None,
     force: bool = False,
     report: Reporter | None = None,
-) -> Scan | None:
-    """Do every step that is not in yet; None in a process that another merges for.
+) -> Scan:
+    """Do every step that is not in yet; of several processes each has all that they found.
 
     With `out` the sums are kept there as they grow, and the tables at the end.
     """
@@ -271,11 +289,8 @@ def run(
     finally:
         task.model.train(was_training)
         report.stop()
-    merged = spread.merged(tally)
-    if merged is None:
-        return None
-    found = scan_of(merged, task)
-    if store is not None:
+    found = scan_of(spread.merged(tally), task)
+    if store is not None and spread.is_first:
         store.finish(found)
     return found
 
@@ -283,6 +298,12 @@ def run(
 def scan_of(tally: Tally, task: Task) -> Scan:
     """The tables that a finished tally gives."""
     if not tally.num_heads:
+        unusable = sum(tally.counts.get(f"{source}_unusable", 0) for source in SOURCES)
+        if unusable:
+            raise OptionError(
+                f"none of the {unusable} sentences can be used: each is too long for the model or "
+                "has a word without a token; give shorter ones"
+            )
         raise OptionError("nothing was scanned: give texts, inputs or sentences")
     relations = tables.relations(tally)
     columns = {name: words for made in MEASURES.values() for name, words in made.columns.items()}
@@ -311,8 +332,8 @@ def rows_in_words(settings: ScanSettings) -> str:
     return f"{settings.rows} random rows of each window"
 
 
-def scan(
-    model: nn.Module | str = "minilm",
+def scan(  # noqa: PLR0913 - what is read, how, and where it goes
+    model: nn.Module | LoadedModel | str = "minilm",
     texts: str | Sequence[str] | None = None,
     *,
     tokenizer: Any = None,
@@ -320,24 +341,23 @@ def scan(
     treebank: Iterable[ProbeSentence] | None = None,
     settings: ScanSettings | None = None,
     out: str | Path | None = None,
+    force: bool = False,
 ) -> HeadTable:
     """What every head of a model does.
 
-    `model` is a transformers model, or a name: `minilm`, `smollm2`, a directory, a hub id. `texts`
-    are documents, read by the tokenizer; `inputs` are tensors the model takes, for a model without
-    one. Left alone, the built-in text and sentences are read.
+    `model` is a transformers model, one with its tokenizer as `headwise.load_model` gives it, or a
+    name: `minilm`, `smollm2`, a directory, a hub id. `texts` are documents, read by the tokenizer;
+    `inputs` are tensors the model takes, for a model without one. Left alone, the built-in text and
+    sentences are read. A stopped scan goes on in `out`; `force` replaces another scan there.
     """
     task = make_task(
         model, texts, tokenizer=tokenizer, inputs=inputs, treebank=treebank, settings=settings
     )
-    found = run(task, out=None if out is None else Path(out))
-    if found is None:
-        raise OptionError("this process is not the first of its group: the first has the table")
-    return found.table
+    return run(task, out=None if out is None else Path(out), force=force).table
 
 
 def make_task(
-    model: nn.Module | str,
+    model: nn.Module | LoadedModel | str,
     texts: str | Sequence[str] | None = None,
     *,
     tokenizer: Any = None,
@@ -346,21 +366,41 @@ def make_task(
     settings: ScanSettings | None = None,
 ) -> Task:
     """A model and what it is to read; the built-in text and sentences if nothing is given."""
-    from headwise.watching.loading import load_model
-
-    about: dict[str, Any] = {"name": type(model).__name__}
-    if isinstance(model, str):
-        loaded = load_model(model)
-        model, tokenizer = loaded.model, tokenizer or loaded.tokenizer
-        about = {"name": loaded.name, **loaded.about}
-    if texts is None and inputs is None and treebank is None:
-        texts, settings = TEXTS, settings or ScanSettings(probe=True)
+    settings = settings or ScanSettings()
+    is_alone = texts is None and inputs is None and treebank is None
+    if settings.probe is None:
+        settings = replace(settings, probe=is_alone)
+    batches = None if inputs is None else [checked_tensors(one) for one in inputs]
+    documents = checked_texts(TEXTS if is_alone else texts)
+    loaded = as_loaded(model)
     return Task(
-        model=model,
-        tokenizer=tokenizer,
-        texts=[texts] if isinstance(texts, str) else texts,
-        inputs=None if inputs is None else list(inputs),
+        model=loaded.model,
+        tokenizer=loaded.tokenizer if tokenizer is None else tokenizer,
+        texts=documents,
+        inputs=batches,
         treebank=None if treebank is None else list(treebank),
-        settings=settings or ScanSettings(),
-        about=about,
+        settings=settings,
+        about={"name": loaded.name, **loaded.about},
     )
+
+
+def as_loaded(model: nn.Module | LoadedModel | str) -> LoadedModel:
+    """A model of any kind with its name; loaded, if it is one."""
+    if isinstance(model, LoadedModel):
+        return model
+    if isinstance(model, str):
+        from headwise.watching.loading import load_model
+
+        return load_model(model)
+    return LoadedModel(type(model).__name__, model, None)
+
+
+def checked_texts(texts: str | Sequence[str] | None) -> list[str] | None:
+    """Documents as a list; one alone may be given as it is."""
+    if texts is None:
+        return None
+    documents = [texts] if isinstance(texts, str) else list(texts)
+    wrong = [type(text).__name__ for text in documents if not isinstance(text, str)]
+    if wrong:
+        raise OptionError(f"a text is a {wrong[0]}: give documents as str")
+    return documents

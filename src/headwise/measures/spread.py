@@ -1,6 +1,6 @@
 """Spread: the steps of one scan over the processes that torchrun started.
 
-In: the environment. Out: which steps are this process's own, and everyone's sums in the first.
+In: the environment. Out: which steps are this process's own, and everyone's sums.
 """
 
 import os
@@ -28,20 +28,22 @@ class Spread:
             dist.init_process_group("gloo")
         return cls(dist.get_rank(), dist.get_world_size())
 
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the one that writes and prints."""
+        return self.rank == 0
+
     def owns(self, number: int) -> bool:
         """Whether the step of that number is this process's."""
         return number % self.world == self.rank
 
-    def merged(self, tally: Tally) -> Tally | None:
-        """Everyone's sums in the first process; None in the others."""
+    def merged(self, tally: Tally) -> Tally:
+        """Everyone's sums, in every process."""
         if self.world == 1:
             return tally
-        gathered: list[bytes | None] | None = [None] * self.world if self.rank == 0 else None
-        dist.gather_object(tally.to_bytes(), gathered)
-        if gathered is None:
-            return None
+        gathered: list[bytes] = [b""] * self.world
+        dist.all_gather_object(gathered, tally.to_bytes())
         merged = Tally()
         for content in gathered:
-            assert content is not None
             merged.merge(Tally.from_bytes(content))
         return merged

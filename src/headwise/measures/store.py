@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_SAVES = 2.0
 TABLES = ("heads.parquet", "heads.csv", "scan.json", "pairs.parquet", "relations.parquet")
 
+ABOUT = "heads.about.json"
+"""What is said of the CSV file, which cannot say it itself."""
+WAYS_OUT = "give another folder, or --force (in Python force=True) to replace it"
+
 
 class Store:
     """The files of one scan."""
@@ -34,42 +38,52 @@ class Store:
         self.saved_at = 0.0
         if folder.exists() and not folder.is_dir():
             raise OutputError(f"{folder} is a file: give a folder to write to")
-        if not force:
+        if force and self.settings_file.exists():
+            self.held_settings()  # raises where they are not a scan's: those are not replaced
+        elif not force:
             self.check_settings()
 
     def begin(self) -> Tally:
         """The sums that an earlier scan left, or none; the folder is there from now on."""
         make_folder(self.folder)
         if self.force:
-            self.progress_file().unlink(missing_ok=True)
-        if self.spread.rank == 0 and (self.force or not self.settings_file.exists()):
+            self.clear()
+        if self.spread.is_first and (self.force or not self.settings_file.exists()):
             write_aside(self.settings_file, json.dumps(self.fingerprint, indent=1).encode())
         return self.load()
+
+    def clear(self) -> None:
+        """Remove what an earlier scan left: each process its own sums, the first all the rest."""
+        self.progress_file().unlink(missing_ok=True)
+        if not self.spread.is_first:
+            return
+        for name in (*TABLES, ABOUT):
+            (self.folder / name).unlink(missing_ok=True)
+        running = {self.progress_file(rank) for rank in range(self.spread.world)}
+        for file in set(self.folder.glob("progress-*.npz")) - running:
+            file.unlink(missing_ok=True)
 
     @property
     def settings_file(self) -> Path:
         """What the sums in this folder are sums of."""
         return self.folder / "settings.json"
 
-    def progress_file(self) -> Path:
-        """The sums of this process so far."""
-        return self.folder / f"progress-{self.spread.rank}.npz"
+    def progress_file(self, rank: int | None = None) -> Path:
+        """The sums so far of a process, this one if none is named."""
+        return self.folder / f"progress-{self.spread.rank if rank is None else rank}.npz"
 
     def check_settings(self) -> None:
         """Raise where the folder holds a scan with other settings, or tables of something else."""
         if not self.settings_file.exists():
             there = [name for name in TABLES if (self.folder / name).exists()]
             if there:
-                raise OutputError(
-                    f"{self.folder} holds {there[0]} and no scan: give another folder, or --force "
-                    "to replace it"
-                )
+                raise OutputError(f"{self.folder} holds {there[0]} and no scan: {WAYS_OUT}")
             return
         differing = differences(self.held_settings(), self.fingerprint)
         if differing:
             raise OutputError(
                 f"{self.folder} holds a scan with other settings ({'; '.join(differing)}): "
-                "give another folder, or --force to replace it"
+                f"{WAYS_OUT}"
             )
 
     def held_settings(self) -> dict[str, Any]:

@@ -43,8 +43,7 @@ class Recipe(NamedTuple):
 
 def builtin_sentences(per_relation: int = 200, seed: int = 0) -> tuple[ProbeSentence, ...]:
     """So many different sentences for each relation, in an order that tells nothing of it."""
-    if not 1 <= per_relation <= MOST:
-        raise OptionError(f"per_relation is {per_relation}: it must lie in 1..{MOST}")
+    check_number(per_relation)
     made = [
         sentence
         for relation in RELATIONS
@@ -52,6 +51,12 @@ def builtin_sentences(per_relation: int = 200, seed: int = 0) -> tuple[ProbeSent
     ]
     Random(seed).shuffle(made)
     return tuple(made)
+
+
+def check_number(per_relation: int) -> None:
+    """Raise where so many different sentences a relation cannot be made."""
+    if not 1 <= per_relation <= MOST:
+        raise OptionError(f"per_relation is {per_relation}: it must lie in 1..{MOST}")
 
 
 def _sentences(relation: str, number: int, rng: Random) -> Iterator[ProbeSentence]:
