@@ -111,7 +111,9 @@ class HeadMap {
   get cells() { return this.model.get("cells"); }
 
   draw() {
-    const cells = this.cells, width = this.box.clientWidth;
+    const cells = this.cells;
+    this.box.hidden = this.tools.hidden = !cells?.shape; // a table alone has no maps
+    const width = this.box.clientWidth;
     if (!cells?.shape || !width) return;
     const [rows, columns] = cells.shape;
     const exact = cells.rows[1] - cells.rows[0] === rows;
