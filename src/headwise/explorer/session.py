@@ -18,13 +18,10 @@ from headwise.explorer.jobs import Job
 from headwise.explorer.readings import LONGEST, Progress, Reading, Shelf, name_of, read
 from headwise.explorer.whatif import MOST_TEXTS, Untouched
 from headwise.heads import ROLES, HeadTable
-from headwise.measures.counting import MEASURES
 from headwise.measures.reading import Reader
-from headwise.measures.scan import ScanSettings, Task, scan_of
-from headwise.measures.tally import Tally
+from headwise.measures.scan import make_task, run
 from headwise.planning.known import KNOWN
 from headwise.planning.plans import plan
-from headwise.probes.texts import TEXTS
 from headwise.pruning.importance import importance
 from headwise.pruning.objective import Embedding, MaskedToken, NextToken
 from headwise.pruning.setting import Subject
@@ -195,33 +192,43 @@ class Session:
             return None
         return self.grid(result.table, OF_JOBS[name])
 
+    @property
+    def _loaded_twin(self) -> LoadedModel:
+        return LoadedModel(self.twin.name, self.twin.model, self.twin.tokenizer, self.twin.about)
+
     def _scan(self, job: Job) -> Any:
         """The built-in text and sentences: what a head does over more than one sentence."""
-        task = Task(
-            model=self.twin.model,
-            tokenizer=self.twin.tokenizer,
-            texts=list(TEXTS),
-            settings=ScanSettings(probe=True, measures=tuple(MEASURES)),
-            about={"name": self.subject.name, **self.subject.about},
-        )
-        tally, steps = Tally(), task.steps()
-        total, done = sum(step.tokens for step in steps), 0
-        for step in steps:
-            job.progress("reading tokens", done, total)
-            step.run(tally)
-            done += step.tokens
-        return scan_of(tally, task)
+        return run(make_task(self._loaded_twin), report=Told(job))
 
     def _importance(self, job: Job) -> Any:
         """What every head is worth on some of Python's manual."""
-        twin = self.twin
-        loaded = LoadedModel(twin.name, twin.model, twin.tokenizer, twin.about)
         return importance(
-            loaded,
-            objective=twin.objective,
+            self._loaded_twin,
+            objective=self.twin.objective,
             max_tokens=IMPORTANCE_TOKENS,
             progress=job.progress,
         )
+
+
+class Told:
+    """A job that is told how many tokens of a scan are read."""
+
+    def __init__(self, job: Job) -> None:
+        """Nothing read yet."""
+        self.job, self.done, self.total = job, 0, 0
+
+    def start(self, tokens: int) -> None:
+        """The work begins; so many tokens in all."""
+        self.total = tokens
+        self.advance(0)
+
+    def advance(self, tokens: int) -> None:
+        """So many more tokens are done; a job that is to stop raises."""
+        self.done += tokens
+        self.job.progress("reading tokens", self.done, self.total)
+
+    def stop(self) -> None:
+        """Nothing: a job knows its end."""
 
 
 def twin_of(subject: Subject) -> Subject:
