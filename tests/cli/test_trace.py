@@ -125,3 +125,9 @@ def test_a_mistake_is_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert words in headwise.refused("trace", *arguments)
+
+
+def test_a_text_of_special_tokens_alone_is_compared_at_its_last(headwise: Runner) -> None:
+    ran = headwise("trace", "--text", "[MASK] [MASK]", "--compare-single-head")
+    assert (ran.code, ran.err) == (0, "")
+    assert "where each head looks from one token" in ran.out

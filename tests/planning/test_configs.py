@@ -3,12 +3,19 @@
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
+import torch
+from huggingface_hub.errors import GatedRepoError
+from transformers import AutoConfig, AutoModel
 
-from headwise.errors import ModelError
-from headwise.planning.configs import shape_from
+from headwise.errors import ModelError, OptionError
+from headwise.planning import costs
+from headwise.planning.configs import KNOWN_TYPES, shape_from, shape_of_config
+from headwise.planning.plans import plan
 from headwise.planning.shapes import Shape
+from headwise.watching.places import find_places
 
 SIZES = {"hidden_size": 48, "num_attention_heads": 6, "num_hidden_layers": 7}
 
@@ -59,3 +66,84 @@ def test_what_is_no_config_is_refused(tmp_path: Path) -> None:
         shape(tmp_path, [1, 2])
     with pytest.raises(ModelError, match="has 'six' for num_attention_heads: no size"):
         shape(tmp_path, SIZES | {"num_attention_heads": "six"})
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"v_head_dim": "abc"}, "has 'abc' for v_head_dim: no size"),
+        ({"v_head_dim": -4}, "has a v_head_dim of -4: it must be at least 1"),
+        (
+            {"sliding_window": 5, "sliding_window_pattern": "LLLG"},
+            "has 'LLLG' for sliding_window_pattern: no size",
+        ),
+        ({"sliding_window": True}, "has True for sliding_window: no size"),
+        (
+            {"layer_types": ["full_attention", "linear_attention"]},
+            r"\(llama\) has layers of linear_attention: their cost follows other formulas",
+        ),
+        ({"layer_types": ["chunked_attention"]}, "has layers of chunked_attention"),
+    ],
+)
+def test_what_cannot_be_counted_is_refused(
+    tmp_path: Path, said: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ModelError, match=words):
+        shape(tmp_path, SIZES | {"model_type": "llama"} | said)
+
+
+def test_a_limit_of_minus_one_is_none(tmp_path: Path) -> None:
+    assert shape(tmp_path, SIZES | {"max_position_embeddings": -1}).context is None
+
+
+def test_a_type_that_is_not_known_is_said_in_the_plan(tmp_path: Path) -> None:
+    def note(**said: object) -> str:
+        (tmp_path / "config.json").write_text(json.dumps(SIZES | said), encoding="utf-8")
+        return plan(str(tmp_path)).note
+
+    assert note(model_type="llama") == ""
+    assert note(model_type="esm").startswith("its type, esm, is not known: taken as causal")
+    assert "its encoder as looking both ways" in note(model_type="novel", is_encoder_decoder=True)
+    assert note().startswith("its config names no type")
+    assert note(model_type="outer", text_config=SIZES | {"model_type": "llama"}) == ""
+
+
+def test_text_of_clip_looks_back(tmp_path: Path) -> None:
+    assert shape(tmp_path, SIZES | {"model_type": "clip_text_model"}).is_causal
+    assert not shape(tmp_path, SIZES | {"model_type": "siglip_text_model"}).is_causal
+
+
+BUILT = ("siglip_vision_model", "siglip2_vision_model", "olmo2", "olmo3", "olmoe", "mbart",
+         "biogpt", "qwen2_vl_text", "qwen3_vl_text", "cohere2", "smollm3", "phi3")  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BUILT)
+def test_parameters_are_those_of_a_built_model(kind: str) -> None:
+    assert kind in KNOWN_TYPES
+    config = AutoConfig.for_model(kind)
+    with torch.device("meta"):
+        (first, *_) = find_places(AutoModel.from_config(config))
+    found = shape_of_config(json.loads(config.to_json_string()), kind)
+    real = sum(one.numel() for one in first.module.parameters())
+    assert costs.layer_parameters(found) == real
+
+
+@pytest.mark.parametrize("wrong", ["768", 768.5, True])
+def test_a_size_that_is_no_whole_number_is_refused(wrong: Any) -> None:
+    sizes = {"num_heads": 6, "num_kv_heads": 6, "d_key": 8, "d_value": 8, "num_layers": 7}
+    with pytest.raises(OptionError, match=f"d_model is {wrong!r}: it must be a whole number"):
+        Shape(d_model=wrong, **sizes)
+
+
+def test_a_name_without_an_owner_is_no_hubs_id_here() -> None:
+    with pytest.raises(OptionError, match="a hub's id has an owner before a slash"):
+        plan("distilbert-base-uncased")
+
+
+def test_a_gated_model_is_not_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise GatedRepoError("403", response=MagicMock())
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", refuse)
+    with pytest.raises(OptionError, match="gives it only to those who were let in"):
+        shape_from("owner/gated")

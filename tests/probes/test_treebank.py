@@ -139,3 +139,15 @@ def test_a_missing_package_says_how_to_install_it(
     monkeypatch.setitem(sys.modules, "conllu", None)
     with pytest.raises(MissingPackage, match="pip install conllu"):
         list(read_treebank(write(tmp_path, DU)))
+
+
+def test_a_file_that_may_not_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "mine.conllu").write_text("", encoding="utf-8")
+    monkeypatch.setattr(Path, "open", refuse)  # a superuser may read anything
+    with pytest.raises(OptionError, match=r"mine\.conllu cannot be read: Permission denied"):
+        list(read_treebank(tmp_path / "mine.conllu"))

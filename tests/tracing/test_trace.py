@@ -230,3 +230,16 @@ def test_a_text_is_traced_in_the_stack_that_reads_it() -> None:
     assert found.labels.keys == ("[CLS]", "the", "cat", "sat", "down", ".", "[SEP]")
     with pytest.raises(OptionError, match=r"no layer 2: the model has layers 0\.\.1 of text"):
         trace(tiny_gemma(), "The cat sat down.", tokenizer=tokenizer(), layer=2)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "a batch of inputs holds no tensor, but nothing"),
+        (torch.ones(5, dtype=torch.long), r"input_ids is \[5\]: give \[batch, position\]"),
+    ],
+)
+def test_what_a_model_cannot_read_is_refused(given: object, words: str) -> None:
+    model, _ = tiny("bert")
+    with pytest.raises((OptionError, ShapeError), match=words):
+        trace(model, given)  # type: ignore[arg-type]

@@ -282,7 +282,8 @@ def show_blurring(console: "Console", trace: "Trace", query: int | None) -> None
 
     if query is None:
         special = trace.labels.is_special or (False,) * len(trace.labels.queries)
-        query = max(place for place, is_special in enumerate(special) if not is_special)
+        ordinary = [place for place, is_special in enumerate(special) if not is_special]
+        query = ordinary[-1] if ordinary else len(special) - 1
     blur = blur_of(trace, query)
     console.print(f"[bold]{trace.title}[/bold]: where each head looks from one token")
     console.print(blur_table(blur))

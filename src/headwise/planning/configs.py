@@ -25,33 +25,76 @@ NAMES = {
     "num_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers"),
     "d_key": ("head_dim", "d_kv"),
     "num_kv_heads": ("num_key_value_heads", "num_kv_heads"),
+    "d_value": ("v_head_dim",),
     "context": ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"),
 }
 """What models call each size, in the order in which they are asked."""
 
 LOOK_BOTH_WAYS = frozenset(
-    "albert bert camembert clip clip_text_model clip_vision_model convbert data2vec-text deberta "
-    "deberta-v2 deit dinov2 distilbert electra ernie eurobert modernbert mpnet nomic_bert roberta "
-    "siglip siglip_vision_model squeezebert vit vit_mae xlm-roberta".split()
+    "albert bert camembert clip_vision_model convbert data2vec-text deberta deberta-v2 deit dinov2 "
+    "distilbert electra ernie eurobert modernbert mpnet nomic_bert roberta siglip siglip2 "
+    "siglip2_text_model siglip2_vision_model siglip_text_model siglip_vision_model squeezebert vit "
+    "vit_mae xlm-roberta".split()
 )
 """Types whose queries see keys on both sides."""
 
 BIASED = frozenset(
-    "albert bart bert bloom camembert clip clip_text_model clip_vision_model data2vec-text deberta "
-    "deberta-v2 deit dinov2 distilbert electra ernie gpt2 gpt_bigcode gpt_neox gpt_oss mpnet opt "
-    "phi roberta starcoder2 vit vit_mae xlm-roberta".split()
+    "albert bart bert biogpt bloom camembert clip clip_text_model clip_vision_model data2vec-text "
+    "deberta deberta-v2 deit dinov2 distilbert electra ernie gpt2 gpt_bigcode gpt_neox gpt_oss "
+    "marian mbart mpnet opt pegasus phi roberta siglip siglip2 siglip2_text_model "
+    "siglip2_vision_model siglip_text_model siglip_vision_model starcoder2 vit vit_mae "
+    "xlm-roberta".split()
 )
 """Types with a bias in all four projections, whatever else their config says."""
-BIASED_IN = frozenset(["qwen2", "qwen2_moe"])
+BIASED_IN = frozenset(["qwen2", "qwen2_5_vl_text", "qwen2_moe", "qwen2_vl_text"])
 """Types with a bias in Wq, Wk and Wv."""
-NORMED = frozenset(["qwen3", "qwen3_moe", "gemma3", "gemma3_text", "olmo2"])
+NORMED = frozenset(["qwen3", "qwen3_moe", "qwen3_vl_text", "gemma3", "gemma3_text"])
 """Types that normalise each head's queries and keys."""
+NORMED_WHOLE = frozenset(["olmo2", "olmo3", "olmoe"])
+"""Types that normalise the queries of all heads together, and the keys."""
 WITH_SINKS = frozenset(["gpt_oss"])
+PLAIN = frozenset(
+    "arcee codegen cohere cohere2 ernie4_5 falcon gemma gemma2 gptj granite helium llama "
+    "ministral3 mistral mistral3 mixtral mpt olmo phi3 smollm3 stablelm t5".split()
+)
+"""Types of which nothing but their config need be known."""
+KNOWN_TYPES = LOOK_BOTH_WAYS | BIASED | BIASED_IN | NORMED | NORMED_WHOLE | WITH_SINKS | PLAIN
+LAYER_TYPES = ("full_attention", "sliding_attention")
+"""Kinds of layers whose cost is counted."""
 
 
 def shape_from(place: str) -> Shape:
     """The shape of the model in a directory or on a hub."""
     return shape_of_config(read_config(place), place)
+
+
+def shape_and_note(place: str) -> tuple[Shape, str]:
+    """The same, and what had to be assumed; "" where the type of the model is known."""
+    config = read_config(place)
+    return shape_of_config(config, place), note_of_config(config)
+
+
+def note_of_config(config: Mapping[str, Any]) -> str:
+    """What is assumed of a model whose type is not known."""
+    kind = type_of(config_of_text(config))
+    if kind in KNOWN_TYPES:
+        return ""
+    sees = "its encoder as looking both ways" if config.get("is_encoder_decoder") else "as causal"
+    said = f"its type, {kind}, is not known" if kind else "its config names no type"
+    return f"{said}: taken {sees} and without norms, with a bias only where the config has one"
+
+
+def config_of_text(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part of a config that describes the language model, where there are several."""
+    for part in ("text_config", "llm_config", "language_config"):
+        if isinstance(config.get(part), dict):
+            config = {"model_type": config.get("model_type"), **config[part]}
+    return config
+
+
+def type_of(config: Mapping[str, Any]) -> str:
+    """The type that a config names; "" for none."""
+    return str(config.get("model_type") or "")
 
 
 def read_config(place: str) -> dict[str, Any]:
@@ -78,6 +121,7 @@ def download(name: str) -> Path:
     """Where the config of a hub's model is kept, fetched if there is a network."""
     from huggingface_hub import constants, hf_hub_download
     from huggingface_hub.errors import (
+        GatedRepoError,
         HfHubHTTPError,
         HFValidationError,
         LocalEntryNotFoundError,
@@ -87,8 +131,14 @@ def download(name: str) -> Path:
     is_reached = hub_answers()
     try:
         return Path(hf_hub_download(name, "config.json", local_files_only=not is_reached))
+    except GatedRepoError as err:
+        raise OptionError(
+            f"the config of {name} cannot be had: {constants.ENDPOINT} gives it only to those who "
+            "were let in; ask there and log in, or give sizes such as 768/12x12"
+        ) from err
     except (LocalEntryNotFoundError, RepositoryNotFoundError) as err:
-        hub = "the hub has no such model" if is_reached else f"{constants.ENDPOINT} does not answer"
+        hub = "the hub has no such model, or none that you may read"
+        hub = hub if is_reached else f"{constants.ENDPOINT} does not answer"
         hub = "HF_HUB_OFFLINE is set" if constants.is_offline_mode() else hub
         raise OptionError(
             f"the config of {name} cannot be had: {hub}, and it is no directory; give a known "
@@ -102,80 +152,92 @@ def download(name: str) -> Path:
 
 def shape_of_config(config: Mapping[str, Any], name: str) -> Shape:
     """The shape that a config describes."""
-    for part in ("text_config", "llm_config", "language_config"):
-        if isinstance(config.get(part), dict):
-            config = {"model_type": config.get("model_type"), **config[part]}
-    kind = str(config.get("model_type", ""))
+    config = config_of_text(config)
+    kind = type_of(config)
     if config.get("kv_lora_rank"):
         raise ModelError(
             f"{name} ({kind}) compresses its keys and values (kv_lora_rank): its cost follows "
             "other formulas"
         )
     d_model, num_heads = needed(config, "d_model", name), needed(config, "num_heads", name)
-    d_key = size(config, "d_key") or d_model // num_heads
+    d_key = size(config, "d_key", name) or d_model // num_heads
     num_layers = needed(config, "num_layers", name)
-    window, num_local = locality(config, num_layers)
+    window, num_local = locality(config, num_layers, name)
     has_bias = kind in BIASED or bool(config.get("attention_bias") or config.get("bias"))
     return Shape(
         d_model=d_model,
         num_heads=num_heads,
-        num_kv_heads=kv_heads(config, num_heads),
+        num_kv_heads=kv_heads(config, num_heads, name),
         d_key=d_key,
-        d_value=int(config.get("v_head_dim") or d_key),
+        d_value=size(config, "d_value", name) or d_key,
         num_layers=num_layers,
         is_causal=kind not in LOOK_BOTH_WAYS and not config.get("is_encoder_decoder"),
         window=window,
         num_local=num_local,
         bias_in=has_bias or kind in BIASED_IN,
         bias_out=has_bias,
-        has_qk_norm=kind in NORMED,
+        has_qk_norm=kind in NORMED | NORMED_WHOLE,
+        norms_span_heads=kind in NORMED_WHOLE,
         has_sinks=kind in WITH_SINKS,
-        context=size(config, "context"),
+        context=size(config, "context", name),
     )
 
 
-def size(config: Mapping[str, Any], field: str) -> int | None:
+def size(config: Mapping[str, Any], field: str, name: str) -> int | None:
     """A size under any of its names; None if the config does not have it."""
-    for name in NAMES[field]:
-        if isinstance(config.get(name), int) and not isinstance(config[name], bool):
-            return int(config[name])
+    for key in NAMES[field]:
+        if config.get(key) not in (None, -1):  # some write -1 for a limit that they do not have
+            return whole(config, key, name)
     return None
+
+
+def whole(config: Mapping[str, Any], key: str, name: str) -> int:
+    """A number of a config that counts something."""
+    value = config[key]
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ModelError(f"the config of {name} has {value!r} for {key}: no size")
+    if value < 1:
+        raise ModelError(f"the config of {name} has a {key} of {value}: it must be at least 1")
+    return value
 
 
 def needed(config: Mapping[str, Any], field: str, name: str) -> int:
     """A size that there is no shape without."""
-    found = size(config, field)
+    found = size(config, field, name)
     if found is None:
-        for key in NAMES[field]:
-            if key in config:
-                raise ModelError(f"the config of {name} has {config[key]!r} for {key}: no size")
         raise ModelError(
             f"the config of {name} does not say its {field}: looked for {', '.join(NAMES[field])}"
         )
-    if found < 1:
-        raise ModelError(f"the config of {name} has a {field} of {found}: it must be at least 1")
     return found
 
 
-def kv_heads(config: Mapping[str, Any], num_heads: int) -> int:
+def kv_heads(config: Mapping[str, Any], num_heads: int, name: str) -> int:
     """KV heads; as many as heads where nothing is said, one where queries share all."""
     if config.get("model_type") == "falcon" and not config.get("new_decoder_architecture"):
         return 1 if config.get("multi_query", True) else num_heads
-    if config.get("multi_query") and size(config, "num_kv_heads") is None:
-        return 1
-    return size(config, "num_kv_heads") or num_heads
+    found = size(config, "num_kv_heads", name)
+    return found or (1 if config.get("multi_query") else num_heads)
 
 
-def locality(config: Mapping[str, Any], num_layers: int) -> tuple[int | None, int]:
+def locality(config: Mapping[str, Any], num_layers: int, name: str) -> tuple[int | None, int]:
     """The window of local layers, and how many of them there are."""
-    window = config.get("sliding_window") or config.get("local_attention")
-    if not isinstance(window, int) or config.get("use_sliding_window") is False:
-        return None, 0
     kinds = config.get("layer_types")
-    if isinstance(kinds, list):
-        return window, sum(kind == "sliding_attention" for kind in kinds[:num_layers])
-    if every := config.get("sliding_window_pattern"):  # its last layers are global
-        return window, num_layers - num_layers // int(every)
-    if every := config.get("global_attn_every_n_layers"):  # its first layers are global
-        return window, num_layers - -(-num_layers // int(every))
+    kinds = kinds[:num_layers] if isinstance(kinds, list) else None
+    for kind in kinds or ():
+        if kind not in LAYER_TYPES:
+            raise ModelError(
+                f"{name} ({type_of(config)}) has layers of {kind}: their cost follows other "
+                f"formulas than that of {' and '.join(LAYER_TYPES)}"
+            )
+    key = next((key for key in ("sliding_window", "local_attention") if config.get(key)), None)
+    if key is None or config.get("use_sliding_window") is False:
+        return None, 0
+    window = whole(config, key, name)
+    if kinds is not None:
+        return window, kinds.count("sliding_attention")
+    if config.get("sliding_window_pattern"):  # its last layers are global
+        return window, num_layers - num_layers // whole(config, "sliding_window_pattern", name)
+    if config.get("global_attn_every_n_layers"):  # its first layers are global
+        every = whole(config, "global_attn_every_n_layers", name)
+        return window, num_layers - -(-num_layers // every)
     return window, num_layers

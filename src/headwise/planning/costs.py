@@ -44,7 +44,7 @@ def parameters(shape: Shape) -> dict[str, int]:
     }
     found["Wo"] = concat * shape.d_model + shape.d_model * shape.bias_out
     if shape.has_qk_norm:
-        found["norms"] = 2 * shape.d_key
+        found["norms"] = queries + keys if shape.norms_span_heads else 2 * shape.d_key
     if shape.has_sinks:
         found["sinks"] = shape.num_heads
     return found

@@ -207,6 +207,6 @@ def known(name: str) -> Known:
     near = difflib.get_close_matches(name, KNOWN, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(KNOWN)}"
     raise OptionError(
-        f"{name} is neither a known model, nor a directory with a config.json, nor a hub's id: "
-        f"{hint}"
+        f"{name} is neither a known model nor a directory with a config.json, and a hub's id has "
+        f"an owner before a slash: {hint}"
     )

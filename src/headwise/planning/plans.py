@@ -10,7 +10,7 @@ from typing import Any
 
 from headwise.errors import OptionError
 from headwise.planning import costs
-from headwise.planning.configs import shape_from
+from headwise.planning.configs import shape_and_note
 from headwise.planning.costs import Decoding, Setting
 from headwise.planning.known import KNOWN, known
 from headwise.planning.shapes import (
@@ -152,7 +152,7 @@ def plan(
     elif (sizes := shape_of_sizes(model)) and not Path(model).exists():
         shape = sizes
     elif looks_like_a_place(model):
-        shape, source = shape_from(model), model
+        (shape, note), source = shape_and_note(model), model
     else:
         known(model)  # says what there is
     assert shape is not None

@@ -27,7 +27,8 @@ class Shape:
     num_layers: int
     is_causal: bool = True
     window: int | None = None
-    """Keys that a query of a local layer sees, its own included; None = all."""
+    """Keys that a query of a local layer sees, its own included; None = all. A model that looks
+    both ways sees half the window on either side."""
     num_local: int = 0
     """Layers that see a window only; the others see everything."""
     bias_in: bool = False
@@ -35,6 +36,8 @@ class Shape:
     bias_out: bool = False
     has_qk_norm: bool = False
     """Whether each head's queries and keys are normalised, with one scale a dimension."""
+    norms_span_heads: bool = False
+    """Whether those norms are of all heads together, with a scale for each dimension of each."""
     has_sinks: bool = False
     """Whether each head has a learned logit that no key answers to."""
     context: int | None = None
@@ -49,8 +52,10 @@ class Shape:
                 f"{self.num_heads} heads cannot share {self.num_kv_heads} KV heads evenly: give "
                 f"one of {', '.join(map(str, divisors(self.num_heads)))}"
             )
-        if self.window is not None and self.window < 1:
-            raise OptionError(f"the window is {self.window}: a query sees at least its own key")
+        if self.window is not None:
+            check_whole("window", self.window)
+            if self.window < 1:
+                raise OptionError(f"the window is {self.window}: a query sees at least its own key")
         if not 0 <= self.num_local <= self.num_layers:
             raise OptionError(f"{self.num_local} of {self.num_layers} layers cannot be local")
 
@@ -135,8 +140,15 @@ def shape_of_sizes(text: str) -> Shape | None:
 
 def check_size(name: str, size: int) -> None:
     """Raise where no model has such a size."""
+    check_whole(name, size)
     if not 1 <= size <= LARGEST_SIZE:
         raise OptionError(f"{name} is {size:,}: it must be from 1 to {LARGEST_SIZE:,}")
+
+
+def check_whole(name: str, number: object) -> None:
+    """Raise where something is no whole number."""
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise OptionError(f"{name} is {number!r}: it must be a whole number")
 
 
 def divisors(number: int) -> list[int]:

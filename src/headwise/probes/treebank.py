@@ -94,7 +94,11 @@ def _sentences(path: Path) -> Iterator[ProbeSentence]:
         from conllu.exceptions import ParseException
     except ImportError as err:
         raise MissingPackage("CoNLL-U files need the package conllu: pip install conllu") from err
-    with path.open(encoding="utf-8") as file:
+    try:
+        opened = path.open(encoding="utf-8")
+    except OSError as err:
+        raise OptionError(f"{path} cannot be read: {err.strerror}") from err
+    with opened as file:
         lines = _Lines(file)
         try:
             for tokens in parse_incr(lines):  # type: ignore[arg-type]  # it needs lines, no file
