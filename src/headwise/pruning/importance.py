@@ -35,8 +35,8 @@ class Importance:
 
     table: HeadTable
     interaction: pd.DataFrame
-    """G: half of its sum over some heads, less the loss's slope by their gates, is the loss expected
-    from cutting them; heads by name."""
+    """G: half of its sum over some heads, less the loss's slope by their gates, is the loss that is
+    expected from cutting them; heads by name."""
     groups: tuple[Redundant, ...]
     layers: pd.DataFrame
     """Of each layer the head that does best alone, and the loss when all others are silent."""
