@@ -27,6 +27,12 @@ def test_a_cell_for_every_number_which_says_it() -> None:
     assert found[3].get("fill") == colour(1.0) and found[2].get("fill") == colour(0.0)
 
 
+def test_characters_that_no_image_may_hold_are_replaced() -> None:
+    one = HeatMap("L0\x01", [[1.0]], ["a\x00\x1bb"], ["\ufffe\ud800"])
+    found = cells(heat_svg([one]))
+    assert found[0].find(f"{SVG}title").text == "a\ufffd\ufffdb -> \ufffd\ufffd: 1.000"
+
+
 def test_maps_do_not_overlap_and_lie_inside() -> None:
     one = HeatMap("L0H1", [[0.5] * 4] * 3, ["a", "bb", "ccc"], ["d", "e", "f", "long label"])
     root = ET.fromstring(heat_svg([one] * 5, columns=2))

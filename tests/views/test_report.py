@@ -8,7 +8,7 @@ from itertools import pairwise
 import pandas as pd
 import pytest
 
-from headwise.drawing.heat import colour
+from headwise.drawing.heat import HeatMap, colour
 from headwise.heads import ROLES, HeadTable
 from headwise.views.report.findings import Drawn, Findings
 from headwise.views.report.maps import MAPS_A_ROLE, MOST_TOKENS
@@ -160,6 +160,13 @@ def test_maps_are_those_of_the_strongest_heads() -> None:
     assert maps.count("Attention map of L0H1 over 5 tokens") == 2  # delimiter and sink
     assert maps.count("Attention map of L0H2 over 3 tokens") == 3  # words alone
     assert len(maps) == 9 + 1  # nine roles, and positional has two heads
+
+
+def test_a_text_of_special_tokens_alone_has_no_map_of_words() -> None:
+    found = everything()
+    empty = {name: HeatMap(name, [], [], []) for name in found.drawn.words}
+    page = report_page(replace(found, drawn=replace(found.drawn, words=empty)))
+    assert "over 0 tokens" not in page and "Attention map of L2H4 over 5 tokens" in page
 
 
 # Safety.

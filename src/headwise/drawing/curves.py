@@ -6,7 +6,6 @@ above it, so that nothing that is drawn can run into them.
 """
 
 import math
-import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +14,7 @@ from html import escape
 from itertools import groupby
 from typing import TypeVar
 
-from headwise.drawing.heat import FONT, room
+from headwise.drawing.heat import FONT, clean, room
 from headwise.errors import OptionError
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -426,12 +425,6 @@ def image(body: str, title: str, width: float, height: float) -> str:
         f'font-family="Helvetica, Arial, sans-serif" fill="{INK}"><title>{escape(title)}</title>'
         f'<rect width="100%" height="100%" fill="#ffffff"/>{body}</svg>\n'
     )
-
-
-def clean(name: str) -> str:
-    """A text on one line, without what no XML may hold."""
-    allowed = r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
-    return " ".join(re.sub(allowed, "\N{REPLACEMENT CHARACTER}", name).split())
 
 
 def dash_of(line: Line) -> str:

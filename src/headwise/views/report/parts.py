@@ -8,8 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
-from headwise.drawing.curves import clean
-from headwise.drawing.heat import colour
+from headwise.drawing.heat import clean, colour
 from headwise.heads import HeadId, HeadTable
 
 NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'

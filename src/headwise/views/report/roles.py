@@ -103,9 +103,8 @@ def role_part(found: Findings, role: str) -> Html:
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     caption = f"Score: {SCORES[role]}." if role in SCORES else "Score of the role."
     drawn = found.drawn.words if role in RELATIONAL else found.drawn.maps
-    maps = [
-        role_map(drawn[str(row.name)], row, role) for row in best[:MAPS] if str(row.name) in drawn
-    ]
+    mine = [(row, drawn.get(str(row.name))) for row in best[:MAPS]]
+    maps = [role_map(one, row, role) for row, one in mine if one is not None and one.has_cells]
     return tag(
         "div",
         tag("h3", joined([chip(role), f"{role}: {counted(len(heads), 'head')}"], " ")),
