@@ -48,6 +48,28 @@ def test_a_view_holds_the_map_of_its_head_and_follows_another_choice() -> None:
     assert repr(view) == "HeadView(L0H2, 72 heads)"
 
 
+def test_another_head_is_seen_whole_and_one_that_is_not_there_is_refused() -> None:
+    view = shown(head="L3H1")
+    part = {"rows": [2, 6], "keys": [0, 3]}
+    view.window = part
+    view.head = "L0H2"
+    assert view.window is None and numbers(view).shape == (len(view.row_labels),) * 2
+    view.window = dict(part)
+    assert numbers(view).shape == (4, 3), "the same part of another head"
+    with pytest.raises(OptionError, match="no layer L99"):
+        view.head = "L99H0"
+    assert view.head == "L0H2" and view.facts[1].startswith("normalised entropy")
+    with pytest.raises(OptionError, match="no head L0H12"):
+        cat().table.view("L0H12")
+
+
+def test_heads_that_were_not_measured_are_faint() -> None:
+    table = headwise.HeadTable(cat().table.df.drop(columns="normalised_entropy"), {})
+    view = table.view()
+    assert set(view.shades) == {0.0} and not any("entropy" in one for one in view.words)
+    assert "no role" in view.words
+
+
 def test_a_view_looks_at_words_and_values() -> None:
     view = shown(look=Look(is_by_word=True, is_valued=True))
     look = Look(is_by_word=True, is_valued=True)

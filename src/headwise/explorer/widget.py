@@ -6,10 +6,11 @@ draws with the same file as the explorer's page, and needs no network.
 
 import importlib.util
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from headwise.errors import MissingPackage, OptionError
-from headwise.heads import HeadId, HeadTable
+from headwise.heads import HeadId, HeadTable, check_head
 
 if TYPE_CHECKING:
     from torch import nn
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from headwise.watching.models import LoadedModel
 
 SHADED = "normalised_entropy"
-"""The measure that heads are shaded by: faint ones look at few tokens."""
+"""The measure that heads are shaded by: faint ones look at many tokens, or were not measured."""
 TOLD = (SHADED, "confidence", "distance", "previous", "first", "special", "output_share")
 
 
@@ -51,8 +52,7 @@ def view(
     if subject.tokenizer is None:
         raise OptionError(f"{subject.name} has no tokenizer: give one")
     reading = read(subject, text)
-    chosen = str(reading.checked(HeadId.parse(head))) if head else str(reading.table.heads[0])
-    return HeadView(Asked(reading.table, reading, look), chosen)
+    return HeadView(Shown(reading.table, reading, look), head or str(reading.table.heads[0]))
 
 
 def view_table(table: HeadTable, *, head: str | None = None) -> Any:
@@ -60,12 +60,11 @@ def view_table(table: HeadTable, *, head: str | None = None) -> Any:
     check_package()
     from headwise.explorer.widget_parts import HeadView
 
-    chosen = str(HeadId.parse(head)) if head else str(table.heads[0])
-    return HeadView(Asked(table), chosen)
+    return HeadView(Shown(table), head or str(table.heads[0]))
 
 
-class Asked:
-    """What a view asks for: facts and maps of heads."""
+class Shown:
+    """What a view shows: facts and maps of heads."""
 
     def __init__(
         self, table: HeadTable, reading: "Reading | None" = None, look: "Look | None" = None
@@ -78,17 +77,20 @@ class Asked:
         """Every head."""
         return list(map(str, self.table.heads))
 
+    def checked(self, head: str) -> str:
+        """The head as it is named everywhere, if it is there."""
+        counts = Counter(one.layer_name for one in self.table.heads)
+        return str(check_head(HeadId.parse(head), counts))
+
     def shades(self) -> tuple[list[float], list[str]]:
         """How strongly each head is shaded, and in words."""
-        values = self.table.df[SHADED].tolist() if SHADED in self.table.df else []
-        known = [value if math.isfinite(value) else 0.0 for value in values] or [0.0] * len(
-            self.table
-        )
+        missing = [math.nan] * len(self.table)
+        values = self.table.df[SHADED].tolist() if SHADED in self.table.df else missing
         words = [
-            f"entropy {value:.2f}{', ' if roles else ''}{', '.join(roles)}"
-            for value, roles in zip(known, self.table.df["roles"], strict=True)
+            ", ".join([f"entropy {value:.2f}"] * math.isfinite(value) + list(roles)) or "no role"
+            for value, roles in zip(values, self.table.df["roles"], strict=True)
         ]
-        return [1 - value for value in known], words
+        return [1 - value if math.isfinite(value) else 0.0 for value in values], words
 
     def facts(self, head: str) -> list[str]:
         """Lines about a head."""

@@ -7,7 +7,7 @@ import anywidget
 import traitlets
 
 from headwise.explorer.figures import MOST_ROWS
-from headwise.explorer.widget import Asked
+from headwise.explorer.widget import Shown
 
 FILES = resources.files("headwise.explorer") / "static"
 
@@ -29,43 +29,49 @@ class HeadView(anywidget.AnyWidget):
     window: Any = traitlets.Dict(allow_none=True, default_value=None).tag(sync=True)
     token: Any = traitlets.Int(-1).tag(sync=True)
 
-    def __init__(self, asked: Asked, head: str) -> None:
+    def __init__(self, shown: Shown, head: str) -> None:
         """Show one head first."""
-        self._asked = asked
-        shades, words = asked.shades()
-        super().__init__(names=asked.names, shades=shades, words=words, **self._shown(head))
+        self._shown = shown
+        shades, words = shown.shades()
+        parts = self._parts(shown.checked(head))
+        super().__init__(names=shown.names, shades=shades, words=words, **parts)
 
     def __repr__(self) -> str:
         """The chosen head, and of how many."""
         return f"HeadView({self.head}, {len(self.names)} heads)"
 
-    def _shown(self, head: str) -> dict[str, Any]:
-        asked = self._asked
-        rows, keys = asked.axes(head)
+    def _parts(self, head: str) -> dict[str, Any]:
+        shown = self._shown
+        rows, keys = shown.axes(head)
         return {
             "head": head,
             "row_labels": rows,
             "key_labels": keys,
-            "facts": asked.facts(head),
-            "cells": asked.cells(head, None),
-            "links": asked.links(head),
+            "facts": shown.facts(head),
+            "cells": shown.cells(head, None),
+            "links": shown.links(head),
         }
+
+    @traitlets.validate("head")
+    def _check(self, proposal: Any) -> str:
+        return self._shown.checked(proposal["value"])
 
     @traitlets.observe("head")
     def _choose(self, change: Any) -> None:
         if change["old"]:
             self.set_trait("token", -1)
-            for name, value in self._shown(change["new"]).items():
+            self.set_trait("window", None)
+            for name, value in self._parts(change["new"]).items():
                 if name != "head":
                     self.set_trait(name, value)
 
     @traitlets.observe("window")
     def _look(self, change: Any) -> None:
         if change["new"]:
-            self.set_trait("cells", self._asked.cells(self.head, change["new"]))
+            self.set_trait("cells", self._shown.cells(self.head, change["new"]))
 
     @traitlets.observe("token")
     def _follow(self, change: Any) -> None:
         start = max(0, change["new"]) // MOST_ROWS * MOST_ROWS
         if change["new"] >= 0 and start:
-            self.set_trait("links", self._asked.links(self.head, start))
+            self.set_trait("links", self._shown.links(self.head, start))
