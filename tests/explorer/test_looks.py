@@ -52,6 +52,13 @@ def maps_of(reading: Reading, layer: str) -> Maps:
     return Maps(weights, tuple(map(str, range(len(weights)))), reading.labels(layer))
 
 
+def test_a_text_of_special_tokens_alone_says_what_can_be_seen_of_it() -> None:
+    reading = tiny_session("bert").read("[CLS] [SEP] [CLS]")
+    for look in (Look(hides_special=True), Look(is_by_word=True)):
+        with pytest.raises(OptionError, match="all tokens are special ones"):
+            weights_between(reading, "L0", look, ALL, ALL)
+
+
 def test_words_special_tokens_and_sink_are_those_of_a_trace() -> None:
     reading = cat()
     maps = maps_of(reading, "L2")

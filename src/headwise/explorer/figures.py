@@ -83,7 +83,7 @@ def profile(reading: Reading, head: HeadId) -> dict[str, Any]:
     step = max(1, sequence.num_queries // (2 * MOST_ROWS))
     offsets, means = [], []
     for offset in range(-REACH, REACH + 1):
-        queries = torch.arange(0, sequence.num_queries, step)
+        queries = torch.arange(0, sequence.num_queries, step, device=sequence.mixed.device)
         keys = queries + shift + offset
         inside = (keys >= 0) & (keys < sequence.num_keys)
         if inside.any():

@@ -71,10 +71,14 @@ def axes_of(labels: Labels, look: Look) -> tuple[Axis, Axis]:
         if not labels.word_of or not labels.is_self:
             raise OptionError("words are not known here: look at pieces")
         words = groups_by(labels.word_of)
+        if not words:
+            raise OptionError("there are no words: all tokens are special ones; look at pieces")
         axis = Axis(tuple("".join(labels.keys[one] for one in word) for word in words), words)
         return axis, axis
     if look.hides_special and labels.is_special:
         ordinary = tuple((one,) for one, special in enumerate(labels.is_special) if not special)
+        if not ordinary:
+            raise OptionError("all tokens are special ones: look at them, too")
         keys, rows = ordinary, ordinary if labels.is_self else rows
     return axis_of(labels.queries, rows), axis_of(labels.keys, keys)
 
@@ -100,8 +104,9 @@ def weights_between(
     """Weights of all heads of a layer, or of one, between some rows and some keys."""
     sequence = reading.sequence(layer, head)
     row_axis, key_axis = axes_of(reading.labels(layer), look)
-    queries = torch.tensor(row_axis.positions(rows))
-    columns = torch.tensor(key_axis.positions(keys))
+    device = sequence.mixed.device
+    queries = torch.tensor(row_axis.positions(rows), device=device)
+    columns = torch.tensor(key_axis.positions(keys), device=device)
     if not len(queries) or not len(columns):
         return torch.zeros(
             sequence.num_heads, len(row_axis.groups[rows]), len(key_axis.groups[keys])
@@ -123,7 +128,7 @@ def weights_between(
         return found
     found = added(found, key_axis.sizes(keys), dim=2)
     sizes = row_axis.sizes(rows)
-    return added(found, sizes, dim=1) / torch.tensor(sizes)[:, None]
+    return added(found, sizes, dim=1) / torch.tensor(sizes, device=device)[:, None]
 
 
 def exact(sequence: Weights, rows: Tensor, low: int, high: int) -> Tensor:
@@ -131,7 +136,7 @@ def exact(sequence: Weights, rows: Tensor, low: int, high: int) -> Tensor:
     seen_from, seen_to = sequence.band.range_of(rows, sequence.num_keys)
     start, stop = max(low, int(seen_from.min())), min(high, int(seen_to.max()))
     if stop <= start:
-        return torch.zeros(sequence.num_heads, len(rows), high - low)
+        return torch.zeros(sequence.num_heads, len(rows), high - low, device=rows.device)
     logs = sequence.log_weights(sequence.block(rows, start, stop))
     found = logs.clamp_(min=LEAST_LOG).exp_()
     return torch.nn.functional.pad(found, (start - low, high - stop))
@@ -147,7 +152,7 @@ def lengths(reading: Reading, layer: str) -> Float[Tensor, "heads key"]:
 
 def added(tensor: Tensor, sizes: Sequence[int], *, dim: int) -> Tensor:
     """Neighbours along an axis added up, so many at a time."""
-    place = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    place = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes)).to(tensor.device)
     shape = list(tensor.shape)
     shape[dim] = len(sizes)
     return tensor.new_zeros(shape).index_add_(dim, place, tensor)
@@ -214,9 +219,9 @@ def scale(reading: Reading, head: HeadId, look: Look) -> float:
 def as_steps(weights: Tensor, largest: float) -> npt.NDArray[np.uint16]:
     """Numbers from 0 to the largest, as steps of two bytes."""
     steps = (weights / (largest or 1) * STEPS).round().clamp(0, STEPS)
-    return steps.to(torch.int32).numpy().astype("<u2")
+    return steps.to(torch.int32).cpu().numpy().astype("<u2")
 
 
 def as_bytes(weights: Tensor) -> npt.NDArray[np.uint8]:
     """Roots of weights as single bytes: what is small stays visible in a small picture."""
-    return (weights.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).numpy()
+    return (weights.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).cpu().numpy()
