@@ -160,7 +160,9 @@ def test_the_lesson_is_sent_without_answers_and_checked_here() -> None:
     assert all("answer" not in step["question"] for step in steps)
     body = {"text": CAT, "step": steps[1]["name"], "answer": 0}
     assert set(client().post("/api/lesson/check", json=body).json()) >= {"is_right", "why"}
-    assert_refused(client().post("/api/lesson/check", json={**body, "step": "no"}), 404)
+    for wrong in ("no", [], None):
+        refused = client().post("/api/lesson/check", json={**body, "step": wrong})
+        assert_refused(refused, 422, f"step must be one of {steps[0]['name']}, ")
 
 
 def test_progress_jobs_and_documentation() -> None:
@@ -169,7 +171,7 @@ def test_progress_jobs_and_documentation() -> None:
     assert_refused(client().get("/api/jobs/other"), 404)
     routes = client().get("/api/").json()["routes"]
     assert {"/api/model", "/api/readings/{name}/map"} <= {one["path"] for one in routes}
-    assert all(one["about"].endswith(".") for one in routes)
+    assert all(one["about"].endswith(".") and one["path"].startswith("/api/") for one in routes)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -264,7 +266,7 @@ def test_only_this_machine_is_answered() -> None:
         assert_refused(answer, 421, "127.0.0.1 and localhost alone")
     for host in ("localhost", "127.0.0.1:1", "[::1]:8123"):
         assert client().get("/api/model", headers={"Host": host}).status_code == 200
-    for origin in ("http://evil.example", "null", "http://localhost:9"):
+    for origin in ("http://evil.example", "null", "http://localhost:9", "http://["):
         answer = client().post("/api/readings", json={"text": CAT}, headers={"Origin": origin})
         assert_refused(answer, 403, "other pages")
     own = {"Origin": "http://127.0.0.1:8123"}
@@ -309,4 +311,6 @@ def test_a_fault_of_our_own_is_said_without_a_traceback(monkeypatch: pytest.Monk
     calm = TestClient(
         Explorer(session).app(), base_url="http://localhost", raise_server_exceptions=False
     )
-    assert_refused(calm.get("/api/model"), 500, "headwise itself")
+    answer = calm.get("/api/model")
+    assert_refused(answer, 500, "headwise itself")
+    assert all(answer.headers[name] == value for name, value in HEADERS.items())

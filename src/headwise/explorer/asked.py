@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from headwise.errors import OptionError
@@ -96,6 +96,14 @@ def flag_in(values: Values, name: str) -> bool:
     if value not in ("0", "1"):
         raise OptionError(f"{name} must be 0 or 1")
     return bool(value == "1")
+
+
+def choice_in(values: Values, name: str, choices: Collection[str]) -> str:
+    """One of a few names."""
+    value = values.get(name)
+    if not isinstance(value, str) or value not in choices:
+        raise OptionError(f"{name} must be one of {', '.join(choices)}, not {str(value)[:20]!r}")
+    return value
 
 
 def part_in(values: Values, name: str, most: int) -> slice:

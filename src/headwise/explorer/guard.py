@@ -37,7 +37,7 @@ def refused(status: int, sentence: str) -> JSONResponse:
 
 
 class Guard:
-    """Middleware around the whole application."""
+    """Around the whole application, with its answers to faults of its own."""
 
     def __init__(self, app: ASGIApp) -> None:
         """Around which application."""
@@ -63,16 +63,24 @@ def objection(headers: Headers, method: str) -> tuple[int, str] | None:
     if bare(host) not in HOSTS:
         return 421, "this server answers to 127.0.0.1 and localhost alone"
     origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != host:
+    if origin is not None and not is_own(origin, host):
         return 403, "requests from other pages are not answered"
     if method in ("POST", "PUT", "PATCH"):
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             return 415, "the body of a request must be application/json"
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > LARGEST_BODY:
+        if not length.isdecimal() or int(length) > LARGEST_BODY:
             return 413, f"the body of a request has at most {LARGEST_BODY:,} bytes"
     return None
+
+
+def is_own(origin: str, host: str) -> bool:
+    """Whether an origin is the page's own; one that cannot be read is not."""
+    try:
+        return urlsplit(origin).netloc == host
+    except ValueError:
+        return False
 
 
 def bare(host: str) -> str:

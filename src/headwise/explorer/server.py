@@ -55,7 +55,6 @@ KINDS = {
     ".html": "text/html",
     ".js": "text/javascript",
     ".css": "text/css",
-    ".svg": "image/svg+xml",
 }
 Answer = Callable[[Request], Any]
 
@@ -69,7 +68,7 @@ class Explorer:
         self._lessons: dict[tuple[Any, ...], tuple[LessonStep, ...]] = {}
         self.files = {file.name: file.read_bytes() for file in pages()}
 
-    def app(self) -> Starlette:
+    def app(self) -> Guard:
         """The application."""
         at = "/api/readings/{name}"
         routes = [
@@ -94,12 +93,9 @@ class Explorer:
             Route("/api/plan/known", self.known),
             Route("/api/plan/heads", self.choices),
         ]
-        return Starlette(
+        found = Starlette(
             routes=routes,
-            middleware=[
-                Middleware(Guard),
-                Middleware(GZipMiddleware, minimum_size=2048, compresslevel=3),
-            ],
+            middleware=[Middleware(GZipMiddleware, minimum_size=2048, compresslevel=3)],
             exception_handlers={
                 Busy: says(503),
                 HeadwiseError: says(422),
@@ -110,6 +106,7 @@ class Explorer:
                 Exception: lambda *_: refused(500, "something went wrong in headwise itself"),
             },
         )
+        return Guard(found)
 
     async def page(self, request: Request) -> Response:
         """The page and its files, by their names alone."""
@@ -128,7 +125,7 @@ class Explorer:
             {"path": route.path, "methods": sorted((route.methods or set()) - {"HEAD"})}
             | {"about": (route.endpoint.__doc__ or "").strip().partition("\n")[0]}
             for route in request.app.routes
-            if isinstance(route, Route)
+            if isinstance(route, Route) and route.path.startswith("/api/")
         ]
         return JSONResponse({"routes": found})
 
@@ -256,9 +253,8 @@ class Explorer:
         """Whether {answer} to the question of {step} of that lesson is right, and why."""
         body = asked.fields(await request.body())
         by_name = {step.name: step for step in await self.steps(request, body)}
-        if body.get("step") not in by_name:
-            raise HTTPException(404)
-        return JSONResponse(check(by_name[str(body["step"])], body.get("answer", "")))
+        step = asked.choice_in(body, "step", by_name)
+        return JSONResponse(check(by_name[step], body.get("answer", "")))
 
     async def steps(self, request: Request, body: dict[str, Any]) -> tuple[LessonStep, ...]:
         """The lesson that a request asks for, kept until another one is asked for."""
