@@ -232,6 +232,7 @@ def test_grouped_heads_are_told_with_the_kv_head_that_serves_them() -> None:
     assert figure["groups"] == [[0, 1, 2], [3, 4, 5]]
     head = int(asked.text.rpartition("H")[2].rstrip("?"))
     assert asked.answer == head // 3 != figures_of(steps, "projections")["kv_head"]
+    assert figures_of(steps, "projections")["is_grouped"]
 
 
 def test_effects_on_an_embedding_are_those_of_silence() -> None:

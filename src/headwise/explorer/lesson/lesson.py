@@ -15,7 +15,7 @@ truth value for each) and `is_cut` (whether the text was longer). Long vectors s
   largest_key (a token), resting}`: what of the whole row is left out; `single`, of their average;
   `mean_entropy` and `mean_largest` of the heads. Entropies are in nats.
 - `projections`: `input` (all of it, or null), `query`, `key`, `value` of the token in the head;
-  `kv_head`, `d_model`, `shapes`, a list of `{step, formula, shape}`.
+  `kv_head, is_grouped`, `d_model`, `shapes`, a list of `{step, formula, shape}`.
 - `heads`: `d_model, d_key, d_value, num_heads, num_kv_heads, num_tokens`; `columns`, first and one
   past the last of the head; `kv_head_of` for each head; `groups`, for each KV head its heads;
   `table`, rows `{num_heads, d_key, numbers, scores, multiply_adds, remarks, is_own}`: numbers of a

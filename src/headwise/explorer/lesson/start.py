@@ -252,6 +252,7 @@ def projections(facts: Facts) -> LessonStep:
             "key": plain(key),
             "value": plain(value),
             "kv_head": facts.kv_head,
+            "is_grouped": is_grouped(facts),
             "d_model": width,
             "shapes": [
                 {

@@ -86,7 +86,7 @@ export function projections(f, panel) {
     ...tokens.map((/** @type {string} */ token, /** @type {number} */ at) => make("button", {
       type: "button", class: "token", "aria-pressed": String(at === position), "data-token": at, onclick: () => { if (at !== position) panel.choose(at); },
     }, label(token))));
-  const kv = `of KV head ${f.kv_head}`, own = f.kv_head === f.place.head ? `in ${name}` : kv;
+  const kv = `of KV head ${f.kv_head}`, own = f.is_grouped ? kv : `in ${name}`;
   return make("div", {}, picker,
     ...f.input ? [strip("Input", `of ${named(tokens, position)}: all heads read it`, f.input)] : [],
     strip("Query", `in ${name}: what it looks for`, f.query), strip("Key", `${own}: what it is found by`, f.key), strip("Value", `${own}: what it hands over`, f.value),
