@@ -85,7 +85,9 @@ class HeadId:
 def check_head(head: HeadId, counts: Mapping[str, int]) -> HeadId:
     """The head, if a model with so many heads in each layer has it."""
     if head.layer_name not in counts:
-        raise OptionError(f"there is no layer {head.layer_name}: it has {spread(list(counts))}")
+        raise OptionError(
+            f"there is no layer {head.layer_name}: the model has {spread(list(counts))}"
+        )
     count = counts[head.layer_name]
     if head.head >= count:
         raise OptionError(f"there is no head {head}: {head.layer_name} has 0..{count - 1}")
@@ -261,14 +263,16 @@ class HeadTable:
         `about` is empty where a CSV has lost its companion.
         """
         path = Path(path)
-        if (path / "heads.parquet").is_file():
+        if path.is_dir():
             path /= "heads.parquet"
+            if not path.is_file():
+                raise OptionError(f"{path.parent} holds no scan: it has no {path.name}")
         decode = _format(path)[1]
         if not path.is_file():
             raise OptionError(f"there is no file {path}")
         try:
             return cls(*decode(path))
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, OSError) as error:
             raise OptionError(f"{path} cannot be read as a head table: {error}") from error
 
     def _extent(self, stack: str) -> str:

@@ -305,14 +305,14 @@ def test_too_many_weights_are_refused_with_their_size() -> None:
     call = AttentionCall(
         place=PLACE, rules=Rules(), values=parts["keys"], mixed=parts["keys"], **parts
     )
-    with pytest.raises(OptionError, match=r"weights of layer 5 would take 146\.0 GiB: ask for"):
+    with pytest.raises(OptionError, match=r"weights of L5 would take 146\.0 GiB: ask for"):
         call.weights()
 
 
 def test_a_model_that_shows_weights_alone_has_no_log_sum_exps() -> None:
     weights = torch.full((1, 2, 3, 3), 1 / 3)
     call = ShownCall(place=PLACE, shown=weights, mixed=torch.zeros(1, 2, 3, 4))
-    with pytest.raises(ModelError, match=r"layer 5 shows its weights and no scores.*Identity"):
+    with pytest.raises(ModelError, match=r"L5 shows its weights and no scores.*Identity"):
         _ = call.lse
 
 

@@ -1,5 +1,6 @@
 """Gates act on what each head gives, before the output projection mixes the heads."""
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -244,6 +245,20 @@ def test_means_over_batches_are_means_over_tokens() -> None:
         assert_same(parts.by_layer[key], mean, roundings=ROUNDINGS, dtype=torch.float32)
 
 
+def test_means_of_a_model_in_training_are_those_of_one_at_rest() -> None:
+    model, inputs = tiny("bert")
+    want = mean_outputs(model, [inputs]).by_layer
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.5
+    model.train()
+    model.bert.encoder.layer[1].eval()
+    modes = [module.training for module in model.modules()]
+    got = mean_outputs(model, [inputs]).by_layer
+    assert all(torch.equal(got[key], mean) for key, mean in want.items())
+    assert [module.training for module in model.modules()] == modes
+
+
 def test_silenced_heads_stay_silent_in_a_watch_and_in_each_other() -> None:
     model, inputs = tiny("bert")
     with silence(model, "L0H1 L2H3"):
@@ -276,11 +291,31 @@ def test_after_an_error_the_heads_speak_again(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["bert", "mpnet"])
 def test_an_unknown_head_is_named_with_the_heads_there_are(name: str) -> None:
-    model, inputs = tiny(name)
+    model, _ = tiny(name)
     last = FAMILIES[name].stacks[""].num_heads - 1
-    works = rf"L1H11 is not in this model: layer 1 has heads 0\.\.{last}"
+    works = rf"L1H11 is not in this model: L1 has heads 0\.\.{last}"
+    with pytest.raises(OptionError, match=works):
+        silence(model, "L1H11").__enter__()
+
+
+def test_an_unknown_head_of_a_config_that_counts_wrongly_is_named_when_it_runs() -> None:
+    model, inputs = tiny("llama")
+    for module in model.modules():
+        if type(module).__name__ == "LlamaAttention":
+            module.config = copy.copy(module.config)
+            module.config.num_attention_heads = 12
+    works = r"L1H11 is not in this model: L1 has heads 0\.\.5"
     with pytest.raises(OptionError, match=works), silence(model, "L1H11"):
         run(model, inputs)
+
+
+@each_family
+def test_a_place_says_how_many_heads_it_has(name: str) -> None:
+    model, inputs = family_model(name)
+    with watch(model) as watched:
+        run(model, inputs)
+    said = {place.layer_name: place.num_heads for place in watched.places}
+    assert said == {call.place.layer_name: call.num_heads for call in watched}
 
 
 def test_an_unknown_layer_is_named_with_the_layers_there_are() -> None:
@@ -302,7 +337,7 @@ def test_what_is_no_head_is_refused() -> None:
 
 def test_gates_for_another_number_of_heads_are_refused() -> None:
     model, inputs = tiny("bert")
-    message = r"the gates of L1 are \[3\]: the layer has 5 heads"
+    message = r"the gates of L1 are \[3\]: give \[heads 5\], or \[batch 4, heads 5\]"
     with pytest.raises(OptionError, match=message), gate(model, {"L1": torch.ones(3)}):
         run(model, inputs)
 

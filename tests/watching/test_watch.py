@@ -1,6 +1,7 @@
 """A watched model computes what it computes alone, tells all of it, and is itself afterwards."""
 
 import gc
+import math
 import warnings
 import weakref
 from typing import Any
@@ -10,9 +11,11 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, DynamicCache
 
+from headwise.errors import ModelError
 from headwise.watching.calls import AttentionCall, Call, ShownCall
 from headwise.watching.gates import silence
-from headwise.watching.routing import LISTENERS, NAME, ROUTED
+from headwise.watching.places import find_places
+from headwise.watching.routing import LISTENERS, NAME, ROUTED, check_finite
 from headwise.watching.watch import watch
 
 from ..attention.tolerance import assert_same
@@ -412,3 +415,21 @@ def test_a_paged_cache_is_refused_by_name() -> None:
     part = torch.zeros(1, 2, 3, 4)
     with pytest.raises(ModelError, match="Linear cannot be watched under continuous batching"):
         headwise_attention(nn.Linear(1, 1), part, part, part, None, cache=object())
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_rows_that_overflowed_are_not_measured_as_if_fine(wrong: float) -> None:
+    model, inputs = tiny("llama", dtype=torch.float16)
+    with torch.no_grad():
+        model.model.layers[1].self_attn.q_proj.weight[0, 0] = wrong
+    message = "L1 cannot be measured: its queries or keys hold NaN or infinities in float16, and so"
+    with pytest.raises(ModelError, match=message), watch(model, needs_lse=True):
+        run(model, inputs)
+    with watch(model):
+        run(model, inputs)
+
+
+def test_finite_rows_whose_sum_overflows_are_fine() -> None:
+    large = torch.full((1, 2, 64, 8), 100.0, dtype=torch.float16)
+    assert large.sum().isinf()
+    check_finite(find_places(tiny("llama")[0])[0], large, large)

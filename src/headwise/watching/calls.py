@@ -16,6 +16,7 @@ from headwise.attention.ragged import lengths_as_mask
 from headwise.attention.rules import Rules, four_axes
 from headwise.attention.task import Task, bias_of_pairs, make_task
 from headwise.errors import ModelError, OptionError
+from headwise.heads import HeadId
 from headwise.watching.places import Place, output_weight
 from headwise.watching.sequence import LOWEST, Sequence
 
@@ -132,7 +133,7 @@ class AttentionCall(PlacedCall):
     def weights(self) -> Float[Tensor, "batch heads query key"]:
         """Every weight, if they fit: `heads x query x key` numbers for each sequence."""
         batch, heads, query = self.queries.shape[:3]
-        check_size(batch * heads * query * self.keys.shape[2], self.layer)
+        check_size(batch * heads * query * self.keys.shape[2], self.layer, self.stack)
         return attend_in_steps(self.queries, self.keys, self.values, rules=self._sure).weights
 
     def sequence(self, index: int, queries: slice, keys: slice) -> Sequence:
@@ -191,7 +192,7 @@ class ShownCall(PlacedCall):
     def lse(self) -> Float[Tensor, "batch heads query"]:
         """Not to be had: a weight does not say how large its row's sum was."""
         raise ModelError(
-            f"layer {self.layer} shows its weights and no scores: it has no log-sum-exps "
+            f"{self.place.layer_name} shows its weights and no scores: it has no log-sum-exps "
             f"({type(self.place.module).__name__} does not ask transformers' attention interface)"
         )
 
@@ -231,10 +232,11 @@ def at_least_float32(tensor: Tensor) -> torch.dtype:
     return torch.promote_types(tensor.dtype, torch.float32)
 
 
-def check_size(numbers: int, layer: int) -> None:
+def check_size(numbers: int, layer: int, stack: str = "") -> None:
     """Raise where so many weights are too many to be handed out."""
     if numbers * 4 > LARGEST_WEIGHTS:
+        name = HeadId(layer, 0, stack).layer_name
         raise OptionError(
-            f"the weights of layer {layer} would take {numbers * 4 / 2**30:.1f} GiB: ask for "
+            f"the weights of {name} would take {numbers * 4 / 2**30:.1f} GiB: ask for "
             "`attend`, `weight_at` or a shorter text instead"
         )

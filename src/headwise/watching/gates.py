@@ -56,6 +56,8 @@ def silence(
     for place in places:
         mine = [one.head for one in chosen if belongs(one, place)]
         if mine:
+            if place.num_heads is not None:
+                check_heads(mine, place, place.num_heads)
             mean = None if means is None else means.of(place)
             entries.append((place, Listener(change=replacing(mine, mean, place))))
     with attached(model, places, entries):
@@ -101,7 +103,10 @@ def gate(
 
 
 def mean_outputs(model: nn.Module | LoadedModel, batches: Iterable[Inputs]) -> MeanOutputs:
-    """What each head gives on average over the real tokens of some batches of model inputs."""
+    """What each head gives on average over the real tokens of some batches of model inputs.
+
+    Nothing is dropped meanwhile, also in a model that is being trained.
+    """
     model = module_of(model)
     sums: dict[tuple[str, int], Tensor] = {}
     counts: dict[tuple[str, int], float] = {}
@@ -117,12 +122,24 @@ def mean_outputs(model: nn.Module | LoadedModel, batches: Iterable[Inputs]) -> M
         sums[key] = sums[key] + total if key in sums else total
         counts[key] = counts.get(key, 0.0) + share.sum().item()
 
-    with torch.no_grad(), watch(model, add):
+    with torch.no_grad(), in_evaluation(model), watch(model, add):
         for inputs in batches:
             run_layers(model, inputs)
     if not counts:
         raise OptionError("mean_outputs was given no batch: give at least one")
     return MeanOutputs({key: sums[key] / counts[key] for key in sums})
+
+
+@contextmanager
+def in_evaluation(model: nn.Module) -> Iterator[None]:
+    """While it lasts no module of the model drops anything; each is afterwards as it was."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 QUERY_MASKS = {
@@ -139,11 +156,7 @@ def replacing(heads: list[int], mean: Tensor | None, place: Place) -> Change:
     """A change that puts zeros, or the means, in the place of some heads' outputs."""
 
     def change(mixed: Tensor) -> Tensor:
-        if max(heads) >= mixed.shape[1]:
-            raise OptionError(
-                f"{HeadId(place.layer, max(heads), place.stack)} is not in this model: layer "
-                f"{place.layer} has heads 0..{mixed.shape[1] - 1}"
-            )
+        check_heads(heads, place, mixed.shape[1])
         is_silent = torch.zeros(mixed.shape[1], dtype=torch.bool, device=mixed.device)
         is_silent[heads] = True
         instead = mixed.new_zeros(()) if mean is None else mean.to(mixed)[:, None]
@@ -157,9 +170,10 @@ def multiplying(gates: Tensor, name: str, mean: Tensor | None = None) -> Change:
 
     def change(mixed: Tensor) -> Tensor:
         if gates.shape not in ((mixed.shape[1],), mixed.shape[:2]):
+            batch, heads = mixed.shape[:2]
             raise OptionError(
-                f"the gates of {name} are {list(gates.shape)}: the layer has {mixed.shape[1]} heads"
-                f" and reads {mixed.shape[0]} sequences"
+                f"the gates of {name} are {list(gates.shape)}: give [heads {heads}], or "
+                f"[batch {batch}, heads {heads}]"
             )
         factors = gates.to(mixed)[..., None, None]
         if mean is None:
@@ -167,6 +181,16 @@ def multiplying(gates: Tensor, name: str, mean: Tensor | None = None) -> Change:
         return mixed * factors + mean.to(mixed)[:, None] * (1 - factors)
 
     return change
+
+
+def check_heads(heads: list[int], place: Place, count: int) -> None:
+    """Raise where a layer with so many heads does not have all of these."""
+    if max(heads) >= count:
+        there = f"heads 0..{count - 1}" if count else "no heads left"
+        raise OptionError(
+            f"{HeadId(place.layer, max(heads), place.stack)} is not in this model: "
+            f"{place.layer_name} has {there}"
+        )
 
 
 def check_layers(heads: Iterable[HeadId], places: tuple[Place, ...]) -> None:
@@ -184,4 +208,4 @@ def belongs(head: HeadId, place: Place) -> bool:
 
 def layer_name(place: Place) -> str:
     """`L3`, or `encoder.L3` in a model with several stacks."""
-    return HeadId(place.layer, 0, place.stack).layer_name
+    return place.layer_name

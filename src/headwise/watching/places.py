@@ -14,6 +14,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from headwise.errors import ModelError
+from headwise.heads import HeadId
 
 CROSS = ("encoder_attn", "EncDecAttention", "crossattention", "cross_attn", "cross_attention")
 """Module names of attention from a decoder to an encoder's output."""
@@ -58,6 +59,10 @@ WEIGHTS_RETURNED = {
 """Attention modules that do not ask transformers' interface, but return their weights."""
 
 
+HEAD_COUNTS = ("num_attention_heads", "num_heads", "n_heads")
+"""What modules and configs call their number of heads."""
+
+
 @dataclass(frozen=True)
 class Place:
     """One attention layer of a model, and the module that computes it."""
@@ -77,6 +82,20 @@ class Place:
     """How many layers share the module."""
     loop: nn.Module | None = None
     """What runs the layers that share the module, where they do."""
+
+    @property
+    def layer_name(self) -> str:
+        """`L3`, or `encoder.L3` in a model with several stacks."""
+        return HeadId(self.layer, 0, self.stack).layer_name
+
+    @property
+    def num_heads(self) -> int | None:
+        """How many heads its module, or else that module's config, says it has."""
+        for owner in (self.module, getattr(self.module, "config", None)):
+            for name in HEAD_COUNTS:
+                if isinstance(count := getattr(owner, name, None), int):
+                    return count
+        return None
 
 
 def find_places(model: nn.Module) -> tuple[Place, ...]:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from headwise.attention.core import run
+from headwise.attention.ragged import can_be_read
 from headwise.attention.rules import Rules, four_axes
 from headwise.errors import ModelError
 from headwise.watching.calls import AttentionCall, Call
@@ -69,6 +70,8 @@ def headwise_attention(
     rules = replace(rules, scale=scaling, dropout=dropout)
     entries = entries_now(module)
     with_lse = any(listener.needs_lse for _, listener in entries)
+    if with_lse:
+        check_finite(entries[0][0], query, key)
     mixed, lse = run(query, key, value, rules, with_lse=with_lse)
     given = mixed
     for place, listener in entries:
@@ -86,6 +89,21 @@ def headwise_attention(
         if listener.change is not None:
             given = listener.change(given)
     return given.transpose(1, 2).contiguous(), None
+
+
+def check_finite(place: Place, query: Tensor, key: Tensor) -> None:
+    """Raise where queries or keys overflowed: torch's kernel gives zeros for some such rows.
+
+    Sums are read at the speed of memory, and are not finite where a part of them is not.
+    """
+    if not can_be_read(query) or (query.sum() + key.sum()).isfinite():
+        return
+    if not (query.isfinite().all() and key.isfinite().all()):
+        dtype = str(query.dtype).removeprefix("torch.")
+        raise ModelError(
+            f"{place.layer_name} cannot be measured: its queries or keys hold NaN or infinities in "
+            f"{dtype}, and so would every result: load the model in a wider dtype"
+        )
 
 
 def entries_now(module: nn.Module) -> list[Entry]:

@@ -166,10 +166,11 @@ def heads_apart(
 
 def heads_of(place: Place) -> int:
     """The number of heads that an attention module says it has."""
-    for name in ("num_attention_heads", "num_heads", "n_heads"):
-        if hasattr(place.module, name):
-            return int(getattr(place.module, name))
-    raise ModelError(f"{described(place)} cannot be watched: it does not say how many heads it has")
+    if place.num_heads is None:
+        raise ModelError(
+            f"{described(place)} cannot be watched: it does not say how many heads it has"
+        )
+    return place.num_heads
 
 
 def asking_for_weights(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
