@@ -175,3 +175,10 @@ def assert_marks(loaded: LoadedModel, text: str, marks: list[str], *, special: i
     found = facts.ids[0][facts.is_punctuation[0]].tolist()
     assert [loaded.tokenizer.decode([token]) for token in found] == marks
     assert int(facts.is_special.sum()) == special
+
+
+def test_a_length_is_taken_where_no_limit_is_known() -> None:
+    boundless = SimpleNamespace(model_type="novel")
+    assert Reader(Numbers(), boundless, length=8192).length == 8192
+    assert Reader(Numbers(), boundless).length == UNLIMITED
+    assert Reader(Numbers(), CONFIG, length=8192).length == 64

@@ -26,10 +26,13 @@ from headwise.measures.scan import (
     make_task,
     run,
     scan,
+    sentence_groups,
 )
+from headwise.measures.steps import EncodedSentence
 from headwise.measures.tally import Tally
 from headwise.probes.sentences import Arc, ProbeSentence
 from headwise.probes.texts import TEXTS
+from headwise.probes.words import Encoded
 from headwise.watching.loading import load_model
 from headwise.watching.models import LoadedModel
 
@@ -378,3 +381,20 @@ def test_a_name_alone_is_scanned_on_what_is_built_in() -> None:
     assert task.settings.probe
     assert task.texts == list(TEXTS)
     json.dumps(task.fingerprint())
+
+
+def test_a_length_beyond_the_models_limit_is_refused(minilm: LoadedModel) -> None:
+    with pytest.raises(OptionError, match="length is 8,192, and the model takes 512 tokens"):
+        scan(minilm, "Some text.", settings=ScanSettings(length=8192))
+
+
+def test_sentences_share_a_batch_as_far_as_they_fit() -> None:
+    lengths = [7] * 70 + [300] * 7 + [2000]
+    sentences = [
+        EncodedSentence(place, ProbeSentence(("a", "b"), ()), Encoded([3] * length, [0] * length))
+        for place, length in enumerate(lengths)
+    ]
+    groups = sentence_groups(reversed(sentences))
+    assert [len(group) for group in groups] == [32, 32, 6, 3, 3, 1, 1]
+    assert [one.index for group in groups for one in group] == list(range(len(lengths)))
+    assert sentence_groups([]) == []

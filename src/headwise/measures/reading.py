@@ -93,10 +93,11 @@ class Reader:
     """A tokenizer and a model's limits, turning texts into batches."""
 
     def __init__(self, tokenizer: Any, config: Any, *, length: int | None = None) -> None:
-        """`length` is the longest window in tokens; the model's own limit if left out."""
+        """Windows are as long as the model takes, or as `length` tokens where that is less."""
         self.tokenizer, self.config = tokenizer, config
-        limit = position_limit(tokenizer, config)
-        self.length = min(length or limit, limit)
+        limit = known_limit(tokenizer, config)
+        known = [one for one in (length, limit) if one is not None]
+        self.length = min(known, default=UNLIMITED)
         self.around = special_ids_around(tokenizer)
         if self.length < len(self.around[0]) + len(self.around[1]) + SHORTEST:
             raise OptionError(
@@ -239,7 +240,12 @@ PADDED_POSITIONS = (
 
 
 def position_limit(tokenizer: Any, config: Any) -> int:
-    """The longest input that model and tokenizer say they are made for."""
+    """The longest input to give a model, also where nothing says how much it takes."""
+    return known_limit(tokenizer, config) or UNLIMITED
+
+
+def known_limit(tokenizer: Any, config: Any) -> int | None:
+    """The longest input that model and tokenizer say they are made for; None if neither does."""
     inner = getattr(config, "text_config", None) or config
     named = [getattr(inner, name, None) or 0 for name in LIMITS]
     limits = [limit for limit in named if limit > 0]
@@ -247,7 +253,7 @@ def position_limit(tokenizer: Any, config: Any) -> int:
         limits = [limit - 1 - (inner.pad_token_id or 0) for limit in limits]
     limits.append(getattr(tokenizer, "model_max_length", None) or UNKNOWN)
     shortest = int(min(limits))
-    return UNLIMITED if shortest >= UNKNOWN else shortest
+    return None if shortest >= UNKNOWN else shortest
 
 
 UNKNOWN = 10**9

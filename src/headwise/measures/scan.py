@@ -38,6 +38,7 @@ from headwise.measures.reading import (
     Window,
     checked_tensors,
     given_batches,
+    known_limit,
     repeated_windows,
 )
 from headwise.measures.spread import Spread
@@ -51,7 +52,8 @@ from headwise.probes.words import encode
 from headwise.watching.models import LoadedModel
 
 REPEATED_WINDOWS = 32
-SENTENCES_AT_ONCE = 32
+SENTENCES_AT_ONCE, SENTENCE_TOKENS = 32, 1024
+"""Sentences of a batch at most, and their tokens, padding included, unless one alone has more."""
 SOURCES = ("probe", "treebank")
 """Where sentences with gold relations come from."""
 LARGEST_SEED = 2**32 - 1
@@ -154,8 +156,13 @@ class Task:
         """The tokenizer with the model's limits."""
         if self.tokenizer is None:
             raise OptionError("texts need a tokenizer: give one, or give inputs as tensors")
-        config = self.model.config
-        return Reader(self.tokenizer, config, length=self.settings.length)
+        config, length = self.model.config, self.settings.length
+        limit = known_limit(self.tokenizer, config)
+        if length is not None and limit is not None and length > limit:
+            raise OptionError(
+                f"length is {length:,}, and the model takes {limit:,} tokens: give that or less"
+            )
+        return Reader(self.tokenizer, config, length=length)
 
     def text_steps(self) -> Iterator[Step]:
         """The measures on texts or tensors."""
@@ -211,12 +218,9 @@ class Task:
                 usable.append(EncodedSentence(index, sentence, encoded))
         if unusable:
             yield Step(f"{source} unusable", 0, partial(count_unusable, source, unusable))
-        usable.sort(key=lambda one: (len(one.encoded.input_ids), one.index))
-        for start in range(0, len(usable), SENTENCES_AT_ONCE):
-            group = usable[start : start + SENTENCES_AT_ONCE]
+        for number, group in enumerate(sentence_groups(usable)):
             tokens = sum(len(one.encoded.input_ids) for one in group)
-            name = f"{source} {start // SENTENCES_AT_ONCE}"
-            yield Step(name, tokens, partial(self.relate, source, reader, group))
+            yield Step(f"{source} {number}", tokens, partial(self.relate, source, reader, group))
 
     def relate(
         self, source: str, reader: Reader, sentences: list[EncodedSentence], tally: Tally
@@ -244,6 +248,17 @@ class Task:
         }
         plain: dict[str, Any] = json.loads(json.dumps({**made, **versions()}))
         return plain
+
+
+def sentence_groups(sentences: Iterable[EncodedSentence]) -> list[list[EncodedSentence]]:
+    """The sentences by length, shortest first, in groups whose full weights fit into memory."""
+    groups: list[list[EncodedSentence]] = [[]]
+    for one in sorted(sentences, key=lambda one: (len(one.encoded.input_ids), one.index)):
+        padded = (len(groups[-1]) + 1) * len(one.encoded.input_ids)
+        if groups[-1] and (padded > SENTENCE_TOKENS or len(groups[-1]) == SENTENCES_AT_ONCE):
+            groups.append([])
+        groups[-1].append(one)
+    return [group for group in groups if group]
 
 
 def count_unusable(source: str, number: int, tally: Tally) -> None:

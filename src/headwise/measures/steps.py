@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.measures.counting import Count, Kept, RowChoice, views_of
@@ -90,32 +91,48 @@ class RelationStep:
         self.tally, self.source = tally, source
 
     def run(self, model: nn.Module, batch: Batch, sentences: Sequence[EncodedSentence]) -> None:
-        """Run the model on the sentences and count."""
-        layers: dict[str, list[Call]] = {}
+        """Run the model on the sentences and count; of a layer only weights between words stay."""
+        found: dict[str, list[list[Tensor]]] = {}  # of each stack, layer and sentence
 
         def each(call: Call) -> None:
-            if call.stack != "cross":
-                layers.setdefault(call.stack, []).append(call)
+            if call.stack == "cross":
+                return
+            weights = call.weights()
+            self.tally.num_heads[call.stack, call.layer] = call.num_heads
+            if call.stack not in found:
+                found[call.stack], is_causal[call.stack] = [], looks_back(weights)
+            found[call.stack].append(
+                [words_of(one, sentence) for one, sentence in zip(weights, sentences, strict=True)]
+            )
 
+        is_causal: dict[str, bool] = {}
         with torch.inference_mode(), watch(model, each):
             run_layers(model, batch.inputs)
-            for stack, calls in layers.items():
-                self.count(stack, calls, sentences)
+            for stack, layers in found.items():
+                self.count(stack, layers, sentences, is_causal=is_causal[stack])
 
-    def count(self, stack: str, calls: list[Call], sentences: Sequence[EncodedSentence]) -> None:
+    def count(
+        self,
+        stack: str,
+        layers: list[list[Tensor]],
+        sentences: Sequence[EncodedSentence],
+        *,
+        is_causal: bool,
+    ) -> None:
         """Add the hits of every head of one stack."""
-        maps = [call.weights() for call in calls]
-        for call, one in zip(calls, maps, strict=True):
-            self.tally.num_heads[call.stack, call.layer] = one.shape[1]
-        heads = sum(one.shape[1] for one in maps)
-        source = f"{self.source}|{stack}"
+        source, heads = f"{self.source}|{stack}", sum(len(layer[0]) for layer in layers)
         if source not in self.tally.relations:
-            self.tally.relations[source] = RelationScores(heads, is_causal=looks_back(maps[0]))
-        for place, sentence in enumerate(sentences):
-            size = len(sentence.encoded.input_ids)
-            weights = torch.cat([layer[place, :, :size, :size] for layer in maps])
-            words = word_weights(weights.float(), sentence.encoded.word_of_token)
-            self.tally.relations[source].add(sentence.index, sentence.sentence, words)
+            self.tally.relations[source] = RelationScores(heads, is_causal=is_causal)
+        for sentence, words in zip(sentences, zip(*layers, strict=True), strict=True):
+            self.tally.relations[source].add(sentence.index, sentence.sentence, torch.cat(words))
+
+
+def words_of(
+    weights: Float[Tensor, "heads query key"], sentence: EncodedSentence
+) -> Float[Tensor, "heads word word"]:
+    """One layer's weights between the words of a sentence, its padding left out."""
+    size = len(sentence.encoded.input_ids)
+    return word_weights(weights[:, :size, :size].float(), sentence.encoded.word_of_token).cpu()
 
 
 def looks_back(weights: Tensor) -> bool:
