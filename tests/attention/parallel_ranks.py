@@ -5,11 +5,11 @@ import sys
 
 import torch
 import torch.distributed as dist
-from tolerance import assert_same  # beside this file, which is run as a script
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import parallelize_module
 
+from attention.tolerance import assert_same
 from headwise import Alibi, MultiHeadAttention, RelativeBias, Rotary, tensor_parallel_plan
 
 CASES = {

@@ -20,7 +20,7 @@ def test_two_ranks_give_the_output_and_gradients_of_one_process() -> None:
         capture_output=True,
         text=True,
         timeout=240,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(RANKS.parents[1])},
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
