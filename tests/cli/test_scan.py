@@ -96,3 +96,10 @@ def test_text_that_is_no_text_is_refused(headwise: Runner, tmp_path: Path) -> No
     file = tmp_path / "picture.png"
     file.write_bytes(b"\x89PNG\xff\xfe")
     assert "is not UTF-8 text" in headwise.refused("scan", "--text", file)
+
+
+def test_heads_split_over_processes_are_refused(
+    headwise: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "--tp-plan auto would leave each" in headwise.refused("scan", "--tp-plan", "auto")

@@ -398,3 +398,13 @@ def test_sentences_share_a_batch_as_far_as_they_fit() -> None:
     assert [len(group) for group in groups] == [32, 32, 6, 3, 3, 1, 1]
     assert [one.index for group in groups for one in group] == list(range(len(lengths)))
     assert sentence_groups([]) == []
+
+
+def test_columns_are_described_that_are_there_and_no_others(found: Scan) -> None:
+    said, there = found.table.about["columns"], set(found.table.df)
+    assert set(said) <= there
+    assert {"induction", "best_offset", "largest_offset_share", "nearest_cka"} <= set(said)
+    of_roles = ("_score", "_threshold", "_baseline", "_detail", "_counts", "_se")
+    assert there - set(said) - {name for name in there if name.endswith(of_roles)} == {
+        *("stack", "layer", "head", "roles"),
+    }

@@ -112,7 +112,7 @@ def test_modules_are_read_in_the_order_of_their_names_and_never_run(fresh: Path)
 def test_a_python_without_any_manual_is_told_what_to_give(fresh: Path, has_folder: bool) -> None:
     if has_folder:
         fresh.mkdir()
-    with pytest.raises(OptionError, match=r"this Python has no manual .*: give a text with --text"):
+    with pytest.raises(OptionError, match=r"this Python has no manual .*: give texts of your own"):
         manual_texts()
 
 

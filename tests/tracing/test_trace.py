@@ -243,3 +243,8 @@ def test_what_a_model_cannot_read_is_refused(given: object, words: str) -> None:
     model, _ = tiny("bert")
     with pytest.raises((OptionError, ShapeError), match=words):
         trace(model, given)  # type: ignore[arg-type]
+
+
+def test_pieces_of_one_long_word_are_one_word() -> None:
+    found = trace("smollm2", "Unbelievable")
+    assert len(found.labels.word_of) > 1 and set(found.labels.word_of) == {0}

@@ -1,6 +1,7 @@
 """`headwise scan`: what every head of a model does."""
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +95,11 @@ def run(  # noqa: PLR0913 - one parameter an option
     from headwise.measures.scan import run as run_scan
     from headwise.measures.spread import Spread
 
+    if tp_plan is not None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise OptionError(
+            f"--tp-plan {tp_plan} would leave each of the processes with some heads alone, and a "
+            "scan needs them all: give --device-map auto in one process"
+        )
     settings = ScanSettings(
         length=length,
         max_tokens=max_tokens,

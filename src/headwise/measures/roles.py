@@ -16,6 +16,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from headwise.measures.offsets import OFFSETS
+from headwise.probes.builtin import CONCEPT, PRONOUN
+from headwise.probes.tables import MARGIN
 
 Numbers = NDArray[np.float64]
 
@@ -25,12 +27,8 @@ the ln 128 = 4.85 that is possible are those of https://arxiv.org/abs/1906.04341
 least half, and 0.4 on repeats is far from what chance gives (their baselines stand beside them)."""
 APART = 0.01
 """How far a broad head is over the middle one: where all look alike, none stands out."""
-MARGIN = 0.1
-"""A relation counts 10 points over its baseline (https://arxiv.org/abs/1905.09418)."""
 FLOORS = {"syntactic": 0.5, "semantic": 0.6, "coreference": 0.6}
 """And it is found more often than not; with the few candidates of the last two, clearly so."""
-
-SEMANTIC, COREFERENCE = "related-concepts", "pronoun-antecedent"
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,8 +162,8 @@ def relation_verdict(frame: pd.DataFrame, num_heads: int, floor: float) -> Verdi
 
 def relation_roles(relations: pd.DataFrame, num_heads: int) -> dict[str, Verdict]:
     """The three roles that sentences with gold relations decide."""
-    is_semantic = relations["relation"] == SEMANTIC
-    is_reference = relations["relation"] == COREFERENCE
+    is_semantic = relations["relation"] == CONCEPT
+    is_reference = relations["relation"] == PRONOUN
     parts = {
         "syntactic": relations[~is_semantic & ~is_reference],
         "semantic": relations[is_semantic],

@@ -321,7 +321,6 @@ def scan_of(tally: Tally, task: Task) -> Scan:
             )
         raise OptionError("nothing was scanned: give texts, inputs or sentences")
     relations = tables.relations(tally)
-    columns = {name: words for made in MEASURES.values() for name, words in made.columns.items()}
     made = task.fingerprint()
     about = {
         "model": made["model"].get("name", ""),
@@ -331,10 +330,17 @@ def scan_of(tally: Tally, task: Task) -> Scan:
         "counts": dict(sorted(tally.counts.items())),
         "rows": rows_in_words(task.settings),
         **{name: value for name, value in made.items() if name != "model"},
-        "columns": columns,
     }
-    table = tables.head_table(tally, relations, about)
+    df = tables.head_table(tally, relations, about).df
+    columns = {name: words for name, words in described_columns().items() if name in df}
+    table = HeadTable(df, {**about, "columns": columns})
     return Scan(table, tables.pairs(tally), relations)
+
+
+def described_columns() -> dict[str, str]:
+    """What every column of a scan means that is not a role's or a standard error."""
+    measured = {name: words for one in MEASURES.values() for name, words in one.columns.items()}
+    return measured | tables.MADE_HERE
 
 
 def rows_in_words(settings: ScanSettings) -> str:

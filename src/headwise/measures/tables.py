@@ -13,12 +13,12 @@ from headwise.measures.offsets import OFFSETS
 from headwise.measures.roles import Verdict, relation_roles, with_roles
 from headwise.measures.similarity import cka
 from headwise.measures.tally import Tally
+from headwise.measures.totals import in_order
 
 
 def head_ids(tally: Tally) -> list[HeadId]:
     """Every head that was counted: stacks as they came, layers and heads in order."""
-    stacks = list(dict.fromkeys(stack for stack, _ in tally.num_heads))
-    keys = sorted(tally.num_heads, key=lambda key: (stacks.index(key[0]), key[1]))
+    keys = in_order(tally.num_heads)
     return [
         HeadId(layer, head, stack)
         for stack, layer in keys
@@ -57,6 +57,21 @@ PROMISED = (
     "output_share",
 )
 """Columns that every table has, if with nothing in them."""
+
+
+MADE_HERE = {
+    "induction": "Mean weight on the tokens that followed earlier copies of the query's token, in "
+    "repeated random tokens, 0 to 1.",
+    "value_induction": "Share of the value-weighted attention on the same, 0 to 1.",
+    "uniform_induction": "The induction mass of a head with equal weights, 0 to 1.",
+    "best_offset": "The offset from -4 to 4 that gets the most weight.",
+    "best_offset_share": "Mean weight at that offset, 0 to 1.",
+    "largest_offset": "The offset from -4 to 4 at which the largest weight lies most often.",
+    "largest_offset_share": "Share of the rows in which it does, 0 to 1.",
+    "nearest": "The head of the stack whose outputs are most like its own.",
+    "nearest_cka": "How alike they are: CKA, 1 for outputs that differ by a rotation.",
+}
+"""What columns mean that are no measure's own."""
 
 
 def with_promised(df: pd.DataFrame) -> pd.DataFrame:
@@ -124,8 +139,9 @@ def with_nearest(df: pd.DataFrame, tally: Tally) -> pd.DataFrame:
         found = cka(hsic).numpy().copy()
         np.fill_diagonal(found, -np.inf)
         found = np.where(np.isnan(found), -np.inf, found)
-        for row, other in zip(rows, found.argmax(1), strict=True):
-            best = found[rows.index(row), other]
+        for row, alikes in zip(rows, found, strict=True):
+            other = alikes.argmax()
+            best = alikes[other]
             if np.isfinite(best):
                 nearest[row], alike[row] = str(heads[rows[other]]), best
     return df.assign(nearest=nearest, nearest_cka=alike) if tally.hsic else df

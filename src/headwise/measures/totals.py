@@ -22,6 +22,13 @@ SUMMED_AT_ONCE = 1 << 19
 """Values that are added up in float64 at a time: 4 MiB."""
 
 
+def in_order(keys: Iterable[Key]) -> list[Key]:
+    """Stacks in the order of their first layer, layers by number."""
+    found = list(keys)
+    stacks = list(dict.fromkeys(stack for stack, _ in found))
+    return sorted(found, key=lambda key: (stacks.index(key[0]), key[1]))
+
+
 class Totals:
     """For each layer and column: five sums a head, in float64.
 
@@ -66,8 +73,7 @@ class Totals:
 
     def keys(self) -> list[Key]:
         """Every layer that was counted, stacks in the order of their first."""
-        stacks = list(dict.fromkeys(key[0] for key, _ in self.sums))
-        return sorted({key for key, _ in self.sums}, key=lambda key: (stacks.index(key[0]), key[1]))
+        return in_order(dict.fromkeys(key for key, _ in self.sums))
 
     def columns(self) -> list[str]:
         """Every column that was counted, in the order of their first."""

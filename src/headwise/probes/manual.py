@@ -60,7 +60,7 @@ def manual_texts() -> tuple[str, ...]:
     read = [*_topics(), *map(_docstrings, files)]
     texts = each_paragraph_once("\n\n".join(_prose(text)) for text in read)
     if not texts:
-        raise OptionError("this Python has no manual to calibrate on: give a text with --text")
+        raise OptionError("this Python has no manual to calibrate on: give texts of your own")
     return texts
 
 

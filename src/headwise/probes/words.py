@@ -60,7 +60,7 @@ def encode(words: Sequence[str], tokenizer: Callable[..., Any]) -> Encoded | Non
     except NotImplementedError as err:
         raise OptionError(
             f"{type(tokenizer).__name__} does not say which characters a token stands for: "
-            "load the fast tokenizer (use_fast=True)"
+            "give one that transformers makes of a tokenizer.json"
         ) from err
     word_of_token = [word_at(start, end, spans) for start, end in pieces["offset_mapping"]]
     if set(word_of_token) - {NO_WORD} != set(range(len(spans))):

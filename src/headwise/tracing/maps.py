@@ -41,7 +41,10 @@ class Maps:
         """Pieces of a word as one; special tokens belong to no word and are left out."""
         labels = self.labels
         if not labels.word_of or not labels.is_self:
-            raise OptionError("words are known only of a text that a fast tokenizer has read")
+            raise OptionError(
+                "words are known only of a text that a tokenizer has read, where queries and keys "
+                "are the same tokens"
+            )
         words = [""] * (max(labels.word_of) + 1)
         for token, word in zip(labels.keys, labels.word_of, strict=True):
             if word != NO_WORD:

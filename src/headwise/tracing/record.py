@@ -32,9 +32,15 @@ def trace(
     """
     if isinstance(source, MultiHeadAttention):
         if not isinstance(given, Tensor):
-            raise OptionError("a layer is traced on a tensor [batch, position, d_model]")
+            raise OptionError(
+                f"a layer is traced on a tensor [batch, position, d_model], not on a "
+                f"{type(given).__name__}"
+            )
         if layer != 0 or stack is not None:
-            raise OptionError("this is one layer: layer and stack choose among a model's")
+            raise OptionError(
+                f"this is one layer: layer and stack, given as {layer} and {stack!r}, choose among "
+                "a model's"
+            )
         return trace_layer(source, given, heads=heads, mask=mask)
     if mask is not None:
         raise OptionError("a model makes its own mask: give it attention_mask among its tensors")

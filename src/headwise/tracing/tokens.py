@@ -57,8 +57,7 @@ def words_of(
     """For each token the word it is a piece of: a piece goes on with the word before it."""
     if tokenizer is None:
         return ()
-    pieces = tokenizer.convert_ids_to_tokens(facts.ids[sequence].tolist())
-    marked = any(piece.startswith(("Ġ", "▁")) for piece in pieces)
+    pieces, marked = tokenizer.convert_ids_to_tokens(facts.ids[sequence].tolist()), marks(tokenizer)
     found, word = [], NO_WORD
     for place, (piece, is_special) in enumerate(zip(pieces, special, strict=True)):
         if is_special:
@@ -72,3 +71,9 @@ def words_of(
         word += 0 if goes_on else 1
         found.append(word)
     return tuple(found)
+
+
+def marks(tokenizer: Any) -> bool:
+    """Whether a tokenizer marks where words begin, and not where they go on."""
+    ids = tokenizer("a a", add_special_tokens=False)["input_ids"]
+    return any(piece.startswith(("Ġ", "▁")) for piece in tokenizer.convert_ids_to_tokens(ids))
