@@ -5,6 +5,7 @@ The structure of the work (causal, window, ragged, cached) picks the path, so th
 made where structure will do. Numbers are the kernels' business, tensors' sizes the task's.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -236,13 +237,30 @@ class Block:
     high: int
 
 
-def block_size(task: Task) -> int:
-    """Queries per block: half a window, and no tile of scores larger than `TILE_BYTES`."""
-    fits = TILE_BYTES // score_bytes(task, 1, task.num_keys)
+def block_size(task: Task, *, lays_out: bool) -> int:
+    """Queries per block: half a window, and no tile larger than `TILE_BYTES` where tiles are made.
+
+    A block `lays_out` a tile of numbers for all its heads, scores or biases, or lets a fused kernel
+    do without.
+    """
+    per_query = TILE_BYTES // score_bytes(task, 1, task.num_keys)
     before, after = task.band.before, task.band.after
-    if before is not None and after is not None:
-        return max(64, min((before + after + 1) // 128 * 64, 1024))
-    return max(64, min(fits // 64 * 64, 1024))
+    if before is None or after is None:
+        return whole_units(per_query)
+    reach = before + after
+    half = (reach + 1) // 2
+    if not lays_out:
+        return whole_units(half)
+    pairs = TILE_BYTES // score_bytes(
+        task, 1, 1
+    )  # of which `size` queries make size * (size + reach)
+    square = math.isqrt(reach * reach + 4 * pairs)
+    return whole_units(min(half, max(per_query, (square - reach) // 2)))
+
+
+def whole_units(size: int) -> int:
+    """The size in whole units of 64, at least one and at most 16."""
+    return max(64, min(size // 64 * 64, 1024))
 
 
 def score_bytes(task: Task, num_queries: int, num_keys: int) -> int:
@@ -275,7 +293,7 @@ def run_blocks(task: Task, with_lse: bool) -> Mixed:
             memo = shape, bias_tile(task, block.first, block.last, block.low, block.high)
         return fused(queries, keys, values, scale=task.scale, bias=memo[1], with_lse=with_lse)
 
-    return over_blocks(task, one)
+    return over_blocks(task, one, lays_out=task.has_bias)
 
 
 def run_steps(task: Task, with_lse: bool) -> Mixed:
@@ -294,7 +312,8 @@ def run_step_blocks(task: Task, with_lse: bool) -> Mixed:
         result: Mixed = checkpoint(plain, block, queries, keys, values, use_reentrant=False)
         return result
 
-    return over_blocks(task, recomputed if torch.is_grad_enabled() else plain)
+    one = recomputed if torch.is_grad_enabled() else plain
+    return over_blocks(task, one, lays_out=True)
 
 
 def steps_of(
@@ -313,32 +332,35 @@ def steps_of(
     )
 
 
-def over_blocks(task: Task, one: Callable[[Block, Tensor, Tensor, Tensor], Mixed]) -> Mixed:
+def over_blocks(
+    task: Task, one: Callable[[Block, Tensor, Tensor, Tensor], Mixed], *, lays_out: bool
+) -> Mixed:
     """`one` on every block of queries with its keys and values, joined along the query axis.
 
     Slicing a tensor anew for each block would make the backward pass fill a full-size gradient for
     each; queries, and keys where gradients are wanted, are split once, and each block joins the
-    pieces it needs.
+    pieces it needs. Blocks with most keys come first: what they free is large enough for all that
+    follow, while tiles that grow would each need fresh memory.
     """
-    size = block_size(task)
-    queries = task.queries.split(size, 2)
+    size = block_size(task, lays_out=lays_out)
     has_grad = torch.is_grad_enabled() and (task.keys.requires_grad or task.values.requires_grad)
     if has_grad:
         keys, values = task.keys.split(size, 2), task.values.split(size, 2)
-    outputs, lses = [], []
     blocks = blocks_of(task, size, size if has_grad else 1)
-    for block, own_queries in zip(blocks, queries, strict=True):
+    split = list(zip(blocks, task.queries.split(size, 2), strict=True))
+    results: dict[int, Mixed] = {}
+    for block, own_queries in sorted(split, key=lambda pair: pair[0].low - pair[0].high):
         if has_grad:
             pieces = slice(block.low // size, -(-block.high // size))
             block_keys, block_values = torch.cat(keys[pieces], 2), torch.cat(values[pieces], 2)
         else:
             block_keys = task.keys[:, :, block.low : block.high]
             block_values = task.values[:, :, block.low : block.high]
-        output, lse = one(block, own_queries, block_keys, block_values)
-        outputs.append(output.transpose(1, 2))
-        lses.append(lse)
-    joined = None if lses[0] is None else torch.cat([lse for lse in lses if lse is not None], 2)
-    return Mixed(torch.cat(outputs, 1).transpose(1, 2), joined)
+        results[block.first] = one(block, own_queries, block_keys, block_values)
+    ordered = [results[block.first] for block, _ in split]
+    outputs = torch.cat([mixed.output.transpose(1, 2) for mixed in ordered], 1).transpose(1, 2)
+    lses = [mixed.lse for mixed in ordered if mixed.lse is not None]
+    return Mixed(outputs, torch.cat(lses, 2) if lses else None)
 
 
 RUNNERS: dict[str, Callable[[Task, bool], Mixed]] = {
