@@ -242,3 +242,20 @@ def test_every_obstacle_is_named_at_once() -> None:
     message = "has no free head sizes, positions, softcap, sinks$"
     with pytest.raises(OptionError, match=message):
         to_torch(layer)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "message"),
+    [
+        ("Wo", (D_MODEL, 5), f"Wo makes 5 numbers of {D_MODEL}: .* make {D_MODEL} of {D_MODEL}"),
+        ("Wo", (7, D_MODEL), f"Wo makes {D_MODEL} numbers of 7: .* make {D_MODEL} of {D_MODEL}"),
+        ("Wv", (7, D_MODEL), f"Wv makes {D_MODEL} numbers of 7: .* make {D_MODEL} of {D_MODEL}"),
+    ],
+)
+def test_a_textbook_whose_projections_do_not_meet_is_refused(
+    name: str, sizes: tuple[int, int], message: str
+) -> None:
+    theirs = textbook.MultiHeadAttention(D_MODEL, NUM_HEADS)
+    setattr(theirs, name, nn.Linear(*sizes))
+    with pytest.raises(OptionError, match=message):
+        from_textbook(theirs)

@@ -195,3 +195,11 @@ def test_a_mask_that_does_not_fit_a_padded_batch_is_refused(
     wanted = r"\[batch 2, heads 3, query 5, key 7\]"
     with pytest.raises(MaskError, match=rf"mask is .*; it must fit {wanted}"):
         function(*tensors_of(2, 5, 7), rules=rules, **options)  # type: ignore[operator]
+
+
+def test_padding_is_made_where_the_tensors_are() -> None:
+    tensors = [tensor.to("meta") for tensor in tensors_of(2, 5, 7)]
+    rules = Rules(lengths=torch.tensor([3, 7]), query_lengths=torch.tensor([2, 5]))
+    output, lse = attend_with_lse(*tensors, rules=rules, path="ragged")
+    assert output.is_meta and lse.is_meta
+    assert lse.shape == output.shape[:3] == (2, 3, 5)

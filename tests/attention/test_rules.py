@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from headwise.attention.core import attend, attend_in_steps, attend_with_lse, explain_path
 from headwise.attention.reference import added
 from headwise.attention.rules import Rules, check_window, four_axes
 from headwise.attention.task import Band, bias_tile, make_task, trimmed
@@ -26,6 +27,17 @@ BIASED = ("is_causal", "window", "offset", "mask", "slopes", "distance_bias")
         ({"softcap": 0.0}, r"softcap is 0\.0: it must be positive"),
         ({"softcap": -2.5}, r"softcap is -2\.5: it must be positive"),
         ({"softcap": math.nan}, "softcap is nan: it must be positive"),
+        ({"softcap": math.inf}, "softcap is inf: it must be positive and finite, or None"),
+        ({"window": [3, 1]}, r"window is \[3, 1\]: it must be a positive number of keys, or"),
+        ({"window": 2.5}, r"window is 2\.5: it must be a positive number of keys, or"),
+        ({"window": (1, 2, 3)}, r"window is \(1, 2, 3\): it must be a positive number of keys"),
+        ({"slopes": torch.ones(1, 6)}, r"slopes is \[1, 6\]: give \[heads\]"),
+        ({"sinks": torch.ones(6, 1)}, r"sinks is \[6, 1\]: give \[heads\]"),
+        ({"distance_bias": torch.ones(5)}, r"distance_bias is \[5\]: give \[heads, distances\]"),
+        ({"lengths": [3, 5]}, r"lengths is \[3, 5\]: give an integer tensor, one number a seq"),
+        ({"lengths": torch.ones(2)}, r"lengths is torch\.float32: give an integer tensor"),
+        ({"query_lengths": torch.ones(2) > 0}, r"query_lengths is torch\.bool: give an integer"),
+        ({"offset": 1.5}, r"offset is 1\.5: give an integer tensor"),
         ({"dropout": 1.0}, r"dropout is 1\.0: it must lie in \[0, 1\)"),
         ({"dropout": -0.1}, r"dropout is -0\.1: it must lie in \[0, 1\)"),
         ({"distance_bias": torch.zeros(3, 4)}, "distance_bias has 4 columns: it needs an odd"),
@@ -267,3 +279,29 @@ def test_biases_by_distance_are_not_rounded_to_half_precision(dtype: torch.dtype
     tile = bias_tile(make_task(keys[:, :, :1], keys, keys, rules), 0, 1, 0, 3001)
     assert tile is not None and tile.dtype == torch.float32
     assert_same(tile[0, 0, 0], -torch.arange(3000, -1, -1) / 4, roundings=0)
+
+
+@pytest.mark.parametrize("low", [-10_000, 2])
+@pytest.mark.parametrize("rules", [Rules(), Rules(lengths=torch.tensor([3, 7]))])
+def test_an_integer_mask_of_other_numbers_is_refused(low: int, rules: Rules) -> None:
+    mask = torch.zeros(5, 7, dtype=torch.int64)
+    mask[2, 3] = low
+    numbers = rf"numbers from {min(low, 0)} to {max(low, 0)}: integers are 1 for may attend and 0"
+    for verb in (attend, attend_with_lse, attend_in_steps):
+        with pytest.raises(MaskError, match=numbers):
+            verb(*tensors_of(), rules=replace(rules, mask=mask))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, 7), (2, 3, 1, 7)])
+def test_integer_queries_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ShapeError, match=r"are torch\.int64: attention takes floating numbers"):
+        attend(*torch.ones(3, *shape, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("rules", [Rules(), Rules(lengths=torch.tensor([3, 7]))])
+@pytest.mark.parametrize("axes", [0, 1, 2, 3])
+def test_axes_are_checked_before_sizes_are_read(axes: int, rules: Rules) -> None:
+    tensors = torch.ones(3, *(2, 3, 5)[:axes])
+    for verb in (attend, attend_with_lse, attend_in_steps, explain_path):
+        with pytest.raises(ShapeError, match=r"attention takes \[batch, heads, position, size\]"):
+            verb(*tensors, rules=rules)

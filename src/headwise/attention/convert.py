@@ -42,13 +42,16 @@ def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHe
             f"Wk has {rows['Wk']} rows and Wv {rows['Wv']}: they hold no whole number of heads "
             f"of {stacked // heads}"
         )
+    d_value, d_context = rows["Wv"] // kv_heads, projections["Wk"].in_features
+    check_size("Wv", projections["Wv"], d_context, rows["Wv"])
+    check_size("Wo", projections["Wo"], heads * d_value, d_model)
     layer = MultiHeadAttention(
         d_model,
         heads,
         num_kv_heads=kv_heads,
         d_key=stacked // heads,
-        d_value=rows["Wv"] // kv_heads,
-        d_context=projections["Wk"].in_features,
+        d_value=d_value,
+        d_context=d_context,
         bias=[name for name, linear in projections.items() if linear.bias is not None],
         device=projections["Wq"].weight.device,
         dtype=projections["Wq"].weight.dtype,
@@ -56,6 +59,15 @@ def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHe
     for name, linear in projections.items():
         getattr(layer, name).load_state_dict(linear.state_dict())
     return layer.train(module.training)
+
+
+def check_size(name: str, linear: nn.Linear, taken: int, given: int) -> None:
+    """Raise unless a projection takes and gives so many numbers."""
+    if (linear.in_features, linear.out_features) != (taken, given):
+        raise OptionError(
+            f"{name} makes {linear.out_features} numbers of {linear.in_features}: beside the other "
+            f"projections it must make {given} of {taken}"
+        )
 
 
 def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:

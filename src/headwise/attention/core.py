@@ -38,7 +38,14 @@ from headwise.attention.ragged import (
     why_one_by_one,
 )
 from headwise.attention.rules import Rules
-from headwise.attention.task import Task, bias_tile, check_per_head, make_task, trimmed
+from headwise.attention.task import (
+    Task,
+    bias_tile,
+    check_axes,
+    check_per_head,
+    make_task,
+    trimmed,
+)
 from headwise.errors import OptionError, PathError
 
 EVERY_KEY, CAUSAL = Rules(), Rules(is_causal=True)
@@ -102,6 +109,7 @@ def attend_in_steps(
     rules: Rules | None = None,
 ) -> Steps:
     """Every intermediate, the weights of all heads among them; memory grows with query x key."""
+    check_axes(queries, keys, values)
     queries, keys, values = under_autocast(queries, keys, values)
     rules = combined(rules, mask, is_causal)
     check_batch(rules, queries, keys)
@@ -144,6 +152,7 @@ def explain_path(
     PathChoice(path='fused', reason='causal from the first key')
     """
     rules = combined(rules, mask, is_causal)
+    check_axes(queries, keys, values)
     if is_ragged(rules, len(queries)):
         check_batch(rules, queries, keys)
         reason = why_one_by_one(queries, keys, rules)
@@ -195,6 +204,7 @@ def is_square(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
         shape == keys.shape == values.shape
         and len(shape) == 4
         and queries.dtype == keys.dtype == values.dtype
+        and queries.is_floating_point()
         and not is_transformed()
         and not trains_short_in_half(queries, keys, values)
     )
@@ -212,6 +222,7 @@ def is_step(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
         and keys.shape[1] > 0
         and shape[1] % keys.shape[1] == 0
         and queries.dtype == keys.dtype == values.dtype
+        and queries.is_floating_point()
         and not is_transformed()
         and not trains_short_in_half(queries, keys, values)
     )
@@ -253,6 +264,7 @@ def run(
             return Mixed(mixed, None)
     if path is not None and path not in PATHS:
         raise PathError(f"there is no path {path!r}; the paths are {', '.join(PATHS)}")
+    check_axes(queries, keys, values)
     queries, keys, values = under_autocast(queries, keys, values)
     if not is_ragged(rules, len(queries)):
         if path == "ragged":

@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from headwise.errors import PathError
+
 flash_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
@@ -49,6 +51,11 @@ def is_transformed() -> bool:
         return False
     in_transform = torch._C._functorch.peek_interpreter_stack() is not None
     return in_transform or torch.autograd.forward_ad._current_level >= 0
+
+
+def can_be_read(tensor: Tensor) -> bool:
+    """Whether the numbers in a tensor are known now, and not only when a graph is run."""
+    return not (torch.compiler.is_compiling() or is_transformed() or tensor.device.type == "meta")
 
 
 def fused(
@@ -180,8 +187,9 @@ class FusedBackward(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> None:
         """No kernel computes it."""
-        raise RuntimeError(
-            "the second derivative of fused attention is not implemented; ask for path='steps'"
+        raise PathError(
+            "no fused kernel has a second derivative: ask attend for path='steps', a layer for "
+            "need_weights=True"
         )
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from headwise.attention.kernels import Mixed, is_transformed
+from headwise.attention.kernels import Mixed, can_be_read
 from headwise.attention.rules import Rules, four_axes
 from headwise.attention.task import checked_mask
 from headwise.errors import ShapeError
@@ -77,11 +77,6 @@ def check_shape(lengths: Tensor, name: str, batch: int) -> None:
     """Raise unless there is one length a sequence."""
     if lengths.shape != (batch,):
         raise ShapeError(f"{name} is {list(lengths.shape)}; it must be [batch {batch}]")
-
-
-def can_be_read(tensor: Tensor) -> bool:
-    """Whether the numbers in a tensor are known now, and not only when a graph is run."""
-    return not (torch.compiler.is_compiling() or is_transformed() or tensor.device.type == "meta")
 
 
 def lengths_as_mask(rules: Rules, queries: Tensor, keys: Tensor) -> Rules:
@@ -157,7 +152,7 @@ def one_by_one(
     batch, heads, num_queries = queries.shape[:3]
     rows = sizes(rules.query_lengths, "query_lengths", batch, num_queries)
     columns = sizes(rules.lengths, "lengths", batch, keys.shape[2])
-    unseen = torch.tensor(-torch.inf) if rules.sinks is None else rules.sinks
+    unseen = queries.new_full((), -torch.inf) if rules.sinks is None else rules.sinks
     outputs, lses = [], []
     for (tensors, own), row, column in zip(
         sequences_of(queries, keys, values, rules), rows, columns, strict=True

@@ -4,7 +4,9 @@ A record of the user's wishes, checked as far as it can be without the tensors i
 knows nothing of kernels; `task.py` reads it against real queries and keys.
 """
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -54,16 +56,24 @@ class Rules:
 
     def __post_init__(self) -> None:
         """Refuse what no input could make sense of."""
-        if self.softcap is not None and not self.softcap > 0:
-            raise OptionError(f"softcap is {self.softcap}: it must be positive, or None for no cap")
+        if self.softcap is not None and not 0 < self.softcap < math.inf:
+            raise OptionError(
+                f"softcap is {self.softcap}: it must be positive and finite, or None for no cap"
+            )
         if not 0 <= self.dropout < 1:
             raise OptionError(f"dropout is {self.dropout}: it must lie in [0, 1)")
+        for name, axes in PER_HEAD.items():
+            check_axes_of(name, getattr(self, name), axes)
         if self.distance_bias is not None and self.distance_bias.shape[-1] % 2 == 0:
             raise OptionError(
                 f"distance_bias has {self.distance_bias.shape[-1]} columns: "
                 "it needs an odd number, distances -n to n"
             )
         check_window(self.window)
+        check_counts_of("lengths", self.lengths)
+        check_counts_of("query_lengths", self.query_lengths)
+        if not isinstance(self.offset, int | torch.SymInt):
+            check_counts_of("offset", self.offset)
 
     @property
     def bounds(self) -> tuple[int | None, int | None]:
@@ -81,12 +91,43 @@ def check_window(window: Window | None) -> None:
     """Raise unless `window` is None, a positive count, or two counts of neighbours."""
     if window is None:
         return
-    sides = window if isinstance(window, tuple) else (window - 1, window - 1)
-    if len(sides) != 2 or any(side is not None and side < 0 for side in sides):
+    if isinstance(window, tuple):
+        is_right = len(window) == 2 and all(side is None or is_count(side) for side in window)
+    else:
+        is_right = is_count(window) and window > 0
+    if not is_right:
         raise OptionError(
             f"window is {window}: it must be a positive number of keys, or (before, after) "
             "with each at least 0 or None"
         )
+
+
+def is_count(number: Any) -> bool:
+    """Whether this is an integer, 0 or more."""
+    return hasattr(number, "__index__") and bool(number >= 0)
+
+
+def check_counts_of(name: str, counts: object) -> None:
+    """Raise unless these are None or a tensor of integers."""
+    if counts is None:
+        return
+    if not isinstance(counts, Tensor):
+        given = repr(counts)
+    elif counts.is_floating_point() or counts.dtype == torch.bool:
+        given = str(counts.dtype)
+    else:
+        return
+    raise OptionError(f"{name} is {given}: give an integer tensor, one number a sequence")
+
+
+PER_HEAD = {"slopes": ("heads",), "distance_bias": ("heads", "distances"), "sinks": ("heads",)}
+"""What is said of each head, and its axes."""
+
+
+def check_axes_of(name: str, tensor: Tensor | None, axes: tuple[str, ...]) -> None:
+    """Raise where a tensor has another number of axes."""
+    if tensor is not None and tensor.dim() != len(axes):
+        raise OptionError(f"{name} is {list(tensor.shape)}: give [{', '.join(axes)}]")
 
 
 def four_axes(mask: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """Task: queries, keys and values with their rules read against them; what every path computes.
 
 In: tensors as the user gave them and `Rules`. Out: a `Task` whose sizes agree and whose structure
-is as simple as it can be, and what it adds to any tile of the scores. It refuses to know kernels.
+is as simple as it can be, and what it adds to any tile of the scores. How it is computed is the
+business of paths and kernels.
 """
 
 import math
@@ -11,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from headwise.attention.kernels import can_be_read
 from headwise.attention.rules import Rules, four_axes
 from headwise.errors import MaskError, OptionError, ShapeError
 
@@ -149,15 +151,26 @@ def trimmed(task: Task) -> Task:
     )
 
 
+def shapes_of(queries: Tensor, keys: Tensor, values: Tensor) -> str:
+    """What was given, for a message."""
+    shapes = [list(tensor.shape) for tensor in (queries, keys, values)]
+    return "got queries {}, keys {}, values {}".format(*shapes)
+
+
+def check_axes(queries: Tensor, keys: Tensor, values: Tensor) -> None:
+    """Raise unless all three have the four axes of attention."""
+    if not queries.dim() == keys.dim() == values.dim() == 4:
+        got = shapes_of(queries, keys, values)
+        raise ShapeError(f"attention takes [batch, heads, position, size] tensors; {got}")
+
+
 def check_sizes(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """The values, spread over batch and KV heads; raises where the three tensors cannot meet."""
 
     def got() -> str:
-        shapes = [list(tensor.shape) for tensor in (queries, keys, values)]
-        return "got queries {}, keys {}, values {}".format(*shapes)
+        return shapes_of(queries, keys, values)
 
-    if not queries.dim() == keys.dim() == values.dim() == 4:
-        raise ShapeError(f"attention takes [batch, heads, position, size] tensors; {got()}")
+    check_axes(queries, keys, values)
     batch, kv_heads, num_keys, d_key = keys.shape
     if queries.shape[0] != batch or queries.shape[3] != d_key or values.shape[2] != num_keys:
         raise ShapeError(
@@ -178,11 +191,22 @@ def check_sizes(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
             f"queries, keys and values must share a dtype; got {queries.dtype}, {keys.dtype}, "
             f"{values.dtype}"
         )
+    if not queries.is_floating_point():
+        raise ShapeError(
+            f"queries, keys and values are {queries.dtype}: attention takes floating numbers"
+        )
     return values
 
 
 def checked_mask(mask: Tensor, queries: Tensor, num_keys: int) -> Tensor:
     """The mask with four axes, each 1 or the task's own size."""
+    is_integer = not mask.is_floating_point() and mask.dtype != torch.bool
+    if is_integer and can_be_read(mask) and bool((mask * mask != mask).any()):
+        raise MaskError(
+            f"the mask is {mask.dtype} and holds numbers from {int(mask.min())} to "
+            f"{int(mask.max())}: integers are 1 for may attend and 0 for may not; a mask that is "
+            "added to the scores is floating"
+        )
     result = four_axes(mask)
     wanted = (*queries.shape[:3], num_keys)
     if any(got not in (1, want) for got, want in zip(result.shape, wanted, strict=True)):

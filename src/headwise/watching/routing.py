@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from headwise.attention.core import run
-from headwise.attention.ragged import can_be_read
+from headwise.attention.kernels import can_be_read
 from headwise.attention.rules import Rules, four_axes
 from headwise.errors import ModelError
 from headwise.watching.calls import AttentionCall, Call
