@@ -120,11 +120,3 @@ def test_force_leaves_nothing_of_the_old_scan(tmp_path: Path, tokenizer: Any) ->
         *("heads.about.json", "heads.csv", "heads.parquet", "mine.txt", "progress-0.npz"),
         *("scan.json", "settings.json"),
     ]
-
-
-def test_force_does_not_replace_what_is_no_scan(tmp_path: Path) -> None:
-    (tmp_path / "settings.json").write_text('{"task": "relations"}')
-    (tmp_path / "heads.csv").write_text("of a sweep")
-    with pytest.raises(OutputError, match="holds no settings of a scan: give another folder"):
-        scan(llama(0), inputs=inputs(0), out=tmp_path, force=True)
-    assert (tmp_path / "heads.csv").read_text() == "of a sweep"

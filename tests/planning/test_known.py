@@ -231,7 +231,7 @@ def test_a_config_without_sizes_says_what_it_lacks() -> None:
 @pytest.mark.parametrize(
     ("sizes", "words"),
     [
-        ({"num_attention_heads": 0}, "has a num_heads of 0: it must be at least 1"),
+        ({"num_attention_heads": 0}, "has a num_attention_heads of 0: it must be at least 1"),
         ({"hidden_size": "big"}, "has 'big' for hidden_size: no size"),
         ({"hidden_size": 512.5}, "has 512.5 for hidden_size"),
     ],

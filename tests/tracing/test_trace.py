@@ -248,3 +248,14 @@ def test_what_a_model_cannot_read_is_refused(given: object, words: str) -> None:
 def test_pieces_of_one_long_word_are_one_word() -> None:
     found = trace("smollm2", "Unbelievable")
     assert len(found.labels.word_of) > 1 and set(found.labels.word_of) == {0}
+
+
+def test_a_trace_that_would_not_fit_says_how_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, inputs = tiny("bert")
+    batch, length = inputs["input_ids"].shape
+    numbers = batch * length**2 * trace(model, inputs).num_heads
+    monkeypatch.setattr("headwise.watching.calls.LARGEST_WEIGHTS", 4 * numbers)
+    trace(model, inputs)
+    monkeypatch.setattr("headwise.watching.calls.LARGEST_WEIGHTS", 4 * numbers - 1)
+    with pytest.raises(OptionError, match=r"the weights of .* would take"):
+        trace(model, inputs)

@@ -38,9 +38,7 @@ class Store:
         self.saved_at = 0.0
         if folder.exists() and not folder.is_dir():
             raise OutputError(f"{folder} is a file: give a folder to write to")
-        if force and self.settings_file.exists():
-            self.held_settings()  # raises where they are not a scan's: those are not replaced
-        elif not force:
+        if not force:
             self.check_settings()
 
     def begin(self) -> Tally:

@@ -135,7 +135,7 @@ def trace_place(
         found["input"] = heard.inputs[place.turn]
     more: dict[str, Any] = {}
     if isinstance(call, AttentionCall):
-        check_size(call.mixed.shape[2] * call.keys.shape[2] * call.num_heads * 4, call.layer)
+        check_size(call.mixed.shape[:3].numel() * call.keys.shape[2], call.layer, call.stack)
         found |= steps_of(call.queries, call.keys, call.values, call.rules)
         more["scale"] = scale_of(call.rules, call.keys.shape[-1])
         more["compared"] = "head by head from the same queries, keys and values, in plain steps"
