@@ -115,12 +115,9 @@ async function start() {
     $("text").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); $("reader").requestSubmit(); }
     });
-    for (const link of document.querySelectorAll("nav a")) link.addEventListener("click", (event) => {
-      const { ctrlKey, metaKey, shiftKey } = /** @type {MouseEvent} */ (event);
-      if (ctrlKey || metaKey || shiftKey) return;
-      event.preventDefault();
-      state.go({ panel: /** @type {HTMLElement} */ (link).dataset.panel ?? "" });
-    });
+    for (const link of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("nav a"))) {
+      link.addEventListener("click", state.follow({ panel: link.dataset.panel ?? "" }));
+    }
     state.listen((changed) => {
       const text = state.get("text") || about.text;
       if (changed.has("text") && text !== $("text").value) { $("text").value = text; read(text); }

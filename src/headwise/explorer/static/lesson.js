@@ -129,7 +129,7 @@ export class LessonPanel {
 
   /** @param {number} at */
   buttons(at) {
-    const steps = this.steps ?? [], go = (/** @type {number} */ to) => () => state.set({ step: steps[to].name });
+    const steps = this.steps ?? [], go = (/** @type {number} */ to) => () => state.go({ step: steps[to].name });
     return make("div", { class: "controls lesson-moves" },
       make("button", { type: "button", disabled: at === 0, onclick: go(at - 1) }, "Previous"),
       make("button", { type: "button", class: "lesson-next-step", disabled: at === steps.length - 1, onclick: go(at + 1) }, "Next"),
@@ -139,7 +139,7 @@ export class LessonPanel {
   /** The list of steps, with what was answered. */
   mark() {
     const steps = this.steps ?? [], at = this.at(), right = steps.filter((one) => this.done[one.name]).length;
-    const items = steps.map((one, other) => make("li", {}, make("a", { href: `#panel=lesson&step=${one.name}`, "data-step": one.name, "aria-current": other === at ? "step" : null },
+    const items = steps.map((one, other) => make("li", {}, make("a", { href: `#panel=lesson&step=${one.name}`, "data-step": one.name, "aria-current": other === at ? "step" : null, onclick: state.follow({ panel: "lesson", step: one.name }) },
       make("span", { class: "lesson-mark", "aria-hidden": "true" }, this.done[one.name] ? "\u2713" : other ? String(other) : "\u2013"),
       make("span", {}, one.title, make("small", {}, ` ${inMinutes(one.minutes)}${one.name in this.done ? `, ${this.done[one.name] ? "answered" : "tried"}` : ""}`)))));
     const open = /** @type {HTMLDetailsElement | null} */ (this.list.firstElementChild)?.open ?? matchMedia(WIDE).matches;

@@ -28,6 +28,16 @@ export function set(values) { change({ ...now, ...values }, "replaceState"); }
 /** The same, with a way back to what was shown before. @param {Record<string, string>} values */
 export function go(values) { change({ ...now, ...values }, "pushState"); }
 
+/**
+ * What a press on a link does: it goes there, all else as it is; a new tab is the browser's affair.
+ * @param {Record<string, string>} values @returns {(event: MouseEvent) => void}
+ */
+export const follow = (values) => (event) => {
+  if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  go(values);
+};
+
 /** @param {Record<string, string>} next @param {"replaceState" | "pushState"} how */
 function change(next, how) {
   const changed = new Set(Object.keys(next).filter((name) => now[name] !== next[name]));
