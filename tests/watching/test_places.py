@@ -12,9 +12,10 @@ from headwise.watching.places import Place, find_places, output_weight
 from headwise.watching.watch import watch
 
 from ..attention.tolerance import assert_same
+from ..pruning.kin import KIN
 from .helpers import allow_weights, each_family, family_model
-from .tiny import attention_modules, output_projection
-from .tiny_configs import FAMILIES
+from .tiny import attention_modules, build, output_projection
+from .tiny_configs import FAMILIES, Family
 
 pytestmark = allow_weights
 
@@ -217,3 +218,28 @@ def test_a_model_defined_outside_transformers_is_watched(padded: bool) -> None:
     if padded:
         allowed[0, :, :, 4:] = False
     assert torch.equal(seen, allowed)
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+@pytest.mark.parametrize("family", [*FAMILIES.values(), *KIN.values()], ids=lambda one: one.name)
+def test_nothing_is_missed_in_a_family_that_is_known(family: Family) -> None:
+    find_places(build(family))
+
+
+def test_attention_that_is_left_out_is_named_where_it_was_asked() -> None:
+    model = model_of(
+        "bigbird_pegasus",
+        d_model=8,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        vocab_size=11,
+        encoder_ffn_dim=7,
+        decoder_ffn_dim=7,
+    )
+    message = r"BigBirdPegasusModel is watched in part: its BigBird\w*Attention.* neither asks"
+    with pytest.warns(UserWarning, match=message) as said:
+        places = find_places(model)
+    assert {place.stack for place in places} == {"decoder", "cross"}
+    assert [one.filename for one in said] == [__file__]

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from headwise.errors import ModelError
 from headwise.heads import HeadId
+from headwise.watching.remarks import remark
 
 CROSS = ("encoder_attn", "EncDecAttention", "crossattention", "cross_attn", "cross_attention")
 """Module names of attention from a decoder to an encoder's output."""
@@ -108,6 +109,12 @@ def find_places(model: nn.Module) -> tuple[Place, ...]:
     }
     if not found:
         raise ModelError(refusal(model))
+    if missed := missed_attention(found, modules):
+        remark(
+            f"{type(model).__name__} is watched in part: its {', '.join(missed)} neither asks "
+            "transformers' attention interface nor is known to return its weights, and heads there "
+            "are left out (docs/extend.md says how to add it)"
+        )
     stacks, layers = stacks_of(found), layers_of(found, modules)
     places = [
         Place(
@@ -247,7 +254,38 @@ def refusal(model: nn.Module) -> str:
 
 def attention_like(model: nn.Module) -> Iterator[str]:
     """Class names of modules that seem to compute attention."""
-    for module in model.modules():
-        name = type(module).__name__
-        if "Attention" in name or "attention" in name:
-            yield name
+    return (type(module).__name__ for module in model.modules() if seems_attention(module))
+
+
+def seems_attention(module: nn.Module) -> bool:
+    """Whether a module's class is named like attention."""
+    return "attention" in type(module).__name__.lower()
+
+
+def missed_attention(found: Mapping[str, nn.Module], modules: Mapping[str, nn.Module]) -> list[str]:
+    """Classes named like attention of modules that are neither found, nor around or inside one.
+
+    What pools the output of the last layer is no layer.
+    """
+    around = {above for name in found for above in paths_above(name)}
+
+    def is_known(name: str) -> bool:
+        inside = paths_above(name)
+        return name in around or any(
+            above in found or "Pool" in type(modules[above]).__name__ for above in inside
+        )
+
+    missed = {
+        type(module).__name__
+        for name, module in modules.items()
+        if seems_attention(module) and not is_known(name)
+    }
+    return sorted(missed)
+
+
+def paths_above(path: str) -> Iterator[str]:
+    """A module's own path, and those of the modules that it is inside of."""
+    while path:
+        yield path
+        path = path.rpartition(".")[0]
+    yield path
