@@ -3,8 +3,8 @@
 minilm: mean cosine of sentence embeddings to the uncut model's, and the share of sentences that
 keep their nearest neighbour, at 25, 50 and 75% of the heads. smollm2: perplexity at 10, 20, 33 and
 50% of the KV groups. Random cuts, one-shot ablation, Michel's score, headwise, and headwise with
-refitted output projections, always on text that nothing was chosen or fitted on. Speed of uncut and
-cut model in turns; and how long every importance method takes.
+refitted output projections, always on text that chose no head and fitted nothing. Speed of uncut
+and cut model in turns; and how long every importance method takes.
 
     python benchmarks/prune.py minilm    # choose, then refit, then time
     python benchmarks/prune.py smollm2 --only refit

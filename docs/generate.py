@@ -32,12 +32,14 @@ def code(*names: str) -> str:
 def columns() -> str:
     """Every column of a scan, and what it says of itself."""
     from headwise.measures.counting import MEASURES
+    from headwise.measures.tables import MADE_HERE
 
     rows = [
         (f"`{column}`", words, f"`{name}`")
         for name, made in MEASURES.items()
         for column, words in made.columns.items()
     ]
+    rows += [(f"`{column}`", words, "") for column, words in MADE_HERE.items()]
     return table(("column", "meaning", "measure"), *rows)
 
 

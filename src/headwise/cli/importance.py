@@ -57,6 +57,8 @@ def run(  # noqa: PLR0913 - one parameter an option
     texts = texts_of(text)
     options = with_head(dtype, device, revision, trust_remote_code)
     loaded = load_model(model, options)
+    if out is not None:
+        make_folder(out)
     with Stages(quiet_console(is_stderr=True), tells=True) as stages:
         found = importance(loaded, texts, max_tokens=max_tokens, progress=stages)
     if out is not None:
@@ -74,7 +76,6 @@ def check_folder(out: Path | None, *, force: bool) -> None:
     if out.exists() and not out.is_dir():
         raise OptionError(f"{out} is a file: give the name of a folder")
     there = [name for name in FILES if (out / name).exists()]
-    make_folder(out)
     if there and not force:
         raise OutputError(f"{there[0]} is in {out} already: choose another folder, or give --force")
 

@@ -49,7 +49,10 @@ Refit = Annotated[
 ]
 Text = Annotated[
     list[str] | None,
-    typer.Option(metavar="FILE", help="Text file to choose, fit and measure on. May be repeated."),
+    typer.Option(
+        metavar="FILE",
+        help="Text file to choose, fit and measure on; - reads standard input. May be repeated.",
+    ),
 ]
 ChooseTokens = Annotated[int, typer.Option(help="Tokens that heads are chosen on.")]
 FitTokens = Annotated[int, typer.Option(help="Tokens that projections are refitted on.")]
@@ -224,6 +227,8 @@ def pruned(
 
 def show(found: "Pruned", out: Path | None) -> None:
     """What went, what is left, and what it scores."""
+    from rich.markup import escape
+
     from headwise.views.pruning import (
         curve_table,
         held_out_line,
@@ -234,7 +239,7 @@ def show(found: "Pruned", out: Path | None) -> None:
 
     console, record = quiet_console(), found.record
     unit = record["quality"]["unit"]
-    console.print(f"[bold]{found.plan.model}[/bold]: {len(found.plan)} heads cut")
+    console.print(f"[bold]{escape(found.plan.model)}[/bold]: {len(found.plan)} heads cut")
     console.print(found.plan.text() if out is None else str(found.plan), markup=False)
     console.print(sizes_table(record["sizes"]))
     console.print(quality_table(record["quality"], unit))
@@ -261,4 +266,7 @@ def show(found: "Pruned", out: Path | None) -> None:
         )
         say(console, f"\nwrote {out}: {kind}; prune.json says what was measured")
     if out is None:
-        say(console, "nothing was written: give --out DIR to have the smaller model")
+        say(
+            console,
+            "nothing was written: give --out DIR and no --dry-run to have the smaller model",
+        )

@@ -74,7 +74,7 @@ def check_folders(scan: Path | None, importance: Path | None, prune: Path | None
 
 def scanned(importance: Path | None, prune: Path | None, text: str) -> "Findings":
     """minilm scanned on the built-in text, its table printed, and what else the folders hold."""
-    from headwise.cli.scan import bar, make_task, show, texts_of
+    from headwise.cli.scan import bar, make_task, show
     from headwise.measures.scan import ScanSettings
     from headwise.measures.scan import run as run_scan
     from headwise.views.report.report import gather
@@ -82,10 +82,9 @@ def scanned(importance: Path | None, prune: Path | None, text: str) -> "Findings
     from headwise.watching.models import LoadedModel
 
     settings = ScanSettings(probe=True)
-    task = make_task("minilm", LoadOptions(), settings, texts_of(None, None), None)
+    task = make_task("minilm", LoadOptions(), settings, None, None)
     with tempfile.TemporaryDirectory() as folder:
         found = run_scan(task, out=Path(folder), report=bar(quiet_console(is_stderr=True)))
-        assert found is not None, "one process merges for itself"
         show(found, None)
         loaded = LoadedModel("minilm", task.model, task.tokenizer, dict(task.about))
         return gather(Path(folder), importance=importance, prune=prune, text=text, model=loaded)

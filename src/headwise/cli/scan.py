@@ -15,7 +15,7 @@ from headwise.cli.options import (
     Model,
     RemoteCode,
     Revision,
-    text_of,
+    texts_of,
     without_head,
 )
 from headwise.cli.screen import quiet_console, say
@@ -43,7 +43,8 @@ Probe = Annotated[
     bool | None,
     typer.Option(
         "--probe/--no-probe",
-        help="Read the built-in sentences with gold relations; without --text by default.",
+        help="Read the built-in sentences with gold relations; by default where neither --text nor "
+        "--treebank is given.",
     ),
 ]
 MaxTokens = Annotated[int | None, typer.Option(help="Read no more tokens of text.")]
@@ -114,7 +115,7 @@ def run(  # noqa: PLR0913 - one parameter an option
         tp_plan=tp_plan,
     )
     console = quiet_console(is_stderr=True)
-    task = make_task(model, options, settings, texts_of(text, treebank), treebank)
+    task = make_task(model, options, settings, texts_of(text), treebank)
     found = run_scan(task, out=out, force=force, report=bar(console))
     if not Spread.here().is_first:
         return
@@ -130,11 +131,6 @@ def whole_number(text: str, option: str) -> int:
         return int(text)
     except ValueError as err:
         raise OptionError(f"{option} is {text!r}: give all, auto or a number") from err
-
-
-def texts_of(names: list[str] | None, treebank: Path | None) -> list[str] | None:
-    """The documents that the options name, if they name any."""
-    return None if names is None else [text_of(name) for name in names]
 
 
 def make_task(
@@ -175,12 +171,13 @@ def bar(console: "Console") -> Any:
 
 def show(found: "Scan", out: Path | None) -> None:
     """Print the head table for people."""
+    from headwise.measures.store import TABLES
     from headwise.views.head_table import head_grid, strongest, summary_lines
     from headwise.views.relations import leaders
 
     console = quiet_console()
     for line in summary_lines(found.table):
-        console.print(line)
+        console.print(line, markup=False)
     for stack in found.table.stacks:
         console.print()
         console.print(head_grid(found.table, stack))
@@ -199,8 +196,8 @@ def show(found: "Scan", out: Path | None) -> None:
             console, "No sentences with known relations were read: --probe reads the built-in ones."
         )
     if out is not None:
-        tables = [path.name for path in sorted(out.glob("*.parquet"))]
-        say(console, f"\nwrote {', '.join([*tables, 'heads.csv', 'scan.json'])} in {out}")
+        written = [name for name in TABLES if (out / name).is_file()]
+        say(console, f"\nwrote {', '.join(written)} in {out}")
 
 
 def table_as_json(found: "Scan") -> str:

@@ -218,6 +218,8 @@ def html_of(trace: "Trace", maps: "Maps") -> str:
 
 def show_trace(console: "Console", trace: "Trace", maps: "Maps", *, all_heads: bool) -> None:
     """Steps, weights of some heads, contributions."""
+    from rich.markup import escape
+
     from headwise.tracing.maps import Maps
     from headwise.tracing.trace import closing_lines
     from headwise.views.trace_tables import (
@@ -227,7 +229,7 @@ def show_trace(console: "Console", trace: "Trace", maps: "Maps", *, all_heads: b
         steps_table,
     )
 
-    console.print(f"[bold]{trace.title}[/bold]")
+    console.print(f"[bold]{escape(trace.title)}[/bold]")
     console.print(steps_table(trace))
     if not all_heads and len(maps.heads) > SHOWN_HEADS:
         console.print(
@@ -245,10 +247,12 @@ def show_trace(console: "Console", trace: "Trace", maps: "Maps", *, all_heads: b
 
 def show_step(console: "Console", trace: "Trace", name: str, maps: "Maps") -> None:
     """The values of one step."""
+    from rich.markup import escape
+
     from headwise.views.trace_tables import map_tables, step_matrices
 
     step = trace[name]
-    console.print(f"[bold]{trace.title}[/bold], {name}: {step.formula}", end="  ")
+    console.print(f"[bold]{escape(trace.title)}[/bold], {name}: {step.formula}", end="  ")
     console.print(step.shape, markup=False)
     if name == "weights":
         console.print(map_tables(maps))
@@ -260,11 +264,12 @@ def show_step(console: "Console", trace: "Trace", name: str, maps: "Maps") -> No
 def show_everything(console: "Console", trace: "Trace") -> None:
     """Every step in full: for examples small enough to be followed by hand."""
     from rich.columns import Columns
+    from rich.markup import escape
 
     from headwise.tracing.trace import closing_lines
     from headwise.views.trace_tables import shares_table, step_matrices
 
-    console.print(f"[bold]{' '.join(trace.labels.queries)}[/bold], {trace.title}")
+    console.print(f"[bold]{escape(' '.join(trace.labels.queries))}[/bold], {escape(trace.title)}")
     for step in trace.steps.values():
         console.rule(f"{step.name}: {step.formula}", align="left")
         console.print(step.shape, markup=False)
@@ -277,6 +282,8 @@ def show_everything(console: "Console", trace: "Trace") -> None:
 
 def show_blurring(console: "Console", trace: "Trace", query: int | None) -> None:
     """The heads' rows beside the one row that an average of them would be."""
+    from rich.markup import escape
+
     from headwise.tracing.blurring import blur_of, sharpness, three_targets
     from headwise.views.trace_tables import blur_table, sharpness_line
 
@@ -285,7 +292,7 @@ def show_blurring(console: "Console", trace: "Trace", query: int | None) -> None
         ordinary = [place for place, is_special in enumerate(special) if not is_special]
         query = ordinary[-1] if ordinary else len(special) - 1
     blur = blur_of(trace, query)
-    console.print(f"[bold]{trace.title}[/bold]: where each head looks from one token")
+    console.print(f"[bold]{escape(trace.title)}[/bold]: where each head looks from one token")
     console.print(blur_table(blur))
     console.print(sharpness_line(sharpness(trace)))
     console.print("\nThe textbook's case: three keys to look at, three heads or one softmax")

@@ -29,8 +29,12 @@ from headwise.measures.counting import (
     RowChoice,
     default_measures,
 )
-from headwise.measures.digests import digest as digest  # the report looks for it here
-from headwise.measures.digests import digest_of_inputs, digest_of_sentences, digest_of_weights
+from headwise.measures.digests import (
+    digest,
+    digest_of_inputs,
+    digest_of_sentences,
+    digest_of_weights,
+)
 from headwise.measures.progress import Quiet, Reporter
 from headwise.measures.reading import (
     Batch,

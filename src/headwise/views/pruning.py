@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.table import Table
 
 from headwise.views.plan import count, size
@@ -29,7 +30,7 @@ def table_of(title: str, columns: tuple[str, ...], *, first: str = "") -> Table:
 def importance_line(about: Mapping[str, Any]) -> str:
     """What was measured, of which model, and on how much."""
     return (
-        f"[bold]{about['model']}[/bold], {about['objective']} {about['loss']:z.4f} on "
+        f"[bold]{escape(about['model'])}[/bold], {about['objective']} {about['loss']:z.4f} on "
         f"{about['examples']} examples"
     )
 
@@ -90,7 +91,7 @@ def sizes_table(sizes: Mapping[str, Mapping[str, int]]) -> Table:
 
 def quality_table(quality: Mapping[str, Any], unit: str) -> Table:
     """What the model scores on held-out text; "-" for what is no finite number."""
-    table = table_of("On text that chose no head and fitted nothing", (unit, "loss"))
+    table = table_of("On held-out text, which chose no head and fitted nothing", (unit, "loss"))
     for name in ("uncut", "cut", "refitted", "floor"):
         found = quality.get(name)
         if found is not None:

@@ -258,8 +258,8 @@ def quality(cut: Cut) -> Html:
             loss, value = cut.qualities[name]
             rows.append((quality_name(name, cut), figures(value, 4), figures(loss, 4)))
     caption = (
-        f"On text that nothing was chosen or fitted on ({cut.objective}); read a cut between the "
-        "uncut model and the floor"
+        f"On held-out text, which chose no head and fitted nothing ({cut.objective}); read a cut "
+        "between the uncut model and the floor"
     )
     return data_table(caption, ("model", cut.unit, "loss"), rows, numbers=(cut.unit, "loss"))
 

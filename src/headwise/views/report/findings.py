@@ -325,7 +325,7 @@ def frame_of(
 
 def builtin_text(about: Mapping[str, Any]) -> tuple[str, ...]:
     """The built-in texts, where they are what was scanned."""
-    from headwise.measures.scan import digest
+    from headwise.measures.digests import digest
     from headwise.probes.texts import TEXTS
 
     return TEXTS if about.get("texts") == digest(TEXTS) else ()
