@@ -1,4 +1,4 @@
-"""Every error that a user's mistake can raise, in one small tree.
+"""The errors that a user's mistake can raise, in one small tree.
 
     HeadwiseError
     ├── ShapeError      a tensor's shape does not fit (also a ValueError)
@@ -10,8 +10,9 @@
     ├── ModelError      a model cannot be found, loaded or watched
     └── MissingPackage  an optional package is not installed
 
-Each message is one sentence: what is wrong, what was given, what would work. The command line
-prints it and exits 2. A bug of headwise itself is an AssertionError, never one of these.
+A module may have a kind of its own below one of these. Each message is one sentence: what is wrong,
+what was given, what would work. The command line prints it and exits 2. A bug of headwise itself is
+an AssertionError, never one of these.
 """
 
 

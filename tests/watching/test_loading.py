@@ -19,6 +19,9 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging
 
 from headwise.errors import ModelError, OptionError
+from headwise.pruning.export import export
+from headwise.pruning.loading import load
+from headwise.pruning.surgery import cut
 from headwise.watching import embedded
 from headwise.watching.loading import (
     LoadOptions,
@@ -360,3 +363,14 @@ def test_a_load_waits_until_another_thread_has_put_back_what_it_changed() -> Non
             assert not entered.wait(0.2)
         second.result(SECONDS)
     assert logging.get_verbosity() == logging.INFO
+
+
+def test_a_cut_directory_tells_its_heads_whoever_loads_it(tmp_path: Path) -> None:
+    model, _ = tiny("bert")
+    cut(model, "L0H1 L2H3")
+    folder = export(model, tmp_path / "cut").path
+    loaded = load(folder)
+    bare = load_model(folder, LoadOptions(needs_tokenizer=False))
+    assert loaded.about["kept"] == bare.about["kept"]
+    assert loaded.about["kept"]["L0"] == [0, 2, 3, 4]
+    assert (loaded.about["dtype"], loaded.about["class"]) == ("float64", "BertForMaskedLM")

@@ -4,7 +4,7 @@ The layer holds one large matrix per projection; head `h` owns a slice of each. 
 views: what is written into them is written into the layer.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 from jaxtyping import Float
@@ -40,10 +40,6 @@ class HeadSlices(Sequence[HeadSlice]):
     def __len__(self) -> int:
         """Number of query heads."""
         return self._layer.num_heads
-
-    def __iter__(self) -> Iterator[HeadSlice]:
-        """Every head in order."""
-        return (self[head] for head in range(len(self)))
 
     @overload
     def __getitem__(self, head: int) -> HeadSlice: ...

@@ -64,7 +64,7 @@ def choose(task: Task, *, with_lse: bool) -> PathChoice:
         return PathChoice("folded", f"{task.groups} heads share each KV head and see every key")
     if task.band.is_full:
         return PathChoice("fused", "every query sees every key")
-    if task.band.is_causal and task.band.offset == 0:
+    if causal_from_start(task):
         return PathChoice("fused", "causal from the first key")
     if task.band.is_causal and has_fused_lse(task):
         return PathChoice("past", f"causal after {task.band.offset} cached keys")

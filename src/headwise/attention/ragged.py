@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from headwise.attention.kernels import Mixed, can_be_read
-from headwise.attention.rules import Rules, four_axes
+from headwise.attention.rules import Rules, also_hiding, four_axes
 from headwise.attention.task import checked_mask
 from headwise.errors import ShapeError
 
@@ -96,14 +96,8 @@ def lengths_as_mask(rules: Rules, queries: Tensor, keys: Tensor) -> Rules:
             sizes(lengths, name, batch, count)
         real = torch.arange(count, device=device) < lengths.to(device)[:, None]
         allowed = allowed & (real[:, None, None] if name == "lengths" else real[:, None, :, None])
-    mask = rules.mask
-    if mask is None:
-        mask = allowed
-    else:
-        mask = four_axes(mask)
-        is_bool = mask.dtype == torch.bool
-        mask = mask & allowed if is_bool else mask.masked_fill(~allowed, -torch.inf)
-    return replace(rules, lengths=None, query_lengths=None, mask=mask)
+    mask = None if rules.mask is None else four_axes(rules.mask)
+    return replace(rules, lengths=None, query_lengths=None, mask=also_hiding(mask, allowed))
 
 
 def sequences_of(

@@ -1,9 +1,10 @@
 """Reference: attention one sequence and one head at a time, in plain steps; the oracle of every
 fast path.
 
-In: the same tensors, rules and layers as the fast code. Out: every step of every head. It shares no
-line with the code it judges, uses no fused kernel, and computes in the dtype it is given: float64
-when it is the judge.
+In: the same tensors, rules and layers as the fast code. Out: every step of every head. Of the code
+it judges it shares the numbers that positions are made of (rotary frequencies, slopes, buckets),
+which tests hold against transformers; it uses no fused kernel, and computes in the dtype it is
+given: float64 when it is the judge.
 """
 
 import math

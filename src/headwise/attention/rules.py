@@ -130,6 +130,15 @@ def check_axes_of(name: str, tensor: Tensor | None, axes: tuple[str, ...]) -> No
         raise OptionError(f"{name} is {list(tensor.shape)}: give [{', '.join(axes)}]")
 
 
+def also_hiding(mask: Tensor | None, allowed: Tensor) -> Tensor:
+    """The mask, bool or added to the scores, that hides what is not allowed, too."""
+    if mask is None:
+        return allowed
+    if mask.dtype == torch.bool:
+        return mask & allowed
+    return mask.masked_fill(~allowed, -torch.inf)
+
+
 def four_axes(mask: Tensor) -> Tensor:
     """The mask as bool or float `[#batch #heads query key]`; bool True may attend."""
     if not mask.is_floating_point() and mask.dtype != torch.bool:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from headwise.attention.core import attend, attend_in_steps, attend_with_lse
 from headwise.attention.ragged import lengths_as_mask
-from headwise.attention.rules import Rules, four_axes
+from headwise.attention.rules import Rules, also_hiding, four_axes
 from headwise.attention.task import Task, bias_of_pairs, make_task
 from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId
@@ -172,13 +172,7 @@ class AttentionCall(PlacedCall):
             mask = mask[..., keys] if mask.shape[3] > 1 else mask
         if self.rules.lengths is not None and keys.stop > (length := self.rules.lengths[index]):
             positions = torch.arange(keys.start, keys.stop, device=self.keys.device)
-            is_real = (positions < length)[None, None, None]
-            if mask is None:
-                mask = is_real
-            elif mask.dtype == torch.bool:
-                mask = mask & is_real
-            else:
-                mask = mask.masked_fill(~is_real, -torch.inf)
+            mask = also_hiding(mask, (positions < length)[None, None, None])
         return None if mask is not None and mask.dtype == torch.bool and mask.all() else mask
 
 

@@ -2,7 +2,8 @@
 
 In: what a model asks of transformers' mask interface. Out: a tensor that stands for the whole mask
 and carries its structure, so that attention can be computed without it. Whatever a model does with
-such a tensor besides handing it on, it does with the real mask.
+such a tensor besides handing it on, it does with the real mask; what it writes into a view of one
+(`mask[0][1] = False`) is lost, what it writes into the mask itself (`mask[0, 1] = False`) stays.
 """
 
 import inspect

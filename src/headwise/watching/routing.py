@@ -17,7 +17,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 
 from headwise.attention.core import run
 from headwise.attention.kernels import can_be_read
-from headwise.attention.rules import Rules, four_axes
+from headwise.attention.rules import Rules, also_hiding, four_axes
 from headwise.errors import ModelError
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.masks import StructuredMask, headwise_mask, real_mask
@@ -150,7 +150,7 @@ def with_bias(rules: Rules, bias: Tensor) -> Rules:
         return replace(rules, mask=bias)
     if rules.mask.is_floating_point():
         return replace(rules, mask=rules.mask + bias)
-    return replace(rules, mask=bias.masked_fill(~rules.mask, -torch.inf))
+    return replace(rules, mask=also_hiding(bias, rules.mask))
 
 
 @contextmanager
