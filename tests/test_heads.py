@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headwise.errors import OptionError, OutputError
-from headwise.heads import ROLES, HeadId, HeadTable, check_head, parse_heads
+from headwise.heads import ROLES, HeadId, HeadTable, parse_heads
 
 ODD_NUMBERS = [-0.0, math.nan, math.inf, -math.inf, 5e-324, 0.1 + 0.2, *[1e22] * 9]
 SUFFIXES = ("parquet", "csv", "json")
@@ -497,20 +497,3 @@ def test_a_table_needs_no_torch() -> None:
         "import sys, headwise.heads, headwise.views.head_table; assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_a_broken_parquet_file_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    file = tmp_path / "heads.parquet"
-    file.write_bytes(b"PAR1 and nothing else PAR1")
-    with pytest.raises(OptionError, match=r"heads\.parquet cannot be read as a head table: \S"):
-        HeadTable.read(file)
-
-
-def test_a_folder_without_a_scan_says_what_it_lacks(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"holds no scan: it has no heads\.parquet"):
-        HeadTable.read(tmp_path)
-
-
-def test_a_head_of_a_layer_that_there_is_not_hears_which_the_model_has() -> None:
-    with pytest.raises(OptionError, match="there is no layer L3: the model has L0, L1"):
-        check_head(HeadId(3, 0), {"L0": 2, "L1": 2})
