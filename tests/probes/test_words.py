@@ -123,7 +123,9 @@ def test_a_word_without_a_token_makes_the_sentence_unusable() -> None:
 
 
 def test_a_slow_tokenizer_is_refused() -> None:
-    with pytest.raises(OptionError, match=r"Slow does not say which characters .*makes of a tokenizer.json"):
+    with pytest.raises(
+        OptionError, match=r"Slow does not say which characters .*makes of a tokenizer.json"
+    ):
         encode(("It", "rains"), Slow())
 
 

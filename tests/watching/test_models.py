@@ -8,6 +8,10 @@ import torch
 
 from headwise.errors import ModelError
 from headwise.heads import HeadId
+from headwise.measures.scan import scan
+from headwise.pruning.setting import make_subject
+from headwise.pruning.surgery import cut
+from headwise.tracing.record import trace
 from headwise.watching.gates import gate, mean_outputs, silence
 from headwise.watching.loading import LoadOptions, load_model
 from headwise.watching.models import LoadedModel, as_loaded, module_of
@@ -47,6 +51,16 @@ def test_a_loaded_model_is_watched_silenced_and_gated_like_its_module() -> None:
     with gate(loaded, {"L0": torch.tensor([1.0, 0, 1, 1, 1])}):
         assert torch.equal(output_of(run(model, inputs)), want)
     assert len(mean_outputs(loaded, [inputs]).by_layer) == 3
+
+
+def test_every_verb_takes_a_directory_and_a_loaded_model(tmp_path: Path) -> None:
+    folder = save("llama", tmp_path)
+    loaded, text = load_model(folder), "w8 w9 w10"
+    for source in (folder, loaded):
+        assert len(scan(source, [text])) == 18
+        assert trace(source, text).title == f"{folder}, layer 0"
+        assert make_subject(source).name == str(folder)
+    assert cut(loaded, "L0H0 L0H1 L0H2").kept["L0"] == (3, 4, 5)
 
 
 def test_what_is_no_model_is_refused() -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headwise.watching.loading import LoadOptions
 
 Model = Annotated[str, typer.Argument(help="minilm, smollm2, a directory, or a model hub's id.")]
-Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16 or float64.")]
+Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16, float64, or auto: as saved.")]
 Device = Annotated[str, typer.Option(help="Device that the model runs on.")]
 Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")]
 RemoteCode = Annotated[

@@ -16,11 +16,9 @@ from headwise.errors import MissingPackage, OptionError
 from headwise.explorer.ports import HOST, bound
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from headwise.explorer.session import Session
     from headwise.watching.loading import LoadOptions
-    from headwise.watching.models import LoadedModel
+    from headwise.watching.models import Source
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Ready:
 
 
 def explore(
-    model: "str | LoadedModel | nn.Module" = "minilm",
+    model: "Source" = "minilm",
     *,
     tokenizer: Any = None,
     port: int | None = None,
@@ -76,7 +74,7 @@ def reserved(port: int | None) -> socket.socket:
 
 
 def prepare(
-    model: "str | LoadedModel | nn.Module",
+    model: "Source",
     here: socket.socket,
     *,
     tokenizer: Any = None,

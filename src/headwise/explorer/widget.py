@@ -13,11 +13,9 @@ from headwise.errors import MissingPackage, OptionError
 from headwise.heads import HeadId, HeadTable, check_head
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from headwise.explorer.looks import Look
     from headwise.explorer.readings import Reading
-    from headwise.watching.models import LoadedModel
+    from headwise.watching.models import Source
 
 SHADED = "normalised_entropy"
 """The measure that heads are shaded by: faint ones look at many tokens, or were not measured."""
@@ -31,7 +29,7 @@ def check_package() -> None:
 
 
 def view(
-    model: "str | LoadedModel | nn.Module",
+    model: "Source",
     text: str,
     *,
     head: str | None = None,

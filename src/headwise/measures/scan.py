@@ -53,7 +53,7 @@ from headwise.probes.builtin import builtin_sentences, check_number
 from headwise.probes.sentences import ProbeSentence
 from headwise.probes.texts import TEXTS
 from headwise.probes.words import encode
-from headwise.watching.models import LoadedModel
+from headwise.watching.models import Source, as_loaded
 
 REPEATED_WINDOWS = 32
 SENTENCES_AT_ONCE, SENTENCE_TOKENS = 32, 1024
@@ -358,7 +358,7 @@ def rows_in_words(settings: ScanSettings) -> str:
 
 
 def scan(  # noqa: PLR0913 - what is read, how, and where it goes
-    model: nn.Module | LoadedModel | str = "minilm",
+    model: Source = "minilm",
     texts: str | Sequence[str] | None = None,
     *,
     tokenizer: Any = None,
@@ -382,7 +382,7 @@ def scan(  # noqa: PLR0913 - what is read, how, and where it goes
 
 
 def make_task(
-    model: nn.Module | LoadedModel | str,
+    model: Source,
     texts: str | Sequence[str] | None = None,
     *,
     tokenizer: Any = None,
@@ -407,17 +407,6 @@ def make_task(
         settings=settings,
         about={"name": loaded.name, **loaded.about},
     )
-
-
-def as_loaded(model: nn.Module | LoadedModel | str) -> LoadedModel:
-    """A model of any kind with its name; loaded, if it is one."""
-    if isinstance(model, LoadedModel):
-        return model
-    if isinstance(model, str):
-        from headwise.watching.loading import load_model
-
-        return load_model(model)
-    return LoadedModel(type(model).__name__, model, None)
 
 
 def checked_texts(texts: str | Sequence[str] | None) -> list[str] | None:

@@ -25,7 +25,7 @@ from headwise.pruning.setting import Subject, calibration, make_subject
 from headwise.pruning.task import Estimate, Task, count_heads, head_ids
 from headwise.pruning.units import Unit, single_heads
 from headwise.watching.gates import mean_outputs
-from headwise.watching.models import LoadedModel
+from headwise.watching.models import Source
 from headwise.watching.running import Inputs
 
 
@@ -47,7 +47,7 @@ class Importance:
 
 
 def importance(
-    source: str | LoadedModel | nn.Module,
+    source: Source,
     texts: str | Sequence[str] | None = None,
     *,
     tokenizer: Any = None,

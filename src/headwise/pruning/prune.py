@@ -50,7 +50,7 @@ from headwise.pruning.settings import Amount, PruneSettings
 from headwise.pruning.surgery import head_counts, planned
 from headwise.pruning.task import Estimate
 from headwise.pruning.units import Unit
-from headwise.watching.models import LoadedModel
+from headwise.watching.models import Source
 from headwise.watching.running import Inputs
 
 BATCHES = (1, 16)
@@ -72,7 +72,7 @@ class Pruned:
 
 
 def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
-    source: str | LoadedModel | nn.Module,
+    source: Source,
     out: str | Path | None = None,
     *,
     heads: str | CutPlan | None = None,

@@ -27,8 +27,8 @@ from headwise.pruning.objective import (
 )
 from headwise.pruning.task import Task, make_task, text_batches
 from headwise.watching import embedded
-from headwise.watching.loading import LoadOptions, load_model
-from headwise.watching.models import LoadedModel
+from headwise.watching.loading import LoadOptions
+from headwise.watching.models import Source, as_loaded
 from headwise.watching.running import Inputs
 
 LENGTH = 256
@@ -54,25 +54,22 @@ class Subject:
 
 
 def make_subject(
-    source: str | LoadedModel | nn.Module,
+    source: Source,
     tokenizer: Any = None,
     objective: Objective | Callable[[nn.Module, Inputs], Tensor] | None = None,
     *,
     options: LoadOptions | None = None,
 ) -> Subject:
     """The model of a name, with what it predicts with; or one that is loaded already."""
-    if isinstance(source, str):
-        source = load_model(source, options or LoadOptions(keeps_head=True))
-    if isinstance(source, nn.Module):
-        source = LoadedModel(type(source).__name__, source, tokenizer)
-    tokenizer = source.tokenizer if tokenizer is None else tokenizer
-    folder = folder_of(source.name)
+    loaded = as_loaded(source, tokenizer, options=options or LoadOptions(keeps_head=True))
+    folder = folder_of(loaded.name)
     if objective is None:
-        objective = objective_for(source.model, tokenizer, pooling=pooling_in(folder))
+        pooling = pooling_in(folder)
+        objective = objective_for(loaded.model, loaded.tokenizer, pooling=pooling)
     elif not isinstance(objective, Objective):
         objective = Given(objective)
-    about = {"model": source.name, **source.about}
-    return Subject(source.name, source.model, tokenizer, objective, folder, about)
+    about = {"model": loaded.name, **loaded.about}
+    return Subject(loaded.name, loaded.model, loaded.tokenizer, objective, folder, about)
 
 
 def folder_of(name: str) -> Path | None:

@@ -23,6 +23,7 @@ from headwise.pruning.layers import Layer, find_layers
 from headwise.pruning.layouts import Heads
 from headwise.pruning.slices import Slice, attributes, slices
 from headwise.watching.gates import check_layers
+from headwise.watching.models import LoadedModel, module_of
 from headwise.watching.places import find_places
 from headwise.watching.standalone import replace_tensor, settle
 
@@ -54,8 +55,8 @@ class Change:
 
 
 def cut(
-    model: nn.Module,
-    heads: str | Iterable[str | HeadId],
+    model: nn.Module | LoadedModel,
+    heads: str | HeadId | Iterable[str | HeadId],
     *,
     inputs: Mapping[str, Tensor] | None = None,
 ) -> Surgery:
@@ -67,7 +68,7 @@ def cut(
 
     headwise.cut(model, "L0H1 L2H3", inputs=tokens).difference
     """
-    chosen = parse_heads(heads)
+    model, chosen = module_of(model), parse_heads(heads)
     changes = planned(model, chosen)
     before = count_parameters(model)
     if not changes:

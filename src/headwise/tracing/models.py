@@ -17,15 +17,14 @@ from headwise.tracing.layers import make_trace, scale_of, steps_of
 from headwise.tracing.tokens import labels_of
 from headwise.tracing.trace import Trace
 from headwise.watching.calls import AttentionCall, Call, at_least_float32, check_size
-from headwise.watching.loading import load_model
-from headwise.watching.models import LoadedModel
+from headwise.watching.models import Source, as_loaded
 from headwise.watching.places import Place, find_places
 from headwise.watching.running import run_layers
 from headwise.watching.watch import watch
 
 
 def trace_model(
-    source: nn.Module | LoadedModel | str,
+    source: Source,
     given: Tensor | str | Mapping[str, Tensor],
     *,
     layer: int,
@@ -34,15 +33,11 @@ def trace_model(
     tokenizer: Any,
 ) -> Trace:
     """One layer of a model, or of the model of a name, on a text or on the tensors it takes."""
-    title = type(source).__name__
-    source = load_model(source) if isinstance(source, str) else source
-    if isinstance(source, LoadedModel):
-        tokenizer, title = tokenizer or source.tokenizer, source.name
-        source = source.model
-    places = find_places(source)
-    batch = batch_of(source, given, tokenizer)
-    place = chosen_place(source, places, batch, layer, stack)
-    return trace_place(source, batch, place, heads=heads, tokenizer=tokenizer, title=title)
+    loaded = as_loaded(source, tokenizer)
+    model, tokenizer = loaded.model, loaded.tokenizer
+    batch = batch_of(model, given, tokenizer)
+    place = chosen_place(model, find_places(model), batch, layer, stack)
+    return trace_place(model, batch, place, heads=heads, tokenizer=tokenizer, title=loaded.name)
 
 
 def batch_of(model: nn.Module, given: Tensor | str | Mapping[str, Tensor], tokenizer: Any) -> Batch:

@@ -6,17 +6,17 @@ In: a layer and its input, or a model and a text. Out: a `Trace`. Nothing is pri
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from headwise.attention.layer import MultiHeadAttention
 from headwise.errors import OptionError
 from headwise.tracing.layers import trace_layer
 from headwise.tracing.trace import Trace
-from headwise.watching.models import LoadedModel
+from headwise.watching.models import Source
 
 
 def trace(
-    source: nn.Module | LoadedModel | str,
+    source: Source,
     given: Tensor | str | Mapping[str, Tensor],
     *,
     layer: int = 0,

@@ -5,9 +5,10 @@ own. Inside `routed(model)` the model's configs name it; afterwards they name wh
 Who listens to a module, or changes what its heads give, is kept here per module.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -205,19 +206,22 @@ class Stance:
 
     users: int = 0
     kept: Any = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
     def as_written(self) -> Iterator[None]:
         """While it lasts, nothing is compiled, and nothing that was compiled is run."""
-        if not self.users:
-            self.kept = torch.compiler.set_stance("force_eager")
-        self.users += 1
+        with self.lock:
+            if not self.users:
+                self.kept = torch.compiler.set_stance("force_eager")
+            self.users += 1
         try:
             yield
         finally:
-            self.users -= 1
-            if not self.users:
-                self.kept.__exit__(None, None, None)
+            with self.lock:
+                self.users -= 1
+                if not self.users:
+                    self.kept.__exit__(None, None, None)
 
 
 STANCE = Stance()
