@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.watching.running import run, run_layers, taken
+from headwise.watching.running import in_evaluation, run, run_layers, taken
 from headwise.watching.watch import watch
 
 from .helpers import allow_weights, assert_close, each_family, family_model
@@ -43,3 +43,14 @@ def test_one_position_is_predicted_and_nothing_kept() -> None:
     few, whole = heard
     assert few.logits.shape[1] == 1 and whole.logits.shape[1] == inputs["input_ids"].shape[1]
     assert few.past_key_values is None and whole.past_key_values is None
+
+
+def test_every_module_is_in_its_own_mode_again() -> None:
+    model, _ = family_model("bert")
+    layers = model.bert.encoder.layer
+    model.train()
+    layers[1].eval()
+    with in_evaluation(model):
+        assert not any(module.training for module in model.modules())
+    assert model.training and layers[0].training and not layers[1].training
+    model.eval()

@@ -54,6 +54,7 @@ from headwise.probes.sentences import ProbeSentence
 from headwise.probes.texts import TEXTS
 from headwise.probes.words import encode
 from headwise.watching.models import Source, as_loaded
+from headwise.watching.running import in_evaluation
 
 REPEATED_WINDOWS = 32
 SENTENCES_AT_ONCE, SENTENCE_TOKENS = 32, 1024
@@ -293,20 +294,18 @@ def run(
     steps = [step for number, step in enumerate(task.steps()) if spread.owns(number)]
     tally = Tally() if store is None else store.begin()
     report.start(sum(step.tokens for step in steps))
-    was_training = task.model.training
-    task.model.eval()
     try:
-        for step in steps:
-            if step.name not in tally.done:
-                step.run(tally)
-                tally.done.add(step.name)
-                if store is not None:
-                    store.save(tally)
-            report.advance(step.tokens)
+        with in_evaluation(task.model):
+            for step in steps:
+                if step.name not in tally.done:
+                    step.run(tally)
+                    tally.done.add(step.name)
+                    if store is not None:
+                        store.save(tally)
+                report.advance(step.tokens)
         if store is not None:
             store.save(tally, now=True)  # not after an interrupt: half a step may be in the sums
     finally:
-        task.model.train(was_training)
         report.stop()
     found = scan_of(spread.merged(tally), task)
     if store is not None and spread.is_first:

@@ -16,6 +16,7 @@ from headwise.errors import ModelError
 from headwise.heads import HeadId
 from headwise.pruning.layers import Layer
 from headwise.watching.gates import silence
+from headwise.watching.running import in_evaluation
 
 Said = dict[str, Tensor]
 """What layers and the model as a whole give, by the layer's name or the output's."""
@@ -136,15 +137,3 @@ def heard_layers(layers: Sequence[Layer], heard: Said) -> Iterator[None]:
     finally:
         for hook in hooks:
             hook.remove()
-
-
-@contextmanager
-def in_evaluation(model: nn.Module) -> Iterator[None]:
-    """While it lasts the model is in evaluation mode; afterwards each module is in its own."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode

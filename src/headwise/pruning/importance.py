@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from headwise.errors import OptionError
 from headwise.heads import HeadId, HeadTable
 from headwise.pruning.ablation import Progress, ablate, untold
-from headwise.pruning.checking import in_evaluation
 from headwise.pruning.cutplan import Counts
 from headwise.pruning.gradients import DRAWS, Gradients, gradients
 from headwise.pruning.objective import Objective
@@ -26,7 +25,7 @@ from headwise.pruning.task import Estimate, Task, count_heads, head_ids
 from headwise.pruning.units import Unit, single_heads
 from headwise.watching.gates import mean_outputs
 from headwise.watching.models import Source
-from headwise.watching.running import Inputs
+from headwise.watching.running import Inputs, in_evaluation
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import MissingPackage, ModelError, OptionError, OutputError
-from headwise.pruning.checking import apart, explained_by_rounding, in_evaluation
+from headwise.pruning.checking import apart, explained_by_rounding
 from headwise.pruning.directories import flush
 from headwise.watching.loading import one_sentence, quiet
-from headwise.watching.running import Inputs
+from headwise.watching.running import Inputs, in_evaluation
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 LARGEST = 2**31

@@ -29,7 +29,6 @@ from headwise.pruning.bench import (
     make_bench,
 )
 from headwise.pruning.card import measured_lines
-from headwise.pruning.checking import in_evaluation
 from headwise.pruning.choice import Order, Problem, order_by, random_cut
 from headwise.pruning.curve import RANDOM_ORDERS, Curve, as_csv, draw_curve, mean_of_orders, quality
 from headwise.pruning.cutplan import Counts, CutPlan
@@ -51,7 +50,7 @@ from headwise.pruning.surgery import head_counts, planned
 from headwise.pruning.task import Estimate
 from headwise.pruning.units import Unit
 from headwise.watching.models import Source
-from headwise.watching.running import Inputs
+from headwise.watching.running import Inputs, in_evaluation
 
 BATCHES = (1, 16)
 """Sizes of the batches whose speed is measured, where their outputs are not too large."""

@@ -21,6 +21,7 @@ from headwise.errors import ShapeError
 from headwise.tracing.maps import Labels
 from headwise.tracing.trace import STEPS, Step, Trace, checked_heads
 from headwise.watching.calls import at_least_float32
+from headwise.watching.running import in_evaluation
 
 AXES = {
     "input": "batch position d_model",
@@ -68,9 +69,7 @@ def trace_layer(
         )
     if tokens is not None and len(tokens) != x.shape[1]:
         raise ShapeError(f"{len(tokens)} tokens name {x.shape[1]} positions")
-    was_training = layer.training
-    layer.eval()
-    try:
+    with in_evaluation(layer):
         output = layer(x, mask=mask)
         projected = layer.projected(x, x)
         rules = layer.rules_for(mask, None, is_self=True)
@@ -80,8 +79,6 @@ def trace_layer(
                 for index, one in enumerate(x)
             ]
         )
-    finally:
-        layer.train(was_training)
     found = {"input": x, **small_matrices(layer), **steps_of(*projected, rules)}
     names = tuple(tokens or map(str, range(x.shape[1])))
     return make_trace(

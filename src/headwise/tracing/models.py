@@ -3,8 +3,7 @@
 In: a transformers model, what it reads, and which layer. Out: a `Trace`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from headwise.tracing.trace import Trace
 from headwise.watching.calls import AttentionCall, Call, at_least_float32, check_size
 from headwise.watching.models import Source, as_loaded
 from headwise.watching.places import Place, find_places
-from headwise.watching.running import run_layers
+from headwise.watching.running import in_evaluation, run_layers
 from headwise.watching.watch import watch
 
 
@@ -35,8 +34,9 @@ def trace_model(
     """One layer of a model, or of the model of a name, on a text or on the tensors it takes."""
     loaded = as_loaded(source, tokenizer)
     model, tokenizer = loaded.model, loaded.tokenizer
+    places = find_places(model)
     batch = batch_of(model, given, tokenizer)
-    place = chosen_place(model, find_places(model), batch, layer, stack)
+    place = chosen_place(model, places, batch, layer, stack)
     return trace_place(model, batch, place, heads=heads, tokenizer=tokenizer, title=loaded.name)
 
 
@@ -81,20 +81,9 @@ def chosen_place(
 def first_stack(model: nn.Module, batch: Batch, stacks: Sequence[str]) -> str:
     """The first of the stacks that computes when the model reads the batch: not all always do."""
     computing: set[str] = set()
-    with evaluating(model), watch(model, lambda call: computing.add(call.stack)):
+    with in_evaluation(model), watch(model, lambda call: computing.add(call.stack)):
         run_layers(model, batch.inputs)
     return next((stack for stack in stacks if stack in computing), stacks[0])
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model in evaluation mode, and afterwards as it was."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
 
 
 @torch.no_grad()
@@ -118,7 +107,7 @@ def trace_place(
         if (call.stack, call.layer) == (place.stack, place.layer):
             calls.append(call)
 
-    with evaluating(model), Overheard(place, projection) as heard, watch(model, each):
+    with in_evaluation(model), Overheard(place, projection) as heard, watch(model, each):
         run_layers(model, batch.inputs)
     if not calls:
         raise ModelError(f"{place.name} did not compute: the model was not given what it reads")

@@ -19,7 +19,7 @@ from headwise.watching.calls import Call
 from headwise.watching.models import LoadedModel, module_of
 from headwise.watching.places import Place, find_places
 from headwise.watching.routing import Change, Listener
-from headwise.watching.running import Inputs, run_layers
+from headwise.watching.running import Inputs, in_evaluation, run_layers
 from headwise.watching.watch import attached, watch
 
 
@@ -128,18 +128,6 @@ def mean_outputs(model: nn.Module | LoadedModel, batches: Iterable[Inputs]) -> M
     if not counts:
         raise OptionError("mean_outputs was given no batch: give at least one")
     return MeanOutputs({key: sums[key] / counts[key] for key in sums})
-
-
-@contextmanager
-def in_evaluation(model: nn.Module) -> Iterator[None]:
-    """While it lasts no module of the model drops anything; each is afterwards as it was."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
 
 
 QUERY_MASKS = {

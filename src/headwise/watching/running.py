@@ -4,13 +4,26 @@ In: a model and its inputs. Out: its output. Nothing is kept for a next token.
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
 
 Inputs = Mapping[str, Tensor]
 """What a model reads, by the names that it gives them."""
+
+
+@contextmanager
+def in_evaluation(model: nn.Module) -> Iterator[None]:
+    """While it lasts no module of the model drops anything; each is afterwards in its own mode."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 def run(model: nn.Module, inputs: Inputs) -> Any:

@@ -5,8 +5,7 @@ layer, how its scores become weights, and what becomes of the model's output wit
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,7 +25,7 @@ from headwise.tracing.record import trace
 from headwise.tracing.trace import Trace
 from headwise.watching.calls import AttentionCall
 from headwise.watching.places import find_places
-from headwise.watching.running import run_layers
+from headwise.watching.running import in_evaluation, run_layers
 from headwise.watching.watch import watch
 
 MOST_TOKENS = 24
@@ -159,7 +158,7 @@ class Facts:
     @cached_property
     def effects(self) -> Effects:
         """What the model's output loses without each head of the layer."""
-        with evaluating(self.subject.model):
+        with torch.no_grad(), in_evaluation(self.subject.model):
             return silenced_one_by_one(
                 self.subject, self.batch.inputs, self.trace.prefix, self.trace.num_heads
             )
@@ -276,21 +275,9 @@ def resting_places(batch: Batch) -> Bool[Tensor, " key"]:
     return is_rest
 
 
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """While it lasts, the model is in evaluation mode, and nothing is recorded for gradients."""
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        model.train(was_training)
-
-
 def calls_of(model: nn.Module, batch: Batch) -> list[AttentionCall]:
     """Every layer's attention on the text."""
-    with evaluating(model), watch(model) as watched:
+    with torch.no_grad(), in_evaluation(model), watch(model) as watched:
         run_layers(model, batch.inputs)
     return [call for call in watched.calls if isinstance(call, AttentionCall)]
 
