@@ -61,8 +61,8 @@ def test_a_bug_of_ours_is_not_passed_off_as_a_users_mistake(
         cli.main()
 
 
-def test_an_interrupt_exits_130_without_a_word(
+def test_an_interrupt_exits_130_with_a_word(
     headwise: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_with(KeyboardInterrupt(), monkeypatch)
-    assert headwise("doctor") == Ran(130, "", "")
+    assert headwise("doctor") == Ran(130, "", "headwise: stopped\n")

@@ -285,7 +285,10 @@ def test_after_an_interrupt_the_same_command_ends_as_if_there_had_been_none(
         interrupt = Interrupt(patched, path, moment)
         ended = headwise(*arguments)
         assert (ended.code, ended.out) == (130, "")
-        assert ended.err == "" or name in TELLING
+        goes_on = "; the same command goes on from here" if name in ("scan", "sweep") else ""
+        *told, sentence = ended.err.splitlines()
+        assert sentence == f"headwise: stopped{goes_on}"
+        assert told == [] or name in TELLING
         assert interrupt.calls == moment
     assert strays(here) == []
     after = contents(here)

@@ -23,7 +23,9 @@ MISTAKES = {
     "sweep --task chess": "headwise sweep has no option --task: headwise sweep --help lists those",
     "sweep chess": "there is no task 'chess': the tasks are relations",
     "prune --keeep 0.7": "headwise prune has no option --keeep: did you mean --keep?",
-    "trace --example dog": "invalid value for '--example': 'dog' is not one of 'cat-sleeps', 'dim",
+    "trace --example dog": "invalid value for '--example': 'dog' is not one of 'cat-sleeps', 'dim"
+    "ensions'",
+    "trace smollm2 --example cat-sleeps": "an example has a model and a text of its own: leave smo",
 }
 
 

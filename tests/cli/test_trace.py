@@ -99,7 +99,10 @@ def test_words_without_special_tokens_or_sink(headwise: Runner) -> None:
         (["--heads", "L2H0", "--layer", 1], "L2H0 is not in the layer that --layer"),
         (["--heads", "L2H12"], "head 12 is not in this layer: it has heads 0..11"),
         (["--example", "cat-sleeps", "--layer", 1], "the example has one layer"),
-        (["--example", "cat-sleeps", "--text", "Dog barks"], "an example has a text of its own"),
+        (
+            ["--example", "cat-sleeps", "--text", "Dog barks"],
+            "an example has a model and a text of its own",
+        ),
         (["--dtype", "float8"], "float8"),
         (["--step", "scoring"], "this trace has no step 'scoring'"),
         (["--stack", "decoder"], "there is no stack 'decoder'"),

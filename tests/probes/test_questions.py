@@ -1,9 +1,12 @@
 """An arc asks three questions, and causal models are asked only what they can answer."""
 
 import pytest
+import torch
 
 from headwise.probes.questions import BASELINES, READINGS, Reading, ask, guesses, questions
+from headwise.probes.scoring import answers
 from headwise.probes.sentences import Arc, ProbeSentence
+from headwise.probes.words import merged_pieces
 
 SEVEN = 7  # words
 EARLIER, LATER = Arc("obj", 4, 2), Arc("nsubj", 1, 5)
@@ -75,3 +78,17 @@ def test_a_baseline_knows_places_and_nothing_else(arc: Arc, right: set[str]) -> 
     assert question is not None
     hits = dict(zip(BASELINES, guesses(question), strict=True))
     assert {name for name, is_hit in hits.items() if is_hit} == right
+
+
+@pytest.mark.parametrize(("reading", "hits"), [("dependent", True), ("column", False)])
+def test_a_head_that_looks_everywhere_alike_finds_the_word_of_most_pieces(
+    reading: Reading, hits: bool
+) -> None:
+    question = ask(Arc("nsubj", 0, 2), reading, 4, is_causal=False)
+    assert question is not None
+    alone = dict(zip(BASELINES, guesses(question, (1, 2, 3, 1)), strict=True))
+    assert alone["most pieces, first"] == alone["most pieces, last"] == hits
+    tied = dict(zip(BASELINES, guesses(question, (1, 3, 3, 1)), strict=True))
+    assert not tied["most pieces, first"] and tied["most pieces, last"] == hits
+    alike = merged_pieces(torch.ones(1, 7, 7), [0, 1, 1, 2, 2, 2, 3])
+    assert bool(answers(alike, [question])) == hits

@@ -90,7 +90,7 @@ def test_the_last_sentence_needs_no_empty_line(tmp_path: Path) -> None:
 def test_the_file_is_read_as_it_is_asked_for(tmp_path: Path) -> None:
     sentences = read_treebank(write(tmp_path, DU * 3 + "no treebank\n\n" + DU))
     assert [next(sentences).words[1] for _ in range(3)] == ["du"] * 3
-    with pytest.raises(OptionError, match=r"some\.conllu, lines 19 to 19, is not CoNLL-U: Inv"):
+    with pytest.raises(OptionError, match=r"some\.conllu, line 19, is not CoNLL-U: Inv"):
         next(sentences)
 
 
@@ -109,7 +109,7 @@ def test_a_file_that_is_not_there_is_named_at_once(tmp_path: Path) -> None:
         (DU.replace("\t4\tdet", "\tx\tdet"), "lines 1 to 5, .*: Failed parsing field 'head'"),
         (
             DU + "\n\n" + ALONE.replace("1\t", "_\t"),
-            "lines 9 to 9, .* of 'Stop' has no number",
+            "line 9, .* of 'Stop' has no number",
         ),
         (DU.replace("1\tP", "1-\tP"), "lines 1 to 5, .*: Failed parsing field 'id'"),
         (DU.replace("4\tchat", "4\t"), "lines 1 to 5, .*: the line of word 4 has no form"),

@@ -1,6 +1,6 @@
 """The command line: one file a command, each of which parses, calls the library and prints.
 
-`main` is the one place where a HeadwiseError becomes a sentence on stderr and exit code 2. The
+`outcome` is the one place where a HeadwiseError becomes a sentence on stderr and exit code 2. The
 files of the commands are imported to list them, so they import the library inside `run` only.
 """
 
@@ -72,26 +72,39 @@ def command_in(words: list[str]) -> str:
     return " ".join(called)
 
 
+def after_a_stop(words: list[str]) -> str:
+    """What a stop by Ctrl-C leaves to do; of the explorer, which has no other end, nothing."""
+    command = command_in(words)
+    if command == "headwise explore":
+        return ""
+    is_kept = command == "headwise sweep" or (command == "headwise scan" and "--out" in words)
+    return "stopped; the same command goes on from here" if is_kept else "stopped"
+
+
+def outcome() -> tuple[int, str]:
+    """Run the command; its exit code, and the sentence that a mistake or a stop gets."""
+    try:
+        code = app(prog_name="headwise", standalone_mode=False) or 0  # 130 after a Ctrl-C, too
+    except TyperException as err:
+        sentence = sentence_of(err, command_in(sys.argv[1:]))
+        return BAD_INPUT if sentence else 0, sentence
+    except HeadwiseError as err:
+        return BAD_INPUT, str(err)
+    except OSError as err:  # a disk that is full, a name that is too long: no mistake of headwise
+        where = "" if err.filename is None else f"{err.filename}: "
+        return BAD_INPUT, f"{where}{err.strerror or err}"
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    return code, after_a_stop(sys.argv[1:]) if code == INTERRUPTED else ""
+
+
 def main() -> None:
     """Run the command named in `sys.argv`; a user's mistake is one sentence, not a traceback."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # tests may have put something else there
             stream.reconfigure(errors="replace")  # a terminal may not know every character
-    try:
-        sys.exit(app(prog_name="headwise", standalone_mode=False) or 0)
-    except TyperException as err:
-        sentence = sentence_of(err, command_in(sys.argv[1:]))
-        if not sentence:
-            sys.exit(0)
+    code, sentence = outcome()
+    if sentence:
         typer.echo(f"headwise: {sentence}", err=True)
-        sys.exit(BAD_INPUT)
-    except HeadwiseError as err:
-        typer.echo(f"headwise: {err}", err=True)
-        sys.exit(BAD_INPUT)
-    except OSError as err:  # a disk that is full, a name that is too long: no mistake of headwise
-        where = "" if err.filename is None else f"{err.filename}: "
-        typer.echo(f"headwise: {where}{err.strerror or err}", err=True)
-        sys.exit(BAD_INPUT)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+    sys.exit(code)

@@ -26,7 +26,8 @@ def sentence_of(error: TyperException, called: str) -> str:
         advice = f"did you mean {near[0]}?" if near else f"{path} --help lists those it has"
         return f"{path} has no option {raised.option_name}: {advice}"
     said = in_plain_words(raised.format_message().strip().removesuffix("."), path)
-    if given := what_was_given(error):
+    given = what_was_given(error)
+    if given and repr(given) not in said:
         said = f"{said}, not {given!r}"
     if not said:
         return ""

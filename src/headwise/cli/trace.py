@@ -95,7 +95,8 @@ def run(  # noqa: PLR0913 - one parameter an option
     """Show every number of one layer's attention, and what each head adds to its output."""
     console = quiet_console()
     if example is not None:
-        refuse("an example has a text of its own", {"--text": text})
+        other = None if model == "minilm" else model
+        refuse("an example has a model and a text of its own", {"--text": text, other or "": other})
     if not compare_single_head and query is not None:
         raise OptionError("--query goes with --compare-single-head")
     looks = {"--words": words, "--hide-special": hide_special, "--drop-sink": drop_sink}
@@ -166,7 +167,9 @@ def place_of(layer: int | None, stack: str | None, heads: str | None) -> Place:
         raise OptionError(f"--heads names {', '.join(sorted(layers))}: a trace is of one layer")
     first = named[0]
     if layer not in (None, first.layer) or stack not in (None, first.stack):
-        raise OptionError(f"{first} is not in the layer that --layer and --stack name: leave them")
+        raise OptionError(
+            f"{first} is not in the layer that --layer and --stack name: leave these out"
+        )
     return Place(first.layer, first.stack or None, [head.head for head in named])
 
 

@@ -225,7 +225,7 @@ class Explorer:
         session = self.session
         chosen = tuple(check_head(head, session.num_heads) for head in heads)
         reasons = dict.fromkeys(chosen, "silenced by hand in the explorer")
-        found = CutPlan(chosen, session.subject.name, session.counts, "by hand", reasons)
+        found = CutPlan(chosen, session.subject.name, session.counts, "hand", reasons)
         named = {"Content-Disposition": 'attachment; filename="plan.json"'}
         return Response(found.to_json(), media_type="application/json", headers=named)
 

@@ -124,7 +124,9 @@ class RelationStep:
         if source not in self.tally.relations:
             self.tally.relations[source] = RelationScores(heads, is_causal=is_causal)
         for sentence, words in zip(sentences, zip(*layers, strict=True), strict=True):
-            self.tally.relations[source].add(sentence.index, sentence.sentence, torch.cat(words))
+            self.tally.relations[source].add(
+                sentence.index, sentence.sentence, torch.cat(words), sentence.encoded.pieces
+            )
 
 
 def words_of(

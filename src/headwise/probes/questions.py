@@ -1,8 +1,8 @@
 """From an arc to the questions it asks of a head, and what is answered without any head.
 
 In: a sentence. Out: for each reading of each arc who asks, who may be answered and which answer
-is gold; and which of the baselines, knowing positions alone, hit it. This module refuses to know
-weights.
+is gold; and which of the baselines, knowing positions and how many tokens each word has, hit it.
+This module refuses to know weights.
 
 A reading is a way to look an arc up in a map of weights (rows look, columns are looked at):
 
@@ -16,7 +16,7 @@ cannot see: the later words, and with candidates every question of which one can
 For a column it is the reverse: only later rows can look at it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Literal
@@ -31,6 +31,8 @@ BASELINES = (
     *(f"offset {offset:+d}" for offset in OFFSETS),
     "first word",
     "last word",
+    "most pieces, first",
+    "most pieces, last",
     "first candidate",
     "last candidate",
     "nearest candidate",
@@ -73,17 +75,31 @@ def questions(sentence: ProbeSentence, *, is_causal: bool) -> Iterator[Question]
             yield question
 
 
-def guesses(question: Question) -> tuple[bool, ...]:
-    """Which of the BASELINES hit the gold answer.
+def guesses(question: Question, pieces: Sequence[int] | None = None) -> tuple[bool, ...]:
+    """Which of the BASELINES hit the gold answer; `pieces` is how many tokens each word has.
 
     Offsets, the first and the last word answer questions over the whole sentence, candidates those
     over candidates; the other kind never hits. Of two candidates equally near, the earlier counts
-    as the nearest.
+    as the nearest. "most pieces" is what a head answers that looks everywhere alike, for a word
+    gets the weights of all its tokens: the first or the last of those that have as many.
     """
     places = sorted(question.choices)
     nearest = min(places, key=lambda place: abs(place - question.source))
     by_offset = [question.gold - question.source == offset for offset in OFFSETS]
     by_end = [question.gold == places[0], question.gold == places[-1]]
+    by_size = [False, False] if pieces is None else by_pieces(question, pieces)
     if question.has_candidates:
-        return (*[False] * (len(OFFSETS) + 2), *by_end, question.gold == nearest)
-    return (*by_offset, *by_end, False, False, False)
+        return (*[False] * (len(OFFSETS) + 2), *by_size, *by_end, question.gold == nearest)
+    return (*by_offset, *by_end, *by_size, False, False, False)
+
+
+def by_pieces(question: Question, pieces: Sequence[int]) -> list[bool]:
+    """Whether the first, and the last, of the choices with most tokens is the gold answer.
+
+    In a column all rows look at the same tokens, and their number says nothing.
+    """
+    if question.reading == "column":
+        return [False, False]
+    most = max(pieces[word] for word in question.choices)
+    found = sorted(word for word in question.choices if pieces[word] == most)
+    return [question.gold == found[0], question.gold == found[-1]]

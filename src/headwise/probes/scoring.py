@@ -71,8 +71,12 @@ class RelationScores:
         sentence_index: int,
         sentence: ProbeSentence,
         weights: Float[Tensor, "heads word word"],
+        pieces: Sequence[int] | None = None,
     ) -> None:
-        """Count one sentence; its index says which half it belongs to, and is used once."""
+        """Count one sentence; its index says which half it belongs to, and is used once.
+
+        `pieces` is how many tokens each of its words has, which one of the baselines goes by.
+        """
         want = (self.num_heads, len(sentence.words), len(sentence.words))
         if tuple(weights.shape) != want:
             raise ShapeError(
@@ -84,7 +88,7 @@ class RelationScores:
         if not asked:
             return
         hits = answers(weights, asked).cpu().numpy()
-        guessed = numpy.array([guesses(question) for question in asked])
+        guessed = numpy.array([guesses(question, pieces) for question in asked])
         keys = [_Key(sentence_index, question.relation, question.reading) for question in asked]
         for key in dict.fromkeys(keys):
             rows = [number for number, other in enumerate(keys) if other == key]

@@ -42,7 +42,7 @@ class _Lines:
     def sentence(self) -> str:
         """Where the last sentence stands, in words."""
         last = self.number - self.is_between
-        return f"lines {self.first} to {max(self.first, last)}"
+        return f"lines {self.first} to {last}" if last > self.first else f"line {self.first}"
 
 
 def base_name(relation: str) -> str:

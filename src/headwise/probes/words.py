@@ -26,6 +26,11 @@ class Encoded:
     input_ids: list[int]
     word_of_token: list[int]
 
+    @property
+    def pieces(self) -> list[int]:
+        """How many tokens each word has."""
+        return [self.word_of_token.count(word) for word in range(max(self.word_of_token) + 1)]
+
 
 def spell(words: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
     """The sentence as it is written, and where each word starts and ends in it.

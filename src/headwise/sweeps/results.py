@@ -131,7 +131,8 @@ def sentence(group: str, rows: pd.DataFrame) -> str:
     shown = [first] if fewest.equals(first) else [first, fewest]
     shown += [] if last.equals(shown[-1]) else [last]
     parts = [f"{said(row)} {row['accuracy']:.3f}" for row in shown]
-    return f"{group}: {', '.join(parts)}; within {CLOSE} of the best, {best:.3f}: {said(fewest)}"
+    close = f"fewest within {CLOSE} of the best, {best:.3f}: {said(fewest)}"
+    return f"{group}: {', '.join(parts)}; {close}"
 
 
 def said(row: Any) -> str:

@@ -54,7 +54,8 @@ def plan_tables(plan: Plan) -> list[Table]:
     setting, step = plan.setting, plan.decoding
     rows = [(f"{name}, a layer", f"{number:,}") for name, number in plan.parameters.items()]
     rows.append(("attention, a layer", f"{plan.layer_parameters:,}"))
-    rows.append((f"attention, {plan.shape.num_layers} layers", f"{plan.model_parameters:,}"))
+    if plan.shape.num_layers > 1:
+        rows.append((f"attention, {plan.shape.num_layers} layers", f"{plan.model_parameters:,}"))
     if plan.total is not None:
         share = plan.model_parameters / plan.total
         rows.append(("whole model", f"{plan.total:,}"))

@@ -287,7 +287,14 @@ class Sentence {
     this.box = make("div", { class: "sentence", role: "group", "aria-label": "The text: choose a token to see where it looks" });
     el.append(this.box);
     this.start = 0;
+    this.width = 0;
+    this.watcher = new ResizeObserver(() => {
+      if (this.box.clientWidth !== this.width) this.draw(); // tokens stand elsewhere in another width
+    });
+    this.watcher.observe(this.box);
   }
+
+  end() { this.watcher.disconnect(); }
 
   lay() {
     const keys = this.model.get("key_labels") ?? [], cells = this.model.get("cells");
@@ -322,6 +329,7 @@ class Sentence {
   /** @param {number[][]} links @param {number} least */
   shapes(links, least) {
     const box = this.box.getBoundingClientRect();
+    this.width = this.box.clientWidth;
     const middle = (/** @type {number} */ token) => {
       const found = this.tokens?.[token - this.start]?.getBoundingClientRect();
       return found && { x: found.left + found.width / 2 - box.left + this.box.scrollLeft, y: found.top - box.top + this.box.scrollTop };
@@ -383,6 +391,7 @@ export function render({ model, el: host }) {
   return () => {
     for (const [name, draw] of Object.entries(drawings)) model.off(name, draw);
     map.end();
+    sentence.end();
     el.remove();
   };
 }
