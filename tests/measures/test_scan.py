@@ -252,41 +252,40 @@ def test_a_scan_killed_at_five_moments_ends_with_the_same_table(
         assert one == other, name
 
 
+EVERY_RANK = """
+import os
+import sys
+import headwise
+from headwise.cli import main
+folder, text, *words = sys.argv[1:]
+sys.argv = ["headwise", *words]
+try:
+    main()
+except SystemExit as end:
+    assert end.code == 0
+table = headwise.scan("minilm", text, settings=headwise.ScanSettings(measures="entropy"))
+table.write(f"{folder}/{os.environ['RANK']}.parquet")
+"""
+
+
 @pytest.mark.slow
-def test_two_processes_give_the_table_of_one(
+def test_two_processes_give_the_table_of_one_and_each_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ("--length", "64", "--no-probe", "--text", str(tmp_path / "text.txt"))
+    options = ("scan", "--length", "64", "--no-probe", "--text", str(tmp_path / "text.txt"))
     (tmp_path / "text.txt").write_text("\n".join(TEXTS[:2]), encoding="utf-8")
-    assert Runner(monkeypatch, capsys)("scan", *options, "--out", tmp_path / "one").code == 0
+    (tmp_path / "every_rank.py").write_text(EVERY_RANK, encoding="utf-8")
+    assert Runner(monkeypatch, capsys)(*options, "--out", tmp_path / "one").code == 0
     together = [
         *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"),
-        *("-m", "headwise", "scan", *options, "--out", str(tmp_path / "two")),
+        *(str(tmp_path / "every_rank.py"), str(tmp_path), TEXTS[0]),
+        *(*options, "--out", str(tmp_path / "two")),
     ]
     subprocess.run(together, check=True, capture_output=True)
     one, two = (HeadTable.read(tmp_path / folder / "heads.parquet") for folder in ("one", "two"))
     for name in one.df.select_dtypes("number"):
         pd.testing.assert_series_equal(one.df[name], two.df[name], rtol=1e-6, atol=1e-9)
     assert list(one.df["roles"]) == list(two.df["roles"])
-
-
-EVERY_RANK = """
-import os
-import sys
-import headwise
-table = headwise.scan("minilm", sys.argv[1], settings=headwise.ScanSettings(measures="entropy"))
-table.write(f"{sys.argv[2]}/{os.environ['RANK']}.parquet")
-"""
-
-
-@pytest.mark.slow
-def test_every_process_of_a_scan_has_the_whole_table(tmp_path: Path) -> None:
-    (tmp_path / "every_rank.py").write_text(EVERY_RANK, encoding="utf-8")
-    together = [
-        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"),
-        *(str(tmp_path / "every_rank.py"), TEXTS[0], str(tmp_path)),
-    ]
-    subprocess.run(together, check=True, capture_output=True)
     first, second = (HeadTable.read(tmp_path / f"{rank}.parquet") for rank in (0, 1))
     assert first == second
     assert len(first) == 72
