@@ -91,7 +91,7 @@ def sizes_table(sizes: Mapping[str, Mapping[str, int]]) -> Table:
 
 def quality_table(quality: Mapping[str, Any], unit: str) -> Table:
     """What the model scores on held-out text; "-" for what is no finite number."""
-    table = table_of("On held-out text, which chose no head and fitted nothing", (unit, "loss"))
+    table = table_of("On held-out text", (unit, "loss"))
     for name in ("uncut", "cut", "refitted", "floor"):
         found = quality.get(name)
         if found is not None:
