@@ -95,8 +95,8 @@ def run(  # noqa: PLR0913 - one parameter an option
     """Show every number of one layer's attention, and what each head adds to its output."""
     console = quiet_console()
     if example is not None:
-        other = None if model == "minilm" else model
-        refuse("an example has a model and a text of its own", {"--text": text, other or "": other})
+        given = {"--text": text, model: None if model == "minilm" else model}
+        refuse("an example has a model and a text of its own", given)
     if not compare_single_head and query is not None:
         raise OptionError("--query goes with --compare-single-head")
     looks = {"--words": words, "--hide-special": hide_special, "--drop-sink": drop_sink}
