@@ -251,9 +251,7 @@ def block_size(task: Task, *, lays_out: bool) -> int:
     half = (reach + 1) // 2
     if not lays_out:
         return whole_units(half)
-    pairs = TILE_BYTES // score_bytes(
-        task, 1, 1
-    )  # of which `size` queries make size * (size + reach)
+    pairs = TILE_BYTES // score_bytes(task, 1, 1)  # of which a block has size * (size + reach)
     square = math.isqrt(reach * reach + 4 * pairs)
     return whole_units(min(half, max(per_query, (square - reach) // 2)))
 
