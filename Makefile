@@ -1,9 +1,10 @@
 # Every target sets itself up: it makes .venv, installs what it needs at the versions of
 # constraints.txt, and does so again only when pyproject.toml or constraints.txt has changed.
-# PYTHON chooses the interpreter that .venv is made with; LENS, if given, is one that has
-# transformer-lens, for make bench.
+# PYTHON chooses the interpreter that .venv is made with; WORKERS says how many processes the tests
+# run in; LENS, if given, is one that has transformer-lens, for make bench.
 
 PYTHON ?= python3
+WORKERS ?= 2
 BIN := .venv/bin
 RUNTIME := .venv/.installed-runtime
 TEST := .venv/.installed-test
@@ -34,7 +35,7 @@ test: $(TEST) browser ## format, lint, types, tests and the documentation's site
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(PYTEST) -n 2 --jaxtyping-packages=headwise,beartype.beartype $(SHAPED)
+	$(PYTEST) --jaxtyping-packages=headwise,beartype.beartype $(SHAPED)
 	$(PYTEST) $(SHAPED:%=--ignore=%)
 	$(SITE)
 
@@ -46,9 +47,10 @@ docs: $(TEST) ## build the documentation as a site in build/site
 # A broken link, anchor or reference is an error.
 SITE = $(BIN)/zensical build --clean --strict
 
-# One thread a worker, and one worker more than there are cores on a small machine: some wait for a
-# browser or another process. Compiled files are kept, whatever the shell says of it.
-PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist worksteal
+# One thread a worker; more workers than cores take longer. Compiled files are kept, whatever the
+# shell says of it.
+PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # Tests in which the shapes and types that the code is annotated with are checked at every call,
 # which takes as long again: layers, gates, measures, probes, traces, cuts and maps.
 SHAPED := $(addprefix tests/, test_shapes.py attention/test_reference.py attention/test_layer.py \

@@ -1,4 +1,4 @@
-"""What every test runs under: no network, fixed seeds, and kernels that this machine survives.
+"""What every test runs under: no network, fixed seeds and width, kernels this machine survives.
 
 headwise is never imported at the top of this file: the shape checks hook into its import first.
 """
@@ -15,6 +15,7 @@ from hypothesis import settings
 MACHINE = Path(__file__).parents[1] / "src/headwise/attention/machine.py"
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["COLUMNS"] = "80"  # of the terminal that tables and sentences are broken for
 settings.register_profile(
     "headwise", deadline=None, derandomize="CI" in os.environ, max_examples=50
 )

@@ -46,7 +46,9 @@ def test_a_port_that_is_taken_and_a_model_that_is_not_there_are_refused() -> Non
         _, said = refused.communicate(timeout=60)
     assert refused.returncode == 2 and f"port {port} cannot be used" in said
     with pytest.raises(ModelError, match=r"\./nowhere is no directory"):
-        explore.run(model="./nowhere", opens=False)
+        explore.run(model="./nowhere", port=port, opens=False)
+    with bound(port):
+        pass  # the port is free again
 
 
 def test_answers_are_sent_at_once() -> None:

@@ -51,8 +51,8 @@ def test_a_terminal_that_lacks_a_character_gets_another(tmp_path: Path) -> None:
     folder.mkdir()
     config = {"model_type": "bert", "hidden_size": 12, "num_attention_heads": 3}
     (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
-    command = [sys.executable, "-m", "headwise", "plan", str(folder)]
+    command = [sys.executable, "-m", "headwise", "plan", folder.name]
     env = os.environ | {"PYTHONIOENCODING": "cp1252"}
-    done = subprocess.run(command, env=env, capture_output=True, check=False)
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     assert b"?[v2]: " in done.stdout

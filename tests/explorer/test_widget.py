@@ -112,9 +112,9 @@ def test_the_example_notebooks_run(tmp_path: Path) -> None:
     """One after the other in one kernel, which forgets its names in between."""
     paths = sorted(EXAMPLES.glob("*.ipynb"))
     books = [nbformat.read(path, as_version=4) for path in paths]
-    forget = nbformat.v4.new_code_cell("%reset -f")
+    forget = nbformat.v4.new_code_cell
     together = nbformat.v4.new_notebook(
-        cells=[one for book in books for one in (*book.cells, forget)]
+        cells=[one for book in books for one in (*book.cells, forget("%reset -f"))]
     )
     for number, cell in enumerate(together.cells):
         cell.id = f"cell-{number}"

@@ -25,9 +25,9 @@ def run(
     """See heads, live, in the browser: on this machine alone, without a network."""
     from headwise.explorer.run import prepare, reserved, serve
 
-    here = reserved(port)
-    with quiet_console(is_stderr=True).status("loading the model"):
-        options = with_head(dtype, device, revision, trust_remote_code)
-        ready = prepare(model, here, options=options)
-    say(quiet_console(), f"{ready.session.subject.name} is at {ready.address}  (Ctrl-C ends)")
-    serve(ready, opens=opens)
+    with reserved(port) as here:
+        with quiet_console(is_stderr=True).status("loading the model"):
+            options = with_head(dtype, device, revision, trust_remote_code)
+            ready = prepare(model, here, options=options)
+        say(quiet_console(), f"{ready.session.subject.name} is at {ready.address}  (Ctrl-C ends)")
+        serve(ready, opens=opens)

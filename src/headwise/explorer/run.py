@@ -51,9 +51,10 @@ def explore(
             "explore answers until it is interrupted, and a notebook would wait for it: use "
             "headwise.view here, or run headwise explore in a terminal"
         )
-    ready = prepare(model, reserved(port), tokenizer=tokenizer, options=options)
-    print(f"{ready.session.subject.name} is at {ready.address}  (Ctrl-C ends)", flush=True)
-    serve(ready, opens=opens)
+    with reserved(port) as here:
+        ready = prepare(model, here, tokenizer=tokenizer, options=options)
+        print(f"{ready.session.subject.name} is at {ready.address}  (Ctrl-C ends)", flush=True)
+        serve(ready, opens=opens)
 
 
 def is_in_notebook() -> bool:
