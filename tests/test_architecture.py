@@ -12,6 +12,7 @@ PACKAGE = ROOT / "src/headwise"
 # The map of the package: a line imports from itself and from the lines above it.
 LINES = (
     "errors",
+    "wording",
     "files",
     "hub",
     "drawing",

@@ -22,6 +22,7 @@ import pandas as pd
 from headwise.drawing.tables import STYLE, words_table
 from headwise.errors import OptionError, OutputError
 from headwise.files import write_aside
+from headwise.wording import listed
 
 ROLES = {
     "positional": "Looks a fixed distance away, as at the token before; not what it reads there.",
@@ -250,7 +251,7 @@ class HeadTable:
             files[path.with_suffix(".about.json")] = note.encode()
         there = [str(file) for file in files if file.exists()]
         if there and not force:
-            raise OutputError(f"{' and '.join(there)} would be overwritten: say force to do so")
+            raise OutputError(f"{listed(there)} would be overwritten: say force to do so")
         if not path.parent.is_dir():
             raise OptionError(f"{path} cannot be written: there is no folder {path.parent}")
         for file, content in files.items():

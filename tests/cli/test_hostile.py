@@ -74,10 +74,10 @@ READ = {
     "plan": ("plan", "FILE"),
 }
 SAID = {
-    ("scan", "empty"): "there is too little text to read: give at least 2 tokens",
+    ("scan", "empty"): "FILE holds no text",
     ("treebank", "empty"): "FILE holds no sentence with a relation",
-    ("importance", "empty"): "there is too little text to read",
-    ("prune", "empty"): "a text of 0 paragraphs cannot be split",
+    ("importance", "blank"): "FILE holds no text",
+    ("prune", "empty"): "FILE holds no text",
     ("plan of a cut", "empty"): "FILE names no head: there is nothing to cut",
     ("sweep", "empty"): "FILE has 0 characters, and length 64 takes at least 1,281: give a longer",
     ("sweep", "blank"): "FILE has 5 characters, and length 64 takes at least 1,281: give a longer",
@@ -108,9 +108,9 @@ def test_a_file_that_is_not_what_it_should_be_is_named(
 def test_a_refused_text_does_not_stand_in_the_way_of_the_right_one(
     headwise: Runner, refused: Callable[..., str], llama: Path, here: Path
 ) -> None:
-    (here / "empty").write_bytes(b"")
+    (here / "short").write_bytes(b"w8")
     arguments = ("scan", llama, "--max-tokens", 60, "--out", "out", "--text")
-    assert "there is too little text to read" in refused(*arguments, "empty")
+    assert "there is too little text to read" in refused(*arguments, "short")
     ran = headwise(*arguments, "text")
     assert (ran.code, ran.err) == (0, "")
 

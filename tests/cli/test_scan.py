@@ -62,6 +62,10 @@ def test_a_treebank_gives_relations(headwise: Runner, tmp_path: Path) -> None:
     [
         (["no/such/model"], "no/such/model"),
         (["./missing"], "./missing is no directory"),
+        (
+            ["two words"],
+            "two words cannot be loaded: it is no directory, and no hub's id is",
+        ),
         (["--text", "missing.txt"], "missing.txt cannot be read: No such file"),
         (["--treebank", "missing.conllu"], "missing.conllu"),
         (["--rows", "some"], "--rows is 'some': give all, auto or a number"),

@@ -110,6 +110,7 @@ def test_words_without_special_tokens_or_sink(headwise: Runner) -> None:
         (["--compare-single-head", "--query", 99], "there is no token 99"),
         (["--svg", "no/such/folder/x.svg"], "is no folder"),
         (["./missing"], "./missing is no directory"),
+        (["The cat sat"], "'The cat sat' is no model: a text is given with --text"),
         (["--query", 2], "--query goes with --compare-single-head"),
         (["--compare-single-head", "--query", -1], "there is no token -1"),
         (["--example", "dimensions", "--svg", "x.svg"], "is of shapes alone: leave --svg out"),

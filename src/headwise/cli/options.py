@@ -9,6 +9,7 @@ import typer
 
 from headwise.errors import OptionError
 from headwise.files import read_text
+from headwise.wording import listed
 
 if TYPE_CHECKING:
     from headwise.watching.loading import LoadOptions
@@ -37,7 +38,12 @@ def without_head(dtype: str, device: str, revision: str | None, trust: bool) -> 
 
 def texts_of(names: list[str] | None) -> list[str] | None:
     """The texts of the files; None where none was named."""
-    return None if names is None else [text_of(name) for name in names]
+    if names is None:
+        return None
+    texts = [text_of(name) for name in names]
+    if not any(text.strip() for text in texts):
+        raise OptionError(f"{listed(names)} {'hold' if len(names) > 1 else 'holds'} no text")
+    return texts
 
 
 def text_of(name: str) -> str:

@@ -19,6 +19,7 @@ from headwise.cli.options import (
 )
 from headwise.cli.screen import quiet_console, say
 from headwise.errors import OptionError, OutputError
+from headwise.wording import listed
 
 if TYPE_CHECKING:
     from headwise.pruning.prune import Pruned
@@ -90,7 +91,7 @@ class Asked:
         ways["--max-loss"] = self.max_loss
         given = [name for name, value in ways.items() if value is not None]
         if len(given) != 1:
-            said = f"{' and '.join(given)} say" if given else "nothing says"
+            said = f"{listed(given)} say" if given else "nothing says"
             raise OptionError(f"{said} how much goes: give one of {', '.join(ways)}")
 
 

@@ -11,6 +11,7 @@ import typer
 from headwise.cli.options import AsJson, Device, Dtype, Model, RemoteCode, Revision, without_head
 from headwise.cli.screen import check_new, quiet_console, say, write_new
 from headwise.errors import OptionError
+from headwise.wording import listed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -99,6 +100,8 @@ def run(  # noqa: PLR0913 - one parameter an option
         refuse("an example has a model and a text of its own", given)
     if not compare_single_head and query is not None:
         raise OptionError("--query goes with --compare-single-head")
+    if " " in model and not Path(model).exists():
+        raise OptionError(f"{model!r} is no model: a text is given with --text")
     looks = {"--words": words, "--hide-special": hide_special, "--drop-sink": drop_sink}
     if compare_single_head:
         refuse("--compare-single-head prints rows of its own", {"--json": as_json, "--step": step})
@@ -143,7 +146,7 @@ def refuse(why: str, options: Mapping[str, object]) -> None:
     """Raise if any of the options was given: what would be left unheard is a mistake."""
     given = [name for name, value in options.items() if value is not None and value is not False]
     if given:
-        raise OptionError(f"{why}: leave {' and '.join(given)} out")
+        raise OptionError(f"{why}: leave {listed(given)} out")
 
 
 class Place(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Any
 from headwise.errors import ModelError, OptionError
 from headwise.hub import hub_answers
 from headwise.planning.shapes import Shape
+from headwise.wording import listed
 
 NAMES = {
     "d_model": ("hidden_size", "n_embd", "d_model", "dim"),
@@ -227,7 +228,7 @@ def locality(config: Mapping[str, Any], num_layers: int, name: str) -> tuple[int
         if kind not in LAYER_TYPES:
             raise ModelError(
                 f"{name} ({type_of(config)}) has layers of {kind}: their cost follows other "
-                f"formulas than that of {' and '.join(LAYER_TYPES)}"
+                f"formulas than that of {listed(LAYER_TYPES)}"
             )
     key = next((key for key in ("sliding_window", "local_attention") if config.get(key)), None)
     if key is None or config.get("use_sliding_window") is False:

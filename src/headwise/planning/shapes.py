@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 
 from headwise.errors import OptionError
+from headwise.wording import counted
 
 LARGEST_SIZE = 1 << 24
 """Beyond any model's width or number of heads: what is larger is a slip of the finger."""
@@ -74,16 +75,15 @@ class Shape:
     @property
     def words(self) -> str:
         """The shape in a line."""
-        many = "" if self.num_kv_heads == 1 else "s"
-        served = "" if self.group == 1 else f" over {self.num_kv_heads} KV head{many}"
+        served = "" if self.group == 1 else f" over {counted(self.num_kv_heads, 'KV head')}"
         sizes = str(self.d_key) if self.d_key == self.d_value else f"{self.d_key} / {self.d_value}"
         local = ""
         if self.window is not None and self.num_local:
             which = "all" if self.num_local == self.num_layers else str(self.num_local)
             local = f", {which} of them with a window of {self.window:,}"
         return (
-            f"d_model {self.d_model:,}, {self.num_heads} heads of {sizes}{served}, "
-            f"{self.num_layers} layer{'' if self.num_layers == 1 else 's'}{local}"
+            f"d_model {self.d_model:,}, {counted(self.num_heads, 'head')} of {sizes}{served}, "
+            f"{counted(self.num_layers, 'layer')}{local}"
         )
 
 

@@ -150,7 +150,7 @@ class RelationScores:
         return scores
 
     def table(self, resamples: int = 1000, seed: int = 0) -> DataFrame:
-        """One row a relation, reading and head, with what positions alone achieve beside it."""
+        """One row a relation, reading and head, with what simple guesses achieve beside it."""
         state = self.state()
         groups = []
         for relation, reading in sorted({key[1:] for key in self._tallies}):

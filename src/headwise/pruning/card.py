@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 from headwise.pruning.plain import public_class
 from headwise.watching.cut_models import BLOCK
+from headwise.wording import listed
 
 CODE = "modeling_headwise"
 """The module, in an exported directory, that transformers runs if it is trusted."""
@@ -128,7 +129,7 @@ def decided(record: Mapping[str, Any]) -> str:
     found = ["how much was cut"] if "max_loss" in record["amount"] else []
     if record["quality"]["refitted"] or record["quality"]["refit_dropped"]:
         found.append("whether the refit stays")
-    return f"The same examples decided {' and '.join(found)}. " if found else ""
+    return f"The same examples decided {listed(found)}. " if found else ""
 
 
 def written(value: float | None) -> str:

@@ -17,6 +17,7 @@ from headwise.drawing.tables import FULL_ROWS, STYLE, words_table
 from headwise.errors import OptionError, OutputError
 from headwise.files import read_text, write_aside
 from headwise.heads import HeadId, parse_heads
+from headwise.wording import counted
 
 Counts = Mapping[str, tuple[int, int]]
 """Numbers of heads, and of KV heads that serve them, by layer: `L0` or `encoder.L0`."""
@@ -76,7 +77,7 @@ class CutPlan:
         """One line: how many heads, of which model, and which."""
         of = f" of {self.model}" if self.model else ""
         names = f": {self}" if len(self) <= FULL_ROWS else ""
-        return f"CutPlan({_counted(len(self), 'head')}{of}{names})"
+        return f"CutPlan({counted(len(self), 'head')}{of}{names})"
 
     def __len__(self) -> int:
         """Number of heads that go."""
@@ -196,15 +197,11 @@ class CutPlan:
     def _title(self) -> str:
         """How many heads go, of which model, and by which method."""
         total = sum(num_heads for num_heads, _ in self.counts.values())
-        heads = _counted(total or len(self), "head")
+        heads = counted(total or len(self), "head")
         cut = f"cut {len(self)} of {heads}" if total else f"cut {heads}"
         method = ", as named" if self.method == "named" else self.method and f" by {self.method}"
         model = self.model and f" of {self.model}"
         return " ".join(f"{cut}{model}{method}".split())
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _extent(counts: Counts) -> str:
@@ -247,7 +244,7 @@ def _check_shape(plan: CutPlan, counts: Counts, model: str) -> None:
 def _heads_in(layer: str, pair: tuple[int, int] | None) -> str:
     if pair is None:
         return f"no {layer}"
-    return f"{_counted(pair[0], 'head')} over {_counted(pair[1], 'KV head')} in {layer}"
+    return f"{counted(pair[0], 'head')} over {counted(pair[1], 'KV head')} in {layer}"
 
 
 def _decoded(text: str, name: str, decode: Callable[[str], CutPlan]) -> CutPlan:

@@ -13,6 +13,7 @@ from headwise.errors import ModelError
 from headwise.pruning.families import HEAD_SIZES, REFUSED, Family, family_of
 from headwise.watching.gates import layer_name
 from headwise.watching.places import Place, find_places
+from headwise.wording import listed
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Layer:
                 return int(size)
         raise ModelError(
             f"heads of {type(self.module).__name__} cannot be cut: it does not say how large a "
-            f"head is, as an attribute {', '.join(HEAD_SIZES[:-1])} or {HEAD_SIZES[-1]}"
+            f"head is, as an attribute {listed(HEAD_SIZES, 'or')}"
         )
 
     @property

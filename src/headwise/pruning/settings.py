@@ -5,6 +5,7 @@ from typing import Any
 
 from headwise.errors import OptionError
 from headwise.pruning.choice import BEST, METHODS
+from headwise.wording import listed
 
 POLICIES = {
     "groups": "whole KV heads with all query heads that they serve: the cache gets smaller",
@@ -59,7 +60,7 @@ class Amount:
         """Refuse none, several, and what is out of range."""
         given = [name for name, value in self.named().items() if value is not None]
         if len(given) != 1:
-            said = " and ".join(given) if given else "none of them"
+            said = listed(given) if given else "none of them"
             raise OptionError(
                 "how much goes is said by one of heads (names or a plan), cut, keep and max_loss, "
                 f"and by {said} here"

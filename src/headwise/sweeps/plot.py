@@ -4,6 +4,7 @@ import math
 from typing import TYPE_CHECKING
 
 from headwise.drawing.curves import Line, curves_svg
+from headwise.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +26,7 @@ def sweep_svg(found: "Sweep") -> str:
     about = ", ".join(f"{name} {value}" for name, value in told.items())
     lines = [line_of(group, table[table["group"] == group], found) for group in settings.groups]
     counts = sorted({2**x for line in lines for x, _ in line.points})
-    layers = f"{settings.recipe.layers} layer{'s' if settings.recipe.layers > 1 else ''}"
+    layers = counted(settings.recipe.layers, "layer")
     return curves_svg(
         lines,
         title=f"{settings.task.name} ({about}); d_model {settings.recipe.d_model}, {layers}; "

@@ -16,6 +16,7 @@ from headwise.files import write_aside
 from headwise.sweeps.plot import sweep_svg
 from headwise.sweeps.runs import Record
 from headwise.sweeps.settings import SweepSettings
+from headwise.wording import counted
 
 KEYS = ["group", "num_heads", "d_key", "d_value"]
 FILES = ("runs.csv", "heads.csv", "summary.csv", "sweep.json", "sweep.svg")
@@ -137,8 +138,7 @@ def sentence(group: str, rows: pd.DataFrame) -> str:
 
 def said(row: Any) -> str:
     """A variant in words."""
-    count = int(row["num_heads"])
-    return f"{count} head{'s' if count > 1 else ''} of {int(row['d_key'])}"
+    return f"{counted(int(row['num_heads']), 'head')} of {int(row['d_key'])}"
 
 
 def best_rate(pilots: Sequence[Record]) -> float:

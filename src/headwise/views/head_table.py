@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headwise.heads import HeadTable
+from headwise.wording import counted
 
 HEADS_A_LINE = 32
 """A layer with more heads goes on in a further line: 32 cells of 2 and a label fit 80 columns."""
@@ -149,14 +150,14 @@ def summary_lines(table: HeadTable) -> list[str]:
     about = table.about
     made = [str(about["model"])] if about.get("model") else []
     made += [f"revision {about['revision']}"] if about.get("revision") else []
-    made += [_counted(about["tokens"], "token")] if "tokens" in about else []
+    made += [counted(about["tokens"], "token")] if isinstance(about.get("tokens"), int) else []
     layers = len(table.df[["stack", "layer"]].drop_duplicates())
     counts = [f"{role} {len(table.with_role(role))}" for role in table.held_roles]
     none = sum(not roles for roles in table.df["roles"])
     untested = table.untested_roles
     return [
         *([", ".join(made)] if made else []),
-        f"{_counted(len(table), 'head')} in {_counted(layers, 'layer')}",
+        f"{counted(len(table), 'head')} in {counted(layers, 'layer')}",
         ", ".join([*counts, f"no role {none}"]),
         *([f"not tested: {', '.join(untested)}"] if untested else []),
         *renumbered(about),
@@ -173,8 +174,3 @@ def renumbered(about: Mapping[str, Any]) -> list[str]:
                     f"{layer}H{now} is {layer}H{before} of the uncut one"
                 ]
     return []
-
-
-def _counted(count: object, noun: str) -> str:
-    number = f"{count:,}" if isinstance(count, int) else str(count)
-    return f"{number} {noun}{'' if count == 1 else 's'}"

@@ -22,6 +22,7 @@ import transformers
 from huggingface_hub import constants
 from huggingface_hub.errors import (
     GatedRepoError,
+    HFValidationError,
     LocalEntryNotFoundError,
     RepositoryNotFoundError,
 )
@@ -315,6 +316,8 @@ def hub_reason(error: BaseException | None) -> str:
             return f": {constants.ENDPOINT} does not answer, {missing}"
         if isinstance(error, RepositoryNotFoundError) and not isinstance(error, GatedRepoError):
             return f": {constants.ENDPOINT} has no such model, or none that you may read"
+        if isinstance(error, HFValidationError):
+            return ": it is no directory, and no hub's id is written so"
         error = error.__cause__ or error.__context__
     return ""
 

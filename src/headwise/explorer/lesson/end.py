@@ -16,9 +16,10 @@ from headwise.explorer.lesson.record import (
     asks_number,
 )
 from headwise.explorer.lesson.start import TIE
-from headwise.explorer.lesson.words import counted, few, listed, number, percent, quoted, share
+from headwise.explorer.lesson.words import few, number, percent, quoted, share
 from headwise.heads import ROLES
 from headwise.tracing.trace import plain, segregation
+from headwise.wording import counted, listed
 
 SHOWN = 8
 """Numbers of a long vector that are shown."""

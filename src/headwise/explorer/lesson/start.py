@@ -18,11 +18,12 @@ from headwise.explorer.lesson.record import (
     asks_choice,
     asks_number,
 )
-from headwise.explorer.lesson.words import counted, few, listed, number, quoted, share
+from headwise.explorer.lesson.words import few, number, quoted, share
 from headwise.planning.plans import head_choices
 from headwise.tracing.blurring import Blur, Row
 from headwise.tracing.layers import trace_layer
 from headwise.tracing.trace import plain
+from headwise.wording import counted, listed
 
 TIE = 1e-3
 """Candidates of a question that are no further apart are not asked about."""

@@ -79,29 +79,9 @@ def percent(value: float) -> str:
     return f"{value:.0%}" if value >= 0.01 else "under 1%"
 
 
-def listed(items: Sequence[str]) -> str:
-    """Items in a sentence.
-
-    >>> listed(["a"]), listed(["a", "b", "c"])
-    ('a', 'a, b and c')
-    """
-    if len(items) < 2:
-        return "".join(items)
-    return f"{', '.join(items[:-1])} and {items[-1]}"
-
-
 def few(values: Sequence[float]) -> str:
     """The first three numbers of a vector."""
     return f"[{', '.join(f'{value:.2f}' for value in values[:3])}, ...]"
-
-
-def counted(count: int, noun: str) -> str:
-    """A count with its noun.
-
-    >>> counted(1, "head"), counted(12, "head")
-    ('1 head', '12 heads')
-    """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def ordinal(count: int) -> str:

@@ -191,7 +191,7 @@ export class OneHead {
   roles(roles) {
     const number = (/** @type {number | null} */ value) => make("td", { class: "number" }, value == null ? "" : said(value));
     return make("div", { class: "scroll" }, make("table", {}, make("caption", {}, this.panel.extra.scan ? "From built-in text and sentences" : "From this text alone"),
-      make("tr", {}, ...["role", "held", "score", "needed", "by chance", "detail"].map((one) => make("th", { scope: "col" }, one))),
+      make("tr", {}, ...["role", "held", "score", "threshold", "baseline", "detail"].map((one) => make("th", { scope: "col" }, one))),
       ...roles.map((one) => make("tr", { title: one.meaning }, make("th", { scope: "row" }, one.role), make("td", {}, one.is_held ? "yes" : "no"),
         number(one.score), number(one.threshold), number(one.baseline), make("td", {}, one.detail)))));
   }

@@ -15,7 +15,6 @@ from headwise.views.report.parts import (
     Cell,
     Html,
     bar,
-    counted,
     data_table,
     figure,
     figures,
@@ -28,6 +27,7 @@ from headwise.views.report.parts import (
     value_cell,
     was,
 )
+from headwise.wording import counted
 
 ENDS = 8
 """Heads shown at either end of the ranking; all of them are there folded up."""

@@ -197,12 +197,3 @@ def percent(value: float | None) -> str:
 def was(count: int) -> str:
     """The verb that goes with so many."""
     return "was" if count == 1 else "were"
-
-
-def counted(count: int, noun: str) -> str:
-    """A number and what it counts.
-
-    >>> counted(1, "head"), counted(1200, "token")
-    ('1 head', '1,200 tokens')
-    """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

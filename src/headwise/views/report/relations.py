@@ -25,7 +25,7 @@ PAIRS = 10
 
 
 def relations(found: Findings) -> Html:
-    """The strongest head of each gold relation beside what positions alone achieve."""
+    """The strongest head of each gold relation beside its baseline."""
     frame = found.relations
     if frame is None or frame.empty:
         return section(
@@ -38,7 +38,7 @@ def relations(found: Findings) -> Html:
     for source, part in frame.groupby("source", sort=False):
         for _, row in best_heads(part.drop(columns=["source", "name"])).iterrows():
             right, guess = float(row["held_out_accuracy"]), float(row["held_out_baseline"])
-            said = f"{percent(right)} found, {percent(guess)} by the best guess by place"
+            said = f"{percent(right)} found, {percent(guess)} by the best of simple guesses"
             label = row["relation"] if source == "probe" else f"{row['relation']} ({source})"
             interval = f"{percent(float(row['low']))} to {percent(float(row['high']))}"
             means = READINGS.get(row["reading"], row["reading"])
@@ -52,16 +52,16 @@ def relations(found: Findings) -> Html:
         tag(
             "p",
             "In sentences whose grammar is known, a head finds a relation when its largest weight "
-            "goes to the right partner. The mark on a bar is what the best guess by place alone "
-            "finds, such as always the next word: only what lies beyond it is the head's own.",
+            "goes to the right partner. The mark on a bar is the baseline, what the best of simple "
+            "guesses finds, such as the next word: only what lies beyond it is the head's own.",
         ),
         data_table(
             "Strongest head of each relation, judged on sentences that did not choose it; the "
             "interval is of all sentences",
-            ("relation", "head", "found", "by place", "drawn", "beats it", "95% interval", "arcs",
+            ("relation", "head", "found", "baseline", "drawn", "beats it", "95% interval", "arcs",
              "how it is read"),
             rows,
-            numbers=("found", "by place", "95% interval", "arcs"),
+            numbers=("found", "baseline", "95% interval", "arcs"),
         ),
     )  # fmt: skip
 

@@ -13,10 +13,11 @@ from headwise.views.report import cuts, relations
 from headwise.views.report.findings import Findings, dict_of, no_roles, read_folders
 from headwise.views.report.grids import grids
 from headwise.views.report.maps import SENTENCE, draw_maps
-from headwise.views.report.parts import Html, counted, facts, figures, folded, section, shown, tag
+from headwise.views.report.parts import Html, facts, figures, folded, section, shown, tag
 from headwise.views.report.roles import roles
 from headwise.views.report.style import style
 from headwise.views.report.summary import summary
+from headwise.wording import counted
 
 if TYPE_CHECKING:
     from headwise.watching.models import LoadedModel

@@ -9,7 +9,6 @@ from headwise.views.report.findings import Findings, number, strongest
 from headwise.views.report.grids import chip
 from headwise.views.report.parts import (
     Html,
-    counted,
     data_table,
     figure,
     figures,
@@ -19,6 +18,7 @@ from headwise.views.report.parts import (
     section,
     tag,
 )
+from headwise.wording import counted
 
 HEADS_A_ROLE, MAPS = 3, 2
 RELATIONAL = ("syntactic", "semantic", "coreference")
@@ -98,7 +98,7 @@ def role_part(found: Findings, role: str) -> Html:
         )
         for row in best
     ]
-    columns = ["head", "score", "threshold", "baseline", "where"]
+    columns = ["head", "score", "threshold", "baseline", "detail"]
     if not any(row[-1] for row in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     caption = f"Score: {SCORES[role]}." if role in SCORES else "Score of the role."
@@ -163,7 +163,7 @@ def in_words(row: HeadRow, role: str) -> str:
     if role in RELATIONAL:
         relation, _, reading = detail.partition(", ")
         how = f" ({READINGS[reading]})" if reading in READINGS else ""
-        beside = f"; the best guess by place alone: {percent(baseline)}" if beside else ""
+        beside = f"; the best simple guess: {percent(baseline)}" if beside else ""
         return f"{name} finds {relation or 'the relation'} {score} of the time{how}{beside}."
     if role == "broad":
         return f"{name} spreads its attention to {score} of the largest possible entropy."

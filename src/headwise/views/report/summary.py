@@ -4,13 +4,14 @@ In: `Findings`. Out: HTML. It measures nothing; it picks what a reader should no
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from headwise.heads import HeadTable
 from headwise.views.report.findings import Findings, no_roles, strongest
-from headwise.views.report.parts import Html, counted, figures, joined, points, section, tag, was
+from headwise.views.report.parts import Html, figures, joined, points, section, tag, was
 from headwise.views.report.relations import alike
 from headwise.views.report.roles import in_words
+from headwise.wording import counted, listed
 
 
 def summary(found: Findings) -> Html:
@@ -20,7 +21,7 @@ def summary(found: Findings) -> Html:
     read = [f"{counted(found.tokens, 'token')} of text"] if found.tokens else []
     sentences = sum(count for name, count in found.counts.items() if name.endswith("_sentences"))
     read += [f"{counted(sentences, 'sentence')} with known relations"] if sentences else []
-    measured = f" They were measured on {' and '.join(read)}." if read else ""
+    measured = f" They were measured on {listed(read)}." if read else ""
     return section(
         "summary",
         "In short",
@@ -49,7 +50,7 @@ def role_counts(table: HeadTable) -> Html:
     none = len(no_roles(table))
     missing, untested = table.missed_roles, table.untested_roles
     said = f"Heads of each role, some with several: {', '.join([*parts, f'no role {none}'])}."
-    none_is = f"No head is {listed(missing)}." if missing else ""
+    none_is = f"No head is {listed(missing, 'or')}." if missing else ""
     left = f"Not tested, for nothing was read that decides it: {', '.join(untested)}."
     return joined([said, none_is, left if untested else ""], " ")
 
@@ -76,12 +77,6 @@ def stands_out(found: Findings) -> Iterator[object]:
         )
     if found.cut is not None:
         yield cut_in_words(found)
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names with commas, and with "or" before the last."""
-    *others, last = names
-    return f"{', '.join(others)} or {last}" if others else last
 
 
 def in_layer(table: HeadTable, layer: str) -> int:
