@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
 from huggingface_hub import constants
@@ -339,9 +340,15 @@ def parsed_once() -> Iterator[None]:
         return
     import gguf
 
+    class Reader(gguf.GGUFReader):
+        """Reads from a plain array: slices of a memmap, a million here, cost three seconds more."""
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, np.asarray(value) if name == "data" else value)
+
     with PATCHED:
         kept = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
-        for name, parse in kept.items():
+        for name, parse in {**kept, "GGUFReader": Reader}.items():
             setattr(gguf, name, functools.cache(parse))
         try:
             yield
