@@ -35,6 +35,12 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     keep_amx_from_killing_the_tests()
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Doctests are of the package: what tests share is imported by those that need it."""
+    is_helper = collection_path.suffix == ".py" and not collection_path.name.startswith("test_")
+    return True if is_helper and collection_path.name != "conftest.py" else None
+
+
 @pytest.fixture(autouse=True)
 def _same_seeds() -> None:
     random.seed(0)

@@ -7,9 +7,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
 
 import pytest
+import uvicorn
 
 import headwise
 from headwise.cli import explore
@@ -73,17 +76,28 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         explore.run()
 
 
-def test_python_serves_the_same_page() -> None:
-    text = "import headwise; headwise.explore(headwise.load_model('minilm'), opens=False)"
-    server = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        address = server.stdout.readline().split()[3]
-        with urllib.request.urlopen(address) as answer:
-            assert b"headwise" in answer.read()
-    finally:
-        server.kill()
-        server.communicate()
+def test_python_serves_the_same_page(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers: list[uvicorn.Server] = []
+    prepare = uvicorn.Server.__init__
+
+    def prepared(server: uvicorn.Server, config: uvicorn.Config) -> None:
+        prepare(server, config)
+        servers.append(server)
+
+    monkeypatch.setattr(uvicorn.Server, "__init__", prepared)
+    loaded = headwise.load_model("minilm")
+    thread = threading.Thread(target=headwise.explore, args=[loaded], kwargs={"opens": False})
+    thread.start()
+    said = ""
+    while "Ctrl-C" not in said or not servers:
+        time.sleep(0.05)
+        said += capsys.readouterr().out
+    with urllib.request.urlopen(said.split()[3]) as answer:
+        assert b"headwise" in answer.read()
+    servers[0].should_exit = True
+    thread.join()
 
 
 def test_a_notebook_is_told_what_does_not_wait() -> None:

@@ -158,8 +158,10 @@ SMALL: dict[str, Any] = {
 
 
 def test_a_task_of_ones_own_is_trained_whatever_the_processes() -> None:
-    found = sweep(Mine(), **SMALL, processes=2)
+    said: list[int] = []
+    found = sweep(Mine(), **SMALL, processes=2, progress=lambda _, done, __: said.append(done))
     assert found.settings.task.name == "mine" and len(found.runs) == 2
+    assert said == [0, 1, 2]
     with pytest.raises(OptionError, match="there are no examples"):
         sweep(Failing(), **SMALL, processes=2)
 

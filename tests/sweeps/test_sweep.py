@@ -277,15 +277,6 @@ def test_without_a_folder_the_tables_are_the_same(trainings: Trainings, tmp_path
         assert text == (tmp_path / f"{name}.csv").read_text(encoding="utf-8")
 
 
-def test_two_processes_give_the_tables_of_one(whole: Path, tmp_path: Path) -> None:
-    said: list[int] = []
-    sweep(
-        settings=tiny(), out=tmp_path, processes=2, progress=lambda _, done, __: said.append(done)
-    )
-    assert_same_csvs(tmp_path, whole)
-    assert said == list(range(7))
-
-
 def test_a_sweep_that_lost_some_records_runs_those_alone(
     tmp_path: Path, trainings: Trainings
 ) -> None:
@@ -365,6 +356,7 @@ def started(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
 def test_a_killed_sweep_leaves_no_process_and_goes_on_to_the_same_tables(
     started: "subprocess.Popen[bytes]", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Two processes had trained the runs that it kept: they give what one process gives."""
     records = tmp_path / "killed/runs"
 
     def count() -> int:
