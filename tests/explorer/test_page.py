@@ -91,8 +91,9 @@ def test_one_head_is_looked_at_in_every_way(chrome: Browser, site: str, tmp_path
         card.locator(".token", has_text="cat").click()
         expect(card.locator(".token", has_text="cat")).to_have_attribute("aria-pressed", "true")
         expect(card.locator("path.arc")).not_to_have_count(0)
-        card.locator("summary").click()
-        expect(card.locator("details table")).to_contain_text("baseline")
+        for title, said in (("Evidence for roles", "baseline"), ("Every measure", "entropy")):
+            card.locator("summary", has_text=title).click()
+            expect(card.locator("details", has_text=title).locator("table")).to_contain_text(said)
         svg = saved(page, "article.card button:has-text('SVG')", tmp_path)
         assert svg.read_text("utf-8").startswith("<svg") and "unbelievably" in svg.read_text(
             "utf-8"

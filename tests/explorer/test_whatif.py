@@ -99,7 +99,7 @@ def test_the_next_token_is_that_after_the_end_of_a_long_text() -> None:
     session = tiny_session("gpt2")
     words = [f"w{7 + place % 90}" for place in range(1200)]
     found = outcome(session.subject, [" ".join(words)], Changes({}), session.counts)
-    room = min(LONGEST, session.limit)
+    room = min(LONGEST, session.subject.model.config.max_position_embeddings)
     alone = outcome(session.subject, [" ".join(words[-room:])], Changes({}), session.counts)
     assert (found["names"], found["before"]) == (alone["names"], alone["before"])
     assert found["remarks"] == [f"Of text 1 the last {room} of 1,200 tokens are read here."]
@@ -110,7 +110,7 @@ def test_sentences_may_be_one_word_and_those_too_long_are_named() -> None:
     session = tiny_session("embedding")
     texts = ["w7", "w31 " * 1200]
     found = outcome(session.subject, texts, Changes({}), session.counts)
-    room = min(LONGEST, session.limit)
+    room = min(LONGEST, session.subject.model.config.max_position_embeddings)
     assert found["remarks"] == [f"Of text 2 the first {room} of 1,200 tokens are read here."]
     assert found["before"][0][0] == pytest.approx(1, abs=1e-4)
     with pytest.raises(OptionError, match="text 2, '  ', has no tokens"):

@@ -242,46 +242,46 @@ def bias_of_pairs(
     task: Task, query: Int[Tensor, " pairs"], key: Int[Tensor, " pairs"]
 ) -> Float[Tensor, "#batch #heads pairs"] | None:
     """`bias_tile` of single pairs of a query and a key, in memory linear in their number."""
-    dtype = torch.promote_types(task.queries.dtype, torch.float32)
-    bias: Tensor | None = None
+    part: Tensor | None = None
     if task.mask is not None:
         rows = query if task.mask.shape[2] > 1 else torch.zeros_like(query)
         columns = key if task.mask.shape[3] > 1 else torch.zeros_like(key)
         part = task.mask[:, :, rows, columns]
-        bias = blocked_to_bias(part, dtype) if part.dtype == torch.bool else part.to(dtype)
-    if task.rules.slopes is not None or task.rules.distance_bias is not None:
-        by_distance = distance_tile(task, query, key[:, None], dtype)[..., 0]
-        bias = by_distance if bias is None else bias + by_distance
-    if not task.band.is_full:
-        visible = task.band.visible(query, key[:, None])[:, 0]
-        if bias is None:
-            bias = blocked_to_bias(visible[None, None], dtype)
-        else:
-            bias = bias.masked_fill(~visible, -math.inf)
-    return bias
+    visible = None if task.band.is_full else task.band.visible(query, key[:, None])[:, 0]
+    far = distance_tile(task, query, key[:, None])
+    return summed_bias(task, part, None if far is None else far[..., 0], visible)
 
 
 def bias_of(
     task: Task, rows: Tensor, picked: slice | Tensor, low: int, high: int
 ) -> Float[Tensor, "#batch #heads query key"] | None:
     """What is added to the scores of some rows, `picked` from the mask, and keys `low..high`."""
-    dtype = torch.promote_types(task.queries.dtype, torch.float32)
     columns = torch.arange(low, high, device=task.queries.device)
-    bias: Tensor | None = None
+    part: Tensor | None = None
     if task.mask is not None:
         part = task.mask if task.mask.shape[2] == 1 else task.mask[:, :, picked]
         part = part if task.mask.shape[3] == 1 else part[..., low:high]
-        bias = blocked_to_bias(part, dtype) if part.dtype == torch.bool else part.to(dtype)
-    if task.rules.slopes is not None or task.rules.distance_bias is not None:
-        by_distance = distance_tile(task, rows, columns, dtype)
+    visible = None if task.band.is_full else task.band.visible(rows, columns)
+    bias = summed_bias(task, part, distance_tile(task, rows, columns), visible)
+    return None if bias is None else bias.expand(-1, -1, len(rows), high - low)
+
+
+def summed_bias(
+    task: Task, mask: Tensor | None, by_distance: Tensor | None, visible: Tensor | None
+) -> Tensor | None:
+    """Parts of a mask, of what distances add and of what the band shows, as one bias."""
+    dtype = bias_dtype(task)
+    bias: Tensor | None = None
+    if mask is not None:
+        bias = blocked_to_bias(mask, dtype) if mask.dtype == torch.bool else mask.to(dtype)
+    if by_distance is not None:
         bias = by_distance if bias is None else bias + by_distance
-    if not task.band.is_full:
-        visible = task.band.visible(rows, columns)
+    if visible is not None:
         if bias is None:
             bias = blocked_to_bias(visible[None, None], dtype)
         else:
             bias = bias.masked_fill(~visible, -math.inf)
-    return None if bias is None else bias.expand(-1, -1, len(rows), high - low)
+    return bias
 
 
 def blocked_to_bias(allowed: Tensor, dtype: torch.dtype) -> Tensor:
@@ -290,9 +290,12 @@ def blocked_to_bias(allowed: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def distance_tile(
-    task: Task, rows: Tensor, columns: Tensor, dtype: torch.dtype
-) -> Float[Tensor, "1 heads query key"]:
+    task: Task, rows: Tensor, columns: Tensor
+) -> Float[Tensor, "1 heads query key"] | None:
     """ALiBi and relative bias of every pair, from the distance between key and query."""
+    if task.rules.slopes is None and task.rules.distance_bias is None:
+        return None
+    dtype = bias_dtype(task)
     ahead = columns - (rows + task.band.offset)[:, None]
     tile = torch.zeros((), dtype=dtype, device=ahead.device)
     if task.rules.slopes is not None:
@@ -303,6 +306,11 @@ def distance_tile(
         reach = table.shape[-1] // 2
         tile = tile + table.to(dtype)[:, ahead.clamp(-reach, reach) + reach]
     return tile[None]
+
+
+def bias_dtype(task: Task) -> torch.dtype:
+    """What biases are added up in: at least single precision."""
+    return torch.promote_types(task.queries.dtype, torch.float32)
 
 
 def check_per_head(task: Task, tensor: Tensor, name: str) -> Tensor:

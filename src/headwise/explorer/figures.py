@@ -140,4 +140,4 @@ def kv_head(reading: Reading, head: HeadId) -> dict[str, int] | None:
     if keys is None or keys.shape[1] == num_heads:
         return None
     group = num_heads // keys.shape[1]
-    return {"kv_head": head.head // group, "kv_heads": keys.shape[1], "group": group}
+    return {"kv_head": head.head // group, "kv_heads": keys.shape[1]}

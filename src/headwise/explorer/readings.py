@@ -7,7 +7,6 @@ of weights.
 
 import hashlib
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -53,7 +52,6 @@ class Reading:
     """Every measure on this text alone."""
     left_out: int
     """Tokens of the text that were too many."""
-    seconds: float
     tokenizer: object = field(repr=False)
     kept: Kept = field(repr=False)
 
@@ -125,7 +123,6 @@ def name_of(text: str) -> str:
 
 def read(subject: Subject, text: str, *, progress: Progress | None = None) -> Reading:
     """Let the model read a text, or its beginning where it is too long."""
-    start = time.perf_counter()
     reader = Reader(subject.tokenizer, subject.model.config, length=LONGEST)
     windows = reader.windows([text])
     batch = reader.batch(windows[:1], subject.device)
@@ -150,7 +147,6 @@ def read(subject: Subject, text: str, *, progress: Progress | None = None) -> Re
         calls=calls,
         table=table,
         left_out=sum(len(window.ids) - around for window in windows[1:]),
-        seconds=time.perf_counter() - start,
         tokenizer=subject.tokenizer,
         kept=kept,
     )

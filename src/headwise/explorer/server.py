@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -29,6 +28,7 @@ from headwise.explorer.lesson.lesson import LessonStep, as_json, check, lesson
 from headwise.explorer.looks import (
     OVERVIEW,
     TILE,
+    Look,
     as_bytes,
     axes_of,
     part_of_map,
@@ -194,16 +194,15 @@ class Explorer:
         return JSONResponse(await self.desk.do(request, work))
 
     async def image(self, request: Request) -> Response:
-        """Maps of ?heads=L0H1,L0H2 as one SVG image, of ?rows= where the text is long."""
+        """The map of ?head= as an SVG image, of ?rows= where the text is long."""
         reading = self.session.reading(request.path_params["name"])
-        names = request.query_params.get("heads", "").split(",")[:16]
-        heads = [reading.checked(asked.head_in({"head": name})) for name in names]
+        head = reading.checked(asked.head_in(request.query_params))
         look = asked.look_in(request.query_params)
         whole = f"0:{MOST_IN_IMAGE}"
         part = asked.part_in({"rows": whole, **request.query_params}, "rows", MOST_IN_IMAGE)
 
         def work(_: Told) -> str:
-            return drawn(reading, heads, look, part)
+            return drawn(reading, head, look, part)
 
         svg = await self.desk.do(request, work)
         return Response(svg, media_type="image/svg+xml")
@@ -325,25 +324,13 @@ def numbers(found: npt.NDArray[Any], largest: float = 1.0) -> Response:
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
-def drawn(reading: Reading, heads: list[HeadId], look: Any, part: slice) -> str:
-    """Maps of some heads between the same tokens."""
-    found = []
-    for head in heads:
-        rows, keys = axes_of(reading.labels(head.layer_name), look)
-        some = slice(part.start, min(part.stop, len(rows)))
-        columns = slice(part.start, min(part.stop, len(keys)))
-        layer = head.layer_name
-        weights = weights_between(reading, layer, look, some, columns, head=head.head)
-        labels = Labels(rows.labels[some], keys.labels[columns])
-        found.append(Maps(weights, (str(head),), labels))
-    return maps_svg(found[0]) if len(found) == 1 else side_by_side(found)
-
-
-def side_by_side(maps: list[Maps]) -> str:
-    """Several heads in one image; those of other tokens than the first's are left out."""
-    same = [one for one in maps if one.labels == maps[0].labels]
-    names = tuple(name for one in same for name in one.heads)
-    return maps_svg(Maps(torch.cat([one.weights for one in same]), names, maps[0].labels))
+def drawn(reading: Reading, head: HeadId, look: Look, part: slice) -> str:
+    """The map of a head between the same tokens."""
+    rows, keys = axes_of(reading.labels(head.layer_name), look)
+    some, columns = (slice(part.start, min(part.stop, len(axis))) for axis in (rows, keys))
+    weights = weights_between(reading, head.layer_name, look, some, columns, head=head.head)
+    labels = Labels(rows.labels[some], keys.labels[columns])
+    return maps_svg(Maps(weights, (str(head),), labels))
 
 
 def says(status: int) -> Callable[[Request, Exception], Response]:

@@ -7,7 +7,6 @@ import copy
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.metadata import version
 from typing import Any
 
 from torch import nn
@@ -23,9 +22,10 @@ from headwise.measures.scan import make_task, run
 from headwise.planning.known import KNOWN
 from headwise.planning.plans import plan
 from headwise.pruning.importance import importance
-from headwise.pruning.objective import Embedding, MaskedToken, NextToken
+from headwise.pruning.objective import Embedding
 from headwise.pruning.setting import Subject
 from headwise.pruning.task import count_heads
+from headwise.views.report.style import ROLE_COLOURS
 from headwise.watching.models import LoadedModel
 
 SHOWN = {
@@ -77,7 +77,6 @@ class Session:
         self.subject, self.shelf, self.untouched = subject, Shelf(), Untouched()
         self.subject.model.eval()
         reader = Reader(subject.tokenizer, subject.model.config, length=LONGEST)
-        self.limit = reader.length
         inputs = reader.batch(reader.windows(["a b c d"])[:1], subject.device).inputs
         self.counts = count_heads(subject.model, inputs)
         self.num_heads = {name: heads for name, (heads, _) in self.counts.items()}
@@ -101,32 +100,19 @@ class Session:
         """What the page has to know of the model before any text is read."""
         return {
             "name": self.subject.name,
-            "class": type(self.subject.model).__name__,
-            "headwise": version("headwise"),
             "kind": self.kind,
-            "predicts": self.predicts,
-            "limit": self.limit,
             "layers": [
                 {"name": name, "heads": heads, "kv_heads": kv_heads}
                 for name, (heads, kv_heads) in self.counts.items()
             ],
             "roles": ROLES,
+            "role_colours": ROLE_COLOURS,
             "measures": SHOWN,
             "text": DEFAULTS[self.kind],
             "others": OTHERS,
             "most_texts": MOST_TEXTS,
             "jobs": [job.as_json() for job in self.jobs.values()],
         }
-
-    @property
-    def predicts(self) -> str:
-        """What the model is for, in words."""
-        objective = self.subject.objective
-        if isinstance(objective, NextToken):
-            return "the next token"
-        if isinstance(objective, MaskedToken):
-            return "a masked token"
-        return "an embedding of the text" if isinstance(objective, Embedding) else "its output"
 
     def read(self, text: str, progress: Progress | None = None) -> Reading:
         """The text as the model has read it, now or before."""
@@ -150,12 +136,9 @@ class Session:
         return {
             "name": reading.name,
             "tokens": list(labels.keys),
-            "is_special": list(labels.is_special),
             "has_words": bool(labels.word_of),
             "left_out": reading.left_out,
             "measured": reading.num_measured,
-            "limit": self.limit,
-            "seconds": round(reading.seconds, 3),
             "heads": self.grid(reading.table, SHOWN),
         }
 

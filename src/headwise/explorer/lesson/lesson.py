@@ -37,10 +37,10 @@ truth value for each) and `is_cut` (whether the text was longer). Long vectors s
   none, `next` holds the probabilities of the same tokens without the head.
 """
 
-from headwise.explorer.lesson.end import mixing, output, scores, spare
 from headwise.explorer.lesson.facts import facts_of
+from headwise.explorer.lesson.many_heads import heads, projections, warm_up, why_many
 from headwise.explorer.lesson.record import STEPS, LessonStep, Question, as_json, check
-from headwise.explorer.lesson.start import heads, projections, warm_up, why_many
+from headwise.explorer.lesson.scores_to_output import mixing, output, scores, spare
 from headwise.heads import HeadTable
 from headwise.pruning.setting import Subject
 

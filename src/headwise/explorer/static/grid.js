@@ -3,12 +3,6 @@
 
 import { coloured, make, paint, said } from "./head_view.js";
 
-/** The report's. */
-export const ROLE_COLOURS = {
-  positional: "#1f5fbf", delimiter: "#85590a", sink: "#b3261e", syntactic: "#1b7a3d", semantic: "#0b7285",
-  coreference: "#8e3aa8", induction: "#4338ca", duplicate: "#b02a74", broad: "#5c6470",
-};
-
 export class Grid {
   /**
    * @param {HTMLElement} el
@@ -110,14 +104,14 @@ export class Grid {
     return known.length ? `${words}: from ${said(low)} (faint) to ${said(high)} (strong).` : `${words}: not measured on this text.`;
   }
 
-  /** Squares in the colours of their roles. @param {Record<string, string[]>} roles */
-  roles(roles) {
+  /** Squares in the colours of their roles. @param {Record<string, string[]>} roles @param {Record<string, string>} colours */
+  roles(roles, colours) {
     for (const [name, square] of this.squares) {
       const mine = roles[name] ?? [];
       square.replaceChildren();
       const part = 100 / (mine.length || 1);
       square.style.background = mine.length === 0 ? "" : `linear-gradient(135deg, ${mine.map((role, at) =>
-        `${ROLE_COLOURS[/** @type {keyof typeof ROLE_COLOURS} */ (role)]} ${at * part}% ${(at + 1) * part}%`).join(", ")})`;
+        `${colours[role]} ${at * part}% ${(at + 1) * part}%`).join(", ")})`;
       square.setAttribute("aria-label", `${name}: ${mine.join(", ") || "no role"}`);
       square.title = `${name}: ${mine.join(", ") || "no role found"}`;
     }

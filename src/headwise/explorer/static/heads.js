@@ -2,7 +2,7 @@
 /** The panel of heads: the grid on the left, the chosen heads on the right. */
 
 import * as api from "./api.js";
-import { Grid, ROLE_COLOURS } from "./grid.js";
+import { Grid } from "./grid.js";
 import { OneHead } from "./one_head.js";
 import * as state from "./state.js";
 
@@ -92,10 +92,10 @@ export class HeadsPanel {
     if (colour === "maps") return this.maps();
     this.thumbs?.abort();
     if (colour === "role") {
-      this.grid.roles(this.roles());
+      this.grid.roles(this.roles(), this.about.role_colours);
       const held = Object.values(this.roles()).flat();
       const on = this.extra.scan ? "From built-in text and sentences." : "From this text alone; Find roles reads more.";
-      const shown = Object.keys(ROLE_COLOURS).filter((role) => held.includes(role));
+      const shown = Object.keys(this.about.roles).filter((role) => held.includes(role));
       const without = Object.values(this.roles()).filter((roles) => !roles.length).length;
       $("legend").replaceChildren(...shown.map((role) => this.swatch(role, held.filter((one) => one === role).length)), ...without ? [this.swatch("no role", without)] : [], ` ${on}`);
     } else {
@@ -107,7 +107,7 @@ export class HeadsPanel {
   swatch(role, count) {
     const chip = document.createElement("span");
     chip.className = "chip role";
-    chip.style.borderLeftColor = ROLE_COLOURS[/** @type {keyof typeof ROLE_COLOURS} */ (role)] ?? "var(--raised)";
+    chip.style.borderLeftColor = this.about.role_colours[role] ?? "var(--raised)";
     chip.textContent = `${role} ${count}`;
     chip.title = this.about.roles[role] ?? "Plain squares: no role was found";
     return chip;

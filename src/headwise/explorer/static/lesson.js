@@ -3,8 +3,8 @@
 
 import * as api from "./api.js";
 import { make } from "./head_view.js";
-import * as first from "./lesson_figures.js";
-import * as last from "./lesson_figures2.js";
+import * as first from "./lesson_many_heads.js";
+import * as last from "./lesson_scores_to_output.js";
 import { named } from "./lesson_parts.js";
 import * as state from "./state.js";
 

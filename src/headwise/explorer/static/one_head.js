@@ -156,7 +156,8 @@ export class OneHead {
       make("p", { class: "hint" }, `${served}${summary}${from}`),
       make("h3", {}, "Where it looks, by distance"), this.profile(figures.profile),
       make("h3", {}, "What it adds, before and after the output projection"), this.contribution(figures.contribution),
-      make("details", {}, make("summary", {}, "Evidence for roles"), this.roles(figures.roles)));
+      make("details", {}, make("summary", {}, "Evidence for roles"), this.roles(figures.roles)),
+      make("details", {}, make("summary", {}, "Every measure"), this.measures(figures.measures)));
   }
 
   /** @param {any} profile */
@@ -196,6 +197,13 @@ export class OneHead {
         number(one.score), number(one.threshold), number(one.baseline), make("td", {}, one.detail)))));
   }
 
+  /** @param {Record<string, number>} measures */
+  measures(measures) {
+    return make("div", { class: "scroll" }, make("table", {}, make("caption", {}, "On this text"),
+      make("tr", {}, ...["measure", "value"].map((one) => make("th", { scope: "col" }, one))),
+      ...Object.entries(measures).map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", { class: "number" }, said(value))))));
+  }
+
   /** @param {"svg" | "png"} kind */
   async image(kind) {
     try { await this.save(kind); } catch (error) {
@@ -210,7 +218,7 @@ export class OneHead {
     const picture = () => new Promise((done) => canvas.toBlob(done, "image/png"));
     if (kind === "png") return api.save(/** @type {Blob} */ (await picture()), `${this.name}.png`);
     if (cells.rows[1] - cells.rows[0] <= 96 && cells.keys[0] === cells.rows[0]) {
-      const path = `/api/readings/${this.panel.reading.name}/image.svg?${api.query({ heads: this.name, ...this.look(), rows: cells.rows.join(":") })}`;
+      const path = `/api/readings/${this.panel.reading.name}/image.svg?${api.query({ head: this.name, ...this.look(), rows: cells.rows.join(":") })}`;
       return api.save(await api.file(path), `${this.name}.svg`);
     }
     const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${canvas.width}" height="${canvas.height}"><image width="100%" height="100%" href="${canvas.toDataURL("image/png")}"/></svg>`;

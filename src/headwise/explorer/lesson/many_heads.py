@@ -1,4 +1,4 @@
-"""Lesson start: the warm-up and the first three steps, from one row of weights to many heads.
+"""Many heads: the warm-up and the first three steps, from one row of weights to many heads.
 
 In: facts. Out: steps. What their figures hold is written in `lesson`.
 """

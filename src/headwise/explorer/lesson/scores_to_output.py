@@ -1,4 +1,4 @@
-"""Lesson end: the last four steps, from scores to what each head is worth.
+"""Scores to output: the last four steps, from scores to what each head is worth.
 
 In: facts. Out: steps. What their figures hold is written in `lesson`.
 """
@@ -8,6 +8,7 @@ from typing import Any
 
 from headwise.explorer.lesson.effects import Effects
 from headwise.explorer.lesson.facts import Facts
+from headwise.explorer.lesson.many_heads import TIE
 from headwise.explorer.lesson.record import (
     MINUTES,
     LessonStep,
@@ -15,7 +16,6 @@ from headwise.explorer.lesson.record import (
     asks_choice,
     asks_number,
 )
-from headwise.explorer.lesson.start import TIE
 from headwise.explorer.lesson.words import few, number, percent, quoted, share
 from headwise.heads import ROLES
 from headwise.tracing.trace import plain, segregation
