@@ -1,6 +1,7 @@
 """Who may import whom, which folders there are, and how long a text may get."""
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +55,11 @@ def line_of(module: str) -> str:
     return name if name in LINES or name == "__main__" else ""
 
 
+@functools.cache
+def parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
 def imported_modules(tree: ast.Module, package: str) -> Iterator[str]:
     """Full names of every module of headwise that the text imports, inside functions too."""
     for node in ast.walk(tree):
@@ -70,14 +76,14 @@ def imported_modules(tree: ast.Module, package: str) -> Iterator[str]:
 
 def forbidden_imports(text: str, module: str, *, is_package: bool = False) -> list[str]:
     package = module if is_package else module.rpartition(".")[0]
-    imported = imported_modules(ast.parse(text), package)
+    imported = imported_modules(parsed(text), package)
     return sorted(name for name in imported if line_of(name) not in ALLOWED[line_of(module)])
 
 
 def long_functions(text: str) -> list[str]:
     functions = (
         node
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(parsed(text))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
     lengths = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions}
@@ -127,7 +133,7 @@ def test_a_long_function_is_found() -> None:
 
 @pytest.mark.parametrize("file", [*MODULES, *SCRIPTS], ids=name_of)
 def test_annotations_stay_alive_for_the_shape_checks(file: Path) -> None:
-    imports = [n for n in ast.parse(file.read_text("utf-8")).body if isinstance(n, ast.ImportFrom)]
+    imports = [n for n in parsed(file.read_text("utf-8")).body if isinstance(n, ast.ImportFrom)]
     assert "__future__" not in [node.module for node in imports]
 
 
