@@ -40,7 +40,7 @@ gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """No garbage is looked for while modules are imported, nor among them later: a tenth is saved."""
+    """No garbage is looked for among modules, neither as they come nor later: a tenth is saved."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
