@@ -91,7 +91,7 @@ def test_a_folder_with_other_settings_is_kept(headwise: Runner, text: Path, tmp_
     arguments = ("scan", "--text", text, "--out", out, "--length")
     assert headwise(*arguments, 16).code == 0
     held = (out / "heads.parquet").read_bytes()
-    assert "settings.length was 16, now 12" in headwise(*arguments, 12).err
+    assert "length was 16, now 12" in headwise(*arguments, 12).err
     assert (out / "heads.parquet").read_bytes() == held
     assert headwise(*arguments, 12, "--force").code == 0
 

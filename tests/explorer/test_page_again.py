@@ -90,6 +90,8 @@ def test_back_goes_back(chrome: Browser, tiny: str) -> None:
         assert page.input_value("#text") == "w7 w8" and page.input_value("#colour") == "maps"
         page.evaluate("location.hash = '#main'")
         until(page, "location.hash === '#head=L0H1&text=w7+w8'")
+        page.evaluate("location.hash = '#head=L9H99&text=w7+w8'")
+        expect(page.locator("#one")).to_contain_text("There is no head L9H99 in this model. Choose")
 
 
 def test_what_is_no_longer_kept_is_read_again_and_drawn(

@@ -157,7 +157,7 @@ def test_other_settings_are_refused_by_name(minilm: LoadedModel, tmp_path: Path)
     again = run(task_of(minilm, small), out=tmp_path)
     assert again.table == HeadTable.read(tmp_path / "heads.parquet")
     other = ScanSettings(length=17, max_tokens=40, repeats=False)
-    with pytest.raises(OutputError, match=r"settings\.length was 16, now 17"):
+    with pytest.raises(OutputError, match=r"length was 16, now 17"):
         run(task_of(minilm, other), out=tmp_path)
     run(task_of(minilm, other), out=tmp_path, force=True)
     assert HeadTable.read(tmp_path / "heads.csv").about["settings"]["length"] == 17

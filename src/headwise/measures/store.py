@@ -139,5 +139,8 @@ def differences(held: dict[str, Any], wanted: dict[str, Any], path: str = "") ->
         if isinstance(one, dict) and isinstance(other, dict):
             found += differences(one, other, f"{path}{key}.")
         elif one != other:
-            found.append(DIGESTS.get(f"{path}{key}", f"{path}{key} was {one}, now {other}"))
+            name = f"{path}{key}"
+            before, now = ("not given" if value is None else value for value in (one, other))
+            words = f"{name.removeprefix('settings.')} was {before}, now {now}"
+            found.append(DIGESTS.get(name, words))
     return list(dict.fromkeys(found))

@@ -70,7 +70,8 @@ export class HeadsPanel {
     this.cards.filter((card) => !names.includes(card.name)).forEach((card) => card.end());
     this.cards = names.map((name) => this.cards.find((card) => card.name === name) ?? new OneHead(name, this));
     $("one").replaceChildren(...this.cards.map((card) => card.el));
-    if (!names.length) $("one").textContent = "Choose a head in the grid: click it, or walk there with the arrow keys and press Enter.";
+    const missing = state.get("head") && `There is no head ${state.get("head")} in this model. `;
+    if (!names.length) $("one").textContent = missing + "Choose a head in the grid: click it, or walk there with the arrow keys and press Enter.";
     for (const card of this.cards) card.show();
   }
 

@@ -28,9 +28,7 @@ def summary(found: Findings) -> Html:
         tag(
             "p",
             f"{found.model} has {counted(len(table), 'attention head')} in "
-            f"{counted(found.num_layers, 'layer')}.{measured} {num_roles} of them pass the bar of "
-            f"at least one role; the other {len(table) - num_roles} do nothing that this scan has "
-            "a name for, which does not make them useless.",
+            f"{counted(found.num_layers, 'layer')}.{measured} {with_a_role(num_roles, len(table))}",
         ),
         tag("p", role_counts(table)),
         points(stands_out(found)),
@@ -40,6 +38,24 @@ def summary(found: Findings) -> Html:
             "found there, that no other head does the same, or that the head is needed.",
             class_="limit",
         ),
+    )
+
+
+def with_a_role(count: int, total: int) -> str:
+    """How many heads have a role, and what it means that others have none.
+
+    >>> with_a_role(12, 12)
+    'Every one of them passes the bar of at least one role.'
+    """
+    if count == total:
+        return "Every one of them passes the bar of at least one role."
+    useless = "which does not make them useless."
+    if not count:
+        return f"None of them passes the bar of any role, {useless}"
+    others = "one does" if total - count == 1 else f"{total - count} do"
+    return (
+        f"{count} of them {'passes' if count == 1 else 'pass'} the bar of at least one role; the "
+        f"other {others} nothing that this scan has a name for, {useless}"
     )
 
 
