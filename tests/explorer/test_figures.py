@@ -59,7 +59,7 @@ def test_measures_are_those_of_a_scan_of_the_text() -> None:
     settings = ScanSettings(compares=False, repeats=False)
     table = scan(subject.model, CAT, tokenizer=subject.tokenizer, settings=settings)
     want = {name: float(table[HEAD][name]) for name in ("entropy", "first", "distance")}
-    found = figures()["measures"]
+    found = {one["name"]: one["value"] for one in figures()["measures"]}
     assert {name: found[name] for name in want} == pytest.approx(want)
     assert not any(name.startswith("sink_") for name in found)
     roles = {one["role"]: one for one in figures()["roles"]}

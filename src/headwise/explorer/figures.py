@@ -12,6 +12,7 @@ import torch
 from headwise.explorer.looks import Look, axes_of, weights_between
 from headwise.explorer.readings import Reading
 from headwise.heads import ROLES, HeadId, HeadTable
+from headwise.measures.scan import described_columns
 from headwise.measures.view import lengths_after
 
 REACH = 16
@@ -38,14 +39,14 @@ def head_figures(
     }
 
 
-def measures_of(table: HeadTable, head: HeadId) -> dict[str, float]:
-    """Every number that a table has of a head, but those that judge its roles."""
-    judged = tuple(f"{role}_" for role in ROLES)
-    return {
-        str(name): float(value)
-        for name, value in table[head].items()
-        if isinstance(value, float) and math.isfinite(value) and not str(name).startswith(judged)
-    }
+def measures_of(table: HeadTable, head: HeadId) -> list[dict[str, Any]]:
+    """Every number that a table has of a head, with what it means, but those that judge roles."""
+    row, words = table[head], described_columns()
+    return [
+        {"name": name, "value": float(row[name]), "meaning": words[name]}
+        for name in table.df
+        if name in words and isinstance(row[name], float) and math.isfinite(row[name])
+    ]
 
 
 def roles_of(table: HeadTable, head: HeadId) -> list[dict[str, Any]]:

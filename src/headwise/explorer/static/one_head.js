@@ -192,16 +192,16 @@ export class OneHead {
   roles(roles) {
     const number = (/** @type {number | null} */ value) => make("td", { class: "number" }, value == null ? "" : said(value));
     return make("div", { class: "scroll" }, make("table", {}, make("caption", {}, this.panel.extra.scan ? "From built-in text and sentences" : "From this text alone"),
-      make("tr", {}, ...["role", "held", "score", "threshold", "baseline", "detail"].map((one) => make("th", { scope: "col" }, one))),
-      ...roles.map((one) => make("tr", { title: one.meaning }, make("th", { scope: "row" }, one.role), make("td", {}, one.is_held ? "yes" : "no"),
-        number(one.score), number(one.threshold), number(one.baseline), make("td", {}, one.detail)))));
+      make("tr", {}, ...["role", "held"].map((one) => make("th", { scope: "col" }, one)), ...["score", "threshold", "baseline"].map((one) => make("th", { scope: "col", class: "number" }, one))),
+      ...roles.map((one) => make("tr", { title: one.meaning }, make("th", { scope: "row" }, one.role, make("small", {}, one.detail)),
+        make("td", {}, one.is_held ? "yes" : "no"), number(one.score), number(one.threshold), number(one.baseline)))));
   }
 
-  /** @param {Record<string, number>} measures */
+  /** @param {{name: string, value: number, meaning: string}[]} measures */
   measures(measures) {
     return make("div", { class: "scroll" }, make("table", {}, make("caption", {}, "On this text"),
-      make("tr", {}, ...["measure", "value"].map((one) => make("th", { scope: "col" }, one))),
-      ...Object.entries(measures).map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", { class: "number" }, said(value))))));
+      make("tr", {}, make("th", { scope: "col" }, "measure"), make("th", { scope: "col", class: "number" }, "value")),
+      ...measures.map((one) => make("tr", {}, make("th", { scope: "row" }, one.name, make("small", {}, one.meaning)), make("td", { class: "number" }, said(one.value))))));
   }
 
   /** @param {"svg" | "png"} kind */
