@@ -21,5 +21,5 @@ def test_a_folder_without_a_scan_says_what_it_lacks(tmp_path: Path) -> None:
 
 
 def test_a_head_of_a_layer_that_there_is_not_hears_which_the_model_has() -> None:
-    with pytest.raises(OptionError, match="there is no layer L3: the model has L0, L1"):
+    with pytest.raises(OptionError, match="is not in this model: its layers are L0, L1"):
         check_head(HeadId(3, 0), {"L0": 2, "L1": 2})

@@ -85,14 +85,19 @@ class HeadId:
 
 def check_head(head: HeadId, counts: Mapping[str, int]) -> HeadId:
     """The head, if a model with so many heads in each layer has it."""
-    if head.layer_name not in counts:
-        raise OptionError(
-            f"there is no layer {head.layer_name}: the model has {spread(list(counts))}"
-        )
+    check_layer(head, list(counts))
     count = counts[head.layer_name]
     if head.head >= count:
-        raise OptionError(f"there is no head {head}: {head.layer_name} has 0..{count - 1}")
+        there = f"heads 0..{count - 1}" if count else "no heads left"
+        raise OptionError(f"{head} is not in this model: {head.layer_name} has {there}")
     return head
+
+
+def check_layer(head: HeadId, names: list[str]) -> None:
+    """Raise where the head's layer is none of these."""
+    if head.layer_name not in names:
+        there = f"its layers are {spread(names)}" if names else "it has no layers"
+        raise OptionError(f"{head} is not in this model: {there}")
 
 
 def spread(names: list[str]) -> str:

@@ -188,7 +188,11 @@ def test_a_sentence_longer_than_the_model_takes_is_told(
 @pytest.mark.parametrize(
     ("head", "words", "traced"),
     [
-        ("L99H0", "L99H0 is not in this model: its layers are L0 to L2", "no layer 99: the model"),
+        (
+            "L99H0",
+            "L99H0 is not in this model: its layers are L0, L1, L2",
+            "no layer 99: the model",
+        ),
         ("L0H9999", "L0H9999 is not in this model: L0 has heads 0..5", "head 9999 is not in this"),
         ("encoder.L0H0", "encoder.L0H0 is not in this model: its layers", "no stack 'encoder'"),
         (

@@ -85,7 +85,7 @@ def test_every_family_gives_what_json_can_hold(name: str) -> None:
 
 
 def test_heads_that_are_not_there_are_refused() -> None:
-    for name, message in (("L3H12", "L3 has 0..11"), ("L6H0", "there is no layer L6")):
+    for name, message in (("L3H12", "L3 has heads 0..11"), ("L6H0", "L6H0 is not in this model")):
         with pytest.raises(OptionError, match=message):
             figures(HeadId.parse(name))
 

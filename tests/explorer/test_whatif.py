@@ -133,7 +133,11 @@ def test_tokens_and_classes_are_called_by_their_names() -> None:
 
 def test_heads_that_are_not_there_are_refused() -> None:
     session = minilm()
-    refused = {"L0H12": "no head L0H12", "L6H0": "no layer L6", "encoder.L0H0": "no layer enc"}
+    refused = {
+        "L0H12": "L0 has heads 0..11",
+        "L6H0": "its layers are L0",
+        "encoder.L0H0": "encoder",
+    }
     for name, message in refused.items():
         with pytest.raises(OptionError, match=message):
             outcome(session.subject, TEXTS, silenced(name), session.counts)

@@ -56,10 +56,10 @@ def test_another_head_is_seen_whole_and_one_that_is_not_there_is_refused() -> No
     assert view.window is None and numbers(view).shape == (len(view.row_labels),) * 2
     view.window = dict(part)
     assert numbers(view).shape == (4, 3), "the same part of another head"
-    with pytest.raises(OptionError, match="no layer L99"):
+    with pytest.raises(OptionError, match="L99H0 is not in this model: its layers are L0, L1"):
         view.head = "L99H0"
     assert view.head == "L0H2" and view.facts[1].startswith("normalised entropy")
-    with pytest.raises(OptionError, match="no head L0H12"):
+    with pytest.raises(OptionError, match="L0H12 is not in this model"):
         cat().table.view("L0H12")
 
 
@@ -99,7 +99,7 @@ def test_a_table_is_viewed_without_a_model() -> None:
 
 
 def test_what_cannot_be_viewed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(OptionError, match="there is no head L0H12"):
+    with pytest.raises(OptionError, match="L0H12 is not in this model"):
         shown(head="L0H12")
     with pytest.raises(OptionError, match="has no tokenizer"):
         headwise.view(minilm().subject.model, CAT)

@@ -159,7 +159,7 @@ def test_a_text_that_is_no_json_of_a_plan_is_refused(text: str) -> None:
             r"L0 cannot have 6 heads over 4: the first must be a multiple",
         ),
         ({"counts": {"L0": (0, 1)}}, r"L0 cannot have 0 heads over 1"),
-        ({"counts": {"L0": (6, 6)}}, r"L2H3 is not in this model: its layers are L0 to L0"),
+        ({"counts": {"L0": (6, 6)}}, r"L2H3 is not in this model: its layers are L0$"),
     ],
 )
 def test_a_plan_that_contradicts_itself_is_refused(change: dict[str, Any], message: str) -> None:
@@ -195,8 +195,8 @@ def test_a_model_of_another_shape_is_refused(counts: dict[str, Any], message: st
     ("head", "counts", "message"),
     [
         ("L0H6", COUNTS, r"L0H6 is not in this model: L0 has heads 0..5"),
-        ("L3H0", COUNTS, r"L3H0 is not in this model: its layers are L0 to L2"),
-        ("L0H0", STACKS, r"its layers are encoder.L0 to cross.L0"),
+        ("L3H0", COUNTS, r"L3H0 is not in this model: its layers are L0, L1, L2"),
+        ("L0H0", STACKS, r"its layers are encoder.L0, .*cross.L0"),
         ("L0H0", {}, r"L0H0 is not in this model: it has no layers"),
     ],
 )

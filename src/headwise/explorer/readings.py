@@ -25,7 +25,6 @@ from headwise.pruning.setting import Subject
 from headwise.tracing.maps import Labels
 from headwise.tracing.tokens import labels_of
 from headwise.watching.calls import Call, ShownCall
-from headwise.watching.gates import layer_name
 from headwise.watching.places import find_places
 from headwise.watching.running import run_layers
 from headwise.watching.sequence import Sequence
@@ -132,7 +131,7 @@ def read(subject: Subject, text: str, *, progress: Progress | None = None) -> Re
     calls: dict[str, Call] = {}
 
     def each(call: Call) -> None:
-        calls[layer_name(call.place)] = call
+        calls[call.place.layer_name] = call
         count.add(call, batch)
         if progress is not None:
             progress(len(calls), total)

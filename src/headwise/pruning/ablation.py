@@ -16,7 +16,7 @@ from headwise.pruning.cutplan import Counts
 from headwise.pruning.objective import Sample
 from headwise.pruning.task import Estimate, Task, ratio
 from headwise.pruning.units import Unit
-from headwise.watching.gates import MeanOutputs, gate, layer_name
+from headwise.watching.gates import MeanOutputs, gate
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how many steps of it are done, and how many there are.
@@ -116,7 +116,7 @@ def begins_of(recording: Recording, blocks: Sequence[Block]) -> dict[str, int]:
     if len(recording.blocks) != len(blocks):
         return {}  # a block ran twice, or not at all: every pass begins at the beginning
     return {
-        layer_name(place): index
+        place.layer_name: index
         for index, block in enumerate(recording.blocks)
         for place in block.places
     }

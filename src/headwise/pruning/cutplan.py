@@ -16,7 +16,7 @@ from typing import Any
 from headwise.drawing.tables import FULL_ROWS, STYLE, words_table
 from headwise.errors import OptionError, OutputError
 from headwise.files import read_text, write_aside
-from headwise.heads import HeadId, parse_heads
+from headwise.heads import HeadId, check_head, parse_heads
 from headwise.wording import counted
 
 Counts = Mapping[str, tuple[int, int]]
@@ -172,13 +172,9 @@ class CutPlan:
     def check(self, counts: Counts) -> None:
         """Raise where the plan does not fit a model of these counts."""
         _check_shape(self, counts, "this model")
+        num_heads = {layer: pair[0] for layer, pair in counts.items()}
         for head in self.heads:
-            layer = head.layer_name
-            if layer not in counts:
-                raise OptionError(f"{head} is not in this model: {_extent(counts)}")
-            if head.head >= counts[layer][0]:
-                numbers = f"{layer} has heads 0..{counts[layer][0] - 1}"
-                raise OptionError(f"{head} is not in this model: {numbers}")
+            check_head(head, num_heads)
 
     def kept(self, counts: Counts) -> dict[str, tuple[int, ...]]:
         """The heads that each layer of a model of these counts keeps, by their old numbers."""
@@ -202,11 +198,6 @@ class CutPlan:
         method = ", as named" if self.method == "named" else self.method and f" by {self.method}"
         model = self.model and f" of {self.model}"
         return " ".join(f"{cut}{model}{method}".split())
-
-
-def _extent(counts: Counts) -> str:
-    names = list(counts)
-    return f"its layers are {names[0]} to {names[-1]}" if names else "it has no layers"
 
 
 def _checked(layer: str, pair: tuple[int, int]) -> tuple[int, int]:

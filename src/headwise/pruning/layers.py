@@ -11,7 +11,6 @@ from torch import nn
 
 from headwise.errors import ModelError
 from headwise.pruning.families import HEAD_SIZES, REFUSED, Family, family_of
-from headwise.watching.gates import layer_name
 from headwise.watching.places import Place, find_places
 from headwise.wording import listed
 
@@ -135,7 +134,8 @@ def find_layers(model: nn.Module) -> tuple[Layer, ...]:
         elif key not in paths:
             reason = f"it lies outside {type(base).__name__}, whose parts the facts are about"
         else:
-            layers.append(Layer(tuple(map(layer_name, places)), paths[key], base, family))
+            names = tuple(place.layer_name for place in places)
+            layers.append(Layer(names, paths[key], base, family))
             reason = next(obstacles(layers[-1]), None)
         if reason is not None:
             where = f"{type(module).__name__} ({places[0].name})"

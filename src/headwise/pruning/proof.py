@@ -15,7 +15,6 @@ from torch import nn
 
 from headwise.pruning.cutplan import Counts
 from headwise.pruning.families import family_of
-from headwise.watching.gates import layer_name
 from headwise.watching.places import find_places, output_weight
 from headwise.watching.running import Inputs, run
 
@@ -54,7 +53,7 @@ def sizes_of(model: nn.Module, counts: Counts, *, positions: int = POSITIONS) ->
     products = cache = 0
     dtype = next(model.parameters()).dtype
     for place in places:
-        num_heads, num_kv_heads = counts.get(layer_name(place), (0, 0))
+        num_heads, num_kv_heads = counts.get(place.layer_name, (0, 0))
         if num_heads and place.output_projection is not None:
             d_value = output_weight(place.output_projection).shape[0] // num_heads
             d_key = key_size(place.module, d_value)

@@ -17,7 +17,6 @@ from headwise.pruning.gradients import Gradients
 from headwise.pruning.objective import Sample
 from headwise.pruning.task import Task, head_ids
 from headwise.watching.calls import Call
-from headwise.watching.gates import layer_name
 from headwise.watching.running import run_layers
 from headwise.watching.watch import watch
 
@@ -84,7 +83,7 @@ def outputs_of(
     def keep(call: Call) -> None:
         mixed = call.mixed[0].double()
         same = rows is not None and is_real is not None and mixed.shape[1] == is_real.shape[1]
-        by_layer[layer_name(call.place)] = mixed[:, rows] if same else mixed[:, :ROWS]
+        by_layer[call.place.layer_name] = mixed[:, rows] if same else mixed[:, :ROWS]
 
     with watch(task.model, keep):
         run_layers(task.model, {name: value[:1] for name, value in sample.inputs.items()})

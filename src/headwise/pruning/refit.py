@@ -23,7 +23,7 @@ from headwise.pruning.normal import Correction, NormalEquations
 from headwise.pruning.objective import Sample
 from headwise.pruning.shelf import Shelf
 from headwise.pruning.task import count_heads
-from headwise.watching.gates import QUERY_MASKS, layer_name
+from headwise.watching.gates import QUERY_MASKS
 from headwise.watching.places import Place, find_places, output_weight
 
 Variant = Literal["full", "wide", "scale", "bias"]
@@ -146,17 +146,17 @@ class Pair:
         block, goal = self.blocks[index], self.uncut_blocks[index]
         found = []
         for place, theirs in zip(block.places, goal.places, strict=True):
-            if layer_name(place) not in self.counts:
+            if place.layer_name not in self.counts:
                 continue
             weight, _ = parts_of(theirs)
             found.append(
                 Joint(
-                    layer=layer_name(place),
+                    layer=place.layer_name,
                     part="attention",
                     own=Ears(block.module, projection_of(place)),
                     goal=Ears(goal.module, projection_of(theirs)),
                     is_residual=len(block.places) == 1 and self.adds_to_state(index, theirs),
-                    head_size=weight.shape[0] // self.counts[layer_name(theirs)][0],
+                    head_size=weight.shape[0] // self.counts[theirs.layer_name][0],
                     mask=mask_of(place),
                 )
             )
@@ -176,7 +176,7 @@ class Pair:
             Ears(one.get_submodule(found.stream), one.get_submodule(found.projection))
             for one in (block.module, goal.module)
         )
-        layer = layer_name(block.places[0])
+        layer = block.places[0].layer_name
         mask = mask_of(block.places[0])
         return [Joint(layer, "feed-forward", own, theirs, True, head_size=1, mask=mask)]
 

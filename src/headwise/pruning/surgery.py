@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import ModelError, OptionError
-from headwise.heads import HeadId, parse_heads
+from headwise.heads import HeadId, check_head, parse_heads
 from headwise.pruning import checking
 from headwise.pruning.families import NUM_HEADS, NUM_KV_HEADS
 from headwise.pruning.layers import Layer, find_layers
@@ -138,8 +138,7 @@ def gone_from(layer: Layer, chosen: tuple[HeadId, ...]) -> set[int]:
     by_name = {name: set[int]() for name in layer.names}
     for head in chosen:
         if head.layer_name in by_name:
-            if head.head >= layer.num_heads:
-                raise OptionError(f"{head} is not in this model: {heads_in(layer, head)}")
+            check_head(head, {head.layer_name: layer.num_heads})
             by_name[head.layer_name].add(head.head)
     gone = by_name[layer.names[0]]
     if any(others != gone for others in by_name.values()):
@@ -148,12 +147,6 @@ def gone_from(layer: Layer, chosen: tuple[HeadId, ...]) -> set[int]:
             "cut the same heads in each"
         )
     return gone
-
-
-def heads_in(layer: Layer, head: HeadId) -> str:
-    """How many heads the layer of a head has, in words."""
-    count, name = layer.num_heads, head.layer_name
-    return f"{name} has heads 0..{count - 1}" if count else f"{name} has no heads left"
 
 
 def check_groups(layer: Layer, heads: Heads) -> None:

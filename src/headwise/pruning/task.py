@@ -18,7 +18,7 @@ from headwise.measures.reading import Reader
 from headwise.pruning.cutplan import Counts
 from headwise.pruning.objective import NOTHING, Losses, Objective, Sample
 from headwise.watching.calls import AttentionCall, Call
-from headwise.watching.gates import layer_name, silence
+from headwise.watching.gates import silence
 from headwise.watching.places import Place, find_places
 from headwise.watching.running import Inputs, run_layers
 from headwise.watching.watch import watch
@@ -162,13 +162,13 @@ def count_heads(model: nn.Module, inputs: Inputs) -> Counts:
 
     def count(call: Call) -> None:
         kv_heads = call.keys.shape[1] if isinstance(call, AttentionCall) else call.num_heads
-        counts[layer_name(call.place)] = (call.num_heads, kv_heads)
+        counts[call.place.layer_name] = (call.num_heads, kv_heads)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that weights are read: here they are dropped at once
         with watch(model, count):
             run_layers(model, first)
-    names = map(layer_name, find_places(model))
+    names = [place.layer_name for place in find_places(model)]
     return {name: counts[name] for name in names if name in counts}
 
 
@@ -177,5 +177,5 @@ def head_ids(places: Sequence[Place], counts: Counts) -> tuple[HeadId, ...]:
     return tuple(
         HeadId(place.layer, head, place.stack)
         for place in places
-        for head in range(counts.get(layer_name(place), (0, 0))[0])
+        for head in range(counts.get(place.layer_name, (0, 0))[0])
     )

@@ -6,7 +6,7 @@ transformers is not needed here, and so is not imported.
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float
@@ -81,7 +81,7 @@ def trace_layer(
         )
     found = {"input": x, **small_matrices(layer), **steps_of(*projected, rules)}
     names = tuple(tokens or map(str, range(x.shape[1])))
-    return make_trace(
+    made = make_trace(
         found | {"output": output},
         layer.Wo.weight.detach().T,
         layer.Wo.bias,
@@ -90,6 +90,9 @@ def trace_layer(
         heads=heads,
         num_kv_heads=layer.num_kv_heads,
         scale=scale_of(rules, layer.d_key),
+    )
+    return replace(
+        made,
         difference=float((output - by_head).abs().max()),
         compared="each head's own small Wq, Wk, Wv and Wo against one large matrix each",
     )
@@ -141,7 +144,6 @@ def make_trace(  # noqa: PLR0913 - one field of the record each
     num_kv_heads: int,
     scale: str = "",
     prefix: str = "L0",
-    **more: Any,
 ) -> Trace:
     """The record of a layer's steps, with the concat and each head's contribution worked out."""
     mixed = found["mixed"]
@@ -175,7 +177,6 @@ def make_trace(  # noqa: PLR0913 - one field of the record each
         bias=None if bias is None else bias.detach().to(wide),
         rounding=torch.finfo(dtype).eps,
         prefix=prefix,
-        **more,
     )
 
 

@@ -4,6 +4,7 @@ In: a transformers model, what it reads, and which layer. Out: a `Trace`.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -117,28 +118,33 @@ def trace_place(
     found: dict[str, Tensor] = {}
     if heard.inputs:
         found["input"] = heard.inputs[place.turn]
-    more: dict[str, Any] = {}
+    output, scale = heard.outputs[place.turn], ""
     if isinstance(call, AttentionCall):
         check_size(call.mixed.shape[:3].numel() * call.keys.shape[2], call.layer, call.stack)
         found |= steps_of(call.queries, call.keys, call.values, call.rules)
-        more["scale"] = scale_of(call.rules, call.keys.shape[-1])
-        more["compared"] = "head by head from the same queries, keys and values, in plain steps"
-        more["difference"] = by_heads(call, heard.outputs[place.turn], bias)
+        scale = scale_of(call.rules, call.keys.shape[-1])
     else:
         wide = at_least_float32(call.mixed)
         found |= {"weights": call.weights().to(wide), "mixed": call.mixed.to(wide)}
-        more["notes"] = (f"{type(place.module).__name__} shows its weights alone: no scores",)
     stack = f"{place.stack}." if place.stack else ""
-    return make_trace(
-        found | {"output": heard.outputs[place.turn]},
+    made = make_trace(
+        found | {"output": output},
         call.output_weight,
         bias,
         title=f"{title}, {stack}layer {place.layer}",
         labels=labels_of(batch, place.stack, tokenizer, call),
         heads=heads,
         num_kv_heads=call.keys.shape[1] if isinstance(call, AttentionCall) else call.num_heads,
+        scale=scale,
         prefix=f"{stack}L{place.layer}",
-        **more,
+    )
+    if not isinstance(call, AttentionCall):
+        note = f"{type(place.module).__name__} shows its weights alone: no scores"
+        return replace(made, notes=(note,))
+    return replace(
+        made,
+        difference=by_heads(call, output, bias),
+        compared="head by head from the same queries, keys and values, in plain steps",
     )
 
 

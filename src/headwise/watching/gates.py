@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.errors import OptionError
-from headwise.heads import HeadId, Heads, parse_heads, spread
+from headwise.heads import HeadId, Heads, check_head, check_layer, parse_heads, spread
 from headwise.watching.calls import Call
 from headwise.watching.models import LoadedModel, module_of
 from headwise.watching.places import Place, find_places
@@ -32,7 +32,7 @@ class MeanOutputs:
     def of(self, place: Place) -> Float[Tensor, "heads d_value"]:
         """The means of one layer's heads."""
         if (place.stack, place.layer) not in self.by_layer:
-            raise OptionError(f"there are no mean outputs of {layer_name(place)}: measure it too")
+            raise OptionError(f"there are no mean outputs of {place.layer_name}: measure it too")
         return self.by_layer[place.stack, place.layer]
 
 
@@ -83,7 +83,7 @@ def gate(
     """
     model = module_of(model)
     places = find_places(model)
-    named = {layer_name(place): place for place in places}
+    named = {place.layer_name: place for place in places}
     unknown = [name for name in gates if name not in named]
     if unknown:
         raise OptionError(
@@ -173,27 +173,16 @@ def multiplying(gates: Tensor, name: str, mean: Tensor | None = None) -> Change:
 
 def check_heads(heads: list[int], place: Place, count: int) -> None:
     """Raise where a layer with so many heads does not have all of these."""
-    if max(heads) >= count:
-        there = f"heads 0..{count - 1}" if count else "no heads left"
-        raise OptionError(
-            f"{HeadId(place.layer, max(heads), place.stack)} is not in this model: "
-            f"{place.layer_name} has {there}"
-        )
+    check_head(HeadId(place.layer, max(heads), place.stack), {place.layer_name: count})
 
 
 def check_layers(heads: Iterable[HeadId], places: tuple[Place, ...]) -> None:
     """Raise where a head names a layer that the model does not have."""
-    names = [layer_name(place) for place in places]
+    names = [place.layer_name for place in places]
     for head in heads:
-        if not any(belongs(head, place) for place in places):
-            raise OptionError(f"{head} is not in this model: its layers are {spread(names)}")
+        check_layer(head, names)
 
 
 def belongs(head: HeadId, place: Place) -> bool:
     """Whether the head is one of the place's."""
     return (head.stack, head.layer) == (place.stack, place.layer)
-
-
-def layer_name(place: Place) -> str:
-    """`L3`, or `encoder.L3` in a model with several stacks."""
-    return place.layer_name
