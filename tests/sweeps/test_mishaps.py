@@ -223,3 +223,16 @@ def test_what_is_named_twice_is_run_once_and_rates_close_by_are_apart(tmp_path: 
     assert list(found.summary["seeds"]) == [1, 1]
     assert [pilot["rate"] for pilot in found.pilots] == [0.01, 0.01000000001] * 2
     assert json.loads((tmp_path / "settings.json").read_text())["groups"] == ["split"]
+
+
+def test_a_task_beside_settings_is_refused() -> None:
+    settings = make_settings(make_task("relations"), **SMALL)
+    for task in ("recall", Mine()):
+        with pytest.raises(OptionError, match="there are settings and a task: give one of them"):
+            sweep(task, settings=settings)
+
+
+def test_held_out_sequences_that_ask_nothing_are_refused() -> None:
+    task = make_task("brackets", length=2, depth=2)
+    with pytest.raises(OptionError, match="1 held-out sequence of brackets ask nothing: give more"):
+        sweep(task, **SMALL, held_out=1, processes=1)

@@ -27,7 +27,7 @@ from headwise.sweeps.task import Task
 
 
 def sweep(
-    task: str | Task = "relations",
+    task: str | Task | None = None,
     *,
     quick: bool = False,
     out: str | Path | None = None,
@@ -40,20 +40,22 @@ def sweep(
     """Train small transformers that differ in their heads alone, and say what each can do.
 
     `options` are settings of the recipe and the sweep: d_model, layers, steps, batch, seeds, rates,
-    groups, width; and of the task, where it is given by its name: relations=3. Or all of them are
-    in `settings`. In a folder `out` every run is kept, and a sweep that was stopped goes on. A task
-    of your own is trained in this process alone.
+    groups, width; and of the task, where it is given by its name: relations=3. Or all of them, and
+    the task, are in `settings`; without either the task is relations. In a folder `out` every run
+    is kept, and a sweep that was stopped goes on. A task of your own is trained in this process
+    alone.
 
     found = headwise.sweep("relations", quick=True)
     found.summary  # accuracy against the number of heads
     """
     if settings is None:
+        task = "relations" if task is None else task
         if isinstance(task, str):
             of_task = task_options(task)
             task = make_task(task, **{key: options.pop(key) for key in of_task & set(options)})
         settings = make_settings(task, quick=quick, **options)
-    elif quick or options:
-        given = next(iter(options), "quick")
+    elif quick or options or task is not None:
+        given = next(iter(options), "quick" if quick else "a task")
         raise OptionError(f"there are settings and {given}: give one of them")
     if processes is None:
         processes = os.cpu_count() or 1

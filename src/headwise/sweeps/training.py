@@ -19,6 +19,7 @@ from headwise.sweeps.heads import HeadFigures, figures_of_heads
 from headwise.sweeps.model import SweepModel, accuracy_of, count_parameters, loss_of
 from headwise.sweeps.task import Examples, Task, check_at_least
 from headwise.sweeps.variants import Variant
+from headwise.wording import counted
 
 BATCHES_AT_ONCE = 32
 """Batches whose sequences are drawn together."""
@@ -151,7 +152,13 @@ def batches(task: Task, recipe: Recipe, seed: int) -> Iterator[Examples]:
 def held_out_of(task: Task, recipe: Recipe) -> Examples:
     """What models are tested on."""
     random = torch.Generator().manual_seed(HELD_OUT_SEED)
-    return task.examples(recipe.held_out, random, held_out=True)
+    found = task.examples(recipe.held_out, random, held_out=True)
+    if not (found.answers >= 0).any():
+        raise OptionError(
+            f"{counted(recipe.held_out, 'held-out sequence')} of {task.name} ask nothing: give "
+            "more of them, or longer ones"
+        )
+    return found
 
 
 @torch.inference_mode()
