@@ -26,7 +26,7 @@ from headwise.tracing.maps import Labels
 from headwise.tracing.tokens import labels_of
 from headwise.watching.calls import Call, ShownCall
 from headwise.watching.places import find_places
-from headwise.watching.running import run_layers
+from headwise.watching.running import in_evaluation, run_layers
 from headwise.watching.sequence import Sequence
 from headwise.watching.watch import watch
 
@@ -136,8 +136,9 @@ def read(subject: Subject, text: str, *, progress: Progress | None = None) -> Re
         if progress is not None:
             progress(len(calls), total)
 
-    with torch.inference_mode(), watch(subject.model, each, needs_lse=True):
-        run_layers(subject.model, batch.inputs)
+    model = subject.model
+    with torch.inference_mode(), in_evaluation(model), watch(model, each, needs_lse=True):
+        run_layers(model, batch.inputs)
     table = head_table(tally, relations(tally), {"model": subject.name})
     around = sum(map(len, reader.around))
     return Reading(

@@ -27,6 +27,7 @@ from headwise.pruning.setting import Subject
 from headwise.pruning.task import count_heads
 from headwise.views.report.style import ROLE_COLOURS
 from headwise.watching.models import LoadedModel
+from headwise.watching.running import in_evaluation
 
 SHOWN = {
     "normalised_entropy": "How widely it looks: 0 one token, 1 all alike",
@@ -75,10 +76,10 @@ class Session:
         if subject.tokenizer is None:
             raise OptionError(f"{subject.name} reads no text: the explorer needs a tokenizer")
         self.subject, self.shelf, self.untouched = subject, Shelf(), Untouched()
-        self.subject.model.eval()
         reader = Reader(subject.tokenizer, subject.model.config, length=LONGEST)
         inputs = reader.batch(reader.windows(["a b c d"])[:1], subject.device).inputs
-        self.counts = count_heads(subject.model, inputs)
+        with in_evaluation(subject.model):
+            self.counts = count_heads(subject.model, inputs)
         self.num_heads = {name: heads for name, (heads, _) in self.counts.items()}
         self.jobs = {name: Job(name) for name in OF_JOBS}
         # Made now: later the model may be read or gated just then, and a copy would stay so.
@@ -215,12 +216,12 @@ class Told:
 
 
 def twin_of(subject: Subject) -> Subject:
-    """The same model with the same weights in other modules: it can be watched by itself."""
+    """The same model with the same weights in other modules, at rest: it is watched by itself."""
     model = subject.model
     shared: dict[int, Any] = {id(one): one for one in model.parameters()}
     shared |= {id(one): one for one in model.buffers()}
     other: nn.Module = copy.deepcopy(model, shared)
-    return replace(subject, model=other)
+    return replace(subject, model=other.eval())
 
 
 def known_plans() -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from headwise.pruning.setting import Subject
 from headwise.pruning.surgery import count_parameters, planned
 from headwise.tracing.tokens import label
 from headwise.watching.gates import gate
+from headwise.watching.running import in_evaluation
 
 LONGEST = 512
 """Tokens of a text that are read at most: changes are to show at once."""
@@ -78,10 +79,11 @@ def outcome(
 ) -> dict[str, Any]:
     """What the model says untouched and changed, and what a cut of the silent heads would save."""
     untouched = untouched or Untouched()
-    if isinstance(subject.objective, Embedding):
-        said = similarities(subject, texts, changes.gates(counts), untouched)
-    else:
-        said = predictions(subject, texts[0], changes.gates(counts), untouched)
+    with in_evaluation(subject.model):
+        if isinstance(subject.objective, Embedding):
+            said = similarities(subject, texts, changes.gates(counts), untouched)
+        else:
+            said = predictions(subject, texts[0], changes.gates(counts), untouched)
     return said | {"heads_off": len(changes.silent)} | savings(subject, changes)
 
 
