@@ -17,7 +17,7 @@ from headwise.pruning.prune import prune
 from headwise.pruning.settings import PruneSettings
 from headwise.pruning.task import make_task
 from headwise.watching.places import find_places
-from headwise.watching.running import run
+from headwise.watching.running import run, without_labels
 
 from ..attention.tolerance import assert_same
 from ..watching.helpers import allow_weights
@@ -107,6 +107,60 @@ def test_models_that_read_more_than_tokens_are_not_timed() -> None:
     )
     assert found.record["speed"] == []
     assert told[-1] == "the speed is not measured of models that read pixel_values"
+
+
+def surprise(model: torch.nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
+    """How little the model expects each example's labels."""
+    logits = run(model, without_labels(inputs)).logits
+    each = torch.nn.functional.cross_entropy(logits.mT, inputs["labels"], reduction="none")
+    return each.mean(1)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_labels_are_for_a_loss_of_ones_own_and_no_input_of_the_model(
+    name: str, tmp_path: Path
+) -> None:
+    model, inputs = tiny(name, dtype=torch.float32)
+    given = [{**inputs, "labels": inputs["input_ids"].flip(1)}] * 3
+    told: list[str] = []
+    found = prune(
+        model,
+        tmp_path / "out",
+        heads="L0H0 L0H1 L0H2",
+        batches=given,
+        objective=surprise,
+        settings=replace(QUICK, draws_curve=False, times_speed=True),
+        progress=lambda stage, done, total: told.append(stage),
+    )
+    assert [one["batch"] for one in found.record["speed"]] == [1, 16]
+    assert not any("labels" in stage for stage in told)
+
+
+def test_heads_are_measured_by_labels_that_the_models_own_loss_cannot_take() -> None:
+    model, inputs = tiny("gpt2", dtype=torch.float32)
+    given = {**inputs, "labels": torch.arange(float(len(inputs["input_ids"])))}
+    found = importance(
+        model,
+        batches=[given],
+        objective=lambda model, inputs: (
+            run(model, without_labels(inputs)).logits.mean((1, 2)) - inputs["labels"]
+        ).square(),
+    )
+    assert len(found.table.df) == 15
+
+
+def test_a_decoder_may_read_tokens_that_are_made_of_labels() -> None:
+    model, inputs = tiny("bart", dtype=torch.float32)
+    given = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+    given["labels"] = inputs["decoder_input_ids"]
+    found = prune(
+        model,
+        cut=2,
+        batches=[given] * 3,
+        objective=lambda model, inputs: run(model, inputs).logits.square().mean((1, 2)),
+        settings=replace(BARE, times_speed=True),
+    )
+    assert len(found.plan) == 2 and found.record["speed"] == []
 
 
 @pytest.mark.parametrize(

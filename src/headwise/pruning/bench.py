@@ -30,7 +30,7 @@ from headwise.pruning.surgery import Surgery, can_cut, cut
 from headwise.pruning.task import Estimate, Task, count_heads, head_ids
 from headwise.pruning.units import Unit, one_of_each_group, whole_groups
 from headwise.watching.places import find_places
-from headwise.watching.running import Inputs
+from headwise.watching.running import Inputs, read_by
 
 RIDGE_SHARE = 0.2
 """Of the text for refitting, what the ridge is chosen on."""
@@ -60,8 +60,8 @@ class Bench:
 
     @property
     def inputs(self) -> dict[str, torch.Tensor]:
-        """A few examples to compare models on."""
-        first = self.held_out.samples[-1].inputs
+        """A few examples to compare models on, without labels where the model can do so."""
+        first = read_by(self.subject.model, self.held_out.samples[-1].inputs)
         return {name: value[:CHECKED] for name, value in first.items()}
 
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headwise.errors import ModelError, OptionError
-from headwise.watching.running import Inputs, run
+from headwise.watching.running import Inputs, run, without_labels
 
 NOTHING = -100
 """A target that is none: torch's own mark for positions without a loss."""
@@ -126,11 +126,6 @@ def logits_of(model: nn.Module, inputs: Inputs) -> Tensor:
     if not isinstance(logits, Tensor):
         raise ModelError(f"{type(model).__name__} gives no logits: measure its embedding instead")
     return logits
-
-
-def without_labels(inputs: Inputs) -> Inputs:
-    """What the model is given: labels are what it is measured by."""
-    return {name: value for name, value in inputs.items() if name != "labels"}
 
 
 def token_ids(inputs: Inputs) -> Tensor:

@@ -50,7 +50,7 @@ from headwise.pruning.surgery import head_counts, planned
 from headwise.pruning.task import Estimate
 from headwise.pruning.units import Unit
 from headwise.watching.models import Source
-from headwise.watching.running import Inputs, in_evaluation
+from headwise.watching.running import Inputs, in_evaluation, read_by
 
 BATCHES = (1, 16)
 """Sizes of the batches whose speed is measured, where their outputs are not too large."""
@@ -335,7 +335,7 @@ def speeds(bench: Bench, found: CutModel, positions: int) -> list[Speed]:
 
     Not measured of models that read more than tokens.
     """
-    inputs = bench.held_out.samples[0].inputs
+    inputs = read_by(bench.subject.model, bench.held_out.samples[0].inputs)
     if not bench.settings.times_speed:
         return []
     others = not_timed(inputs)

@@ -35,9 +35,22 @@ def run_layers(model: nn.Module, inputs: Inputs) -> None:
     """Let a model read for what its layers do; what it would say next is left out.
 
     The logits of one position are computed where the model lets itself be told so: in a small
-    model with a large vocabulary, all of them take as long as many layers.
+    model with a large vocabulary, all of them take as long as many layers. Labels are left out, for
+    there is no loss of one position.
     """
-    model(**inputs, **taken(model, use_cache=False, logits_to_keep=1))
+    model(**read_by(model, inputs), **taken(model, use_cache=False, logits_to_keep=1))
+
+
+def without_labels(inputs: Inputs) -> Inputs:
+    """What the model is given: labels are what it is measured by."""
+    return {name: value for name, value in inputs.items() if name != "labels"}
+
+
+def read_by(model: nn.Module, inputs: Inputs) -> Inputs:
+    """What the model's layers read: not the labels, unless a decoder's tokens are made of them."""
+    has_decoder = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+    is_given = any(name in inputs for name in ("decoder_input_ids", "decoder_inputs_embeds"))
+    return inputs if has_decoder and not is_given else without_labels(inputs)
 
 
 def taken(model: nn.Module, **options: Any) -> dict[str, Any]:
