@@ -141,6 +141,13 @@ def test_heads_that_do_not_divide_the_textbooks_width_are_refused(num_heads: int
         from_textbook(textbook.MultiHeadAttention(D_MODEL, NUM_HEADS), num_heads=num_heads)
 
 
+def test_keys_that_hold_no_whole_number_of_heads_are_refused() -> None:
+    theirs = textbook.MultiHeadAttention(D_MODEL, NUM_HEADS)
+    theirs.W_k = nn.Linear(D_MODEL, 7)
+    with pytest.raises(OptionError, match="Wk has 7 rows and Wv 33: they hold no whole number of"):
+        from_textbook(theirs, num_heads=NUM_HEADS)
+
+
 TORCH_OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "without biases": {"bias": False},

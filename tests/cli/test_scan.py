@@ -9,6 +9,7 @@ import pytest
 
 from headwise.heads import HeadTable
 
+from ..watching.tiny import tiny
 from .running import Runner
 
 TEXT = "The cat sat on the mat. The dog sat on the cat, and the mat was not amused.\n"
@@ -94,6 +95,20 @@ def test_a_folder_with_other_settings_is_kept(headwise: Runner, text: Path, tmp_
     assert "length was 16, now 12" in headwise(*arguments, 12).err
     assert (out / "heads.parquet").read_bytes() == held
     assert headwise(*arguments, 12, "--force").code == 0
+
+
+def test_a_model_that_reads_no_text_is_refused(headwise: Runner, tmp_path: Path) -> None:
+    model = tiny("vit")[0]
+    model.save_pretrained(tmp_path)
+    assert "reads no text: scan it from Python" in headwise.refused("scan", tmp_path)
+
+
+def test_standard_input_that_is_no_text_is_refused(
+    headwise: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a \xff"), encoding="utf-8"))
+    said = headwise.refused("scan", "--text", "-")
+    assert "- is not UTF-8 text: invalid start byte at byte 2" in said
 
 
 def test_text_that_is_no_text_is_refused(headwise: Runner, tmp_path: Path) -> None:

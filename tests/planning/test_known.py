@@ -1,7 +1,9 @@
 """The known models against transformers' own, built without memory on the meta device."""
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -240,6 +242,12 @@ def test_a_config_with_impossible_sizes_says_which(sizes: dict[str, Any], words:
     whole = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 3}
     with pytest.raises(ModelError, match=words):
         shape_of_config(whole | sizes, "this")
+
+
+def test_a_directory_may_be_a_path(tmp_path: Path) -> None:
+    config = {"model_type": "bert", "hidden_size": 12, "num_attention_heads": 3}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
+    assert plan(tmp_path).shape == plan(str(tmp_path)).shape
 
 
 def test_only_names_and_shapes_are_planned() -> None:

@@ -184,6 +184,10 @@ def test_mistakes_are_named() -> None:
         trace(model, inputs, heads=[99])
     with pytest.raises(OptionError, match="a text is read by a tokenizer"):
         trace(model, "hello")
+    with pytest.raises(OptionError, match="a model makes its own mask: give it attention_mask"):
+        trace(model, inputs, mask=torch.ones(3, 3).bool())
+    with pytest.raises(OptionError, match="words are known only of a text that a tokenizer has"):
+        trace(model, inputs).maps(words=True)
     layer = MultiHeadAttention(12, 3)
     with pytest.raises(OptionError, match="a layer is traced on a tensor"):
         trace(layer, "hello")

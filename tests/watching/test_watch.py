@@ -14,9 +14,9 @@ from transformers import AutoModelForCausalLM, DynamicCache
 from headwise.errors import ModelError
 from headwise.watching.calls import AttentionCall, Call, ShownCall
 from headwise.watching.gates import silence
-from headwise.watching.places import find_places
+from headwise.watching.places import Place, find_places
 from headwise.watching.routing import LISTENERS, NAME, ROUTED, check_finite
-from headwise.watching.watch import watch
+from headwise.watching.watch import heads_of, projection_of, watch, weights_among
 
 from ..attention.tolerance import assert_same
 from .helpers import (
@@ -433,3 +433,21 @@ def test_finite_rows_whose_sum_overflows_are_fine() -> None:
     large = torch.full((1, 2, 64, 8), 100.0, dtype=torch.float16)
     assert large.sum().isinf()
     check_finite(find_places(tiny("llama")[0])[0], large, large)
+
+
+class Strange(nn.Module):
+    """Attention that says little of itself."""
+
+    num_heads: int | None = None
+
+
+def test_what_cannot_be_watched_is_named_with_the_reason() -> None:
+    place = Place("", 0, "layers.0.attn", Strange(), None, is_routed=False)
+    named = r"layers\.0\.attn \(Strange\) cannot be watched"
+    with pytest.raises(ModelError, match=f"{named}: its output projection is unknown"):
+        projection_of(place)
+    with pytest.raises(ModelError, match=f"{named}: it does not say how many heads it has"):
+        heads_of(place)
+    place.module.num_heads = 3
+    with pytest.raises(ModelError, match=f"{named}: it returned no weights"):
+        weights_among((torch.zeros(1, 5, 7), torch.zeros(1, 2, 5, 5)), place)

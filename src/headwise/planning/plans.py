@@ -4,6 +4,7 @@ In: a known model's name, a config or sizes, and what it runs on. Out: a `Plan`,
 flat row and as JSON. How it looks is the views' business.
 """
 
+import os
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -120,7 +121,7 @@ class Plan:
 
 
 def plan(
-    model: str | None = None,
+    model: str | os.PathLike[str] | None = None,
     *,
     shape: Shape | None = None,
     length: int | None = None,
@@ -136,9 +137,10 @@ def plan(
     >>> plan("gpt2").layer_parameters
     2362368
     """
-    name, source, total, note = model or "", "", None, ""
-    if model is not None and not isinstance(model, str):
+    if model is not None and not isinstance(model, str | os.PathLike):
         raise OptionError(f"a model is named by a text, not by a {type(model).__name__}")
+    model = "" if model is None else os.fspath(model)
+    name, source, total, note = model, "", None, ""
     if not model:
         if not isinstance(shape, Shape):
             raise OptionError("there is nothing to plan: name a model or give a headwise.Shape")
