@@ -15,7 +15,9 @@ from headwise.pruning.redundancy import (
     correlations,
     redundant_groups,
 )
+from headwise.pruning.refit import mask_of
 from headwise.pruning.task import Task, count_heads, head_ids, make_task
+from headwise.watching.places import find_places
 
 from .subjects import assert_close, counts_of, model_of, objective_of, padded, plain, task_of
 
@@ -99,6 +101,23 @@ def test_padding_is_not_compared() -> None:
         for one in (whole, short)
     ]
     assert_close(found[0], found[1], torch.float64)
+
+
+def test_padding_of_an_encoder_that_reads_less_than_its_decoder_is_not_compared() -> None:
+    model = model_of("bart")
+    whole = {name: value[:1] for name, value in plain("bart").items()}
+    whole["attention_mask"] = (torch.arange(whole["input_ids"].shape[1]) < 5).long()[None]
+    short = {name: value if "decoder" in name else value[:, :5] for name, value in whole.items()}
+    found = [
+        alikeness(make_task(model, objective_of("bart"), [one]), counts_of("bart"))
+        for one in (whole, short)
+    ]
+    assert_close(found[0], found[1], torch.float64)
+
+
+def test_no_mask_of_tokens_says_which_parts_of_a_picture_are_real() -> None:
+    masks = {place.stack: mask_of(place) for place in find_places(model_of("clip"))}
+    assert masks == {"text": "attention_mask", "vision": ""}
 
 
 def test_too_few_rows_say_nothing() -> None:

@@ -15,6 +15,7 @@ from headwise.measures.similarity import ROWS, centred_kernels, cka, products
 from headwise.pruning.cutplan import Counts
 from headwise.pruning.gradients import Gradients
 from headwise.pruning.objective import Sample
+from headwise.pruning.refit import mask_of, real_rows
 from headwise.pruning.task import Task, head_ids
 from headwise.watching.calls import Call
 from headwise.watching.running import run_layers
@@ -75,18 +76,20 @@ FEWEST_ROWS = 4
 def outputs_of(
     task: Task, sample: Sample, counts: Counts
 ) -> Float[Tensor, "heads row d_value"] | None:
-    """What every head gives on the same rows of one example; None where there are too few."""
+    """What every head gives on the same rows of one example; None where there are too few.
+
+    Each stack's rows are the first that are no padding there.
+    """
     by_layer: dict[str, Tensor] = {}
-    is_real = sample.is_real
-    rows = None if is_real is None else is_real[0].nonzero()[:ROWS, 0]
+    first = Sample({name: value[:1] for name, value in sample.inputs.items()})
 
     def keep(call: Call) -> None:
-        mixed = call.mixed[0].double()
-        same = rows is not None and is_real is not None and mixed.shape[1] == is_real.shape[1]
-        by_layer[call.place.layer_name] = mixed[:, rows] if same else mixed[:, :ROWS]
+        is_real = real_rows(first, call.mixed[:, 0], mask_of(call.place))[0]
+        rows = is_real.nonzero()[:ROWS, 0]
+        by_layer[call.place.layer_name] = call.mixed[0][:, rows].double()
 
     with watch(task.model, keep):
-        run_layers(task.model, {name: value[:1] for name, value in sample.inputs.items()})
+        run_layers(task.model, first.inputs)
     widest = max(one.shape[2] for one in by_layer.values())
     fewest = min(one.shape[1] for one in by_layer.values())
     if fewest < FEWEST_ROWS:

@@ -309,8 +309,8 @@ def add_to(weight: Tensor, bias: Tensor | None, found: Correction) -> None:
 
 
 def mask_of(place: Place) -> str:
-    """The model input that says which positions of a stack are no padding."""
-    return QUERY_MASKS.get(place.stack, "attention_mask")
+    """The model input that says which positions of a stack are no padding; "" if none does."""
+    return QUERY_MASKS.get(place.stack, "")
 
 
 def real_rows(sample: Sample, values: Tensor, mask: str) -> Tensor:
