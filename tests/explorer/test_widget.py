@@ -87,6 +87,14 @@ def test_a_long_text_is_thinned_out_and_its_late_tokens_are_followed() -> None:
     first = list(view.links)
     view.token = MOST_ROWS + 9
     assert view.links != first and min(row for row, *_ in view.links) == MOST_ROWS
+    view.token = 9
+    assert view.links == first, "those of early tokens are there again"
+    view.token = MOST_ROWS + 9
+    view.head = "L0H3"
+    view.head = "L0H2"
+    assert view.links == first
+    view.token = MOST_ROWS + 9
+    assert min(row for row, *_ in view.links) == MOST_ROWS, "another choice begins anew"
     view.window = {"rows": [3, 9], "keys": [0, 5]}
     assert numbers(view).shape == (6, 5)
 

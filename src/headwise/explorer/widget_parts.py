@@ -43,6 +43,7 @@ class HeadView(anywidget.AnyWidget):
     def _parts(self, head: str) -> dict[str, Any]:
         shown = self._shown
         rows, keys = shown.axes(head)
+        self._linked = 0  # the row that the links begin at
         return {
             "head": head,
             "row_labels": rows,
@@ -73,5 +74,6 @@ class HeadView(anywidget.AnyWidget):
     @traitlets.observe("token")
     def _follow(self, change: Any) -> None:
         start = max(0, change["new"]) // MOST_ROWS * MOST_ROWS
-        if change["new"] >= 0 and start:
+        if change["new"] >= 0 and start != self._linked:
+            self._linked = start
             self.set_trait("links", self._shown.links(self.head, start))
