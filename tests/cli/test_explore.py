@@ -19,14 +19,24 @@ from headwise.cli import explore
 from headwise.errors import MissingPackage, ModelError, OptionError
 from headwise.explorer.ports import bound
 
+COMMAND = ("-m", "headwise", "explore")
+CALL = "import headwise; headwise.explore('minilm', opens=False); print('and went on')"
 
-def started(*options: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "headwise", "explore", *options]
+
+def started(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_it_says_the_address_answers_and_ends_cleanly() -> None:
-    server = started("minilm", "--no-open")
+@pytest.mark.parametrize(
+    ("arguments", "code", "last"),
+    [((*COMMAND, "minilm", "--no-open"), 130, ""), (("-c", CALL), 0, "and went on\n")],
+    ids=["command", "python"],
+)
+def test_it_says_the_address_answers_and_ends_cleanly(
+    arguments: tuple[str, ...], code: int, last: str
+) -> None:
+    server = started(*arguments)
     try:
         assert server.stdout is not None
         line = server.stdout.readline()
@@ -34,10 +44,10 @@ def test_it_says_the_address_answers_and_ends_cleanly() -> None:
         with urllib.request.urlopen(f"{address}api/model") as answer:
             assert json.load(answer)["name"] == "minilm"
         server.send_signal(signal.SIGINT)
-        _, said = server.communicate(timeout=30)
+        rest, said = server.communicate(timeout=30)
     finally:
         server.kill()
-    assert server.returncode in (0, 130) and said == ""
+    assert (server.returncode, rest, said) == (code, last, "")
 
 
 def test_a_port_that_is_taken_and_a_model_that_is_not_there_are_refused() -> None:
@@ -45,7 +55,7 @@ def test_a_port_that_is_taken_and_a_model_that_is_not_there_are_refused() -> Non
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        refused = started("--no-open", "--port", str(port))
+        refused = started(*COMMAND, "--no-open", "--port", str(port))
         _, said = refused.communicate(timeout=60)
     assert refused.returncode == 2 and f"port {port} cannot be used" in said
     with pytest.raises(ModelError, match=r"\./nowhere is no directory"):

@@ -9,6 +9,7 @@ import importlib.util
 import socket
 import threading
 import webbrowser
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,8 @@ def explore(
     with reserved(port) as here:
         ready = prepare(model, here, tokenizer=tokenizer, options=options)
         print(f"{ready.session.subject.name} is at {ready.address}  (Ctrl-C ends)", flush=True)
-        serve(ready, opens=opens)
+        with suppress(KeyboardInterrupt):
+            serve(ready, opens=opens)
 
 
 def is_in_notebook() -> bool:
