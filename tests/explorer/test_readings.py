@@ -1,9 +1,12 @@
-"""A text is read by a model at rest, which is afterwards as it was."""
+"""A text is read by a model at rest, and what it cannot take is counted and told."""
+
+import warnings
 
 import pandas as pd
 import pytest
 from torch import nn
 
+import headwise
 from headwise.explorer.readings import read
 from headwise.explorer.session import Session
 from headwise.explorer.whatif import outcome
@@ -45,3 +48,25 @@ def test_a_session_leaves_the_model_in_training_and_its_twin_at_rest() -> None:
     assert_in_training(session.subject.model)
     assert not any(module.training for module in session.twin.model.modules())
     assert session.counts == tiny_session("bert").counts
+
+
+LIMIT = 61
+"""Words that a tiny model takes."""
+
+
+@pytest.mark.parametrize("more", [0, 1, 2, 39, LIMIT, LIMIT + 1])
+def test_every_token_that_is_too_many_is_counted(more: int) -> None:
+    reading = tiny_session("bert").read("w7 " * (LIMIT + more))
+    assert (reading.num_tokens, reading.left_out) == (LIMIT, more)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"), [(0, []), (1, ["the last token of"]), (39, ["the last 39 tokens of"])]
+)
+def test_a_view_tells_what_was_left_out(more: int, said: list[str]) -> None:
+    with warnings.catch_warnings(record=True) as remarks:
+        warnings.simplefilter("always")
+        view = headwise.view(model_of("bert"), "w7 " * (LIMIT + more), tokenizer=words_tokenizer())
+    end = " the text were left out: give a shorter text to see all of it"
+    assert [str(one.message) for one in remarks] == [f"{one}{end}" for one in said]
+    assert all(one.filename == __file__ for one in remarks) and len(view.row_labels) == LIMIT

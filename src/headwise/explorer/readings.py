@@ -123,8 +123,8 @@ def name_of(text: str) -> str:
 def read(subject: Subject, text: str, *, progress: Progress | None = None) -> Reading:
     """Let the model read a text, or its beginning where it is too long."""
     reader = Reader(subject.tokenizer, subject.model.config, length=LONGEST)
-    windows = reader.windows([text])
-    batch = reader.batch(windows[:1], subject.device)
+    window = reader.windows([text])[0]
+    batch = reader.batch([window], subject.device)
     total = len(find_places(subject.model))
     tally, kept = Tally(), Kept()
     count = Count(tally, default_measures(), RowChoice(ROWS_MEASURED), compares=False, kept=kept)
@@ -146,7 +146,7 @@ def read(subject: Subject, text: str, *, progress: Progress | None = None) -> Re
         batch=batch,
         calls=calls,
         table=table,
-        left_out=sum(len(window.ids) - around for window in windows[1:]),
+        left_out=len(reader.ids(text)) + around - len(window.ids),
         tokenizer=subject.tokenizer,
         kept=kept,
     )

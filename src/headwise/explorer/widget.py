@@ -45,11 +45,15 @@ def view(
     from headwise.explorer.readings import read
     from headwise.explorer.widget_parts import HeadView
     from headwise.pruning.setting import make_subject
+    from headwise.watching.remarks import remark
 
     subject = make_subject(model, tokenizer)
     if subject.tokenizer is None:
         raise OptionError(f"{subject.name} has no tokenizer: give one")
     reading = read(subject, text)
+    if left := reading.left_out:
+        tokens = "token" if left == 1 else f"{left:,} tokens"
+        remark(f"the last {tokens} of the text were left out: give a shorter text to see all of it")
     return HeadView(Shown(reading.table, reading, look), head or str(reading.table.heads[0]))
 
 

@@ -58,7 +58,7 @@ async function read(text) {
     page.reading = await api.post("/api/readings", { text }, mine.signal);
     page.text = text;
     const found = page.reading, tokens = found.tokens.length.toLocaleString("en");
-    const left = found.left_out ? ` The text is longer than the model takes: ${found.left_out.toLocaleString("en")} tokens were left out.` : "";
+    const left = found.left_out ? ` The text is longer than the model takes: ${found.left_out === 1 ? "a token was" : `${found.left_out.toLocaleString("en")} tokens were`} left out.` : "";
     const some = found.measured < found.tokens.length ? ` Figures of heads are means over ${found.measured} of them, drawn at random; maps are exact.` : "";
     page.say(`${tokens} tokens read in ${((performance.now() - start) / 1000).toFixed(1)} s.${some}${left}`);
     for (const panel of Object.values(page.panels)) panel.read?.(found, text);
