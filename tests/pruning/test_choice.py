@@ -99,6 +99,19 @@ def test_a_uniform_cut_takes_as_many_of_every_layer_at_every_multiple(method: st
         assert set(Counter(layers_of(order)[:count]).values()) <= {count // 3}
 
 
+def uneven_problem(**options: object) -> Problem:
+    """A model whose first layer has 3 units, and the others 5."""
+    problem = problem_of("gpt2", **options)
+    return replace(problem, units=problem.units[2:])
+
+
+@EACH
+def test_a_uniform_cut_ends_with_the_smallest_layer(method: str) -> None:
+    order = order_by(method, uneven_problem(is_uniform=True))
+    assert Counter(layers_of(order)) == {"L0": 3, "L1": 3, "L2": 3}
+    assert len(order_by(method, uneven_problem()).units) == 13
+
+
 @EACH
 def test_a_nested_cut_takes_a_layers_units_in_their_order(method: str) -> None:
     problem = nested_problem()

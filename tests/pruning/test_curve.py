@@ -22,11 +22,11 @@ from headwise.pruning.curve import (
 )
 from headwise.pruning.objective import Given
 from headwise.pruning.task import Estimate, Task, make_task
-from headwise.pruning.units import one_of_each_group
+from headwise.pruning.units import Unit, one_of_each_group
 from headwise.watching.running import Inputs
 
 from .subjects import model_of, plain, task_of
-from .test_choice import nested_problem, problem_of
+from .test_choice import nested_problem, problem_of, uneven_problem
 
 
 def held_out(name: str) -> Task:
@@ -87,6 +87,34 @@ def test_the_floor_is_silent_even_where_some_heads_cannot_go() -> None:
     assert last.cut == 12
     assert last.loss == task.loss([head for unit in problem.units for head in unit.heads]).value
     assert len(one_of_each_group(problem.heads, problem.counts, [0.0] * 18)) == 6
+
+
+def test_the_curve_of_a_uniform_cut_ends_with_the_smallest_layer() -> None:
+    problem, task = uneven_problem(is_uniform=True), held_out("gpt2")
+    told: list[tuple[str, int, int]] = []
+    order = order_by("ablation", problem)
+    curve = draw_curve(task, problem, order, progress=lambda *step: told.append(step))
+    for _, rows in curve.points.groupby("method"):
+        assert list(rows.cut) == list(range(10))
+    last = curve.points[curve.points.method == "ablation"].iloc[-1]
+    assert last.loss == task.loss(order.first(9)).value
+    assert told[-1][1] == told[-1][2]
+
+
+def test_random_orders_that_cut_groups_of_different_sizes_stand_at_their_mean() -> None:
+    problem, task = problem_of("gpt2"), held_out("gpt2")
+    first, *rest = problem.units
+    pairs = [
+        Unit(one.heads + other.heads) for one, other in zip(rest[4:8], rest[9:13], strict=True)
+    ]
+    problem = replace(problem, units=(first, *rest[:4], *pairs))
+    curve = draw_curve(task, problem, order_by("random", problem))
+    row = curve.points[curve.points.method == "random"].iloc[4]
+    orders = [order_by("random", replace(problem, seed=seed)) for seed in range(1, 6)]
+    sizes = [len(order.first(4)) for order in orders]
+    mean = sum(sizes) / RANDOM_ORDERS
+    assert sizes[0] != round(mean)
+    assert row.cut == round(mean) and row.share == mean / 15
 
 
 def test_the_image_names_floor_uncut_and_every_method(

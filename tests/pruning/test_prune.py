@@ -21,7 +21,7 @@ from headwise.pruning.cutplan import CutPlan
 from headwise.pruning.loading import load
 from headwise.pruning.objective import Divergence, Embedding, Given, NextToken
 from headwise.pruning.prune import Pruned, finite, prune
-from headwise.pruning.surgery import head_counts
+from headwise.pruning.surgery import cut, head_counts
 
 from ..watching.helpers import run
 from .subjects import (
@@ -120,6 +120,16 @@ def test_a_uniform_cut_takes_as_many_of_every_layer_and_says_why(
     assert set(plan.reasons) == set(plan.costs) == set(plan.heads)
     assert all("by quadratic: expected to cost" in why for why in plan.reasons.values())
     assert all(why.endswith("with 2 others") for why in plan.reasons.values())
+
+
+def test_a_uniform_cut_of_a_model_cut_before_takes_as_many_of_every_layer() -> None:
+    model = model_of("gpt2")
+    cut(model, "L0H0 L0H1")
+    settings = replace(UNFITTED, is_uniform=True)
+    with pytest.raises(OptionError, match="12 heads are to go, and only 9 of the model's 13 can"):
+        pruned(model, cut=12, settings=settings)
+    found = pruned(model, cut=9, settings=settings)
+    assert Counter(head.layer for head in found.plan) == {0: 3, 1: 3, 2: 3}
 
 
 def test_the_given_model_is_what_it_was(

@@ -50,6 +50,23 @@ class Problem:
         """Every head of the model."""
         return head_ids(self.task.places, self.counts)
 
+    @property
+    def units_by_layer(self) -> dict[str, list[Unit]]:
+        """The units of every layer that has some."""
+        found: dict[str, list[Unit]] = {}
+        for unit in self.units:
+            found.setdefault(unit.layer, []).append(unit)
+        return found
+
+    @property
+    def cuttable(self) -> tuple[Unit, ...]:
+        """As many units as can go, if not these; a uniform cut ends with the smallest layer."""
+        layers = self.units_by_layer.values()
+        if not self.is_uniform:
+            return self.units
+        fewest = min(map(len, layers), default=0)
+        return tuple(unit for own in layers for unit in own[:fewest])
+
 
 @dataclass(frozen=True)
 class Order:
@@ -65,10 +82,11 @@ class Order:
 
 
 def order_by(method: str, problem: Problem, *, count: int | None = None) -> Order:
-    """The first `count` units that a method cuts, in order; all of them if left out."""
+    """The first `count` units that a method cuts, in order; all that can go if left out."""
     if method not in METHODS:
         raise OptionError(f"{method!r} is no method: choose from {', '.join(METHODS)}")
-    count = len(problem.units) if count is None else min(count, len(problem.units))
+    most = len(problem.cuttable)
+    count = most if count is None else min(count, most)
     found = METHODS[method](problem, count)
     return Order(method, tuple(problem.units[one] for one, _ in found), tuple(c for _, c in found))
 

@@ -33,7 +33,8 @@ class Curve:
     """Losses of every method at every cut, on held-out text."""
 
     points: pd.DataFrame
-    """method, cut (heads), share, loss, loss_se, quality; of `random` mean, low and high."""
+    """method, cut (heads), share, loss, loss_se, quality, low and high; of `random` means, of which
+    `cut` is rounded, and the range."""
     uncut: Estimate
     floor: Estimate
     method: str
@@ -95,11 +96,13 @@ def draw_curve(
 ) -> Curve:
     """Measure the chosen order, its rivals, random orders and the floor on held-out text."""
     total, unit = len(problem.heads), held_out.objective.unit
-    counts = spaced(len(problem.units), POINTS)
+    most = len(problem.cuttable)
+    can_all_go = most == len(problem.units)
+    counts = [*spaced(most, POINTS), *([] if can_all_go else [most])]
     orders = {} if chosen.method == "random" else {chosen.method: chosen}
     orders |= {name: order_by(name, problem) for name in rivals(problem) if name not in orders}
     chances = [order_by("random", _seeded(problem, seed)) for seed in range(1, RANDOM_ORDERS + 1)]
-    work = Work(held_out, progress, len(counts) * (len(orders) + len(chances)) + 3)
+    work = Work(held_out, progress, len(counts) * (len(orders) + len(chances)) + 2 + can_all_go)
     uncut, floor = work.loss(()), work.loss(single_heads(problem.heads))
     rows = [_row(name, 0, uncut, total, unit) for name in (*orders, "random")]
     for count in counts:
@@ -108,9 +111,10 @@ def draw_curve(
                 found = work.loss(order.units[:count])
                 rows.append(_row(name, _heads(order, count), found, total, unit))
         rows.append(_random_row(work, chances, count, total))
-    every = _heads_of(problem.units)
-    end = work.loss(problem.units)  # the floor, unless some heads cannot go
-    rows += [_row(name, every, end, total, unit) for name in (*orders, "random")]
+    if can_all_go:
+        every = _heads_of(problem.units)
+        end = work.loss(problem.units)  # the floor, unless some heads cannot go
+        rows += [_row(name, every, end, total, unit) for name in (*orders, "random")]
     table = pd.DataFrame(rows)
     table["method"] = pd.Categorical(table["method"], [*orders, "random"], ordered=True)
     table = table.sort_values(["method", "cut"], kind="stable").reset_index(drop=True)
@@ -191,9 +195,10 @@ def _random_row(
 ) -> dict[str, str | float]:
     found = [work.loss(order.units[:count]) for order in chances]
     mean = mean_of_orders(found)
-    row = _row("random", _heads(chances[0], count), mean, total, work.task.objective.unit)
+    cut = statistics.fmean(_heads(order, count) for order in chances)
+    row = _row("random", round(cut), mean, total, work.task.objective.unit)
     shown = [quality(one.value, work.task.objective.unit) for one in found]
-    return row | {"low": min(shown), "high": max(shown)}
+    return row | {"share": cut / total, "low": min(shown), "high": max(shown)}
 
 
 def mean_of_orders(found: Sequence[Estimate]) -> Estimate:

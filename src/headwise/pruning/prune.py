@@ -153,7 +153,7 @@ def chosen(
 ) -> tuple[CutPlan, Curve | None]:
     """Which heads go, and the curve that shows what other cuts would cost."""
     problem, settings = bench.problem, bench.settings
-    cuttable = sum(len(unit.heads) for unit in problem.units)
+    cuttable = sum(len(unit.heads) for unit in problem.cuttable)
     wanted = amount.wanted(len(problem.heads), cuttable)
     check_least(problem, wanted)
     plan = None if amount.heads is None else named_plan(bench, amount.heads, given)
@@ -173,7 +173,7 @@ def chosen(
     if plan is not None:
         return plan, curve
     assert order is not None
-    step = len({unit.layer for unit in problem.units}) if settings.is_uniform else 1
+    step = len(problem.units_by_layer) if settings.is_uniform else 1
     if wanted is None:
         assert amount.max_loss is not None
         count = largest_within(bench, order.units, amount.max_loss, step=step)
