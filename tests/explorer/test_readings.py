@@ -7,10 +7,12 @@ import pytest
 from torch import nn
 
 import headwise
+from headwise.errors import ModelError
 from headwise.explorer.readings import read
 from headwise.explorer.session import Session
 from headwise.explorer.whatif import outcome
 from headwise.pruning.setting import Subject
+from headwise.pruning.surgery import cut
 
 from ..pruning.subjects import model_of, objective_of, words_tokenizer
 from .sessions import WORDS, tiny_session
@@ -70,3 +72,17 @@ def test_a_view_tells_what_was_left_out(more: int, said: list[str]) -> None:
     end = " the text were left out: give a shorter text to see all of it"
     assert [str(one.message) for one in remarks] == [f"{one}{end}" for one in said]
     assert all(one.filename == __file__ for one in remarks) and len(view.row_labels) == LIMIT
+
+
+@pytest.mark.parametrize("name", ["bert", "llama"])
+def test_a_model_without_heads_is_refused(name: str) -> None:
+    model, tokenizer = model_of(name), words_tokenizer()
+    counts = tiny_session(name).num_heads
+    cut(model, [f"{layer}H{head}" for layer, heads in counts.items() for head in range(heads)])
+    subject = Subject("bare", model, tokenizer, objective_of(name))
+    with pytest.raises(ModelError, match=r"^bare has no head left to look at$"):
+        Session(subject)
+    with pytest.raises(ModelError, match=r"^bare has no head left to look at$"):
+        read(subject, WORDS)
+    with pytest.raises(ModelError, match=f"^{type(model).__name__} has no head left to look at$"):
+        headwise.view(model, WORDS, tokenizer=tokenizer)

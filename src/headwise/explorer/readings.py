@@ -8,14 +8,14 @@ of weights.
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from headwise.errors import OptionError
+from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId, HeadTable, check_head, spread
 from headwise.measures.counting import Count, Kept, RowChoice, default_measures
 from headwise.measures.reading import Batch, Reader
@@ -120,6 +120,12 @@ def name_of(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+def check_heads_left(name: str, layers: Collection[str]) -> None:
+    """Raise where no layer of the model has a head."""
+    if not layers:
+        raise ModelError(f"{name} has no head left to look at")
+
+
 def read(subject: Subject, text: str, *, progress: Progress | None = None) -> Reading:
     """Let the model read a text, or its beginning where it is too long."""
     reader = Reader(subject.tokenizer, subject.model.config, length=LONGEST)
@@ -139,6 +145,7 @@ def read(subject: Subject, text: str, *, progress: Progress | None = None) -> Re
     model = subject.model
     with torch.inference_mode(), in_evaluation(model), watch(model, each, needs_lse=True):
         run_layers(model, batch.inputs)
+    check_heads_left(subject.name, calls)
     table = head_table(tally, relations(tally), {"model": subject.name})
     around = sum(map(len, reader.around))
     return Reading(

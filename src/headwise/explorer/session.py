@@ -14,7 +14,15 @@ from torch import nn
 from headwise.errors import HeadwiseError, OptionError
 from headwise.explorer.figures import finite
 from headwise.explorer.jobs import Job
-from headwise.explorer.readings import LONGEST, Progress, Reading, Shelf, name_of, read
+from headwise.explorer.readings import (
+    LONGEST,
+    Progress,
+    Reading,
+    Shelf,
+    check_heads_left,
+    name_of,
+    read,
+)
 from headwise.explorer.whatif import MOST_TEXTS, Untouched
 from headwise.heads import ROLES, HeadTable
 from headwise.measures.reading import Reader
@@ -80,6 +88,7 @@ class Session:
         inputs = reader.batch(reader.windows(["a b c d"])[:1], subject.device).inputs
         with in_evaluation(subject.model):
             self.counts = count_heads(subject.model, inputs)
+        check_heads_left(subject.name, self.counts)
         self.num_heads = {name: heads for name, (heads, _) in self.counts.items()}
         self.jobs = {name: Job(name) for name in OF_JOBS}
         # Made now: later the model may be read or gated just then, and a copy would stay so.
