@@ -74,7 +74,7 @@ def test_next_tokens_are_those_of_the_gated_model(factor: float) -> None:
     numbers = subject.tokenizer.convert_tokens_to_ids(found["names"])
     assert found["before"] == pytest.approx(before[numbers].tolist(), abs=1e-5)
     assert found["after"] == pytest.approx(after[numbers].tolist(), abs=1e-5)
-    assert int(before.argmax()) == numbers[0] and found["where"] == "the next token"
+    assert int(before.argmax()) == numbers[0] and found["title"] == "Likeliest next tokens"
     apart = (before * (before.log() - after.log())).sum()
     assert found["divergence"] == pytest.approx(float(apart), abs=1e-4)
 
@@ -88,9 +88,11 @@ def scaled(concat: torch.Tensor, head: int, factor: float) -> torch.Tensor:
 def test_a_masked_model_predicts_its_mask_or_its_last_word() -> None:
     session = tiny_session("bert")
     given = outcome(session.subject, ["w7 [MASK] w9"], Changes({}), session.counts)
-    assert given["where"] == "the first masked token" and given["divergence"] == 0
+    assert (
+        given["title"] == "Likeliest tokens at the first masked token" and given["divergence"] == 0
+    )
     last = outcome(session.subject, ["w7 w8 w9"], Changes({}), session.counts)
-    assert last["where"] == "the last word, 'w9', masked"
+    assert last["title"] == "Likeliest tokens at the last word, 'w9', masked"
     with pytest.raises(OptionError, match="no word to mask: all 3 tokens of the text are special"):
         outcome(session.subject, ["[CLS] [SEP] [CLS]"], Changes({}), session.counts)
 
@@ -103,7 +105,7 @@ def test_the_next_token_is_that_after_the_end_of_a_long_text() -> None:
     alone = outcome(session.subject, [" ".join(words[-room:])], Changes({}), session.counts)
     assert (found["names"], found["before"]) == (alone["names"], alone["before"])
     assert found["remarks"] == [f"Of text 1 the last {room} of 1,200 tokens are read here."]
-    assert found["where"] == "the next token" and alone["remarks"] == []
+    assert found["title"] == "Likeliest next tokens" and alone["remarks"] == []
 
 
 def test_sentences_may_be_one_word_and_those_too_long_are_named() -> None:
@@ -120,7 +122,7 @@ def test_sentences_may_be_one_word_and_those_too_long_are_named() -> None:
 def test_tokens_and_classes_are_called_by_their_names() -> None:
     session = tiny_session("t5")
     found = outcome(session.subject, [WORDS], Changes({}), session.counts)
-    assert found["noun"] == "token" and found["title"].startswith("Likeliest tokens at")
+    assert found["noun"] == "token" and found["title"] == "Likeliest tokens at the end of the text"
     assert all(name.startswith(("w", "[")) for name in found["names"])
     sizes = {"hidden_size": 20, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = BertConfig(vocab_size=101, num_labels=3, intermediate_size=8, **sizes)

@@ -154,7 +154,7 @@ def predictions(
 ) -> dict[str, Any]:
     """The likeliest tokens, or classes, at the place that the model predicts, before and after."""
     inputs, remarks = inputs_of(subject, [text])
-    place, where = predicted_place(subject, inputs)
+    place, title = predicted_place(subject, inputs)
     before = untouched.of([text], lambda: log_probabilities(subject, inputs, place))
     with gate(subject.model, gates):
         after = log_probabilities(subject, inputs, place)
@@ -166,8 +166,7 @@ def predictions(
         "kind": "prediction",
         "remarks": remarks,
         "noun": "token" if is_token else "class",
-        "title": f"Likeliest tokens at {where}" if is_token else "Likeliest classes",
-        "where": where,
+        "title": title if is_token else "Likeliest classes",
         "names": [name(subject, number) for number in shown],
         "before": [round(float(before[number].exp()), 5) for number in shown],
         "after": [round(float(after[number].exp()), 5) for number in shown],
@@ -176,16 +175,16 @@ def predictions(
 
 
 def predicted_place(subject: Subject, inputs: dict[str, Tensor]) -> tuple[int, str]:
-    """The position whose prediction is shown, and what it is; a mask is set where there is none."""
+    """The position whose prediction is shown, and its title; a mask is set where there is none."""
     ids = inputs["input_ids"][0]
     if isinstance(subject.objective, NextToken):
-        return len(ids) - 1, "the next token"
+        return len(ids) - 1, "Likeliest next tokens"
     if not isinstance(subject.objective, MaskedToken):
-        return len(ids) - 1, "the end of the text"
+        return len(ids) - 1, "Likeliest tokens at the end of the text"
     mask = subject.objective.mask_id
     masked = (ids == mask).nonzero().flatten().tolist()
     if masked:
-        return masked[0], "the first masked token"
+        return masked[0], "Likeliest tokens at the first masked token"
     ordinary = [
         place
         for place, one in enumerate(ids.tolist())
@@ -199,7 +198,7 @@ def predicted_place(subject: Subject, inputs: dict[str, Tensor]) -> tuple[int, s
     hidden = token_name(subject, int(ids[ordinary[-1]]))
     inputs["input_ids"] = inputs["input_ids"].clone()
     inputs["input_ids"][0, ordinary[-1]] = mask
-    return ordinary[-1], f"the last word, {hidden!r}, masked"
+    return ordinary[-1], f"Likeliest tokens at the last word, {hidden!r}, masked"
 
 
 def log_probabilities(subject: Subject, inputs: dict[str, Tensor], place: int) -> Tensor:
