@@ -195,9 +195,7 @@ class Explorer:
 
     async def image(self, request: Request) -> Response:
         """The map of ?head= as an SVG image, of ?rows= where the text is long."""
-        reading = self.session.reading(request.path_params["name"])
-        head = reading.checked(asked.head_in(request.query_params))
-        look = asked.look_in(request.query_params)
+        reading, head, look = self.looked(request)
         whole = f"0:{MOST_IN_IMAGE}"
         part = asked.part_in({"rows": whole, **request.query_params}, "rows", MOST_IN_IMAGE)
 
@@ -303,7 +301,7 @@ class Explorer:
         ]
         return JSONResponse(found)
 
-    def looked(self, request: Request) -> tuple[Reading, HeadId, Any]:
+    def looked(self, request: Request) -> tuple[Reading, HeadId, Look]:
         """The reading, the head and the way to look that a request names."""
         reading = self.session.reading(request.path_params["name"])
         head = reading.checked(asked.head_in(request.query_params))
