@@ -31,16 +31,16 @@ def fields(body: bytes) -> dict[str, Any]:
     return found
 
 
-def text_in(values: Values, name: str = "text") -> str:
+def text_in(values: Values) -> str:
     """A text with something in it."""
-    text = values.get(name)
+    text = values.get("text")
     if not isinstance(text, str):
-        raise OptionError(f"{name} must be a text")
+        raise OptionError("text must be a text")
     if len(text) > LONGEST_TEXT:
-        raise OptionError(f"{name} has {len(text):,} characters: give at most {LONGEST_TEXT:,}")
+        raise OptionError(f"text has {len(text):,} characters: give at most {LONGEST_TEXT:,}")
     readable = text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
     if not readable.strip():
-        raise OptionError(f"{name} is empty: write a few words")
+        raise OptionError("text is empty: write a few words")
     return readable
 
 
@@ -54,19 +54,19 @@ def texts_in(values: Values) -> list[str]:
     return [text_in({"text": text}) for text in texts]
 
 
-def head_in(values: Values, name: str = "head") -> HeadId:
+def head_in(values: Values) -> HeadId:
     """The head that a value names."""
-    text = values.get(name)
+    text = values.get("head")
     if not isinstance(text, str) or len(text) > LONGEST_NAME:
-        raise OptionError(f"{name} must name a head, such as L3H11")
+        raise OptionError("head must name a head, such as L3H11")
     return HeadId.parse(text)
 
 
-def heads_in(values: Values, name: str = "heads") -> tuple[HeadId, ...]:
+def heads_in(values: Values) -> tuple[HeadId, ...]:
     """The heads that a list names."""
-    names = values.get(name)
+    names = values.get("heads")
     if not isinstance(names, list) or len(names) > MOST_HEADS:
-        raise OptionError(f"{name} must be a list of heads, such as L3H11")
+        raise OptionError("heads must be a list of heads, such as L3H11")
     return tuple(head_in({"head": one}) for one in names)
 
 
