@@ -21,7 +21,7 @@ from headwise.pruning.objective import (
     Sample,
     objective_for,
 )
-from headwise.pruning.task import make_task
+from headwise.pruning.task import Task, make_task
 
 from ..watching.tiny import ragged, tiny
 from ..watching.tiny_configs import VOCABULARY
@@ -258,9 +258,28 @@ def test_what_a_model_is_for_is_told_by_its_class(name: str, kind: type) -> None
         assert found.pooling == "cls"
 
 
-def test_a_masked_model_without_a_mask_is_refused() -> None:
-    with pytest.raises(OptionError, match="BertForMaskedLM predicts masked tokens, and its token"):
-        objective_for(model_of("bert"))
+def test_a_masked_model_without_a_mask_needs_labels() -> None:
+    objective = objective_for(model_of("bert"))
+    inputs = plain("bert")
+    with pytest.raises(OptionError, match="says which token is the mask: give a tokenizer that do"):
+        objective.prepare(inputs, 0)
+    labelled = objective.prepare({**inputs, "labels": inputs["input_ids"]}, 0)
+    assert labelled.targets is inputs["input_ids"] and "labels" not in labelled.inputs
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bart"])
+def test_without_a_mask_every_id_is_a_token(name: str) -> None:
+    inputs = {key: value for key, value in plain(name).items() if not key.endswith("mask")}
+    task = make_task(model_of(name), objective_of(name), [inputs])
+    ids = inputs.get("decoder_input_ids", inputs["input_ids"])
+    assert task.num_tokens == ids.numel() and task.amount == f"{ids.numel()} tokens"
+
+
+def test_a_single_token_and_a_single_example_are_told_as_one() -> None:
+    word = {"input_ids": torch.tensor([[7]])}
+    picture = {"pixel_values": torch.zeros(1, 2)}
+    amounts = [Task(nn.Identity(), NextToken(), (Sample(one),)).amount for one in (word, picture)]
+    assert amounts == ["1 token", "1 example"]
 
 
 def test_a_model_without_logits_has_no_token_loss() -> None:

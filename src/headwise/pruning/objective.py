@@ -44,14 +44,22 @@ class Sample:
 
     @property
     def is_real(self) -> Tensor | None:
-        """Which positions of each example hold a token; None where the model reads no tokens."""
+        """Which positions of each example hold a token; None where no mask says so."""
         mask = self.inputs.get("decoder_attention_mask", self.inputs.get("attention_mask"))
         return None if mask is None else mask.bool()
 
     @property
+    def is_token(self) -> Tensor | None:
+        """The same, where all ids are tokens if no mask says so; None if the model reads none."""
+        ids = self.inputs.get("decoder_input_ids", self.inputs.get("input_ids"))
+        if self.is_real is not None or ids is None:
+            return self.is_real
+        return torch.ones_like(ids, dtype=torch.bool)
+
+    @property
     def num_tokens(self) -> int:
         """Tokens without padding; examples where the model reads no tokens."""
-        return len(self) if self.is_real is None else int(self.is_real.sum())
+        return len(self) if self.is_token is None else int(self.is_token.sum())
 
     def repeated(self, copies: int) -> "Sample":
         """The batch so many times over, one after the other."""
@@ -226,7 +234,8 @@ class NextToken(TokenLoss):
 class MaskedToken(TokenLoss):
     """Some tokens are hidden, and predicted from all others."""
 
-    mask_id: int
+    mask_id: int | None
+    """None where no tokenizer says it: then batches need labels."""
     special_ids: frozenset[int] = frozenset()
     name: ClassVar[str] = "masked-token loss"
 
@@ -237,6 +246,11 @@ class MaskedToken(TokenLoss):
         """
         if "labels" in inputs:
             return Sample(without_labels(inputs), inputs["labels"])
+        if self.mask_id is None:
+            raise OptionError(
+                "the model predicts masked tokens, and no tokenizer says which token is the mask: "
+                "give a tokenizer that does, batches with labels, or an objective"
+            )
         ids = token_ids(inputs)
         special = torch.tensor(sorted(self.special_ids), dtype=ids.dtype, device=ids.device)
         random = torch.Generator().manual_seed(number)
@@ -422,11 +436,7 @@ def objective_for(model: nn.Module, tokenizer: Any = None, *, pooling: str = "me
         return NextToken()
     if "MaskedLM" in name:
         mask_id = getattr(tokenizer, "mask_token_id", None)
-        if mask_id is None:
-            raise OptionError(
-                f"{name} predicts masked tokens, and its tokenizer has no mask: give an objective"
-            )
-        return MaskedToken(mask_id, frozenset(tokenizer.all_special_ids))
+        return MaskedToken(mask_id, frozenset(getattr(tokenizer, "all_special_ids", ())))
     if re.search(r"For[A-Z]", name):
         return Divergence()
     return Embedding(pooling)

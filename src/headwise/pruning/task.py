@@ -22,6 +22,7 @@ from headwise.watching.gates import silence
 from headwise.watching.places import Place, find_places
 from headwise.watching.running import Inputs, run_layers
 from headwise.watching.watch import watch
+from headwise.wording import counted
 
 
 class Estimate(NamedTuple):
@@ -57,8 +58,8 @@ class Task:
     @property
     def amount(self) -> str:
         """How much is measured on, in words."""
-        reads_tokens = self.samples[0].is_real is not None
-        return f"{self.num_tokens:,} {'tokens' if reads_tokens else 'examples'}"
+        reads_tokens = self.samples[0].is_token is not None
+        return counted(self.num_tokens, "token" if reads_tokens else "example")
 
     @torch.no_grad()
     def losses(self) -> Losses:
@@ -104,6 +105,11 @@ def make_task(
     if not samples:
         raise OptionError("there is nothing to measure on: give at least one batch")
     return Task(model, objective, tuple(samples))
+
+
+def counted_batches(count: int) -> str:
+    """How many batches there are, in words."""
+    return f"{count:,} batch{'' if count == 1 else 'es'}"
 
 
 def text_batches(
