@@ -72,6 +72,8 @@ def test_batches_that_do_not_do_are_refused() -> None:
     model, given = batches(2)
     with pytest.raises(OptionError, match="there are 2 batches: give at least 3"):
         prune(model, cut=1, batches=given, settings=QUICK)
+    with pytest.raises(OptionError, match="there is 1 batch: give at least 3"):
+        prune(model, cut=1, batches=given[:1], settings=QUICK)
     with pytest.raises(OptionError, match="texts and batches to measure on: give one of them"):
         prune(model, cut=1, batches=given * 2, texts=["a text"], settings=QUICK)
     with pytest.raises(OptionError, match="the batches have no labels: they have pixel_values"):

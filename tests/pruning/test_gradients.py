@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headwise.errors import OptionError
 from headwise.heads import HeadId
@@ -17,8 +17,11 @@ from headwise.pruning.gradients import (
     without_weight_gradients,
 )
 from headwise.pruning.objective import Embedding, Given, MaskedToken, NextToken, Sample
+from headwise.pruning.prune import prune
+from headwise.pruning.settings import PruneSettings
 from headwise.pruning.task import Task, count_heads, head_ids, make_task
 from headwise.watching.gates import silence
+from headwise.watching.running import Inputs
 
 from .subjects import (
     STEP,
@@ -61,8 +64,41 @@ def test_an_objective_without_gradients_is_refused() -> None:
     with torch.no_grad():
         known = task.objective.output(task.model, plain("gpt2")).mean((1, 2))
     given = make_task(task.model, Given(lambda model, inputs: known), [plain("gpt2")])
-    with pytest.raises(OptionError, match=r"losses without gradients: .* prune by ablation, greed"):
+    with pytest.raises(
+        OptionError, match=r"losses without gradients: .* torch.no_grad and argmax$"
+    ):
         gradients(given, counts_of("gpt2"))
+
+
+@torch.no_grad()
+def flat(model: nn.Module, inputs: Inputs) -> Tensor:
+    found: Tensor = model(**inputs).logits.mean((1, 2))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ({"policy": "even", "method": "ablation"}, "or choose the policy groups, for even goes by"),
+        ({"policy": "groups", "method": "fisher"}, "or prune by ablation, greedy or random$"),
+    ],
+)
+def test_what_works_without_gradients_is_advised(options: dict[str, str], advice: str) -> None:
+    settings = PruneSettings(draws_curve=False, times_speed=False, **options)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match=rf"without torch.no_grad and argmax, {advice}"):
+        prune(
+            model_of("llama"),
+            cut=6,
+            batches=[plain("llama")] * 3,
+            objective=flat,
+            settings=settings,
+        )
+
+
+def test_what_a_head_alone_is_expected_to_cost_is_said_once() -> None:
+    found = gradients(task_of("gpt2"), counts_of("gpt2"), draws=1)
+    alone = [found.cost_of([one]) for one in range(len(found.heads))]
+    assert found.expected.tolist() == alone
 
 
 @EACH

@@ -8,7 +8,13 @@ import torch
 
 from headwise.errors import OptionError
 from headwise.heads import HeadId
-from headwise.pruning.importance import Importance, best_alone, importance, stand_ins
+from headwise.pruning.importance import (
+    Importance,
+    amount_of_work,
+    best_alone,
+    importance,
+    stand_ins,
+)
 from headwise.pruning.redundancy import Redundant
 from headwise.pruning.surgery import cut
 from headwise.pruning.task import head_ids, make_task
@@ -121,3 +127,23 @@ def test_stand_ins_are_the_others_of_a_group() -> None:
     groups = [Redundant(heads, 0.9, 0.8, 1.0, 2.0)]
     assert stand_ins(heads[1], groups) == "L0H0 L0H2"
     assert stand_ins(HeadId(1, 0), groups) == ""
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_loss_that_is_no_number_is_refused_before_the_work(bad: float) -> None:
+    told: list[str] = []
+    with pytest.raises(OptionError, match=f"the loss of GPT2LMHeadModel is {bad}, and no head can"):
+        importance(
+            model_of("gpt2"),
+            batches=[plain("gpt2")],
+            objective=lambda model, inputs: model(**inputs).logits.mean((1, 2)) * bad,
+            progress=lambda stage, *_: told.append(stage),
+        )
+    assert told == []
+
+
+def test_the_work_is_told_in_its_number() -> None:
+    task = task_of("gpt2")
+    one = make_task(task.model, task.objective, [plain("gpt2")])
+    assert amount_of_work(one, 1).startswith("measuring 1 head on ")
+    assert amount_of_work(one, 2).endswith(" in 1 batch")

@@ -1,8 +1,8 @@
 """Bench: a model with the texts that heads are chosen, refitted and proved on.
 
-In: a model and text. Out: four tasks that share no paragraph, and cut models measured on the last
-of them. On that text no head is chosen and nothing fitted; whether a refit stays is decided there,
-and with a largest loss how much goes.
+In: a model and text. Out: four tasks that share no paragraph, but that choosing and refitting share
+theirs, and cut models measured on the last of them. On that text no head is chosen and nothing
+fitted; whether a refit stays is decided there, and with a largest loss how much goes.
 """
 
 import copy
@@ -21,13 +21,13 @@ from headwise.probes.manual import halves, manual_texts
 from headwise.pruning.ablation import Progress, untold
 from headwise.pruning.choice import Problem
 from headwise.pruning.cutplan import Counts
-from headwise.pruning.gradients import gradients
+from headwise.pruning.gradients import gradients, or_else
 from headwise.pruning.objective import Embedding, Given, Objective, TokenLoss
 from headwise.pruning.refit import LayerFit, Variant, check_variant, refit
 from headwise.pruning.setting import Subject, batch_task, documents, text_task
 from headwise.pruning.settings import PruneSettings
 from headwise.pruning.surgery import Surgery, can_cut, cut
-from headwise.pruning.task import Estimate, Task, count_heads, head_ids
+from headwise.pruning.task import Estimate, Task, count_heads, counted_batches, head_ids
 from headwise.pruning.units import Unit, one_of_each_group, whole_groups
 from headwise.watching.places import find_places
 from headwise.watching.running import Inputs, read_by
@@ -130,9 +130,10 @@ FEWEST_BATCHES = 3
 def tasks_on_batches(subject: Subject, batches: Sequence[Inputs]) -> Tasks:
     """Tasks on batches: every fourth is held out, the ridge chosen on every fourth of the rest."""
     if len(batches) < FEWEST_BATCHES:
+        there = f"there {'is' if len(batches) == 1 else 'are'} {counted_batches(len(batches))}"
         raise OptionError(
-            f"there are {len(batches)} batches: give at least {FEWEST_BATCHES}, to fit on, to "
-            "choose a ridge on, and to measure on"
+            f"{there}: give at least {FEWEST_BATCHES}, to fit on, to choose a ridge on, and to "
+            "measure on"
         )
     held_out = list(batches[2::4])
     rest = [one for place, one in enumerate(batches) if place % 4 != 2]
@@ -162,9 +163,10 @@ def make_problem(
         raise OptionError(
             "the policy even leaves nothing to cut: every KV head serves one head; choose groups"
         )
-    found = gradients(task, counts, draws=problem.draws, progress=progress)
-    scores = (found.interaction.diagonal() / 2 - found.pull).tolist()
-    return replace(problem, units=one_of_each_group(heads, counts, scores), is_nested=True)
+    with or_else("choose the policy groups, for even goes by gradients"):
+        found = gradients(task, counts, draws=problem.draws, progress=progress)
+    units = one_of_each_group(heads, counts, found.expected.tolist())
+    return replace(problem, units=units, is_nested=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from headwise.errors import OptionError
 from headwise.heads import HeadId
 from headwise.pruning.ablation import Progress, ablate, untold
 from headwise.pruning.cutplan import Counts
-from headwise.pruning.gradients import Gradients, by_layer_norm, gradients
+from headwise.pruning.gradients import Gradients, by_layer_norm, gradients, or_else
 from headwise.pruning.task import Task, head_ids
 from headwise.pruning.units import Unit, by_unit, membership
 from headwise.watching.gates import silence
@@ -213,13 +213,14 @@ METHODS: dict[str, Callable[[Problem, int], Found]] = {
 
 def measured(problem: Problem, *, draws: int | None = None) -> Gradients:
     """Gradients of the problem's task as its model is now."""
-    return gradients(
-        problem.task,
-        problem.counts,
-        draws=problem.draws if draws is None else draws,
-        seed=problem.seed,
-        progress=problem.progress,
-    )
+    with or_else("prune by ablation, greedy or random"):
+        return gradients(
+            problem.task,
+            problem.counts,
+            draws=problem.draws if draws is None else draws,
+            seed=problem.seed,
+            progress=problem.progress,
+        )
 
 
 def heads_of(units: Sequence[Unit], chosen: Sequence[int]) -> list[HeadId]:

@@ -28,7 +28,7 @@ DRAWS = 8
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
-    """Sums over examples of what backward passes gave, by head."""
+    """Means over examples of what backward passes gave, by head."""
 
     heads: tuple[HeadId, ...]
     michel: Float[Tensor, " heads"]
@@ -45,6 +45,11 @@ class Gradients:
     pull: Float[Tensor, " heads"]
     """E[dL/dg]: what a small change of a gate adds to the loss; 0 for an uncut model that is
     compared with itself."""
+
+    @property
+    def expected(self) -> Float[Tensor, " heads"]:
+        """Loss that silencing each head alone is expected to add."""
+        return self.interaction.diagonal() / 2 - self.pull
 
     def cost_of(self, chosen: Sequence[int]) -> float:
         """Loss that silencing these heads together is expected to add."""
@@ -88,13 +93,26 @@ def per_example(
         output = task.objective.output(task.model, sample.inputs)
         losses = task.objective.losses(output, sample)
         if not losses.sums.requires_grad:
-            raise OptionError(
+            raise NoGradients(
                 "the objective gives losses without gradients: compute them without torch.no_grad "
-                "and argmax, or prune by ablation, greedy or random"
+                "and argmax"
             )
         of_loss = by_gate(losses.sums.sum())
         drawn = [by_gate(task.objective.draw(output, sample, random).sum()) for _ in range(draws)]
     return of_loss, torch.stack(drawn), losses.weights.double().cpu()
+
+
+class NoGradients(OptionError):
+    """What is measured has no gradients."""
+
+
+@contextmanager
+def or_else(advice: str) -> Iterator[None]:
+    """While it lasts, losses without gradients are met with advice on how to do without."""
+    try:
+        yield
+    except NoGradients as error:
+        raise OptionError(f"{error}, or {advice}") from error
 
 
 def open_gates(sample: Sample, counts: Counts) -> dict[str, Tensor]:

@@ -21,11 +21,12 @@ from headwise.pruning.gradients import DRAWS, Gradients, gradients
 from headwise.pruning.objective import Objective
 from headwise.pruning.redundancy import Redundant, alikeness, redundant_groups
 from headwise.pruning.setting import Subject, calibration, make_subject
-from headwise.pruning.task import Estimate, Task, count_heads, head_ids
+from headwise.pruning.task import Estimate, Task, count_heads, counted_batches, head_ids
 from headwise.pruning.units import Unit, single_heads
 from headwise.watching.gates import mean_outputs
 from headwise.watching.models import Source
 from headwise.watching.running import Inputs, in_evaluation
+from headwise.wording import counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +74,12 @@ def measure(subject: Subject, task: Task, *, progress: Progress = untold) -> Imp
     heads = head_ids(task.places, counts)
     if not heads:
         raise OptionError(f"{subject.name} has no head left to measure")
+    base = task.loss()
+    if not math.isfinite(base.value):
+        raise OptionError(
+            f"the loss of {subject.name} is {base.value}, and no head can be measured by it: give "
+            "other examples, or another objective"
+        )
     progress(amount_of_work(task, len(heads)), 0, 0)
     units = single_heads(heads)
     means = mean_outputs(task.model, [sample.inputs for sample in task.samples])
@@ -84,7 +91,6 @@ def measure(subject: Subject, task: Task, *, progress: Progress = untold) -> Imp
     columns |= pair_of("mean", ablate(task, units, counts, means=means, progress=progress))
     columns |= score_columns(found)
     columns["stand_ins"] = [stand_ins(head, groups) for head in heads]
-    base = task.loss()
     layers = best_alone(task, heads, counts, base, progress=progress)
     about = subject.about | {
         "objective": task.objective.name,
@@ -100,9 +106,8 @@ def measure(subject: Subject, task: Task, *, progress: Progress = untold) -> Imp
 
 def amount_of_work(task: Task, heads: int) -> str:
     """How much there is to measure, in words."""
-    many = len(task.samples)
-    batches = f"{many} batch{'' if many == 1 else 'es'}"
-    return f"measuring {heads} heads on {task.amount} in {batches}"
+    batches = counted_batches(len(task.samples))
+    return f"measuring {counted(heads, 'head')} on {task.amount} in {batches}"
 
 
 def place_columns(heads: Sequence[HeadId]) -> dict[str, list[Any]]:
@@ -126,7 +131,7 @@ def score_columns(found: Gradients) -> dict[str, list[float]]:
         "michel_se": found.michel_error.tolist(),
         "fisher": found.fisher.tolist(),
         "fisher_se": found.fisher_error.tolist(),
-        "expected": (found.interaction.diagonal() / 2 - found.pull).tolist(),
+        "expected": found.expected.tolist(),
         "expected_se": found.expected_error.tolist(),
     }
 
