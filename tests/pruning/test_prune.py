@@ -1,6 +1,7 @@
 """Pruning cuts what it was asked to, proves it, writes it, and leaves the given model alone."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,12 +18,16 @@ from headwise.heads import HeadId
 from headwise.pruning import prune as pruning
 from headwise.pruning.bench import borne
 from headwise.pruning.card import measured_lines
+from headwise.pruning.choice import Order
 from headwise.pruning.cutplan import CutPlan
 from headwise.pruning.loading import load
 from headwise.pruning.objective import Divergence, Embedding, Given, NextToken
-from headwise.pruning.prune import Pruned, finite, prune
+from headwise.pruning.prune import Pruned, finite, plan_of, prune
 from headwise.pruning.surgery import cut, head_counts
+from headwise.pruning.units import Unit
+from headwise.views.report.cuts import cuts
 
+from ..views.report_cases import cut_of, everything
 from ..watching.helpers import run
 from .subjects import (
     assert_close,
@@ -33,7 +38,7 @@ from .subjects import (
     texts,
     words_tokenizer,
 )
-from .test_bench import SMALL
+from .test_bench import SMALL, bench_of
 
 UNFITTED = replace(SMALL, refit="none")
 
@@ -168,6 +173,14 @@ def test_a_plan_goes_with_its_reasons() -> None:
     assert found.plan.counts == {"L0": (5, 5), "L1": (5, 5), "L2": (5, 5)}
 
 
+def test_a_plan_without_a_method_is_one_of_named_heads(tmp_path: Path) -> None:
+    found = pruned(model_of("gpt2"), tmp_path / "out", heads=CutPlan.parse("L1H2"))
+    assert found.plan.method == found.record["method"] == "named"
+    assert "Its maker named the heads." in (tmp_path / "out/README.md").read_text("utf-8")
+    told = str(cuts(everything(), replace(cut_of(), method="")))
+    assert "chosen by the method \u201cnamed\u201d (the heads that were named)" in told
+
+
 @pytest.mark.parametrize(
     ("amount", "count"), [({"cut": 4}, 4), ({"keep": 0.8}, 3), ({"cut": 0}, 0), ({"keep": 1.0}, 0)]
 )
@@ -207,6 +220,7 @@ def test_the_random_cuts_beside_named_heads_take_as_many() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        ({"cut": 1}, "1 head is to go, and the smallest cut of this model takes 3: give at"),
         ({"cut": 2}, "2 heads are to go, and the smallest cut of this model takes 3: give at"),
         (
             {"cut": 6, "settings": replace(UNFITTED, is_uniform=True)},
@@ -277,6 +291,22 @@ def test_a_random_choice_has_no_costs() -> None:
         "number 1 by random",
         "number 2 by random",
     }
+
+
+@pytest.mark.parametrize("cost", [math.inf, -math.inf, math.nan])
+def test_a_cost_that_is_no_number_is_left_out(cost: float) -> None:
+    bench = bench_of("llama")
+    order = Order("greedy", bench.problem.units[:2], (0.25, cost))
+    plan = plan_of(bench, order, 2)
+    assert list(plan.costs) == list(order.units[0].heads)
+    assert plan.reasons[order.units[1].heads[0]] == "number 2 by greedy"
+
+
+def test_a_pair_of_heads_goes_with_one_other() -> None:
+    bench = bench_of("gpt2")
+    pair = Unit((HeadId(0, 0), HeadId(0, 1)))
+    plan = plan_of(bench, Order("greedy", (pair,), (0.5,)), 1)
+    assert plan.reasons[HeadId(0, 1)].endswith("expected to cost 0.5 with 1 other")
 
 
 def test_every_head_can_go() -> None:

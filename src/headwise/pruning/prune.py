@@ -45,12 +45,13 @@ from headwise.pruning.proof import (
     time_both,
 )
 from headwise.pruning.setting import make_subject, most_tokens
-from headwise.pruning.settings import Amount, PruneSettings
+from headwise.pruning.settings import Amount, PruneSettings, to_go
 from headwise.pruning.surgery import head_counts, planned
 from headwise.pruning.task import Estimate
 from headwise.pruning.units import Unit
 from headwise.watching.models import Source
 from headwise.watching.running import Inputs, in_evaluation, read_by
+from headwise.wording import counted
 
 BATCHES = (1, 16)
 """Sizes of the batches whose speed is measured, where their outputs are not too large."""
@@ -182,7 +183,7 @@ def chosen(
         if wanted and not count:  # layers have units of different sizes
             first = sum(len(unit.heads) for unit in order.units[:step])
             raise OptionError(
-                f"{wanted} heads are to go, and the first that {settings.method} cuts are {first} "
+                f"{to_go(wanted)}, and the first that {settings.method} cuts are {first} "
                 "at once: cut as many, or name heads"
             )
     return plan_of(bench, order, count), curve
@@ -194,7 +195,7 @@ def check_least(problem: Problem, wanted: int | None) -> None:
     least = sum(sizes.values()) if problem.is_uniform else min(sizes.values())
     if wanted and wanted < least:
         raise OptionError(
-            f"{wanted} heads are to go, and the smallest cut of this model takes {least}: give at "
+            f"{to_go(wanted)}, and the smallest cut of this model takes {least}: give at "
             "least as many"
         )
 
@@ -227,7 +228,8 @@ def named_plan(bench: Bench, heads: str, given: CutPlan | None) -> CutPlan:
     planned(
         bench.subject.model, plan.heads
     )  # raises before the long work where a group would break
-    return replace(plan, counts=bench.counts, model=bench.subject.name)
+    method = plan.method or "named"
+    return replace(plan, counts=bench.counts, model=bench.subject.name, method=method)
 
 
 def smallest(units: Sequence[Unit]) -> int:
@@ -253,8 +255,11 @@ def plan_of(bench: Bench, order: Order, count: int) -> CutPlan:
     for place, unit in enumerate(order.units[:count]):
         cost = order.costs[place]
         for head in unit.heads:
-            known = cost == cost  # a random order has no costs
-            together = f" with {len(unit.heads) - 1} others" if len(unit.heads) > 1 else ""
+            known = math.isfinite(
+                cost
+            )  # a random order has no costs, a plan holds none without end
+            others = len(unit.heads) - 1
+            together = f" with {counted(others, 'other')}" if others else ""
             said = f": expected to cost {cost:.3g}{together}" if known else ""
             reasons[head] = f"number {place + 1} by {order.method}{said}"
             if known:

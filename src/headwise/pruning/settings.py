@@ -5,7 +5,7 @@ from typing import Any
 
 from headwise.errors import OptionError
 from headwise.pruning.choice import BEST, METHODS
-from headwise.wording import listed
+from headwise.wording import counted, listed
 
 POLICIES = {
     "groups": "whole KV heads with all query heads that they serve: the cache gets smaller",
@@ -45,6 +45,11 @@ class PruneSettings:
         for name in ("choose_tokens", "fit_tokens", "held_tokens"):
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} is {getattr(self, name)}: it must be at least 1")
+
+
+def to_go(count: int) -> str:
+    """How many heads are to go, in words."""
+    return f"{counted(count, 'head')} {'is' if count == 1 else 'are'} to go"
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,5 @@ class Amount:
         else:
             return None
         if wanted > cuttable:
-            raise OptionError(
-                f"{wanted} heads are to go, and only {cuttable} of the model's {total} can"
-            )
+            raise OptionError(f"{to_go(wanted)}, and only {cuttable} of the model's {total} can")
         return wanted

@@ -214,7 +214,8 @@ def cuts(found: Findings, cut: Cut) -> Html:
     if cut.model == found.model and cut.heads:
         bare = sum(not roles.get(head) for head in cut.heads)
         told = f"{bare} of them had no role in this scan."
-    chosen = f" ({METHODS[cut.method]})" if cut.method in METHODS else ""
+    method = cut.method or "named"
+    chosen = f" ({METHODS[method]})" if method in METHODS else ""
     exact = ""
     if cut.difference is not None:
         least = f"but for {cut.difference:.1e}" if cut.difference else "to the last bit"
@@ -225,7 +226,7 @@ def cuts(found: Findings, cut: Cut) -> Html:
         tag(
             "p",
             f"{counted(len(cut.heads), 'head')} {was(len(cut.heads))} cut, chosen by the method "
-            f"\u201c{cut.method}\u201d{chosen}. {told} {exact}",
+            f"\u201c{method}\u201d{chosen}. {told} {exact}",
         ),
         sizes(cut),
         quality(cut),
