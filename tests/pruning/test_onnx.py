@@ -59,10 +59,10 @@ def test_places_and_inputs_that_do_not_do_are_refused(
     model, inputs = tiny("bert")
     (tmp_path / "there.onnx").write_text("a file")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(OutputError, match=r"there\.onnx would be overwritten: say force to do so"):
+    with pytest.raises(OutputError, match=r"there\.onnx would be overwritten: give another place"):
         export_onnx(model, tmp_path / "there.onnx", inputs)
     with pytest.raises(OutputError, match="folder is a directory, and ONNX is written as a file"):
-        export_onnx(model, tmp_path / "folder", inputs, force=True)
+        export_onnx(model, tmp_path / "folder", inputs)
     with pytest.raises(OptionError, match=r"cannot be written: there is no folder .*nowhere"):
         export_onnx(model, tmp_path / "nowhere/model.onnx", inputs)
     short = {name: one[:, :1] for name, one in inputs.items()}

@@ -28,13 +28,13 @@ LARGEST = 2**31
 """Bytes that one ONNX file can hold: protobuf counts them in 31 bits."""
 
 
-def export_onnx(model: nn.Module, path: Path, inputs: Inputs, *, force: bool = False) -> float:
+def export_onnx(model: nn.Module, path: Path, inputs: Inputs) -> float:
     """Largest difference between torch's and onnxruntime's outputs on the inputs, and on fewer.
 
     Every tensor that the model returns for the inputs is an output of the file; there is no cache.
     An error is raised, and nothing written, where rounding does not explain a difference.
     """
-    check_request(model, path, inputs, force=force)
+    check_request(model, path, inputs)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     adapter = Adapter(model, tuple(inputs))
     try:
@@ -49,16 +49,16 @@ def export_onnx(model: nn.Module, path: Path, inputs: Inputs, *, force: bool = F
     return difference
 
 
-def check_request(model: nn.Module, path: Path, inputs: Inputs, *, force: bool) -> None:
+def check_request(model: nn.Module, path: Path, inputs: Inputs) -> None:
     """Raise where the packages, the place or the inputs do not allow the model to be written."""
     check_packages()
     if not path.parent.is_dir():
         raise OptionError(f"{path} cannot be written: there is no folder {path.parent}")
-    if path.is_dir() or (path.exists() and not force):
+    if path.exists():
         raise OutputError(
             f"{path} is a directory, and ONNX is written as a file"
             if path.is_dir()
-            else f"{path} would be overwritten: say force to do so"
+            else f"{path} would be overwritten: give another place"
         )
     check_inputs(inputs)
     check_model(model)
