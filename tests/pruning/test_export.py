@@ -17,6 +17,7 @@ from headwise.pruning import export as exporting
 from headwise.pruning.checking import explained_by_rounding
 from headwise.pruning.export import export
 from headwise.pruning.loading import load
+from headwise.pruning.prune import prune
 from headwise.pruning.surgery import cut
 from headwise.watching.watch import watch
 
@@ -235,6 +236,31 @@ def test_sentence_modules_outside_of_their_directory_are_refused(tmp_path: Path)
     (tmp_path / "modules.json").write_text('[{"path": ""}, {"path": "../secrets"}]')
     with pytest.raises(ModelError, match=r"names the folder .*\.\./secrets, which is not in it"):
         export(cut_tiny("bert")[0], tmp_path / "model", source=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[", "is no list of modules that each have a path"),
+        ('[{"idx": 0}]', "is no list of modules that each have a path"),
+        ('[{"path": 0}]', "is no list of modules that each have a path"),
+        ("7", "is no list of modules that each have a path"),
+        ('{"path": ""}', "is no list of modules that each have a path"),
+        ("[]", "names no module"),
+    ],
+)
+def test_broken_sentence_modules_are_told_in_one_sentence_before_the_work(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    source = save("bert", tmp_path / "uncut")
+    (source / "modules.json").write_text(text)
+    message = f"uncut is no directory of sentence-transformers: modules.json {said}$"
+    with pytest.raises(ModelError, match=message):
+        export(cut_tiny("bert")[0], tmp_path / "model", source=source)
+    told: list[str] = []
+    with pytest.raises(ModelError, match=message):
+        prune(str(source), tmp_path / "model", cut=1, progress=lambda stage, *_: told.append(stage))
+    assert told == [] and not (tmp_path / "model").exists()
 
 
 def rewrite(folder: Path, **changes: Any) -> None:

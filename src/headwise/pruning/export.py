@@ -10,7 +10,7 @@ import inspect
 import json
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -80,14 +80,15 @@ def export(
     Markdown, goes into the model card.
     """
     check_weights(model)
+    modules = sentence_modules(source)
     assert isinstance(model, PreTrainedModel)
     out = out.expanduser()
     with placed(out, force=force) as part:
         is_plain = write_model(model, part)
         if tokenizer is not None:
             tokenizer.save_pretrained(part)
-        if source is not None:
-            copy_sentence_modules(source, part)
+        if source is not None and modules:
+            copy_sentence_modules(source, modules, part)
         auto = auto_classes(public_class(model), without_block(model.config))
         texts = dict(extras or {})
         measured = texts.pop("README.md", "")
@@ -179,21 +180,30 @@ def code_of(config: Any) -> str:
     return "\n".join([inspect.getsource(standalone), "", *imports, *classes, ""])
 
 
-def copy_sentence_modules(source: Path, part: Path) -> None:
-    """Copy what makes a directory of sentence-transformers one, if it is; no weights of the model.
+def sentence_modules(source: Path | None) -> list[dict[str, Any]]:
+    """The modules that make a directory one of sentence-transformers; none where it is not."""
+    if source is None or not (source / "modules.json").is_file():
+        return []
+    said = f"{source} is no directory of sentence-transformers: modules.json"
+    try:
+        modules: list[dict[str, Any]] = json.loads((source / "modules.json").read_text("utf-8"))
+        folders = [source / module["path"] for module in modules]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ModelError(f"{said} is no list of modules that each have a path") from error
+    if not folders:
+        raise ModelError(f"{said} names no module")
+    for folder in folders:
+        if source.resolve() not in (folder.resolve(), folder.resolve().parent):
+            raise ModelError(f"{said} names the folder {folder}, which is not in it")
+    return modules
+
+
+def copy_sentence_modules(source: Path, modules: Sequence[Mapping[str, Any]], part: Path) -> None:
+    """Copy what makes a directory of sentence-transformers one; no weights of the model.
 
     The cut model is at the top, wherever the uncut one was.
     """
-    if not (source / "modules.json").is_file():
-        return
-    modules = json.loads((source / "modules.json").read_text("utf-8"))
     folders = [source / module["path"] for module in modules]
-    for folder in folders:
-        if source.resolve() not in (folder.resolve(), folder.resolve().parent):
-            raise ModelError(
-                f"{source} is no directory of sentence-transformers: modules.json names the folder "
-                f"{folder}, which is not in it"
-            )
     for folder in folders[1:]:
         if folder.is_dir():  # normalizing needs no file
             shutil.copytree(folder, part / folder.name)
@@ -201,8 +211,8 @@ def copy_sentence_modules(source: Path, part: Path) -> None:
         for there in (source / file, folders[0] / file):
             if there.is_file():
                 shutil.copyfile(there, part / file)
-    modules[0]["path"] = ""
-    (part / "modules.json").write_text(json.dumps(modules, indent=2), "utf-8")
+    moved = [{**modules[0], "path": ""}, *modules[1:]]
+    (part / "modules.json").write_text(json.dumps(moved, indent=2), "utf-8")
 
 
 def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> float | None:

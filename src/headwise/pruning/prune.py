@@ -33,7 +33,7 @@ from headwise.pruning.choice import Order, Problem, order_by, random_cut
 from headwise.pruning.curve import RANDOM_ORDERS, Curve, as_csv, draw_curve, mean_of_orders, quality
 from headwise.pruning.cutplan import Counts, CutPlan
 from headwise.pruning.directories import check_place
-from headwise.pruning.export import Export, check_weights, export, written_in
+from headwise.pruning.export import Export, check_weights, export, sentence_modules, written_in
 from headwise.pruning.objective import Objective
 from headwise.pruning.onnx import check_inputs, check_model, check_packages, export_onnx
 from headwise.pruning.proof import (
@@ -107,6 +107,7 @@ def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
     subject = make_subject(source, tokenizer, objective)
     if place is not None:
         check_weights(subject.model)
+        sentence_modules(subject.folder)  # raises before the long work where they are broken
     if with_onnx:
         check_model(subject.model)
     with in_evaluation(subject.model):
