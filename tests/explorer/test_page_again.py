@@ -123,9 +123,30 @@ def test_a_text_that_is_never_kept_is_read_again_once(page: Page) -> None:
     page.route("**/thumbs?*", lost)
     page.route("**/axes?*", lost)
     page.click("article.card [data-look=values]")
-    expect(page.locator("#status")).to_have_text("this text is no longer kept: send it again")
+    expect(page.locator("#status")).to_have_text("This text is no longer kept: send it again")
     page.wait_for_timeout(300)
     assert len(reads) == 1
+
+
+def test_what_is_wrong_begins_with_a_capital_letter_wherever_it_is_shown(page: Page) -> None:
+    page.fill("#text", "w7")
+    page.press("#text", "Enter")
+    expect(page.locator("#status")).to_contain_text("There is too little text to read: give")
+    wrong = {"status": 422, "json": {"error": "a sentence of the server"}}
+    page.route("**/api/plan?*", lambda route: route.fulfill(**wrong))
+    page.click("nav a[data-panel=plan]")
+    expect(page.locator("#plan .bad")).to_have_text("A sentence of the server")
+    page.route("**/api/lesson/check", lambda route: route.fulfill(**wrong))
+    page.click("nav a[data-panel=lesson]")
+    page.fill("#lesson-number", "7")
+    page.press("#lesson-number", "Enter")
+    expect(page.locator(".lesson-verdict .bad")).to_have_text("A sentence of the server")
+
+
+def test_names_keep_their_letters_in_what_is_wrong(page: Page) -> None:
+    script = "async (message) => (await import('/static/api.js')).sentence({ message })"
+    for name in ("d_model must be a number", "L9H0 is not in it", "smollm2 reads no text", ""):
+        assert page.evaluate(script, name) == name
 
 
 def test_a_browser_that_keeps_nothing_shows_the_page(chrome: Browser, tiny: str) -> None:

@@ -10,6 +10,9 @@ export class Refused extends Error {
   }
 }
 
+/** What is wrong, to stand alone: with a capital letter, unless it begins with a name such as d_model. @param {Error} error */
+export const sentence = (error) => error.message.replace(/^[a-z](?=[a-z]*[ ,])/, (letter) => letter.toUpperCase());
+
 /**
  * @param {string} path
  * @param {RequestInit} [options]

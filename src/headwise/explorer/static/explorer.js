@@ -19,7 +19,7 @@ const page = {
   },
   /** Say what is wrong; a text that is no longer kept is read again, once for whatever users do. @param {any} error */
   async fail(error) {
-    if (error.status !== 410 || !page.reading || isReadAgain) return page.say(error.message, true);
+    if (error.status !== 410 || !page.reading || isReadAgain) return page.say(api.sentence(error), true);
     isReadAgain = true;
     page.say("The text was read long ago and is read again.");
     await read(page.text);

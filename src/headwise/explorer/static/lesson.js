@@ -180,7 +180,7 @@ export class LessonPanel {
       try { sessionStorage.setItem(KEPT, JSON.stringify(this.done)); } catch { /* it is only marked on this page, then */ }
       this.mark();
     } catch (error) {
-      say(/** @type {Error} */ (error).message);
+      say(api.sentence(/** @type {Error} */ (error)));
     }
   }
 

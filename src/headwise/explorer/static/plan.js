@@ -116,7 +116,7 @@ export class PlanPanel {
       document.body.dataset.planned = String(found.parameters_attention);
     } catch (error) {
       if (mine.signal.aborted) return;
-      this.result.replaceChildren(make("p", { class: "bad" }, /** @type {Error} */ (error).message));
+      this.result.replaceChildren(make("p", { class: "bad" }, api.sentence(/** @type {Error} */ (error))));
     }
   }
 
