@@ -1,6 +1,7 @@
 """What is asked for is checked before anything is loaded, and told what would work."""
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,42 @@ def test_a_subject_knows_its_name_tokenizer_and_objective() -> None:
     assert named.tokenizer is tokenizer
     assert named.about == {"model": "mine", "dtype": "float64"}
     assert make_subject(loaded, objective=Embedding()).objective == Embedding()
+
+
+@pytest.fixture
+def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The snapshot of someone/small in a cache of its own, with a config alone."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    home = tmp_path / "models--someone--small"
+    snapshot = home / "snapshots/0123abc"
+    for file, text in ((home / "refs/main", "0123abc"), (snapshot / "config.json", "{}")):
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    return snapshot
+
+
+def by_id(name: str = "someone/small") -> LoadedModel:
+    """An embedding model that was loaded by its id."""
+    about = {"source": name, "revision": None}
+    return LoadedModel(name, model_of("embedding"), words_tokenizer(), about)
+
+
+def test_a_model_of_the_hub_pools_as_its_cached_files_say(cached: Path) -> None:
+    (cached / "1_Pooling").mkdir()
+    (cached / "1_Pooling/config.json").write_text('{"pooling_mode_cls_token": true}')
+    found = make_subject(by_id())
+    assert found.objective == Embedding("cls") and found.folder is None
+
+
+def test_that_the_pooling_of_a_model_of_the_hub_is_not_known_is_told(cached: Path) -> None:
+    assert (cached / "config.json").is_file()
+    with pytest.warns(UserWarning, match="someone/small are taken for means over tokens: no 1_P"):
+        assert make_subject(by_id()).objective == Embedding("mean")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_subject(by_id(), objective=Embedding("mean"))
+        make_subject(by_id("no/such/id"))
+        make_subject(model_of("embedding"))
 
 
 def test_pooling_is_what_the_folder_says(tmp_path: Path) -> None:

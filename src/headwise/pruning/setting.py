@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import try_to_load_from_cache
+from huggingface_hub.errors import HFValidationError
 from torch import Tensor, nn
 
 from headwise.errors import OptionError
@@ -28,7 +30,8 @@ from headwise.pruning.objective import (
 from headwise.pruning.task import Task, make_task, text_batches
 from headwise.watching import embedded
 from headwise.watching.loading import LoadOptions
-from headwise.watching.models import Source, as_loaded
+from headwise.watching.models import LoadedModel, Source, as_loaded
+from headwise.watching.remarks import remark
 from headwise.watching.running import Inputs
 
 LENGTH = 256
@@ -64,8 +67,14 @@ def make_subject(
     loaded = as_loaded(source, tokenizer, options=options or LoadOptions(keeps_head=True))
     folder = folder_of(loaded.name)
     if objective is None:
-        pooling = pooling_in(folder)
+        snapshot = snapshot_of(loaded) if folder is None else None
+        pooling = pooling_in(folder or snapshot)
         objective = objective_for(loaded.model, loaded.tokenizer, pooling=pooling)
+        if isinstance(objective, Embedding) and snapshot and not (snapshot / POOLING).is_file():
+            remark(
+                f"the embeddings of {loaded.name} are taken for means over tokens: no {POOLING} in "
+                "the cache says otherwise"
+            )
     elif not isinstance(objective, Objective):
         objective = Given(objective)
     about = {"model": loaded.name, **loaded.about}
@@ -81,9 +90,25 @@ def folder_of(name: str) -> Path | None:
     return folder if folder.is_dir() else None
 
 
+def snapshot_of(loaded: LoadedModel) -> Path | None:
+    """Where the hub's cache keeps a model that was loaded by its id; no network is asked."""
+    if loaded.about.get("source") != loaded.name:
+        return None
+    revision = loaded.about.get("revision")
+    try:
+        found = try_to_load_from_cache(loaded.name, "config.json", revision=revision)
+    except HFValidationError:  # no id, whatever it is
+        return None
+    return Path(found).parent if isinstance(found, str) else None
+
+
+POOLING = "1_Pooling/config.json"
+"""The file of a sentence-transformers model that says how it pools."""
+
+
 def pooling_in(folder: Path | None) -> str:
     """How a sentence-transformers model pools: `cls` or `mean`."""
-    file = None if folder is None else folder / "1_Pooling" / "config.json"
+    file = None if folder is None else folder / POOLING
     if file is None or not file.is_file():
         return "mean"
     try:
