@@ -153,7 +153,7 @@ def test_a_share_is_read_as_a_percent_too(headwise: Runner, folder: Path, text: 
         (("--dry-run", "--heads", "first"), "'first' is not a head"),
         (("--dry-run", "--heads", "L9H0"), "L9H0 is not in"),
         (("--dry-run", "--heads", "L0H0"), "group"),
-        (("--dry-run", "--cut", 1000), "1000 heads are to go, and only"),
+        (("--dry-run", "--cut", 1000), "1,000 heads are to go, and only"),
     ],
 )
 def test_mistakes_get_one_sentence(
