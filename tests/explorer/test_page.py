@@ -229,7 +229,7 @@ def test_a_causal_model_predicts_beside_itself(chrome: Browser) -> None:
         page_at(chrome, f"{address}#panel=whatif&text={WORDS}") as page,
     ):
         page.wait_for_selector("body[data-outcome='0']")
-        expect(page.locator("#outcome")).to_contain_text("the next token")
+        expect(page.locator("#outcome")).to_contain_text("Likeliest next tokens")
         page.click("#switches [data-head=L0H1]")
         expect(page.locator("#saved")).to_contain_text("1 head off. They cannot be cut")
         page.set_viewport_size(PHONE)
