@@ -1,5 +1,7 @@
 """What a change of heads does is what silencing and gating them does."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
@@ -8,6 +10,7 @@ from headwise.errors import OptionError
 from headwise.explorer.session import Session
 from headwise.explorer.whatif import LONGEST, Changes, Untouched, outcome
 from headwise.heads import HeadId, parse_heads
+from headwise.pruning.objective import MaskedToken
 from headwise.pruning.setting import make_subject
 from headwise.pruning.surgery import count_parameters, cut
 from headwise.watching.gates import silence
@@ -95,6 +98,13 @@ def test_a_masked_model_predicts_its_mask_or_its_last_word() -> None:
     assert last["title"] == "Likeliest tokens at the last word, 'w9', masked"
     with pytest.raises(OptionError, match="no word to mask: all 3 tokens of the text are special"):
         outcome(session.subject, ["[CLS] [SEP] [CLS]"], Changes({}), session.counts)
+
+
+def test_a_masked_model_whose_tokenizer_has_no_mask_is_refused() -> None:
+    session = tiny_session("bert")
+    subject = replace(session.subject, objective=MaskedToken(None))
+    with pytest.raises(OptionError, match="bert predicts masked tokens, and its tokenizer has no"):
+        outcome(subject, [WORDS], Changes({}), session.counts)
 
 
 def test_the_next_token_is_that_after_the_end_of_a_long_text() -> None:

@@ -176,12 +176,22 @@ def predictions(
 
 def predicted_place(subject: Subject, inputs: dict[str, Tensor]) -> tuple[int, str]:
     """The position whose prediction is shown, and its title; a mask is set where there is none."""
-    ids = inputs["input_ids"][0]
+    last = inputs["input_ids"].shape[1] - 1
     if isinstance(subject.objective, NextToken):
-        return len(ids) - 1, "Likeliest next tokens"
+        return last, "Likeliest next tokens"
     if not isinstance(subject.objective, MaskedToken):
-        return len(ids) - 1, "Likeliest tokens at the end of the text"
-    mask = subject.objective.mask_id
+        return last, "Likeliest tokens at the end of the text"
+    if subject.objective.mask_id is None:
+        raise OptionError(
+            f"{subject.name} predicts masked tokens, and its tokenizer has no mask: give one that "
+            "has"
+        )
+    return masked_place(subject, inputs, subject.objective.mask_id)
+
+
+def masked_place(subject: Subject, inputs: dict[str, Tensor], mask: int) -> tuple[int, str]:
+    """The first mask, and its title; the last word is masked where there is none."""
+    ids = inputs["input_ids"][0]
     masked = (ids == mask).nonzero().flatten().tolist()
     if masked:
         return masked[0], "Likeliest tokens at the first masked token"
