@@ -256,9 +256,7 @@ def plan_of(bench: Bench, order: Order, count: int) -> CutPlan:
     for place, unit in enumerate(order.units[:count]):
         cost = order.costs[place]
         for head in unit.heads:
-            known = math.isfinite(
-                cost
-            )  # a random order has no costs, a plan holds none without end
+            known = math.isfinite(cost)  # a random order has no costs, and a plan holds no others
             others = len(unit.heads) - 1
             together = f" with {counted(others, 'other')}" if others else ""
             said = f": expected to cost {cost:.3g}{together}" if known else ""
