@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwise.errors import MissingPackage, OptionError
 from headwise.heads import HeadId, HeadTable, check_head
+from headwise.wording import counted
 
 if TYPE_CHECKING:
     from headwise.explorer.looks import Look
@@ -52,8 +53,7 @@ def view(
         raise OptionError(f"{subject.name} has no tokenizer: give one")
     reading = read(subject, text)
     if left := reading.left_out:
-        tokens = "token" if left == 1 else f"{left:,} tokens"
-        remark(f"the last {tokens} of the text were left out: give a shorter text to see all of it")
+        remark(f"the text is {counted(left, 'token')} too long: its end was left out")
     return HeadView(Shown(reading.table, reading, look), head or str(reading.table.heads[0]))
 
 
