@@ -159,7 +159,7 @@ def test_of_a_line_of_50_mb_no_more_is_read_than_is_asked_for(
     assert json.loads(scanned.out)["about"]["tokens"] == 60
     assert headwise("importance", llama, *few, "--json").code == 0
     pruned = headwise.refused("prune", llama, "--text", line, "--cut", 6, "--out", "out", *SMALL)
-    assert "a text of 1 paragraphs cannot be split" in pruned
+    assert "a text of 1 paragraph cannot be split" in pruned
     assert 100 < counted.longest < 10_000
     (here / "start").write_text((here / line).open().read(500).rpartition(" ")[0], encoding="utf-8")
     started = headwise("scan", llama, "--text", "start", "--max-tokens", 60, "--json")

@@ -242,5 +242,5 @@ def test_a_model_without_groups_or_heads_is_refused() -> None:
 
 
 def test_a_text_that_cannot_be_split_is_refused() -> None:
-    with pytest.raises(OptionError, match="a text of 1 paragraphs cannot be split"):
+    with pytest.raises(OptionError, match="a text of 1 paragraph cannot be split"):
         make_bench(make_subject(model_of("gpt2"), words_tokenizer()), texts(1), SMALL)

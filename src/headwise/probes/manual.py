@@ -15,6 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from headwise.errors import OptionError
+from headwise.wording import counted
 
 NO_MANUALS = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 """Folders of the library's that are not its own, or hold tests."""
@@ -97,8 +98,8 @@ def halves(
         parts = [part for text in documents for part in paragraphs_of(text)]
     if len(parts) < 2:
         raise OptionError(
-            f"a text of {len(parts)} paragraphs cannot be split into one to fit on and one held "
-            "out: give several documents, or paragraphs with blank lines between them"
+            f"a text of {counted(len(parts), 'paragraph')} cannot be split into one to fit on and "
+            "one held out: give several documents, or paragraphs with blank lines between them"
         )
     fitted, rest = _split(parts, held_out, seed)
     return ("\n\n".join(fitted),), ("\n\n".join(rest),)
