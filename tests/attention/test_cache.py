@@ -409,13 +409,15 @@ def test_a_rolling_cache_too_small_for_the_layer_is_refused(
 
 def test_a_cache_takes_no_context_and_no_lengths() -> None:
     layer, x = make_layer("plain"), some_x()
-    with pytest.raises(OptionError, match="lengths of a context cannot meet is_causal, window or"):
+    with pytest.raises(
+        OptionError, match="lengths of a context do not go with is_causal, window or"
+    ):
         layer(x, x, lengths=torch.tensor([3, 13]))
     with pytest.raises(
         OptionError, match="a cache is for self-attention: it cannot take a context"
     ):
         layer(x, x, cache=GrowingCache())
-    with pytest.raises(OptionError, match=r"lengths and cache cannot meet: .* pad on the left"):
+    with pytest.raises(OptionError, match=r"lengths do not go with a cache: .* pad on the left"):
         layer(x, lengths=torch.tensor([3, 13]), cache=GrowingCache())
 
 

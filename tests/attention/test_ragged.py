@@ -203,3 +203,27 @@ def test_padding_is_made_where_the_tensors_are() -> None:
     output, lse = attend_with_lse(*tensors, rules=rules, path="ragged")
     assert output.is_meta and lse.is_meta
     assert lse.shape == output.shape[:3] == (2, 3, 5)
+
+
+@pytest.mark.parametrize("function", ENTRIES[:3])
+@pytest.mark.parametrize(
+    "rules",
+    [Rules(lengths=torch.tensor([100, 200])), Rules(is_causal=True, offset=torch.tensor([0, 1]))],
+    ids=["lengths", "offsets"],
+)
+def test_tensors_that_do_not_belong_together_are_refused_before_they_are_cropped(
+    rules: Rules, function: object
+) -> None:
+    queries, keys, values = tensors_of(2, 211, 307)
+    for wrong in ((queries, keys, values[:, :, :-5]), (queries, keys.repeat(2, 1, 1, 1), values)):
+        with pytest.raises(ShapeError, match="queries and keys must share batch and d_key, keys"):
+            function(*wrong, rules=rules)  # type: ignore[operator]
+
+
+def test_lengths_that_every_sequence_fills_cost_no_mask() -> None:
+    queries, keys, values = tensors_of(2, 11, 13)
+    full = Rules(lengths=torch.tensor([13, 13]), query_lengths=torch.tensor([11, 11]))
+    assert explain_path(queries, keys, values, rules=full) == explain_path(queries, keys, values)
+    assert torch.equal(attend(queries, keys, values, rules=full), attend(queries, keys, values))
+    nearly = replace(full, lengths=torch.tensor([13, 12]))
+    assert explain_path(queries, keys, values, rules=nearly).path == "masked"

@@ -49,6 +49,8 @@ class Store:
         self.keys: Float[Tensor, "batch kv_heads room d_key"] | None = None
         self.values: Float[Tensor, "batch kv_heads room d_value"] | None = None
         self.owner: int | None = None
+        self.is_recorded = False
+        """Whether a backward pass may still need what is held as it is."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but the owner: a copy may serve a copy of the layer."""
@@ -91,10 +93,12 @@ class Store:
         if torch.is_grad_enabled():
             self.keys = torch.cat([self.keys[:, :, : self.held], keys], 2)
             self.values = torch.cat([self.values[:, :, : self.held], values], 2)
+            self.is_recorded = True
         else:
-            if total > self.keys.shape[2]:
+            if total > self.keys.shape[2] or self.is_recorded:
                 self.keys = self._moved(self.keys, self._make_room(keys, total))
                 self.values = self._moved(self.values, self._make_room(values, total))
+                self.is_recorded = False
             self.keys[:, :, self.held : total] = keys
             self.values[:, :, self.held : total] = values
         self.held, self.seen = total, self.seen + new
@@ -102,6 +106,7 @@ class Store:
 
     def crop(self, length: int) -> None:
         """Forget every position from `length` on, as after a rejected guess."""
+        check_whole("length", length)
         if not self.seen - self.held <= length <= self.seen:
             raise CacheError(
                 f"cannot crop to {length}: {self.held} of {self.seen} positions are held, so give "
@@ -113,6 +118,12 @@ class Store:
     def reorder(self, rows: Int[Tensor, " batch"]) -> None:
         """Put sequence `rows[i]` in the place of sequence `i`, as beam search does."""
         if self.keys is not None and self.values is not None:
+            batch = len(self.keys)
+            if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < batch:
+                raise CacheError(
+                    f"rows run from {int(rows.min())} to {int(rows.max())}; this cache holds "
+                    f"sequences 0..{batch - 1}"
+                )
             with outside_inference():
                 self.keys, self.values = self.keys[rows], self.values[rows]
 
@@ -152,6 +163,12 @@ class Store:
         return roomy
 
 
+def check_whole(name: str, number: object) -> None:
+    """Raise unless this is a whole number."""
+    if not hasattr(number, "__index__"):
+        raise CacheError(f"{name} is {number!r}: give a whole number")
+
+
 def outside_inference() -> AbstractContextManager[object]:
     """Where tensors are made that can be written to after `torch.inference_mode`, too."""
     return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
@@ -171,6 +188,7 @@ class FixedCache(Store):
     def __init__(self, capacity: int) -> None:
         """Room for `capacity` positions, taken at the first `append`."""
         super().__init__()
+        check_whole("capacity", capacity)
         if capacity < 1:
             raise CacheError(f"capacity is {capacity}: it must be at least 1")
         self.capacity = capacity
@@ -198,6 +216,7 @@ class RollingCache(Store):
     def __init__(self, window: int) -> None:
         """Remembers `window - 1` positions beside each new one."""
         super().__init__()
+        check_whole("window", window)
         if window < 1:
             raise CacheError(f"window is {window}: it must be at least 1")
         self.window = window

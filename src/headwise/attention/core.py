@@ -36,6 +36,7 @@ from headwise.attention.ragged import (
     one_by_one,
     sequences_of,
     why_one_by_one,
+    without_full_lengths,
 )
 from headwise.attention.rules import Rules
 from headwise.attention.task import (
@@ -43,6 +44,7 @@ from headwise.attention.task import (
     bias_tile,
     check_axes,
     check_per_head,
+    check_sizes,
     make_task,
     trimmed,
 )
@@ -111,7 +113,8 @@ def attend_in_steps(
     """Every intermediate, the weights of all heads among them; memory grows with query x key."""
     check_axes(queries, keys, values)
     queries, keys, values = under_autocast(queries, keys, values)
-    rules = combined(rules, mask, is_causal)
+    values = check_sizes(queries, keys, values)
+    rules = without_full_lengths(combined(rules, mask, is_causal), queries, keys)
     check_batch(rules, queries, keys)
     if isinstance(rules.offset, Tensor) and len(queries) > 0:
         each = [
@@ -151,8 +154,10 @@ def explain_path(
     >>> explain_path(*torch.zeros(3, 1, 2, 9, 4), is_causal=True)
     PathChoice(path='fused', reason='causal from the first key')
     """
-    rules = combined(rules, mask, is_causal)
     check_axes(queries, keys, values)
+    queries, keys, values = under_autocast(queries, keys, values)
+    values = check_sizes(queries, keys, values)
+    rules = without_full_lengths(combined(rules, mask, is_causal), queries, keys)
     if is_ragged(rules, len(queries)):
         check_batch(rules, queries, keys)
         reason = why_one_by_one(queries, keys, rules)
@@ -271,7 +276,10 @@ def run(
             raise PathError("path 'ragged' cannot compute this: it needs lengths")
         rules = lengths_as_mask(rules, queries, keys)
         return run_together(queries, keys, values, rules, path, with_lse)
+    values = check_sizes(queries, keys, values)
     check_batch(rules, queries, keys)
+    if path != "ragged":
+        rules = without_full_lengths(rules, queries, keys)
     reason = why_one_by_one(queries, keys, rules)
     if (
         path == "ragged"

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from headwise.attention.cache import Cache
 from headwise.attention.core import CAUSAL, EVERY_KEY, attend_in_steps, run
 from headwise.attention.heads_view import HeadSlices
+from headwise.attention.kernels import can_be_read
 from headwise.attention.positions import (
     Alibi,
     Position,
@@ -23,9 +24,11 @@ from headwise.attention.positions import (
     check_rotary,
     relative_buckets,
     rotary_angles,
+    rotary_frequencies,
     rotate,
 )
-from headwise.attention.rules import Rules, Window, check_window
+from headwise.attention.ragged import sizes
+from headwise.attention.rules import Rules, Window, check_counts_of, check_window
 from headwise.attention.task import checked_mask
 from headwise.errors import CacheError, OptionError, ShapeError
 
@@ -136,7 +139,7 @@ class MultiHeadAttention(nn.Module):
             case Alibi():
                 self.slopes = Slopes(num_heads)
             case Rotary():
-                check_rotary(position, self.d_key)
+                rotary_frequencies(position, check_rotary(position, self.d_key))
             case _ if position is not None:
                 raise OptionError(
                     f"position is {position!r}: give Rotary(), Alibi(), RelativeBias() or None"
@@ -194,7 +197,7 @@ class MultiHeadAttention(nn.Module):
                 checked_mask(mask, queries, cache.held_after(keys.shape[2]))
             cache.belong_to(self)
             keys, values = cache.append(keys, values)
-        rules = self.rules_for(mask, lengths, is_self=context is None)
+        rules = self.rules_for(mask, lengths, is_self=context is None, device=x.device)
         if need_weights:
             steps = attend_in_steps(queries, keys, values, rules=rules)
             return self._output(steps.mixed, gates), steps.weights
@@ -226,8 +229,15 @@ class MultiHeadAttention(nn.Module):
         output: Tensor = self.Wo(mixed.transpose(1, 2).flatten(2))
         return output
 
-    def rules_for(self, mask: Tensor | None, lengths: Tensor | None, *, is_self: bool) -> Rules:
-        """What the layer's attention obeys on such an input."""
+    def rules_for(
+        self,
+        mask: Tensor | None,
+        lengths: Tensor | None,
+        *,
+        is_self: bool,
+        device: torch.device,
+    ) -> Rules:
+        """What the layer's attention obeys on such an input, which lies on the device."""
         own = (self.window, self.slopes, self.relative_bias, self.softcap, self.sinks)
         dropout = self.dropout if self.training else 0.0
         if mask is None and lengths is None and not dropout and own == (None,) * len(own):
@@ -238,19 +248,19 @@ class MultiHeadAttention(nn.Module):
             lengths=lengths,
             query_lengths=lengths if is_self else None,
             mask=mask,
-            slopes=None if self.slopes is None else self.slopes(self.Wq.weight.device),
-            distance_bias=self._distance_bias(),
+            slopes=None if self.slopes is None else self.slopes(device),
+            distance_bias=self._distance_bias(device),
             softcap=self.softcap,
             sinks=None if self.sinks is None else self.sinks(),
             dropout=dropout,
         )
 
-    def _distance_bias(self) -> Float[Tensor, "heads distances"] | None:
+    def _distance_bias(self, device: torch.device) -> Float[Tensor, "heads distances"] | None:
         if self.relative_bias is None:
             return None
         assert isinstance(self.position, RelativeBias)
         reach = self.position.max_distance
-        ahead = torch.arange(-reach, reach + 1, device=self.Wq.weight.device)
+        ahead = torch.arange(-reach, reach + 1, device=device)
         buckets = relative_buckets(ahead, self.position, is_causal=self.is_causal)
         table: Tensor = self.relative_bias(buckets)
         return table.T
@@ -311,9 +321,15 @@ class MultiHeadAttention(nn.Module):
                 raise OptionError("a cache is for self-attention: it cannot take a context")
             if lengths is not None and (self.is_causal or self.window or self.position):
                 raise OptionError(
-                    "lengths of a context cannot meet is_causal, window or position: "
+                    "lengths of a context do not go with is_causal, window or position: "
                     "queries stand at the end of the context, which padding would move"
                 )
+        if lengths is not None:
+            check_counts_of("lengths", lengths)
+            if can_be_read(lengths):
+                sizes(lengths, "lengths", len(x), (x if context is None else context).shape[1])
+        if cache is not None and (isinstance(cache, type) or not isinstance(cache, Cache)):
+            raise CacheError(f"cache is {cache!r}: give GrowingCache(), FixedCache or RollingCache")
         if cache is not None and cache.window is not None:
             before, _ = Rules(window=self.window).bounds
             if before is None or before >= cache.window:
@@ -323,7 +339,7 @@ class MultiHeadAttention(nn.Module):
                 )
         if cache is not None and lengths is not None:
             raise OptionError(
-                "lengths and cache cannot meet: right padding would stand between cached keys; "
+                "lengths do not go with a cache: right padding would stand between cached keys; "
                 "pad on the left and give a mask"
             )
 
@@ -354,7 +370,10 @@ def split_heads(
 
 
 def check_counts(**counts: int) -> None:
-    """Raise unless every count is positive."""
+    """Raise unless every count is a positive whole number."""
+    for name, count in counts.items():
+        if not hasattr(count, "__index__"):
+            raise OptionError(f"{name} is {count!r}: give a whole number")
     if min(counts.values()) < 1:
         given = ", ".join(f"{name} {count}" for name, count in counts.items())
         raise OptionError(f"{given}: all must be at least 1")
@@ -383,6 +402,8 @@ def biased_projections(bias: bool | Collection[str]) -> Collection[str]:
     """Names of the projections that have a bias."""
     if isinstance(bias, bool):
         return PROJECTIONS if bias else ()
+    if not isinstance(bias, Collection):
+        raise OptionError(f"bias is {bias!r}: give True, False or names of projections")
     names = (bias,) if isinstance(bias, str) else bias
     unknown = [name for name in names if name not in PROJECTIONS]
     if unknown:

@@ -53,6 +53,16 @@ class RotaryScaling:
             raise OptionError(
                 f"the original length is {self.original_length} positions: it must be positive"
             )
+        if not 0 < self.low_frequency < self.high_frequency:
+            raise OptionError(
+                f"low_frequency is {self.low_frequency} and high_frequency {self.high_frequency}: "
+                "both must be positive, and low_frequency the smaller"
+            )
+        if not 0 < self.beta_slow <= self.beta_fast:
+            raise OptionError(
+                f"beta_slow is {self.beta_slow} and beta_fast {self.beta_fast}: both must be "
+                "positive, and beta_slow not the larger"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +81,8 @@ class Rotary:
         check_name("the rotary layout", self.layout, LAYOUTS)
         if not self.base > 1:
             raise OptionError(f"the rotary base is {self.base}: it must be more than 1")
+        if self.scaling is not None and not isinstance(self.scaling, RotaryScaling):
+            raise OptionError(f"the rotary scaling is {self.scaling!r}: give a RotaryScaling(...)")
 
 
 def check_name(what: str, name: str, names: Collection[str]) -> None:

@@ -29,6 +29,20 @@ def is_ragged(rules: Rules, batch: int) -> bool:
     )
 
 
+def without_full_lengths(rules: Rules, queries: Tensor, keys: Tensor) -> Rules:
+    """The same rules without lengths that every sequence fills: they would cost a dense mask."""
+    if not is_ragged(rules, len(queries)) or not can_be_read(queries):
+        return rules
+    batch, rows, columns = len(queries), queries.shape[2], keys.shape[2]
+    are_full = sizes(rules.lengths, "lengths", batch, columns) == [columns] * batch
+    are_queries_full = sizes(rules.query_lengths, "query_lengths", batch, rows) == [rows] * batch
+    return replace(
+        rules,
+        lengths=None if are_full else rules.lengths,
+        query_lengths=None if are_queries_full else rules.query_lengths,
+    )
+
+
 def check_batch(rules: Rules, queries: Tensor, keys: Tensor) -> None:
     """Raise unless what the rules say of single sequences fits the batch."""
     if not is_ragged(rules, len(queries)):
@@ -46,11 +60,10 @@ def why_one_by_one(queries: Tensor, keys: Tensor, rules: Rules) -> str | None:
     if not can_be_read(queries):
         return None
     batch, heads, num_queries, num_keys = *queries.shape[:3], keys.shape[2]
-    pairs = real_pairs(rules, batch, num_queries, num_keys)
-    saved = heads * (batch * num_queries * num_keys - pairs)
-    if saved <= batch * CALL_PAIRS:
+    pairs, padded = real_pairs(rules, batch, num_queries, num_keys), batch * num_queries * num_keys
+    if heads * (padded - pairs) <= batch * CALL_PAIRS:
         return None
-    return f"{1 - pairs / (batch * num_queries * num_keys):.0%} of the padded work is padding"
+    return f"{1 - pairs / padded:.0%} of the padded work is padding"
 
 
 def real_pairs(rules: Rules, batch: int, num_queries: int, num_keys: int) -> int:
@@ -104,8 +117,6 @@ def sequences_of(
     queries: Tensor, keys: Tensor, values: Tensor, rules: Rules
 ) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Rules]]:
     """Each sequence at its full padded size, with the rules that are its own."""
-    if len(values) == 1:
-        values = values.expand(len(keys), -1, -1, -1)
     # Split once: the backward pass of a slice fills a gradient as large as the whole batch.
     apart = zip(queries.split(1), keys.split(1), values.split(1), strict=True)
     for index, tensors in enumerate(apart):

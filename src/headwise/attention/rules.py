@@ -56,12 +56,16 @@ class Rules:
 
     def __post_init__(self) -> None:
         """Refuse what no input could make sense of."""
+        for name in ("softcap", "dropout", "scale"):
+            check_number(name, getattr(self, name))
         if self.softcap is not None and not 0 < self.softcap < math.inf:
             raise OptionError(
                 f"softcap is {self.softcap}: it must be positive and finite, or None for no cap"
             )
         if not 0 <= self.dropout < 1:
             raise OptionError(f"dropout is {self.dropout}: it must lie in [0, 1)")
+        if self.mask is not None and not isinstance(self.mask, Tensor):
+            raise MaskError(f"the mask is a {type(self.mask).__name__}: give a tensor")
         for name, axes in PER_HEAD.items():
             check_axes_of(name, getattr(self, name), axes)
         if self.distance_bias is not None and self.distance_bias.shape[-1] % 2 == 0:
@@ -85,6 +89,12 @@ class Rules:
         else:
             before, after = self.window - 1, self.window - 1
         return (before, 0 if self.is_causal else after)
+
+
+def check_number(name: str, number: object) -> None:
+    """Raise unless this is a number, or None."""
+    if number is not None and not hasattr(number, "__float__"):
+        raise OptionError(f"{name} is {number!r}: give a number")
 
 
 def check_window(window: Window | None) -> None:
@@ -125,7 +135,9 @@ PER_HEAD = {"slopes": ("heads",), "distance_bias": ("heads", "distances"), "sink
 
 
 def check_axes_of(name: str, tensor: Tensor | None, axes: tuple[str, ...]) -> None:
-    """Raise where a tensor has another number of axes."""
+    """Raise where this is no tensor, or one with another number of axes."""
+    if tensor is not None and not isinstance(tensor, Tensor):
+        raise OptionError(f"{name} is a {type(tensor).__name__}: give a tensor [{', '.join(axes)}]")
     if tensor is not None and tensor.dim() != len(axes):
         raise OptionError(f"{name} is {list(tensor.shape)}: give [{', '.join(axes)}]")
 

@@ -1,0 +1,98 @@
+"""What is of the wrong kind is met with one sentence, not with an error from deep inside torch."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from headwise import Alibi, MultiHeadAttention, RelativeBias, Rotary, RotaryScaling, Rules, attend
+from headwise.attention.cache import FixedCache, GrowingCache, RollingCache
+from headwise.errors import CacheError, HeadwiseError, MaskError, OptionError
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_heads": 16 / 4}, r"num_heads is 4\.0: give a whole number"),
+        ({"d_key": "64"}, "d_key is '64': give a whole number"),
+        ({"bias": None}, "bias is None: give True, False or names of projections"),
+        ({"bias": 0}, "bias is 0: give True, False or names of projections"),
+        ({"dropout": "0.1"}, r"dropout is '0\.1': give a number"),
+        ({"softcap": "50"}, "softcap is '50': give a number"),
+        (
+            {"num_heads": 8, "position": Rotary(scaling=RotaryScaling(kind="ntk", factor=2.0))},
+            "ntk scaling spares the fastest pair: 2 channels are only that one",
+        ),
+    ],
+)
+def test_options_of_a_layer_that_are_of_the_wrong_kind_are_refused(
+    options: dict[str, Any], message: str
+) -> None:
+    sizes = {"d_model": 16, "num_heads": 4}
+    with pytest.raises(OptionError, match=message):
+        MultiHeadAttention(**sizes | options)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Rotary(scaling={"rope_type": "yarn"}), "rotary scaling is {.*: give a RotarySca"),
+        (
+            lambda: RotaryScaling(kind="yarn", factor=2.0, beta_slow=0.0),
+            r"beta_slow is 0\.0 and beta_fast 32\.0: both must be positive, and b",
+        ),
+        (
+            lambda: RotaryScaling(kind="llama3", factor=2.0, low_frequency=5.0),
+            r"low_frequency is 5\.0 and high_frequency 4\.0: both must be positive, and l",
+        ),
+        (lambda: Rules(sinks=[0.0, 1.0]), r"sinks is a list: give a tensor \[heads\]"),
+        (lambda: FixedCache(16.0), r"capacity is 16\.0: give a whole number"),
+        (lambda: RollingCache("8"), "window is '8': give a whole number"),
+        (lambda: GrowingCache().crop(1.5), r"length is 1\.5: give a whole number"),
+    ],
+)
+def test_rules_positions_and_caches_of_the_wrong_kind_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(HeadwiseError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("cache", [True, GrowingCache, []])
+def test_what_is_no_cache_is_refused(cache: Any) -> None:
+    with pytest.raises(CacheError, match=r"cache is .*: give GrowingCache\(\), FixedCache or Rol"):
+        MultiHeadAttention(8, 2)(torch.zeros(1, 3, 8), cache=cache)
+
+
+def test_a_mask_that_is_no_tensor_is_refused() -> None:
+    with pytest.raises(MaskError, match="the mask is a list: give a tensor"):
+        MultiHeadAttention(8, 2)(torch.zeros(1, 2, 8), mask=[[1, 0], [1, 1]])
+    with pytest.raises(MaskError, match="the mask is a list: give a tensor"):
+        attend(*torch.zeros(3, 1, 2, 3, 4), mask=[[1]])
+
+
+def test_a_cache_is_not_put_in_an_order_of_sequences_that_it_does_not_hold() -> None:
+    cache = GrowingCache()
+    cache.append(*torch.zeros(2, 3, 1, 5, 7))
+    with pytest.raises(
+        CacheError, match=r"rows run from 0 to 5; this cache holds sequences 0\.\.2"
+    ):
+        cache.reorder(torch.tensor([0, 5, 1]))
+
+
+def test_what_a_backward_pass_needs_is_not_written_over_after_a_crop() -> None:
+    layer, x, cache = MultiHeadAttention(8, 2, is_causal=True), torch.randn(2, 6, 8), GrowingCache()
+    total = layer(x, cache=cache).square().sum()
+    wanted = torch.autograd.grad(total, layer.Wk.weight, retain_graph=True)[0]
+    cache.crop(3)
+    with torch.no_grad():
+        again = layer(x[:, 3:4], cache=cache)
+    assert torch.equal(torch.autograd.grad(total, layer.Wk.weight)[0], wanted)
+    assert torch.allclose(again, layer(x)[:, 3:4])
+
+
+@pytest.mark.parametrize("position", [Alibi(), RelativeBias(num_buckets=4, max_distance=5)])
+def test_biases_by_distance_are_made_where_the_input_is(position: Any) -> None:
+    from accelerate import cpu_offload
+
+    layer, x = MultiHeadAttention(12, 3, position=position), torch.randn(2, 5, 12)
+    wanted = layer(x)
+    assert torch.equal(cpu_offload(layer, torch.device("cpu"))(x), wanted)
