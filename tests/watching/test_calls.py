@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.attention.rules import Rules
-from headwise.errors import ModelError, OptionError
+from headwise.errors import ModelError, OptionError, ShapeError
 from headwise.watching.calls import AttentionCall, ShownCall, TokenFacts
 from headwise.watching.places import Place
 from headwise.watching.sequence import LOWEST, Sequence
@@ -335,3 +335,22 @@ def test_a_tile_of_a_wrong_sequence_is_found() -> None:
     sequence = call.sequence(0, slice(None), slice(None))
     with pytest.raises(AssertionError, match="largest difference"):
         assert_tiles("llama", sequence, call.weights()[1])
+
+
+@pytest.mark.parametrize("name", ["llama", "mpnet"])
+def test_positions_may_count_from_the_end_and_must_be_there(name: str) -> None:
+    call = calls_of(name)[1]
+    weights = call.weights()
+    num_queries, num_keys = weights.shape[2:]
+    query, key = torch.tensor([-1, -1, 0, -2]), torch.tensor([0, -1, -1, 1])
+    assert_close(name, call.weight_at(query, key), weights[:, :, query, key])
+    for wrong in (num_keys, -num_keys - 1):
+        with pytest.raises(
+            ShapeError, match=rf"key positions run from {min(wrong, 0)} to .* 0\.\."
+        ):
+            call.weight_at(torch.tensor([0, 0]), torch.tensor([0, wrong]))
+    with pytest.raises(
+        ShapeError, match=f"query positions run from {num_queries} to {num_queries};"
+    ):
+        call.weight_at(torch.tensor([num_queries]), torch.tensor([0]))
+    assert call.weight_at(query[:0], key[:0]).shape[2] == 0

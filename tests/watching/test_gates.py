@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from headwise.errors import OptionError
 from headwise.heads import HeadId
@@ -348,3 +349,30 @@ def test_means_of_no_batch_and_of_other_layers_are_refused() -> None:
         mean_outputs(model, [])
     with pytest.raises(OptionError, match="there are no mean outputs of L1"):
         silence(model, "L1H0", means=MeanOutputs({})).__enter__()
+
+
+def test_means_of_a_decoder_leave_out_the_padding_that_its_labels_show() -> None:
+    model, inputs = tiny("t5")
+    model.config.decoder_start_token_id = 0
+    given = {name: inputs[name] for name in ("input_ids", "attention_mask") if name in inputs}
+    batch = len(given["input_ids"])
+    labels = torch.randint(3, 20, (batch, 5))
+    padded = torch.cat([labels, torch.full((batch, 6), -100)], 1)
+    want = mean_outputs(model, [given | {"labels": labels}]).by_layer
+    got = mean_outputs(model, [given | {"labels": padded}]).by_layer
+    for key, mean in want.items():
+        assert_same(got[key], mean, roundings=ROUNDINGS, dtype=torch.float32)
+
+
+def test_means_of_a_decoder_alone_go_by_its_one_mask() -> None:
+    config = GPT2Config(n_embd=20, n_head=5, n_layer=2, vocab_size=97, add_cross_attention=True)
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(config).double().eval()
+    ids, mask = torch.randint(3, 97, (2, 7)), torch.ones(2, 7, dtype=torch.long)
+    other = {"encoder_hidden_states": torch.randn(2, 3, 20, dtype=torch.float64)}
+    mask[:, 4:] = 0
+    want = mean_outputs(model, [{"input_ids": ids[:, :4], **other}]).by_layer
+    got = mean_outputs(model, [{"input_ids": ids, "attention_mask": mask, **other}]).by_layer
+    assert set(want) == {(stack, n) for stack in ("decoder", "cross") for n in range(2)}
+    for key, mean in want.items():
+        assert_same(got[key], mean, roundings=ROUNDINGS, dtype=torch.float32)

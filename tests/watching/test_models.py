@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.errors import ModelError
+from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId
 from headwise.measures.scan import scan
 from headwise.pruning.setting import make_subject
@@ -70,3 +70,49 @@ def test_what_is_no_model_is_refused() -> None:
     wrong = "minilm"
     with pytest.raises(ModelError, match=r"'minilm' is no model in memory: give what load_model"):
         watch(wrong).__enter__()
+
+
+def test_means_of_what_is_no_list_of_batches_are_refused() -> None:
+    model, inputs = tiny("bert")
+    for wrong in (inputs, ["a text"]):
+        with pytest.raises(OptionError, match="takes a list of batches, and one of them is a str"):
+            mean_outputs(model, wrong)
+    nothing = inputs | {"attention_mask": torch.zeros_like(inputs["input_ids"])}
+    with pytest.raises(OptionError, match="was given padding alone: give batches with tokens"):
+        mean_outputs(model, [nothing])
+
+
+def test_what_is_no_gate_no_head_and_no_mean_of_the_model_is_refused() -> None:
+    model, inputs = tiny("bert")
+    for wrong in (["L0"], {"L0": [1.0] * 5}):
+        with pytest.raises(OptionError, match="gates are tensors by layer: give a dict such as"):
+            with gate(model, wrong):
+                pass
+    with pytest.raises(OptionError, match="heads are None: give names such as 'L0H1 L2H3'"):
+        with silence(model, None):
+            pass
+    other, its_inputs = tiny("llama")
+    means = mean_outputs(other, [its_inputs])
+    said = r"mean outputs of L0 are \[\d, \d\], and its heads give \[heads 5, d_value \d\]"
+    with pytest.raises(OptionError, match=said), silence(model, "L0H1", means=means):
+        run(model, inputs)
+    with pytest.raises(OptionError, match=said), gate(model, {"L0": torch.ones(5)}, means=means):
+        run(model, inputs)
+
+
+def test_gates_of_one_row_serve_every_sequence() -> None:
+    model, inputs = tiny("bert")
+    factors = torch.rand(5, dtype=torch.float64)
+    with gate(model, {"L1": factors}):
+        want = output_of(run(model, inputs))
+    with gate(model, {"L1": factors[None]}):
+        assert torch.equal(output_of(run(model, inputs)), want)
+
+
+def test_a_name_and_options_that_are_none_are_refused() -> None:
+    for wrong in (None, ""):
+        with pytest.raises(ModelError, match="names no model: give minilm, smollm2, a directory"):
+            load_model(wrong)
+    with pytest.raises(OptionError, match=r"options is a dict: give LoadOptions\(...\)"):
+        load_model("minilm", {"dtype": "float16"})
+    assert LoadOptions(dtype=torch.float16) == LoadOptions(dtype="float16")

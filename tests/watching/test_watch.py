@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, DynamicCache
+from transformers import AutoModelForCausalLM, DynamicCache, MistralConfig, MistralForCausalLM
 
 from headwise.errors import ModelError
 from headwise.watching.calls import AttentionCall, Call, ShownCall
@@ -451,3 +451,50 @@ def test_what_cannot_be_watched_is_named_with_the_reason() -> None:
     place.module.num_heads = 3
     with pytest.raises(ModelError, match=f"{named}: it returned no weights"):
         weights_among((torch.zeros(1, 5, 7), torch.zeros(1, 2, 5, 5)), place)
+
+
+@each_family
+def test_a_watched_model_returns_its_weights_if_it_is_asked_to(name: str) -> None:
+    model, inputs = family_model(name)
+    with watch(model, lambda _: None):
+        got = weights_of(run(model, {**inputs, "output_attentions": True}))
+    assert_weights_returned(name, got)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "vit"])
+def test_it_may_be_asked_by_its_config_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, inputs = family_model(name)
+    monkeypatch.setattr(model.config, "_output_attentions", True, raising=False)
+    with watch(model, lambda _: None):
+        got = weights_of(run(model, inputs))
+    assert_weights_returned(name, got)
+
+
+def assert_weights_returned(name: str, got: dict[str, list[Tensor]]) -> None:
+    want = family_weights(name)
+    assert list(map(len, got.values())) == list(map(len, want.values()))
+    for stack, layers in want.items():
+        for layer, weights in enumerate(layers):
+            assert_close(name, got[stack][layer], weights, f"weights of {stack}.L{layer}")
+
+
+def test_kept_calls_stay_as_they_were_whatever_a_static_cache_does() -> None:
+    config = MistralConfig(
+        vocab_size=97,
+        hidden_size=24,
+        intermediate_size=37,
+        num_hidden_layers=2,
+        num_attention_heads=6,
+        num_key_value_heads=3,
+        sliding_window=5,
+    )
+    torch.manual_seed(0)
+    model = MistralForCausalLM(config).eval()
+    tokens = torch.randint(3, 97, (2, 4))
+    options = {"max_new_tokens": 7, "cache_implementation": "static", "do_sample": False}
+    at_once: list[Tensor] = []
+    with watch(model, lambda call: at_once.append(call.weights())), watch(model) as watched:
+        model.generate(tokens, **options)
+    assert len(watched.calls) == len(at_once) == 14
+    for call, weights in zip(watched.calls, at_once, strict=True):
+        assert torch.equal(call.weights(), weights)

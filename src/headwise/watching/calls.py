@@ -15,7 +15,7 @@ from headwise.attention.core import attend, attend_in_steps, attend_with_lse
 from headwise.attention.ragged import lengths_as_mask
 from headwise.attention.rules import Rules, also_hiding, four_axes
 from headwise.attention.task import Task, bias_of_pairs, make_task
-from headwise.errors import ModelError, OptionError
+from headwise.errors import ModelError, OptionError, ShapeError
 from headwise.heads import HeadId
 from headwise.watching.places import Place, output_weight
 from headwise.watching.sequence import LOWEST, Sequence
@@ -108,6 +108,8 @@ class AttentionCall(PlacedCall):
         self, query: Int[Tensor, " pairs"], key: Int[Tensor, " pairs"]
     ) -> Float[Tensor, "batch heads pairs"]:
         """Question 3: single weights, each pair a query position and a key position."""
+        query = checked_positions(query, self.queries.shape[2], "query")
+        key = checked_positions(key, self.keys.shape[2], "key")
         task, wide = self._task, at_least_float32(self.keys)
         group = self.num_heads // self.keys.shape[1]
         picked = task.keys[:, :, key].repeat_interleave(group, 1)
@@ -119,6 +121,10 @@ class AttentionCall(PlacedCall):
             scores = scores + bias
         lse = self.lse[:, :, query]
         return (scores - lse.masked_fill(lse == -torch.inf, -LOWEST)).exp()
+
+    def kept(self) -> "AttentionCall":
+        """The same for later: keys and values that a cache writes into are copied."""
+        return replace(self, keys=unwritten(self.keys), values=unwritten(self.values))
 
     @cached_property
     def _sure(self) -> Rules:
@@ -182,6 +188,10 @@ class ShownCall(PlacedCall):
 
     shown: Float[Tensor, "batch heads query key"]
 
+    def kept(self) -> "ShownCall":
+        """The same for later."""
+        return self
+
     @property
     def lse(self) -> Float[Tensor, "batch heads query"]:
         """Not to be had: a weight does not say how large its row's sum was."""
@@ -201,7 +211,9 @@ class ShownCall(PlacedCall):
         self, query: Int[Tensor, " pairs"], key: Int[Tensor, " pairs"]
     ) -> Float[Tensor, "batch heads pairs"]:
         """Question 3: single weights, each pair a query position and a key position."""
-        return self.shown[:, :, query, key]
+        num_queries, num_keys = self.shown.shape[2:]
+        query = checked_positions(query, num_queries, "query")
+        return self.shown[:, :, query, checked_positions(key, num_keys, "key")]
 
     def weights(self) -> Float[Tensor, "batch heads query key"]:
         """Every weight; in training, after dropout."""
@@ -224,6 +236,25 @@ Call = AttentionCall | ShownCall
 def at_least_float32(tensor: Tensor) -> torch.dtype:
     """The tensor's dtype, or float32 where that is more precise."""
     return torch.promote_types(tensor.dtype, torch.float32)
+
+
+def unwritten(tensor: Tensor) -> Tensor:
+    """The tensor, or a copy where something has been written into it and may be again."""
+    is_written = tensor.is_inference() or tensor._version > 0
+    return tensor.clone() if is_written else tensor
+
+
+def checked_positions(
+    positions: Int[Tensor, " pairs"], count: int, name: str
+) -> Int[Tensor, " pairs"]:
+    """The positions, each of which must be one of so many; negative ones count from the end."""
+    if len(positions) and not -count <= int(positions.min()) <= int(positions.max()) < count:
+        low, high = int(positions.min()), int(positions.max())
+        raise ShapeError(
+            f"{name} positions run from {low} to {high}; they must lie in 0..{count - 1}, or count "
+            "from the end"
+        )
+    return positions % count if count else positions
 
 
 def check_size(numbers: int, layer: int, stack: str = "") -> None:

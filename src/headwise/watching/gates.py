@@ -19,7 +19,7 @@ from headwise.watching.calls import Call
 from headwise.watching.models import LoadedModel, module_of
 from headwise.watching.places import Place, find_places
 from headwise.watching.routing import Change, Listener
-from headwise.watching.running import Inputs, in_evaluation, run_layers
+from headwise.watching.running import Inputs, in_evaluation, real_queries, run_layers
 from headwise.watching.watch import attached, watch
 
 
@@ -81,6 +81,8 @@ def gate(
     with headwise.gate(model, gates):
         loss(model(**inputs)).backward()
     """
+    if not isinstance(gates, Mapping) or not all(isinstance(g, Tensor) for g in gates.values()):
+        raise OptionError("gates are tensors by layer: give a dict such as {'L0': torch.ones(12)}")
     model = module_of(model)
     places = find_places(model)
     named = {place.layer_name: place for place in places}
@@ -114,30 +116,29 @@ def mean_outputs(model: nn.Module | LoadedModel, batches: Iterable[Inputs]) -> M
 
     def add(call: Call) -> None:
         mixed = call.mixed.double()
-        share = torch.ones_like(mixed[:, 0, :, 0])
-        is_real = inputs.get(QUERY_MASKS.get(call.stack, ""))
-        if is_real is not None and is_real.shape == share.shape:
-            share = is_real.to(share)
+        share = real_queries(model, inputs, call.stack, mixed[:, 0]).to(mixed)
         key, total = (call.stack, call.layer), (mixed * share[:, None, :, None]).sum((0, 2))
         sums[key] = sums[key] + total if key in sums else total
         counts[key] = counts.get(key, 0.0) + share.sum().item()
 
     with torch.no_grad(), in_evaluation(model), watch(model, add):
         for inputs in batches:
+            check_inputs(inputs)
             run_layers(model, inputs)
     if not counts:
         raise OptionError("mean_outputs was given no batch: give at least one")
+    if not all(counts.values()):
+        raise OptionError("mean_outputs was given padding alone: give batches with tokens")
     return MeanOutputs({key: sums[key] / counts[key] for key in sums})
 
 
-QUERY_MASKS = {
-    "": "attention_mask",
-    "encoder": "attention_mask",
-    "text": "attention_mask",
-    "decoder": "decoder_attention_mask",
-    "cross": "decoder_attention_mask",
-}
-"""The model input that says which queries of a stack are no padding."""
+def check_inputs(inputs: object) -> None:
+    """Raise unless this is one batch of what a model reads."""
+    if not isinstance(inputs, Mapping):
+        raise OptionError(
+            f"mean_outputs takes a list of batches, and one of them is a {type(inputs).__name__}: "
+            "give what the model reads by name, as in [tokenizer(texts, return_tensors='pt')]"
+        )
 
 
 def replacing(heads: list[int], mean: Tensor | None, place: Place) -> Change:
@@ -147,7 +148,7 @@ def replacing(heads: list[int], mean: Tensor | None, place: Place) -> Change:
         check_heads(heads, place, mixed.shape[1])
         is_silent = torch.zeros(mixed.shape[1], dtype=torch.bool, device=mixed.device)
         is_silent[heads] = True
-        instead = mixed.new_zeros(()) if mean is None else mean.to(mixed)[:, None]
+        instead = mixed.new_zeros(()) if mean is None else fitting(mean, mixed, place.layer_name)
         return torch.where(is_silent[:, None, None], instead, mixed)
 
     return change
@@ -157,7 +158,7 @@ def multiplying(gates: Tensor, name: str, mean: Tensor | None = None) -> Change:
     """A change that multiplies each head's output by its gate, or moves it towards its mean."""
 
     def change(mixed: Tensor) -> Tensor:
-        if gates.shape not in ((mixed.shape[1],), mixed.shape[:2]):
+        if gates.shape not in ((mixed.shape[1],), (1, mixed.shape[1]), mixed.shape[:2]):
             batch, heads = mixed.shape[:2]
             raise OptionError(
                 f"the gates of {name} are {list(gates.shape)}: give [heads {heads}], or "
@@ -166,9 +167,20 @@ def multiplying(gates: Tensor, name: str, mean: Tensor | None = None) -> Change:
         factors = gates.to(mixed)[..., None, None]
         if mean is None:
             return mixed * factors
-        return mixed * factors + mean.to(mixed)[:, None] * (1 - factors)
+        return mixed * factors + fitting(mean, mixed, name) * (1 - factors)
 
     return change
+
+
+def fitting(mean: Tensor, mixed: Tensor, name: str) -> Float[Tensor, "heads 1 d_value"]:
+    """The means of a layer's heads, ready to take their place."""
+    if mean.shape != mixed.shape[1::2]:
+        heads, size = mixed.shape[1::2]
+        raise OptionError(
+            f"the mean outputs of {name} are {list(mean.shape)}, and its heads give [heads "
+            f"{heads}, d_value {size}]: measure them on this model"
+        )
+    return mean.to(mixed)[:, None]
 
 
 def check_heads(heads: list[int], place: Place, count: int) -> None:

@@ -45,6 +45,7 @@ from headwise.watching import cut_models, embedded
 from headwise.watching.cut_models import BLOCK, is_cut
 from headwise.watching.models import LoadedModel
 from headwise.watching.remarks import remark
+from headwise.wording import listed
 
 DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "bfloat16", "float16")}
 AS_SAVED = "auto"
@@ -63,7 +64,7 @@ WHAT_WORKS = f"give {', '.join(embedded.MODELS)}, a directory, or, with a networ
 class LoadOptions:
     """How a model is loaded."""
 
-    dtype: str = "float32"
+    dtype: str | torch.dtype = "float32"
     device: str = "cpu"
     revision: str | None = None
     allows_remote_code: bool = False
@@ -78,6 +79,8 @@ class LoadOptions:
 
     def __post_init__(self) -> None:
         """Refuse what no model could be loaded with."""
+        if isinstance(self.dtype, torch.dtype):
+            object.__setattr__(self, "dtype", str(self.dtype).removeprefix("torch."))
         known = (*DTYPES, AS_SAVED)
         if self.dtype not in known:
             raise OptionError(f"dtype is {self.dtype!r}: choose from {', '.join(known)}")
@@ -86,12 +89,16 @@ class LoadOptions:
         except (RuntimeError, AssertionError, NotImplementedError) as error:
             reason = one_sentence(error)
             raise OptionError(
-                f"device is {self.device!r}, which is not to be had here, as cpu is: {reason}"
+                f"device {self.device!r} is not available here, though cpu is: {reason}"
             ) from error
 
 
 def load_model(name: str | os.PathLike[str], options: LoadOptions | None = None) -> LoadedModel:
     """The model of that name, in evaluation mode; by default without what it predicts with."""
+    if not isinstance(name, str | os.PathLike) or not str(name):
+        raise ModelError(f"{name!r} names no model: {WHAT_WORKS}")
+    if options is not None and not isinstance(options, LoadOptions):
+        raise OptionError(f"options is a {type(options).__name__}: give LoadOptions(...)")
     options, name = options or LoadOptions(), os.fspath(name)
     folder = Path(name).expanduser()
     if options.revision is not None and (name in embedded.MODELS or folder.exists()):
@@ -105,7 +112,9 @@ def load_model(name: str | os.PathLike[str], options: LoadOptions | None = None)
     elif folder.exists():
         raise ModelError(f"{name} is a file: give the directory that config.json is in")
     elif name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise ModelError(f"{name} is no directory: give one with config.json and safetensors files")
+        raise ModelError(
+            f"there is no directory {name}: give one with config.json and safetensors files"
+        )
     elif "/" not in name and (near := difflib.get_close_matches(name.lower(), embedded.MODELS)):
         raise ModelError(f"there is no model {name}: did you mean {near[0]}?")
     source = str(folder) if folder.is_dir() else name
@@ -165,7 +174,7 @@ def loaded(
     with quiet(), explained(name, is_here=is_here), parsed_once():
         model, notes = class_of(name, source, options, common).from_pretrained(
             source,
-            dtype=DTYPES.get(options.dtype, AS_SAVED),
+            dtype=DTYPES.get(str(options.dtype), AS_SAVED),
             use_safetensors=True if gguf_file is None else None,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # so that they can be named: none is accepted below
@@ -311,10 +320,11 @@ def hub_reason(error: BaseException | None) -> str:
     """Why a hub did not give a model, to be said after what failed; empty for other failures."""
     while error is not None:
         if isinstance(error, LocalEntryNotFoundError):
-            missing = "it is no directory, and its files were not downloaded before"
+            missing = ["there is no directory of that name"]
+            missing.append("no files of it were downloaded before")
             if constants.is_offline_mode():
-                return f" (offline: HF_HUB_OFFLINE is set): {missing}"
-            return f": {constants.ENDPOINT} does not answer, {missing}"
+                return f" (offline: HF_HUB_OFFLINE is set): {listed(missing)}"
+            return f": {listed([*missing, f'{constants.ENDPOINT} does not answer'])}"
         if isinstance(error, RepositoryNotFoundError) and not isinstance(error, GatedRepoError):
             return f": {constants.ENDPOINT} has no such model, or none that you may read"
         if isinstance(error, HFValidationError):
@@ -325,7 +335,8 @@ def hub_reason(error: BaseException | None) -> str:
 
 def one_sentence(error: Exception) -> str:
     """What an error says, on one line and not at length: its first sentences, if it has several."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    text = " ".join(said.split()) or type(error).__name__
     if len(text) <= LONGEST_REASON:
         return text
     whole, stop, _ = text[:LONGEST_REASON].rpartition(". ")
@@ -364,8 +375,8 @@ def quiet() -> Iterator[None]:
         level, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
         hub_level = hub_logging.get_verbosity()
         hub_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-        logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
         try:
             with redirect_stderr(StringIO()):  # reading GGUF draws a bar that no setting stops
                 yield
@@ -373,4 +384,4 @@ def quiet() -> Iterator[None]:
             logging.set_verbosity(level)
             hub_logging.set_verbosity(hub_level)
             if had_bars:
-                logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+                logging.enable_progress_bar()

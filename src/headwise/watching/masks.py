@@ -142,7 +142,7 @@ def headwise_mask(
             attention_mask,
             **options,
         )
-        assert mask is not None, "skips are not allowed above"
+        assert isinstance(mask, Tensor), "skips are not allowed above"
         return mask
 
     band = band_of(mask_function)

@@ -15,8 +15,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.utils import output_capturing
 
-from headwise.attention.core import run
+from headwise.attention.core import attend_in_steps, run
 from headwise.attention.kernels import can_be_read
 from headwise.attention.rules import Rules, also_hiding, four_axes
 from headwise.errors import ModelError
@@ -60,8 +61,11 @@ def headwise_attention(
     scaling: float | None = None,
     dropout: float = 0.0,
     **options: Any,
-) -> tuple[Tensor, None]:
-    """Attention as transformers asks for it, told to whoever listens to the module."""
+) -> tuple[Tensor, Tensor | None]:
+    """Attention as transformers asks for it, told to whoever listens to the module.
+
+    The weights are worked out beside it for a model that is to return them.
+    """
     if options.get("cache") is not None:
         raise ModelError(
             f"{type(module).__name__} cannot be watched under continuous batching: "
@@ -89,7 +93,21 @@ def headwise_attention(
             listener.each(call)
         if listener.change is not None:
             given = listener.change(given)
-    return given.transpose(1, 2).contiguous(), None
+    weights = None
+    if options.get("output_attentions") or records_weights():
+        sure = replace(rules, dropout=0.0)
+        weights = attend_in_steps(query, key, value, rules=sure).weights.to(query.dtype)
+    return given.transpose(1, 2).contiguous(), weights
+
+
+def records_weights() -> bool:
+    """Whether the model that runs is to return its weights, as transformers' recorder knows.
+
+    Most models do not hand the wish down to where attention is computed.
+    """
+    recorder = getattr(output_capturing, "_active_collector", None)
+    wanted = None if recorder is None else recorder.get()
+    return any(name.endswith("attentions") for name in wanted or ())
 
 
 def check_finite(place: Place, query: Tensor, key: Tensor) -> None:

@@ -8,8 +8,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+NOTHING = -100
+"""A label that is none: torch's own mark for positions without a loss."""
 Inputs = Mapping[str, Tensor]
 """What a model reads, by the names that it gives them."""
 
@@ -48,12 +52,47 @@ def without_labels(inputs: Inputs) -> Inputs:
 
 def read_by(model: nn.Module, inputs: Inputs) -> Inputs:
     """What the model's layers read: not the labels, unless a decoder's tokens are made of them."""
-    has_decoder = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
     is_given = any(name in inputs for name in ("decoder_input_ids", "decoder_inputs_embeds"))
-    return inputs if has_decoder and not is_given else without_labels(inputs)
+    return inputs if has_decoder(model) and not is_given else without_labels(inputs)
 
 
 def taken(model: nn.Module, **options: Any) -> dict[str, Any]:
     """Those options that the model takes."""
     known = inspect.signature(model.forward).parameters
     return {name: value for name, value in options.items() if name in known}
+
+
+TEXT_STACKS = ("", "text", "encoder", "decoder", "cross")
+"""Stacks whose queries may be tokens with padding among them."""
+
+
+def real_queries(
+    model: nn.Module, inputs: Inputs, stack: str, values: Float[Tensor, "batch query *size"]
+) -> Bool[Tensor, "batch query"]:
+    """Which queries of a stack are no padding; all of them where nothing tells them apart.
+
+    `values` are anything that was computed of the queries.
+    """
+    found = query_mask(model, inputs) if stack in DECODING else inputs.get("attention_mask")
+    if stack in TEXT_STACKS and found is not None and found.shape == values.shape[:2]:
+        return found.to(values.device).bool()
+    return torch.ones(values.shape[:2], dtype=torch.bool, device=values.device)
+
+
+DECODING = ("decoder", "cross")
+"""Stacks whose queries are a decoder's tokens."""
+
+
+def query_mask(model: nn.Module, inputs: Inputs) -> Tensor | None:
+    """Which of a decoder's tokens are no padding; None where the inputs do not say."""
+    if not has_decoder(model):
+        return inputs.get("attention_mask")
+    if "decoder_attention_mask" in inputs:
+        return inputs["decoder_attention_mask"]
+    labels = read_by(model, inputs).get("labels")  # of which its tokens are made, if they are there
+    return None if labels is None else labels != NOTHING
+
+
+def has_decoder(model: nn.Module) -> bool:
+    """Whether the model has an encoder and a decoder, each with tokens of its own."""
+    return bool(getattr(getattr(model, "config", None), "is_encoder_decoder", False))

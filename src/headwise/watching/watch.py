@@ -33,6 +33,10 @@ class Watched:
         """The calls so far."""
         return iter(self.calls)
 
+    def keep(self, call: Call) -> None:
+        """Add a call that is to stay as it is, whatever a cache does later."""
+        self.calls.append(call.kept())
+
 
 @contextmanager
 def watch(
@@ -43,18 +47,19 @@ def watch(
 ) -> Iterator[Watched]:
     """While it lasts, every attention computation of the model is told.
 
-    `each` is called with each of them and may drop it; without it they are kept, with their
-    queries, keys and values, in `watched.calls`. Models whose modules do not ask transformers'
-    attention interface, but return their weights, are served from those, with a warning.
+    `each` is called with each of them and may drop it, or keep its `call.kept()`; without it they
+    are kept, with their queries, keys and values, in `watched.calls`. Models whose modules do not
+    ask transformers' attention interface, but return their weights, are served from those, with a
+    warning.
 
     with headwise.watch(model) as watched:
         model(**inputs)
-    watched.calls[3].weights()  # [batch heads query key] of layer 3
+    watched.calls[3].weights()  # [batch heads query key] of the fourth layer
     """
     model = module_of(model)
     places = find_places(model)
     watched = Watched(places)
-    listener = Listener(each=each or watched.calls.append, needs_lse=needs_lse)
+    listener = Listener(each=each or watched.keep, needs_lse=needs_lse)
     with attached(model, places, [(place, listener) for place in places]):
         yield watched
 
