@@ -94,13 +94,18 @@ def test_models_side_by_side(headwise: Runner) -> None:
 
 
 def test_head_counts_of_a_width(headwise: Runner) -> None:
-    out = headwise("plan", "heads", 512).out
+    out = headwise("plan", "heads", 512, "--length", 512).out
     assert "under 64; rank 32 of 512" in out
+    assert "With 4 or 8 heads, each has 64 to 128 dimensions, as in nearly all" in " ".join(
+        out.split()
+    )
     assert "2002.07028" in out
     rows = json.loads(headwise("plan", "heads", "--d-model", 512, "--json").out)
     assert len({row["multiply_adds_scores"] for row in rows}) == 1
     assert [row["num_heads"] for row in rows] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
-    assert rows[3]["remarks"] == "rank 64 of 512"
+    assert rows[3]["remarks"] == "rank 64 of 1,024"
+    none = " ".join(headwise("plan", "heads", 58).out.split())
+    assert "No number of heads gives 64 to 128 dimensions each" in none
 
 
 def test_head_counts_name_known_models_of_about_the_width(headwise: Runner) -> None:
@@ -116,7 +121,7 @@ def test_head_counts_over_several_layers(headwise: Runner) -> None:
     out = headwise("plan", "heads", "--d-model", 512, "--layers", 3).out
     assert "d_model 512, 3 layers together" in out
     row = next(line.split() for line in out.splitlines() if line.split()[:2] == ["8", "64"])
-    assert row[2:7] == ["3,145,728", "202", "M", "12", "MiB"]  # three times those of one layer
+    assert row[2:7] == ["3,145,728", "806", "M", "48", "MiB"]  # three times those of one layer
 
 
 def test_a_length_beyond_the_models_own_is_noted(headwise: Runner) -> None:
@@ -126,6 +131,16 @@ def test_a_length_beyond_the_models_own_is_noted(headwise: Runner) -> None:
 
 def test_a_model_that_looks_both_ways_does_not_decode(headwise: Runner) -> None:
     assert json.loads(headwise("plan", "minilm", "--json").out)["decode_intensity"] is None
+
+
+def test_a_total_of_a_part_is_noted(headwise: Runner) -> None:
+    out = " ".join(headwise("plan", "gemma3-4b").out.split())
+    assert "note: the whole model is that of the text alone, without the part that reads" in out
+
+
+def test_numbers_are_never_shown_with_an_exponent(headwise: Runner) -> None:
+    out = headwise("plan", "gpt3", "--length", 200_000, "--batch", 700).out
+    assert "e+" not in out and " PiB" in out
 
 
 def test_every_known_model_is_listed_with_its_source(headwise: Runner) -> None:
@@ -139,8 +154,8 @@ def test_every_known_model_is_listed_with_its_source(headwise: Runner) -> None:
         (["gpt-2"], "did you mean gpt2?"),
         (["--d-model", 768, "--layers", 12], "let headwise plan heads 768 show"),
         (["gpt2", "--layers", 3], "gpt2 has its own sizes: leave --layers or"),
-        (["heads"], "give one"),
-        (["heads", 768, "--d-model", 768], "give one"),
+        (["heads"], "give the width to share out, once"),
+        (["heads", 768, "--d-model", 768], "give the width to share out, once"),
         (["768/7"], "7 heads cannot share a d_model of 768 evenly"),
         (["768/12x0"], "num_layers is 0: it must be from 1"),
         (["768/12:5"], "12 heads cannot share 5 KV heads evenly"),

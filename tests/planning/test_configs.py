@@ -12,7 +12,8 @@ from transformers import AutoConfig, AutoModel
 
 from headwise.errors import ModelError, OptionError
 from headwise.planning import costs
-from headwise.planning.configs import KNOWN_TYPES, shape_from, shape_of_config
+from headwise.planning.configs import shape_of_config
+from headwise.planning.families import KNOWN_TYPES
 from headwise.planning.plans import plan
 from headwise.planning.shapes import Shape
 from headwise.watching.places import find_places
@@ -23,7 +24,7 @@ SIZES = {"hidden_size": 48, "num_attention_heads": 6, "num_hidden_layers": 7}
 def shape(folder: Path, config: object) -> Shape:
     path = folder / "config.json"
     path.write_text(json.dumps(config), encoding="utf-8")
-    return shape_from(str(path))
+    return plan(path).shape
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,14 @@ def shape(folder: Path, config: object) -> Shape:
         ({"sliding_window": 5}, 7),
         ({"sliding_window": 5, "use_sliding_window": False}, 0),
         ({"sliding_window": 5, "sliding_window_pattern": 3}, 5),  # layers 2 and 5 are global
-        ({"local_attention": 5, "global_attn_every_n_layers": 3}, 4),  # layers 0, 3 and 6 are
+        ({"sliding_window": 5, "_sliding_window_pattern": 3}, 5),
+        (
+            {"model_type": "modernbert", "local_attention": 5, "global_attn_every_n_layers": 3},
+            4,  # layers 0, 3 and 6 are global
+        ),
+        ({"sliding_window": 5, "max_window_layers": 2}, 5),  # the first two are global
+        ({"sliding_window": 5, "max_window_layers": 0}, 7),
+        ({"sliding_window": 5, "max_window_layers": 11}, 0),
         ({"sliding_window": 5, "layer_types": ["sliding_attention", "full_attention"] * 4}, 4),
     ],
 )
@@ -57,12 +65,12 @@ def test_kv_heads_are_found(tmp_path: Path, said: dict[str, Any], kv_heads: int)
 
 
 def test_the_text_part_of_a_model_of_several_is_read(tmp_path: Path) -> None:
-    nested = {"model_type": "gemma3", "text_config": SIZES}
+    nested = {"model_type": "gemma3", "text_config": SIZES | {"num_key_value_heads": 3}}
     assert shape(tmp_path, nested).d_model == 48
 
 
 def test_what_is_no_config_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="is no config: it holds a list"):
+    with pytest.raises(ModelError, match="is no config: it holds a value of type list"):
         shape(tmp_path, [1, 2])
     with pytest.raises(ModelError, match="has 'six' for num_attention_heads: no size"):
         shape(tmp_path, SIZES | {"num_attention_heads": "six"})
@@ -83,6 +91,10 @@ def test_what_is_no_config_is_refused(tmp_path: Path) -> None:
             r"\(llama\) has layers of linear_attention: their cost follows other formulas",
         ),
         ({"layer_types": ["chunked_attention"]}, "has layers of chunked_attention"),
+        (
+            {"sliding_window": 5, "max_window_layers": -1},
+            "has a max_window_layers of -1: it must be at least 0",
+        ),
     ],
 )
 def test_what_cannot_be_counted_is_refused(
@@ -106,6 +118,50 @@ def test_a_type_that_is_not_known_is_said_in_the_plan(tmp_path: Path) -> None:
     assert "its encoder as looking both ways" in note(model_type="novel", is_encoder_decoder=True)
     assert note().startswith("its config names no type")
     assert note(model_type="outer", text_config=SIZES | {"model_type": "llama"}) == ""
+    for kind in ("convbert", "deberta", "squeezebert"):  # their projections are not the plain four
+        assert f"{kind}, is not known: taken as looking both ways" in note(model_type=kind)
+
+
+def test_a_window_of_layers_that_are_not_named_is_said_in_the_plan(tmp_path: Path) -> None:
+    def note(**said: object) -> str:
+        config = SIZES | {"num_key_value_heads": 2, "sliding_window": 5} | said
+        (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        return plan(tmp_path).note
+
+    words = "its config has a sliding_window and does not say which layers it is for: taken as for"
+    assert note(model_type="llama").startswith(words)
+    assert "is not known" in note(model_type="novel") and words in note(model_type="novel")
+    assert note(model_type="smollm3", use_sliding_window=True).startswith(words)
+    for kind in ("mistral", "mixtral", "phi3", "starcoder2", "gemma2", "qwen2", "smollm3"):
+        assert note(model_type=kind) == ""
+    assert note(model_type="llama", sliding_window_pattern=3) == ""
+    assert note(model_type="llama", layer_types=["full_attention"] * 7) == ""
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"model_type": "qwen3_next", "full_attention_interval": 3}, "linear attention"),
+        ({"model_type": "qwen3_next"}, "linear attention"),
+        ({"model_type": "novel", "full_attention_interval": 3}, "linear attention"),
+        ({"model_type": "llama4_text", "attention_chunk_size": 19}, "chunked attention"),
+        ({"model_type": "llama4", "text_config": SIZES}, "chunked attention"),
+        ({"model_type": "jamba", "attn_layer_period": 3}, "without attention"),
+        ({"model_type": "nemotron_h", "hybrid_override_pattern": "M-*"}, "without attention"),
+    ],
+)
+def test_layers_that_cost_otherwise_are_refused_however_it_is_said(
+    tmp_path: Path, said: dict[str, Any], words: str
+) -> None:
+    saying = rf"\({said['model_type']}\) has layers .*{words} \(.*\): its cost follows other"
+    with pytest.raises(ModelError, match=saying):
+        shape(tmp_path, SIZES | said)
+
+
+def test_gemma_that_looks_both_ways_keeps_no_cache(tmp_path: Path) -> None:
+    said = {"model_type": "gemma3_text", "num_key_value_heads": 3, "sliding_window": 5}
+    assert shape(tmp_path, SIZES | said).is_causal
+    assert not shape(tmp_path, SIZES | said | {"use_bidirectional_attention": True}).is_causal
 
 
 def test_text_of_clip_looks_back(tmp_path: Path) -> None:
@@ -146,4 +202,4 @@ def test_a_gated_model_is_not_said_to_be_missing(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("huggingface_hub.hf_hub_download", refuse)
     with pytest.raises(OptionError, match="gives it only to those who were let in"):
-        shape_from("owner/gated")
+        plan("owner/gated")

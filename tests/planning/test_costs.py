@@ -137,6 +137,8 @@ def test_impossible_settings_are_refused() -> None:
         Setting(length=0)
     with pytest.raises(OptionError, match="4 of 3 layers cannot be local"):
         replace(make_shape(d_model=8, num_heads=2, num_layers=3), num_local=4)
+    with pytest.raises(OptionError, match="3 layers cannot share 5 sets of weights"):
+        replace(make_shape(d_model=8, num_heads=2, num_layers=3), num_distinct=5)
 
 
 def test_divisors() -> None:

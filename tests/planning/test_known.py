@@ -14,6 +14,8 @@ from transformers import (
     AutoModelForCausalLM,
     BertConfig,
     FalconConfig,
+    Gemma3Config,
+    Gemma3Model,
     Gemma3TextConfig,
     GPT2Config,
     GptOssConfig,
@@ -26,11 +28,12 @@ from transformers import (
 )
 
 from headwise.errors import ModelError, OptionError
-from headwise.planning.configs import shape_from, shape_of_config
+from headwise.planning.configs import shape_of_config
 from headwise.planning.known import KNOWN, known
 from headwise.planning.plans import plan
 from headwise.planning.shapes import shape_of_sizes
-from headwise.watching.places import find_places
+
+from .building import attention_parameters
 
 
 def bert(width: int, heads: int, layers: int) -> BertConfig:
@@ -147,16 +150,6 @@ def build(name: str) -> nn.Module:
         return kind.from_config(CONFIGS[name])
 
 
-def attention_parameters(model: nn.Module) -> list[int]:
-    """Parameters of each layer's attention, the output projection's included."""
-    found = []
-    for place in find_places(model):
-        assert place.output_projection is not None
-        own = [*place.module.parameters(), *place.output_projection.parameters()]
-        found.append(sum(p.numel() for p in {id(p): p for p in own}.values()))
-    return found
-
-
 @each_model
 def test_parameters_are_those_of_the_built_model(name: str) -> None:
     made, model = plan(name), build(name)
@@ -184,6 +177,30 @@ def test_every_known_model_names_its_source() -> None:
     for one in KNOWN.values():
         assert one.source.startswith("https://"), one.name
         assert one.total is not None, one.name
+
+
+@pytest.mark.parametrize("name", ["gemma3-4b", "gemma3-12b", "gemma3-27b"])
+def test_a_total_of_the_text_alone_is_said_in_the_note(name: str) -> None:
+    with torch.device("meta"):
+        whole = Gemma3Model(Gemma3Config(text_config=CONFIGS[name]))
+    made = plan(name)
+    assert made.total == sum(p.numel() for p in whole.language_model.parameters())
+    assert made.total < sum(p.numel() for p in whole.parameters())
+    assert (
+        made.note == "the whole model is that of the text alone, without the part that reads images"
+    )
+    assert plan("gemma3-1b").note == ""
+
+
+def test_a_model_that_looks_both_ways_does_not_decode() -> None:
+    made = plan("bert-base")
+    row = made.to_row()
+    assert made.decoding is None and made.cache_bytes == 0
+    assert [row[f"decode_{name}"] for name in ("multiply_adds", "bytes_read", "intensity")] == [
+        None, None, None,
+    ]  # fmt: skip
+    step = plan("gpt2").decoding
+    assert step is not None and plan("gpt2").to_row()["decode_intensity"] == step.intensity
 
 
 def test_an_unknown_name_gets_the_nearest() -> None:
@@ -254,7 +271,7 @@ def test_only_names_and_shapes_are_planned() -> None:
     with pytest.raises(OptionError, match="gpt2 has its own shape"):
         plan("gpt2", shape=KNOWN["gpt2"].shape)
     wrong = {  # in a process of its own, for tests check types before the code does
-        "plan(3)": "a model is named by a text, not by a int",
+        "plan(3)": "a model is named by a text or a path, and this is of type int",
         "plan('gpt2', length=10.5)": "the length is 10.5: it must be a whole number",
         "trace('minilm', ['a'])": "a model reads a text or tensors by name, not a list",
     }
@@ -271,10 +288,10 @@ def test_modern_berts_first_layers_are_global(tmp_path: Any) -> None:
 
     config = ModernBertConfig(num_hidden_layers=22)
     config.save_pretrained(tmp_path)
-    shape = shape_from(str(tmp_path))
+    shape = plan(tmp_path).shape
     assert (shape.window, shape.num_local, shape.is_causal) == (128, 14, False)
     with pytest.raises(ModelError, match=r"has no config\.json"):
-        shape_from(str(tmp_path.parent))
+        plan(tmp_path.parent)
     (tmp_path / "config.json").write_text("{", encoding="utf-8")
     with pytest.raises(ModelError, match="cannot be read as JSON"):
-        shape_from(str(tmp_path))
+        plan(tmp_path)

@@ -150,17 +150,17 @@ def compare(
 def heads(
     width: Annotated[int | None, typer.Argument(help="Width to share out, as --d-model.")] = None,
     d_model: Annotated[int | None, typer.Option(help="Width to share out.")] = None,
-    length: Annotated[int, typer.Option(help="Positions of a sequence.")] = 512,
+    length: Annotated[int, typer.Option(help="Positions of a sequence.")] = 1024,
     layers: Annotated[int, typer.Option(help="Layers that figures are summed over.")] = 1,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Every number of heads that a width can be shared out among, and what speaks against it."""
+    """Every number of heads that divides a width, and what speaks against each."""
     from headwise.planning.plans import head_choices
 
     widths = [one for one in (width, d_model) if one is not None]
     if len(widths) != 1:
-        raise OptionError("one width is shared out, such as headwise plan heads 768: give one")
+        raise OptionError("give the width to share out, once, as in headwise plan heads 768")
     shared = widths[0]
     found = head_choices(shared, length=length, num_layers=layers)
     notes = [
@@ -168,19 +168,19 @@ def heads(
     ]
     if printed([choice.plan for choice in found], as_json=as_json, as_csv=as_csv, notes=notes):
         return
-    from headwise.views.plan import choices, known_choices
+    from headwise.views.plan import choices, known_choices, usual_choices
 
     screen = quiet_console()
     summed = "one layer" if layers == 1 else f"{layers:,} layers together"
     screen.print(f"d_model {shared:,}, {summed}, one causal sequence of {length:,} tokens")
     screen.print(choices(found))
-    if as_in := known_choices(found):
-        screen.print(as_in)
+    for line in filter(None, (usual_choices(found), known_choices(found))):
+        screen.print(line)
     screen.print(
-        "The same parameters and multiply-adds however many heads there are: only what the "
-        "weights would take laid out grows. What several heads can do that one cannot is no "
-        "matter of cost. Nearly all published models have heads of 64 to 128. Rank: the scores "
-        "of a head have no more of it than d_key (https://arxiv.org/abs/2002.07028)."
+        "Every row costs the same parameters and multiply-adds; what grows is the memory for "
+        "weights that are laid out in full, as fused kernels never do. Rank: the scores of a head "
+        "have a rank of at most d_key (https://arxiv.org/abs/2002.07028). What one head cannot do, "
+        "and where thin heads hurt, headwise sweep finds out by experiment."
     )
 
 

@@ -1,7 +1,8 @@
 """Configs: a shape from the config.json of a transformers model.
 
-In: a directory, or the id of a model on a hub. Out: a shape. The file is read as it is, without
-transformers; a config that does not say what is needed is refused, with what it lacks.
+In: a directory, or the id of a model on a hub. Out: a shape, and what had to be assumed. The file
+is read as it is, without transformers; what it leaves unsaid is looked up in `families`, and a
+config that lacks what is needed is refused, with what it lacks.
 """
 
 import json
@@ -11,6 +12,7 @@ from typing import Any
 
 from headwise.errors import ModelError, OptionError
 from headwise.hub import hub_answers
+from headwise.planning import families
 from headwise.planning.shapes import Shape
 from headwise.wording import listed
 
@@ -31,58 +33,57 @@ NAMES = {
 }
 """What models call each size, in the order in which they are asked."""
 
-LOOK_BOTH_WAYS = frozenset(
-    "albert bert camembert clip_vision_model convbert data2vec-text deberta deberta-v2 deit dinov2 "
-    "distilbert electra ernie eurobert modernbert mpnet nomic_bert roberta siglip siglip2 "
-    "siglip2_text_model siglip2_vision_model siglip_text_model siglip_vision_model squeezebert vit "
-    "vit_mae xlm-roberta".split()
-)
-"""Types whose queries see keys on both sides."""
-
-BIASED = frozenset(
-    "albert bart bert biogpt bloom camembert clip clip_text_model clip_vision_model data2vec-text "
-    "deberta deberta-v2 deit dinov2 distilbert electra ernie gpt2 gpt_bigcode gpt_neox gpt_oss "
-    "marian mbart mpnet opt pegasus phi roberta siglip siglip2 siglip2_text_model "
-    "siglip2_vision_model siglip_text_model siglip_vision_model starcoder2 vit vit_mae "
-    "xlm-roberta".split()
-)
-"""Types with a bias in all four projections, whatever else their config says."""
-BIASED_IN = frozenset(["qwen2", "qwen2_5_vl_text", "qwen2_moe", "qwen2_vl_text"])
-"""Types with a bias in Wq, Wk and Wv."""
-NORMED = frozenset(["qwen3", "qwen3_moe", "qwen3_vl_text", "gemma3", "gemma3_text"])
-"""Types that normalise each head's queries and keys."""
-NORMED_WHOLE = frozenset(["olmo2", "olmo3", "olmoe"])
-"""Types that normalise the queries of all heads together, and the keys."""
-WITH_SINKS = frozenset(["gpt_oss"])
-PLAIN = frozenset(
-    "arcee codegen cohere cohere2 ernie4_5 falcon gemma gemma2 gptj granite helium llama "
-    "ministral3 mistral mistral3 mixtral mpt olmo phi3 smollm3 stablelm t5".split()
-)
-"""Types of which nothing but their config need be known."""
-KNOWN_TYPES = LOOK_BOTH_WAYS | BIASED | BIASED_IN | NORMED | NORMED_WHOLE | WITH_SINKS | PLAIN
 LAYER_TYPES = ("full_attention", "sliding_attention")
 """Kinds of layers whose cost is counted."""
-
-
-def shape_from(place: str) -> Shape:
-    """The shape of the model in a directory or on a hub."""
-    return shape_of_config(read_config(place), place)
+WINDOW_KEYS = ("sliding_window", "local_attention")
+"""What configs call how many keys a query of a local layer sees."""
+LAYER_KEYS = (*families.PATTERN_KEYS, "global_attn_every_n_layers", "max_window_layers")
+"""What configs without `layer_types` say of which layers are local."""
 
 
 def shape_and_note(place: str) -> tuple[Shape, str]:
-    """The same, and what had to be assumed; "" where the type of the model is known."""
+    """The shape of the model in a directory or on a hub, and what its reader must know, or ""."""
     config = read_config(place)
     return shape_of_config(config, place), note_of_config(config)
 
 
 def note_of_config(config: Mapping[str, Any]) -> str:
-    """What is assumed of a model whose type is not known."""
-    kind = type_of(config_of_text(config))
-    if kind in KNOWN_TYPES:
+    """What was assumed of a model, and what is not as usual in it; "" if nothing."""
+    config = spoken(config)
+    return "; ".join(filter(None, (type_note(config), window_note(config), sharing_note(config))))
+
+
+def type_note(config: Mapping[str, Any]) -> str:
+    """What is assumed of a model whose type is not known; "" for one that is."""
+    kind = type_of(config)
+    if kind in families.KNOWN_TYPES:
         return ""
-    sees = "its encoder as looking both ways" if config.get("is_encoder_decoder") else "as causal"
+    sees = "as causal" if is_causal(config) else "as looking both ways"
+    sees = "its encoder as looking both ways" if config.get("is_encoder_decoder") else sees
     said = f"its type, {kind}, is not known" if kind else "its config names no type"
     return f"{said}: taken {sees} and without norms, with a bias only where the config has one"
+
+
+def window_note(config: Mapping[str, Any]) -> str:
+    """What is assumed where a config has a window and nothing says which layers it is for."""
+    key = window_key(config)
+    is_said = any(config.get(one) is not None for one in ("layer_types", *LAYER_KEYS))
+    if key is None or is_said or type_of(config) in families.ALL_LOCAL:
+        return ""
+    return f"its config has a {key} and does not say which layers it is for: taken as for all"
+
+
+def sharing_note(config: Mapping[str, Any]) -> str:
+    """That layers share their weights, where they do."""
+    if not config.get("num_hidden_groups"):
+        return ""
+    return "its layers share weights: parameters of all layers count each set of weights once"
+
+
+def spoken(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part of a config that is counted, with what its type means where it says nothing."""
+    config = config_of_text(config)
+    return {**families.SILENCE.get(type_of(config), {}), **config}
 
 
 def config_of_text(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -114,7 +115,7 @@ def read_config(place: str) -> dict[str, Any]:
     except (OSError, ValueError) as err:
         raise ModelError(f"{path} cannot be read as JSON: {err}") from err
     if not isinstance(config, dict):
-        raise ModelError(f"{path} is no config: it holds a {type(config).__name__}")
+        raise ModelError(f"{path} is no config: it holds a value of type {type(config).__name__}")
     return config
 
 
@@ -153,18 +154,14 @@ def download(name: str) -> Path:
 
 def shape_of_config(config: Mapping[str, Any], name: str) -> Shape:
     """The shape that a config describes."""
-    config = config_of_text(config)
+    config = spoken(config)
     kind = type_of(config)
-    if config.get("kv_lora_rank"):
-        raise ModelError(
-            f"{name} ({kind}) compresses its keys and values (kv_lora_rank): its cost follows "
-            "other formulas"
-        )
+    check_formulas(config, name)
     d_model, num_heads = needed(config, "d_model", name), needed(config, "num_heads", name)
     d_key = size(config, "d_key", name) or d_model // num_heads
-    num_layers = needed(config, "num_layers", name)
+    num_layers, num_distinct = layers(config, name)
     window, num_local = locality(config, num_layers, name)
-    has_bias = kind in BIASED or bool(config.get("attention_bias") or config.get("bias"))
+    has_norm = kind in families.NORMED or bool(config.get(families.NORM_KEYS.get(kind, "")))
     return Shape(
         d_model=d_model,
         num_heads=num_heads,
@@ -172,16 +169,54 @@ def shape_of_config(config: Mapping[str, Any], name: str) -> Shape:
         d_key=d_key,
         d_value=size(config, "d_value", name) or d_key,
         num_layers=num_layers,
-        is_causal=kind not in LOOK_BOTH_WAYS and not config.get("is_encoder_decoder"),
+        num_distinct=num_distinct,
+        is_causal=is_causal(config),
         window=window,
         num_local=num_local,
-        bias_in=has_bias or kind in BIASED_IN,
-        bias_out=has_bias,
-        has_qk_norm=kind in NORMED | NORMED_WHOLE,
-        norms_span_heads=kind in NORMED_WHOLE,
-        has_sinks=kind in WITH_SINKS,
+        **biases(config),
+        has_qk_norm=has_norm,
+        norms_span_heads=has_norm and kind in families.NORMED_WHOLE,
+        norms_shift=has_norm and kind in families.NORMED_SHIFTED,
+        has_sinks=kind in families.WITH_SINKS,
         context=size(config, "context", name),
     )
+
+
+def check_formulas(config: Mapping[str, Any], name: str) -> None:
+    """Raise where layers cost other than what is counted here."""
+    for key, what in families.OTHER_FORMULAS.items():
+        if config.get(key):
+            raise ModelError(
+                f"{name} ({type_of(config)}) {what} ({key}): its cost follows other formulas"
+            )
+
+
+def is_causal(config: Mapping[str, Any]) -> bool:
+    """Whether queries see no key after their own."""
+    if config.get("is_encoder_decoder") or config.get("use_bidirectional_attention") is True:
+        return False
+    return type_of(config) not in families.LOOK_BOTH_WAYS
+
+
+def biases(config: Mapping[str, Any]) -> dict[str, bool]:
+    """Which projections have a bias, under the names that a shape has for them."""
+    kind = type_of(config)
+    everywhere = kind in families.BIASED or any(map(config.get, families.BIAS_KEYS))
+    inwards = kind in families.BIASED_IN or any(map(config.get, families.BIAS_IN_KEYS))
+    outwards = kind in families.BIASED_OUT or everywhere
+    return {
+        "bias_in": everywhere or inwards,
+        "bias_out": outwards and kind not in families.UNBIASED_OUT,
+    }
+
+
+def layers(config: Mapping[str, Any], name: str) -> tuple[int, int | None]:
+    """Layers, and how many have weights of their own; None = all of them."""
+    num_layers = needed(config, "num_layers", name)
+    if not config.get("num_hidden_groups"):
+        return num_layers, None
+    inner = whole(config, "inner_group_num", name) if config.get("inner_group_num") else 1
+    return num_layers * inner, whole(config, "num_hidden_groups", name) * inner
 
 
 def size(config: Mapping[str, Any], field: str, name: str) -> int | None:
@@ -192,13 +227,15 @@ def size(config: Mapping[str, Any], field: str, name: str) -> int | None:
     return None
 
 
-def whole(config: Mapping[str, Any], key: str, name: str) -> int:
+def whole(config: Mapping[str, Any], key: str, name: str, *, least: int = 1) -> int:
     """A number of a config that counts something."""
     value = config[key]
     if not isinstance(value, int) or isinstance(value, bool):
         raise ModelError(f"the config of {name} has {value!r} for {key}: no size")
-    if value < 1:
-        raise ModelError(f"the config of {name} has a {key} of {value}: it must be at least 1")
+    if value < least:
+        raise ModelError(
+            f"the config of {name} has a {key} of {value}: it must be at least {least}"
+        )
     return value
 
 
@@ -220,25 +257,51 @@ def kv_heads(config: Mapping[str, Any], num_heads: int, name: str) -> int:
     return found or (1 if config.get("multi_query") else num_heads)
 
 
-def locality(config: Mapping[str, Any], num_layers: int, name: str) -> tuple[int | None, int]:
-    """The window of local layers, and how many of them there are."""
+def window_key(config: Mapping[str, Any]) -> str | None:
+    """What a config calls the window of its local layers; None if it has or uses none."""
+    if config.get("use_sliding_window") is False:
+        return None
+    return next((key for key in WINDOW_KEYS if config.get(key)), None)
+
+
+def layer_kinds(config: Mapping[str, Any], num_layers: int, name: str) -> list[str] | None:
+    """The kind of every layer; None where the config does not list them."""
     kinds = config.get("layer_types")
-    kinds = kinds[:num_layers] if isinstance(kinds, list) else None
-    for kind in kinds or ():
+    if not isinstance(kinds, list):
+        return None
+    for kind in kinds[:num_layers]:
         if kind not in LAYER_TYPES:
             raise ModelError(
                 f"{name} ({type_of(config)}) has layers of {kind}: their cost follows other "
                 f"formulas than that of {listed(LAYER_TYPES)}"
             )
-    key = next((key for key in ("sliding_window", "local_attention") if config.get(key)), None)
-    if key is None or config.get("use_sliding_window") is False:
+    return kinds[:num_layers]
+
+
+def locality(config: Mapping[str, Any], num_layers: int, name: str) -> tuple[int | None, int]:
+    """The window of local layers, and how many of them there are."""
+    kinds, key = layer_kinds(config, num_layers, name), window_key(config)
+    if key is None:
         return None, 0
     window = whole(config, key, name)
     if kinds is not None:
-        return window, kinds.count("sliding_attention")
-    if config.get("sliding_window_pattern"):  # its last layers are global
-        return window, num_layers - num_layers // whole(config, "sliding_window_pattern", name)
-    if config.get("global_attn_every_n_layers"):  # its first layers are global
-        every = whole(config, "global_attn_every_n_layers", name)
-        return window, num_layers - -(-num_layers // every)
-    return window, num_layers
+        num_local = kinds.count("sliding_attention")
+    else:
+        num_local = unlisted_local(config, num_layers, name)
+    return (window, num_local) if num_local else (None, 0)
+
+
+def unlisted_local(config: Mapping[str, Any], num_layers: int, name: str) -> int:
+    """How many layers are local where the config does not list them; all if nothing is said."""
+    least = {"max_window_layers": 0}
+    said = {
+        key: whole(config, key, name, least=least.get(key, 1))
+        for key in LAYER_KEYS
+        if config.get(key) is not None
+    }
+    if every := said.get("global_attn_every_n_layers"):  # the first of each is global
+        return num_layers - -(-num_layers // every)
+    limit = min(num_layers, said.get("max_window_layers", num_layers))
+    if every := next((said[key] for key in families.PATTERN_KEYS if key in said), None):
+        return limit - limit // every  # the last of each is global
+    return num_layers - limit if "max_window_layers" in said else num_layers

@@ -44,7 +44,8 @@ def parameters(shape: Shape) -> dict[str, int]:
     }
     found["Wo"] = concat * shape.d_model + shape.d_model * shape.bias_out
     if shape.has_qk_norm:
-        found["norms"] = queries + keys if shape.norms_span_heads else 2 * shape.d_key
+        scales = queries + keys if shape.norms_span_heads else 2 * shape.d_key
+        found["norms"] = scales * (2 if shape.norms_shift else 1)
     if shape.has_sinks:
         found["sinks"] = shape.num_heads
     return found
@@ -53,6 +54,11 @@ def parameters(shape: Shape) -> dict[str, int]:
 def layer_parameters(shape: Shape) -> int:
     """All parameters of one layer's attention."""
     return sum(parameters(shape).values())
+
+
+def model_parameters(shape: Shape) -> int:
+    """Parameters of the attention of all layers, those that layers share counted once."""
+    return layer_parameters(shape) * (shape.num_distinct or shape.num_layers)
 
 
 def pairs(length: int, *, is_causal: bool, window: int | None) -> int:

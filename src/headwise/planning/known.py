@@ -1,7 +1,8 @@
 """Known models: their shapes, each with its source.
 
 Sizes are the ones of the published configurations. `total` is the number of parameters of the whole
-model, embeddings included and tied matrices counted once, as transformers builds it.
+model, embeddings included and tied matrices counted once, as transformers builds it. Of a model
+that also reads images it is that of the language model alone, and the note says so.
 """
 
 import difflib
@@ -51,6 +52,7 @@ LLAMA3 = "https://arxiv.org/abs/2407.21783"
 QWEN3 = "https://arxiv.org/abs/2505.09388"
 GEMMA3 = "https://arxiv.org/abs/2503.19786"
 GPT_OSS = "https://arxiv.org/abs/2508.10925"
+TEXT_ALONE = "the whole model is that of the text alone, without the part that reads images"
 
 ROWS = [
     row(
@@ -168,12 +170,13 @@ ROWS = [
             window=window,
             num_local=sizes[4] - sizes[4] // 6,
             context=context,
+            note=note,
         )
-        for name, sizes, window, context, total in (
-            ("gemma3-1b", (1152, 4, 1, 256, 26), 512, 32768, 999_885_952),
-            ("gemma3-4b", (2560, 8, 4, 256, 34), 1024, 131072, 3_880_263_168),
-            ("gemma3-12b", (3840, 16, 8, 256, 48), 1024, 131072, 11_766_034_176),
-            ("gemma3-27b", (5376, 32, 16, 128, 62), 1024, 131072, 27_009_346_304),
+        for name, sizes, window, context, total, note in (
+            ("gemma3-1b", (1152, 4, 1, 256, 26), 512, 32768, 999_885_952, ""),
+            ("gemma3-4b", (2560, 8, 4, 256, 34), 1024, 131072, 3_880_263_168, TEXT_ALONE),
+            ("gemma3-12b", (3840, 16, 8, 256, 48), 1024, 131072, 11_766_034_176, TEXT_ALONE),
+            ("gemma3-27b", (5376, 32, 16, 128, 62), 1024, 131072, 27_009_346_304, TEXT_ALONE),
         )
     ),
     *(

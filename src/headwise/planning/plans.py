@@ -52,8 +52,8 @@ class Plan:
 
     @property
     def model_parameters(self) -> int:
-        """Of the attention of all layers."""
-        return self.layer_parameters * self.shape.num_layers
+        """Of the attention of all layers, those that layers share counted once."""
+        return costs.model_parameters(self.shape)
 
     @property
     def multiply_adds(self) -> dict[str, int]:
@@ -87,9 +87,9 @@ class Plan:
         return costs.weight_matrix_bytes(self.shape, self.setting)
 
     @property
-    def decoding(self) -> Decoding:
-        """One new token after a full context."""
-        return costs.decoding(self.shape, self.setting)
+    def decoding(self) -> Decoding | None:
+        """One new token after a full context; None for models that look both ways."""
+        return costs.decoding(self.shape, self.setting) if self.shape.is_causal else None
 
     def to_row(self) -> dict[str, Any]:
         """Every number under a name of its own, for a line of a table."""
@@ -107,9 +107,9 @@ class Plan:
             "multiply_adds_per_token": self.per_token,
             "cache_bytes": self.cache_bytes,
             "weight_matrix_bytes": self.weight_matrix_bytes,
-            "decode_multiply_adds": step.multiply_adds if self.shape.is_causal else None,
-            "decode_bytes_read": step.bytes_read if self.shape.is_causal else None,
-            "decode_intensity": step.intensity if self.shape.is_causal else None,
+            "decode_multiply_adds": step.multiply_adds if step else None,
+            "decode_bytes_read": step.bytes_read if step else None,
+            "decode_intensity": step.intensity if step else None,
             "source": self.source,
             "note": self.note,
         }
@@ -138,7 +138,9 @@ def plan(
     2362368
     """
     if model is not None and not isinstance(model, str | os.PathLike):
-        raise OptionError(f"a model is named by a text, not by a {type(model).__name__}")
+        raise OptionError(
+            f"a model is named by a text or a path, and this is of type {type(model).__name__}"
+        )
     model = "" if model is None else os.fspath(model)
     name, source, total, note = model, "", None, ""
     if not model:

@@ -26,6 +26,8 @@ class Shape:
     d_key: int
     d_value: int
     num_layers: int
+    num_distinct: int | None = None
+    """Layers with weights of their own, where layers share them; None = all."""
     is_causal: bool = True
     window: int | None = None
     """Keys that a query of a local layer sees, its own included; None = all. A model that looks
@@ -39,6 +41,8 @@ class Shape:
     """Whether each head's queries and keys are normalised, with one scale a dimension."""
     norms_span_heads: bool = False
     """Whether those norms are of all heads together, with a scale for each dimension of each."""
+    norms_shift: bool = False
+    """Whether those norms have a shift beside every scale."""
     has_sinks: bool = False
     """Whether each head has a learned logit that no key answers to."""
     context: int | None = None
@@ -57,6 +61,10 @@ class Shape:
             check_whole("window", self.window)
             if self.window < 1:
                 raise OptionError(f"the window is {self.window}: a query sees at least its own key")
+        if self.num_distinct is not None and not 1 <= self.num_distinct <= self.num_layers:
+            raise OptionError(
+                f"{self.num_layers} layers cannot share {self.num_distinct} sets of weights"
+            )
         if not 0 <= self.num_local <= self.num_layers:
             raise OptionError(f"{self.num_local} of {self.num_layers} layers cannot be local")
 

@@ -1,29 +1,62 @@
 """Plans in the terminal: what heads cost, for one model, for several, and for a width."""
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
 from headwise.planning.known import Known
-from headwise.planning.plans import HeadChoice, Plan
+from headwise.planning.plans import LARGEST, SMALLEST, HeadChoice, Plan
+from headwise.wording import listed
+
+COUNTS = (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("", 1))
+SIZES = (
+    ("EiB", 1 << 60),
+    ("PiB", 1 << 50),
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("B", 1),
+)
+"""Units of numbers and of bytes, the largest first, and how much each of them is."""
 
 
 def count(number: float | int) -> str:
-    """A number with a unit people say: 2.36 M."""
-    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
-        if number >= size:
-            return f"{number / size:.3g} {unit}"
-    return f"{number:,.0f}"
+    """A number with a unit people say.
+
+    >>> count(2_362_368), count(999_700_000), count(1_500)
+    ('2.36 M', '1 G', '1,500')
+    """
+    unit, value = in_units(number, COUNTS)
+    return f"{three_digits(value)} {unit}" if unit else f"{value:,.0f}"
 
 
 def size(number: int) -> str:
-    """Bytes with a unit: 36.0 MiB."""
-    for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if number >= 1 << power:
-            return f"{number / (1 << power):,.3g} {unit}"
-    return f"{number} B" if number else "-"
+    """Bytes with a unit.
+
+    >>> size(36 << 20), size(1010 << 20), size(0)
+    ('36 MiB', '1,010 MiB', '-')
+    """
+    unit, value = in_units(number, SIZES)
+    if unit == "B":
+        return f"{number} B" if number else "-"
+    return f"{three_digits(value)} {unit}"
+
+
+def in_units(number: float, units: Sequence[tuple[str, float]]) -> tuple[str, float]:
+    """The largest unit that a number fills once it is rounded, and how often it does."""
+    for (unit, each), (_, smaller) in pairwise(units):
+        if round(number / smaller) * smaller >= each:
+            return unit, max(1.0, number / each)
+    return units[-1][0], number
+
+
+def three_digits(number: float) -> str:
+    """A number from 1 on with three digits, or more where it has more before the point."""
+    return f"{number:,.0f}" if number >= 999.5 else f"{number:.3g}"
 
 
 def two_columns(title: str, rows: Iterable[tuple[str, str]]) -> Table:
@@ -74,7 +107,7 @@ def plan_tables(plan: Plan) -> list[Table]:
     ]
     rows.append((f"one layer's weights at {setting.length:,}", size(plan.weight_matrix_bytes)))
     tables.append(two_columns(f"Memory, {what}", rows))
-    if plan.shape.is_causal:
+    if step is not None:
         rows = [
             ("multiply-adds", count(step.multiply_adds)),
             ("bytes read", size(step.bytes_read)),
@@ -106,7 +139,7 @@ def comparison(plans: Sequence[Plan]) -> Table:
             share,
             count(plan.per_token),
             size(plan.cache_bytes),
-            f"{plan.decoding.intensity:.2f}" if shape.is_causal else "-",
+            f"{plan.decoding.intensity:.2f}" if plan.decoding else "-",
         )
     return table
 
@@ -114,7 +147,7 @@ def comparison(plans: Sequence[Plan]) -> Table:
 def choices(found: Sequence[HeadChoice]) -> Table:
     """Every head count of a width; parameters and weights are those of all layers."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for heading in ("heads", "d_key", "parameters", "scores", "weights laid out"):
+    for heading in ("heads", "d_key", "parameters", "scores", "weights"):
         table.add_column(heading, justify="right")
     table.add_column("remarks")
     for choice in found:
@@ -128,6 +161,15 @@ def choices(found: Sequence[HeadChoice]) -> Table:
             "; ".join(choice.remarks),
         )
     return table
+
+
+def usual_choices(found: Sequence[HeadChoice]) -> str:
+    """Which head counts give heads of the size that published models have."""
+    usual = [str(one.num_heads) for one in found if SMALLEST <= one.d_key <= LARGEST]
+    sizes = f"{SMALLEST} to {LARGEST} dimensions"
+    if not usual:
+        return f"No number of heads gives {sizes} each, as nearly all published models have."
+    return f"With {listed(usual, 'or')} heads, each has {sizes}, as in nearly all published models."
 
 
 def known_choices(found: Sequence[HeadChoice]) -> str:
