@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from headwise.errors import OptionError
@@ -23,3 +24,51 @@ def test_a_folder_without_a_scan_says_what_it_lacks(tmp_path: Path) -> None:
 def test_a_head_of_a_layer_that_there_is_not_hears_which_the_model_has() -> None:
     with pytest.raises(OptionError, match="is not in this model: its layers are L0, L1"):
         check_head(HeadId(3, 0), {"L0": 2, "L1": 2})
+
+
+def test_a_head_that_is_no_whole_number_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"layer is 1\.5: give a whole number"):
+        HeadId(1.5, 2)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="head is '11': give a whole number"):
+        HeadId(3, "11")  # type: ignore[arg-type]
+    assert HeadId(0, 0).__lt__(3) is NotImplemented
+
+
+def test_a_table_is_asked_for_heads_and_walked_head_by_head() -> None:
+    table = HeadTable(pd.DataFrame({"stack": "", "layer": [1, 0], "head": [2, 3]}), {})
+    assert "L1H2" in table and HeadId(0, 3) in table and "L1H3" not in table
+    assert list(map(str, table)) == ["L0H3", "L1H2"]
+    for wrong in (0, (0, 1)):
+        with pytest.raises(OptionError, match="is not a head: give a name such as 'L3H11'"):
+            table[wrong]  # type: ignore[index]
+    with pytest.raises(OptionError, match="'encoder' is not a stack of this table: it has one st"):
+        table.of_stack("encoder")
+
+
+def test_a_table_says_how_it_was_made() -> None:
+    rows = pd.DataFrame({"stack": "", "layer": [1], "head": [2]})
+    with pytest.raises(OptionError, match="about is None: give a dict of how the table was made"):
+        HeadTable(rows, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("heads.parquet", "no parquet", "magic bytes"),
+        ("heads.json", "{", "Expecting property name"),
+        ("heads.json", "[]", "list indices"),
+        ("heads.json", '{"columns": {}, "about": {}}', "'heads'"),
+        ("heads.json", '{"columns": {}, "about": {}, "heads": []}', "needs a column stack"),
+        ("heads.json", '{"columns": {"x": "int"}, "heads": [{"x": "y"}]}', "invalid literal"),
+        ("heads.csv", "", "Empty CSV"),
+        ("heads.csv", "stack,layer,head\n,1\n", "Expected 3 columns, got 2"),
+        ("heads.csv", "stack,layer,head\n,x,1\n", "'layer' must hold int"),
+        ("heads.csv", "stack,layer,head,head\n,1,1,2\n", "2 columns are called 'head'"),
+    ],
+)
+def test_a_file_that_holds_no_table_is_named_with_the_reason(
+    name: str, text: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(OptionError, match=f"{name} cannot be read as a head table: .*{message}"):
+        HeadTable.read(tmp_path / name)

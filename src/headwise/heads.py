@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,15 +25,15 @@ from headwise.files import write_aside
 from headwise.wording import listed
 
 ROLES = {
-    "positional": "Looks a fixed distance away, as at the token before; not what it reads there.",
-    "delimiter": "Looks at special tokens and punctuation; often at rest, though not provably so.",
-    "sink": "Looks at the first tokens, whatever they are; not what its other attention does.",
-    "syntactic": "Finds a word's grammatical partner; not that the model makes use of it.",
-    "semantic": "Joins words of related meaning; in the probe's sentences, not in all text.",
-    "coreference": "Looks back to a mention of the same thing; not that pronouns are resolved so.",
-    "induction": "Looks at what followed an earlier copy of the token; not that it copies that.",
-    "duplicate": "Looks at earlier copies of the token itself; not what finding one is good for.",
-    "broad": "Looks at nearly everything alike; on average, so that single rows may be sharp.",
+    "positional": "Looks a fixed distance away, as at the token before. Not shown: what it reads.",
+    "delimiter": "Looks at special tokens and punctuation. Not shown: that it is at rest there.",
+    "sink": "Looks at the first tokens, whatever they are. Not shown: what else it attends to.",
+    "syntactic": "Finds a word's grammatical partner. Not shown: that the model makes use of it.",
+    "semantic": "Joins words of related meaning in the probe's sentences. Not shown: in all text.",
+    "coreference": "Looks back to a mention of the same thing. Not shown: that this resolves it.",
+    "induction": "Looks at what followed an earlier copy of the token. Not shown: that it copies.",
+    "duplicate": "Looks at earlier copies of the token itself. Not shown: what that is good for.",
+    "broad": "Looks at nearly everything alike, on average: single rows may be sharp.",
 }
 """Each role by name: what it says of a head, and what it does not."""
 
@@ -57,6 +57,9 @@ class HeadId:
 
     def __post_init__(self) -> None:
         """Refuse what no model counts."""
+        for name in ("layer", "head"):
+            if not hasattr(getattr(self, name), "__index__"):
+                raise OptionError(f"{name} is {getattr(self, name)!r}: give a whole number")
         if min(self.layer, self.head) < 0:
             raise OptionError(f"layers and heads are counted from 0, which {self} is not")
 
@@ -69,8 +72,10 @@ class HeadId:
         """Name of the layer that the head is in: `L3`, or `encoder.L3`."""
         return str(self).rpartition("H")[0]
 
-    def __lt__(self, other: "HeadId") -> bool:
+    def __lt__(self, other: object) -> bool:
         """Whether this head comes before the other."""
+        if not isinstance(other, HeadId):
+            return NotImplemented
         return (self.stack, self.layer, self.head) < (other.stack, other.layer, other.head)
 
     @classmethod
@@ -115,11 +120,22 @@ def parse_heads(heads: Heads) -> tuple[HeadId, ...]:
     >>> [str(head) for head in parse_heads("L0H1 L2H3, L0H1")]
     ['L0H1', 'L2H3']
     """
+    if not isinstance(heads, str | HeadId | Iterable):
+        raise OptionError(f"heads are {heads!r}: give names such as 'L0H1 L2H3', or a list of them")
     found: list[HeadId] = []
     for part in [heads] if isinstance(heads, str | HeadId) else heads:
         texts = re.findall(r"[^\s,]+", part) if isinstance(part, str) else [str(part)]
         found += map(HeadId.parse, texts)
     return tuple(dict.fromkeys(found))
+
+
+def _head(given: object) -> HeadId:
+    """A head, by name or as it is."""
+    if isinstance(given, HeadId):
+        return given
+    if not isinstance(given, str):
+        raise OptionError(f"{given!r} is not a head: give a name such as 'L3H11', or a HeadId")
+    return HeadId.parse(given)
 
 
 def _other_roles(roles: Iterable[str]) -> list[str]:
@@ -145,6 +161,8 @@ class HeadTable:
             about = json.loads(json.dumps(self.about, allow_nan=False))
         except (TypeError, ValueError) as error:
             raise OptionError(f"about must be what JSON can hold: {error}") from error
+        if not isinstance(about, dict):
+            raise OptionError(f"about is {about!r}: give a dict of how the table was made")
         object.__setattr__(self, "about", about)
         object.__setattr__(self, "df", _tidy(self.df))
         head, count = Counter(self.heads).most_common(1)[0]
@@ -155,10 +173,17 @@ class HeadTable:
         """Number of heads."""
         return len(self.df)
 
+    def __iter__(self) -> Iterator[HeadId]:
+        """Every head in the order of the rows."""
+        return iter(self.heads)
+
+    def __contains__(self, head: str | HeadId) -> bool:
+        """Whether the table has a row of the head."""
+        return _head(head) in self.heads
+
     def __getitem__(self, head: str | HeadId) -> "HeadRow":
         """One head's row, named as the head is."""
-        asked = HeadId.parse(head) if isinstance(head, str) else head
-        heads = self.heads
+        asked, heads = _head(head), self.heads
         if asked not in heads:
             raise OptionError(f"{asked} is not in this table: {self._extent(asked.stack)}")
         row = self.df.iloc[heads.index(asked)]
@@ -256,7 +281,7 @@ class HeadTable:
             files[path.with_suffix(".about.json")] = note.encode()
         there = [str(file) for file in files if file.exists()]
         if there and not force:
-            raise OutputError(f"{listed(there)} would be overwritten: say force to do so")
+            raise OutputError(f"{listed(there)} would be overwritten: give force=True to do so")
         if not path.parent.is_dir():
             raise OptionError(f"{path} cannot be written: there is no folder {path.parent}")
         for file, content in files.items():
@@ -282,6 +307,8 @@ class HeadTable:
             raise OptionError(f"{path} cannot be read as a head table: {error}") from error
 
     def _extent(self, stack: str) -> str:
+        if self.stacks == ("",) and stack:
+            return "it has one stack, without a name"
         if stack not in self.stacks:
             return f"its stacks are {', '.join(name or repr(name) for name in self.stacks)}"
         rows = self.of_stack(stack)
@@ -329,8 +356,11 @@ def _tidy(df: pd.DataFrame) -> pd.DataFrame:
     absent = [name for name in PLACE if name not in names]
     if absent:
         raise OptionError(f"a head table needs a column {' and a column '.join(absent)}")
-    if len(set(names)) < len(names) or not len(df):
-        raise OptionError("a head table needs a row or more, and a name of its own for each column")
+    if not len(df):
+        raise OptionError("a head table needs a row for each head, and there is none")
+    name, count = Counter(names).most_common(1)[0]
+    if count > 1:
+        raise OptionError(f"{count} columns are called {name!r}: give each a name of its own")
     df = df.set_axis(names, axis=1).reset_index(drop=True)
     if "roles" not in df:
         df["roles"] = [()] * len(df)

@@ -62,7 +62,7 @@ def test_a_treebank_gives_relations(headwise: Runner, tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["no/such/model"], "no/such/model"),
-        (["./missing"], "./missing is no directory"),
+        (["./missing"], "there is no directory ./missing"),
         (
             ["two words"],
             "two words cannot be loaded: it is no directory, and no hub's id is",
@@ -85,6 +85,25 @@ def test_a_mistake_is_one_sentence_and_exit_2(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert words in headwise.refused("scan", *arguments)
+
+
+def test_sentences_that_were_left_out_are_counted(headwise: Runner, text: Path) -> None:
+    ran = headwise("scan", "--text", text, "--probe", "--length", 14, "--measures", "offsets")
+    shown = " ".join(ran.out.split())
+    assert "435 of 800 sentences with known relations were left out: too long for a length" in shown
+    assert "tokens, or with a word without a token." in shown
+    assert "found, baseline: of the head and the baseline that lead in one half" in shown
+    marked = [line for line in ran.out.splitlines() if "H" in line and "* " in line]
+    assert marked and "* the two halves of the sentences choose different heads" in shown
+    assert "positional" in shown, "equal weights are counted whatever is asked for"
+
+
+def test_a_number_of_processes_that_is_none_is_refused(
+    headwise: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "abc")
+    assert "WORLD_SIZE is 'abc' in the environment" in headwise.refused("scan", "--no-probe")
+    assert "WORLD_SIZE is 'abc'" in headwise.refused("scan", "--tp-plan", "auto")
 
 
 def test_a_folder_with_other_settings_is_kept(headwise: Runner, text: Path, tmp_path: Path) -> None:

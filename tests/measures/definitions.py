@@ -110,7 +110,7 @@ def masses(case: Case) -> dict[str, Tensor]:
     return found
 
 
-UNIFORM = ("first", "first4", "special", "punctuation", "duplicate")
+UNIFORM = (*OFFSETS, *AHEAD, "first", "first4", "special", "punctuation", "duplicate")
 
 
 def uniform(case: Case) -> dict[str, Tensor]:
@@ -118,8 +118,7 @@ def uniform(case: Case) -> dict[str, Tensor]:
     allowed = case.allowed.to(case.weights)
     alike = (allowed / allowed.sum(-1, keepdim=True)).expand_as(case.weights)
     known = {name: pick for name, pick in picks(case).items() if name in UNIFORM}
-    found = {f"uniform_{name}": mass(alike, pick) for name, pick in known.items()}
-    return found | {"uniform_offset": alike.amax(-1)}
+    return {f"uniform_{name}": mass(alike, pick) for name, pick in known.items()}
 
 
 def entropy(case: Case) -> dict[str, Tensor]:

@@ -99,7 +99,7 @@ def flagged(inputs: Inputs) -> Batch:
         )
         for stack, one in batch.facts.items()
     }
-    return replace(batch, facts=facts)
+    return replace(batch, facts=facts, knows_kinds=True)
 
 
 def stack_of(module: str, family: Family) -> str:

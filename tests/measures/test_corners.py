@@ -53,7 +53,7 @@ CAUSAL, FULL = Rules(is_causal=True), Rules()
 def test_a_single_token_looks_at_itself_alone() -> None:
     got = columns(view_of(torch.tensor([3]), FULL))
     ones = torch.ones(HEADS, 1, dtype=torch.float64)
-    for name in ("self", "value_self", "confidence", "largest_self", "uniform_offset"):
+    for name in ("self", "value_self", "confidence", "largest_self", "uniform_self"):
         assert_same(got[name].values, ones, roundings=D_KEY, name=name)
     assert_same(got["entropy"].values, 0 * ones, roundings=D_KEY)
     for name in ("normalised_entropy", "previous", "first", "duplicate", "largest_previous"):
@@ -109,6 +109,18 @@ def test_equal_weights_have_the_largest_entropy() -> None:
     normalised = got["normalised_entropy"].values[:, 1:]
     assert_same(normalised, torch.ones_like(normalised), roundings=22)
     assert got["entropy"].values.max() <= math.log(11) + 22 * torch.finfo(torch.float64).eps
+    for name in ("back4", "previous", "self", "first", "first4", "special", "duplicate"):
+        assert_mean(got[name], got[f"uniform_{name}"], name)
+
+
+def assert_mean(column: RowValues, baseline: RowValues, name: str) -> None:
+    """Both are about the same rows, and have the same mean there."""
+    mine, other = (
+        one.values if one.is_defined is None else one.values[:, one.is_defined]
+        for one in (column, baseline)
+    )
+    assert mine.shape == other.shape, name
+    assert_same(mine.mean(1).nan_to_num(), other.mean(1).nan_to_num(), roundings=22, name=name)
 
 
 def test_a_measure_alone_says_what_it_says_among_all() -> None:

@@ -35,6 +35,23 @@ def test_its_shuffled_twin_is_not(table: HeadTable, place: tuple[int, int], role
     assert role not in row["roles"], row[f"{role}_score"]
 
 
+def test_windows_too_short_for_induction_leave_it_untested() -> None:
+    settings = ScanSettings(compares=False, length=4)
+    task = Task(model=model(), tokenizer=tokenizer(), texts=texts(), settings=settings)
+    found = run(task).table
+    assert found.df["induction"].isna().all()
+    assert "induction" in found.untested_roles
+
+
+def test_roles_are_found_whichever_measures_are_asked_for() -> None:
+    settings = ScanSettings(compares=False, repeats=False, measures=("offsets", "masses"))
+    task = Task(model=model(), tokenizer=tokenizer(), texts=texts(), settings=settings)
+    found = run(task).table
+    assert "positional" in found["L0H0"]["roles"]
+    assert "sink" in found["L0H1"]["roles"] and "delimiter" in found["L0H2"]["roles"]
+    assert "duplicate" in found.untested_roles
+
+
 def test_the_head_one_back_looks_one_back(table: HeadTable) -> None:
     row = table["L0H0"]
     assert row["best_offset"] == -1

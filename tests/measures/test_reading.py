@@ -20,6 +20,7 @@ from headwise.measures.reading import (
     position_limit,
     repeated_windows,
 )
+from headwise.measures.roles import REPEAT
 from headwise.watching.loading import load_model
 from headwise.watching.models import LoadedModel
 
@@ -79,7 +80,7 @@ def test_no_more_tokens_than_asked_for_and_no_fewer_if_they_fit(
 ) -> None:
     whole = reader(length)
     if max(lengths) < SHORTEST or most < 2 + SHORTEST:
-        with pytest.raises(OptionError, match="at least 2 tokens of it, and room for 4"):
+        with pytest.raises(OptionError, match="at least 2 tokens, which are 4"):
             whole.windows(texts(lengths), most)
         return
     read = sum(len(window.ids) for window in whole.windows(texts(lengths), most))
@@ -161,6 +162,26 @@ def test_repeated_windows_repeat_after_periods_of_their_own() -> None:
     assert len(set(periods)) > 10
     assert min(periods) >= 5
     assert repeated_windows(whole, count=40, seed=0, shortest=5, longest=50) == windows
+
+
+@pytest.mark.parametrize("length", range(4, 64))
+def test_no_fixed_distance_passes_for_induction(length: int) -> None:
+    windows = repeated_windows(reader(length), count=32, seed=0)
+    periods = torch.tensor([len(window.ids) // 2 - 1 for window in windows])
+    if length < 2 + 2 * 6:
+        assert windows == []
+        return
+    assert 2 * int(periods.max()) + 2 <= length
+    rows = torch.bincount(periods, weights=periods.double())  # each half's rows look as far back
+    assert float(rows.max() / rows.sum()) < REPEAT
+
+
+def test_without_a_tokenizer_nobody_knows_what_is_special() -> None:
+    tensors = {"input_ids": torch.randint(3, 9, (2, 5))}
+    (unknown,), (known,) = (given_batches([tensors], CONFIG, one) for one in (None, Numbers()))
+    facts, told = (one.key_facts("", 0, 5, torch.device("cpu")) for one in (unknown, known))
+    assert facts is not None and facts.is_special is None and facts.is_punctuation is None
+    assert told is not None and told.is_special is not None
 
 
 def test_marks_and_special_tokens_of_a_real_tokenizer() -> None:

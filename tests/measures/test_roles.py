@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from headwise.heads import HeadTable
 from headwise.measures.roles import FLOORS, MARGIN, relation_roles, with_roles
 
 NAN = math.nan
@@ -23,8 +24,8 @@ def roles(**columns: list[float]) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize(
     ("role", "column", "baseline", "threshold"),
     [
-        ("positional", "previous", "uniform_offset", 0.5),
-        ("positional", "ahead3", "uniform_offset", 0.5),
+        ("positional", "previous", "uniform_previous", 0.5),
+        ("positional", "ahead3", "uniform_ahead3", 0.5),
         ("delimiter", "special", "uniform_special", 0.6),
         ("delimiter", "punctuation", "uniform_punctuation", 0.6),
         ("sink", "first", "uniform_first", 0.5),
@@ -48,12 +49,12 @@ def test_a_broad_head_is_broader_than_the_middle_one() -> None:
 
 
 def test_the_token_itself_is_no_position() -> None:
-    assert roles(self=[0.9], previous=[0.1], uniform_offset=[0.1]) == [()]
+    assert roles(self=[0.9], previous=[0.1], uniform_previous=[0.1]) == [()]
 
 
 def test_a_head_may_have_several_roles_and_says_why() -> None:
     df = with_roles(
-        table(previous=[0.6], first=[0.7], uniform_offset=[0.1], uniform_first=[0.1]), {}
+        table(previous=[0.6], first=[0.7], uniform_previous=[0.1], uniform_first=[0.1]), {}
     )
     assert df["roles"][0] == ("positional", "sink")
     assert df["positional_detail"][0] == "-1"
@@ -66,7 +67,26 @@ def test_what_was_not_measured_names_nothing() -> None:
     df = with_roles(table(distance=[3.0, 4.0]), {})
     assert list(df["roles"]) == [(), ()]
     assert not [name for name in df if name.endswith("_score")]
-    assert roles(previous=[0.9]) == [()], "no baseline is known"
+
+
+def test_a_role_without_a_baseline_is_not_tested() -> None:
+    df = with_roles(table(previous=[0.9], first=[0.9], uniform_first=[0.1]), {})
+    assert df["roles"][0] == ("sink",)
+    assert "positional_score" not in df and "sink_score" in df
+    assert "positional" in HeadTable(df, {}).untested_roles
+
+
+def test_the_baseline_is_that_of_the_offset_that_won() -> None:
+    df = with_roles(
+        table(
+            previous=[0.6, 0.2, NAN],
+            back2=[0.1, 0.7, NAN],
+            uniform_previous=[0.3, 0.3, 0.3],
+            uniform_back2=[0.25, 0.25, 0.25],
+        ),
+        {},
+    )
+    np.testing.assert_array_equal(df["positional_baseline"], [0.3, 0.25, NAN])
 
 
 def relations(*rows: tuple[str, int, float, float, bool]) -> pd.DataFrame:

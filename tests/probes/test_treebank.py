@@ -72,6 +72,14 @@ def test_a_relation_is_found_by_its_full_and_its_base_name(tmp_path: Path, name:
     assert found == (["aux", "aux:pass"] if name == "aux" else ["aux:pass"])
 
 
+def test_one_relation_is_given_as_it_is(tmp_path: Path) -> None:
+    file = write(tmp_path, DIDNT + DU)
+    assert list(read_treebank(file, relations="nsubj")) == list(
+        read_treebank(file, relations=["nsubj"])
+    )
+    assert len(list(read_treebank(file, relations="nsubj"))) == 1
+
+
 def test_without_subtypes_arcs_have_base_names(tmp_path: Path) -> None:
     sentences = read_treebank(write(tmp_path, DIDNT + DU), with_subtypes=False)
     names = {arc.relation for sentence in sentences for arc in sentence.arcs}

@@ -1,8 +1,6 @@
 """`headwise scan`: what every head of a model does."""
 
 import json
-import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from headwise.measures.scan import Scan, ScanSettings, Task
-    from headwise.probes.sentences import ProbeSentence
 
 
 Text = Annotated[
@@ -94,9 +91,9 @@ def run(  # noqa: PLR0913 - one parameter an option
     from headwise.measures.counting import MEASURES
     from headwise.measures.scan import ScanSettings
     from headwise.measures.scan import run as run_scan
-    from headwise.measures.spread import Spread
+    from headwise.measures.spread import Spread, world_size
 
-    if tp_plan is not None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if tp_plan is not None and world_size() > 1:
         raise OptionError(
             f"--tp-plan {tp_plan} would leave each of the processes with some heads alone, and a "
             "scan needs them all: give --device-map auto in one process"
@@ -142,24 +139,16 @@ def make_task(
 ) -> "Task":
     """The model, loaded, and what it is to read."""
     from headwise.measures import scan
+    from headwise.probes.treebank import sentences_of
     from headwise.watching.loading import load_model
 
-    sentences = None if treebank is None else list(sentences_of(treebank))
-    if sentences == []:
-        raise OptionError(f"{treebank} holds no sentence with a relation: give a CoNLL-U file")
+    sentences = None if treebank is None else sentences_of(treebank)
     loaded = load_model(name, options)
     if loaded.tokenizer is None:
         raise OptionError(
             f"{name} reads no text: scan it from Python with headwise.scan(model, inputs=[...])"
         )
     return scan.make_task(loaded, texts, treebank=sentences, settings=settings)
-
-
-def sentences_of(path: Path) -> Iterator["ProbeSentence"]:
-    """The sentences of a treebank."""
-    from headwise.probes.treebank import read_treebank
-
-    return read_treebank(path, with_subtypes=False)
 
 
 def bar(console: "Console") -> Any:
@@ -173,7 +162,7 @@ def show(found: "Scan", out: Path | None) -> None:
     """Print the head table for people."""
     from headwise.measures.store import TABLES
     from headwise.views.head_table import head_grid, strongest, summary_lines
-    from headwise.views.relations import leaders
+    from headwise.views.relations import leaders, left_out, notes
 
     console = quiet_console()
     for line in summary_lines(found.table):
@@ -187,14 +176,14 @@ def show(found: "Scan", out: Path | None) -> None:
         console.print()
     if len(found.relations) > 0:
         console.print(leaders(found.relations))
-        console.print(
-            "found, baseline: on sentences that did not choose the head, for a fair comparison; "
-            "on all: this head on every sentence, flattered by the choice."
-        )
-    else:
+        for line in notes(found.relations):
+            console.print(line)
+    elif not left_out(found.table.about):
         say(
             console, "No sentences with known relations were read: --probe reads the built-in ones."
         )
+    for line in left_out(found.table.about):
+        console.print(line)
     if out is not None:
         written = [name for name in TABLES if (out / name).is_file()]
         say(console, f"\nwrote {', '.join(written)} in {out}")

@@ -16,12 +16,14 @@ from headwise.watching.sequence import Block
 class Confidence(Measure):
     """`max_k A[q,k]` of each row, special tokens left out (https://arxiv.org/abs/1905.09418).
 
+    Where nobody says which tokens are special, none is left out.
     `largest_*` is the share of rows whose largest weight of all lies at that offset, over the rows
     that have a key there.
     """
 
     columns: ClassVar[dict[str, str]] = {
-        "confidence": "Mean over the rows of the largest weight, special tokens left out, 0 to 1."
+        "confidence": "Mean over the rows of the largest weight, special tokens left out if a "
+        "tokenizer names them, 0 to 1."
     } | {
         f"largest_{name}": f"Share of the rows whose largest weight lies at offset {offset:+}, "
         "0 to 1."
@@ -37,10 +39,11 @@ class Confidence(Measure):
 
         Special tokens have their weights taken out of the tile for a moment: it is read once.
         """
-        if view.layout.tokens is None:
+        is_special = special_tokens(view.layout)
+        if is_special is None:
             keep_largest(sums, "largest", tile, tile.weights.amax(-1))
             return
-        special = special_keys(view.layout, tile.block)
+        special = special_keys(view.layout, is_special, tile.block)
         if len(special) == 0:
             largest = tile.weights.amax(-1)
             keep_largest(sums, "confidence", tile, largest)
@@ -54,30 +57,36 @@ class Confidence(Measure):
 
     def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
         """The largest weights, and which offsets they lie at."""
-        if view.layout.tokens is None:
+        is_special = special_tokens(view.layout)
+        if is_special is None:
             columns = {"confidence": RowValues(sums["largest"])}
         else:
-            columns = {"confidence": RowValues(sums["confidence"], sees_ordinary(view))}
+            is_defined = sees_ordinary(view, ~is_special[None])
+            columns = {"confidence": RowValues(sums["confidence"], is_defined)}
         for name, has_key in rows_with_key(view.layout).items():
             is_largest = sums[name] >= sums["largest"]
             columns[f"largest_{name}"] = RowValues(is_largest.to(sums.like), has_key)
         return columns
 
 
-def sees_ordinary(view: View) -> Bool[Tensor, " query"]:
+def special_tokens(layout: Layout) -> Bool[Tensor, " key"] | None:
+    """Which keys are special tokens; None where that is not known."""
+    return None if layout.tokens is None else layout.tokens.is_special
+
+
+def sees_ordinary(view: View, is_ordinary: Bool[Tensor, "1 key"]) -> Bool[Tensor, " query"]:
     """Which rows may see a token that is not special."""
-    assert view.layout.tokens is not None
-    is_ordinary = ~view.layout.tokens.is_special[None]
     if view.layout.has_gaps:
         return (view.count_seen(is_ordinary)[0] > 0).all(0)
     return view.layout.once("ordinary", lambda: view.layout.count_seen(is_ordinary)[0, 0] > 0)
 
 
-def special_keys(layout: Layout, block: Block) -> Int[Tensor, " special"]:
+def special_keys(
+    layout: Layout, is_special: Bool[Tensor, " key"], block: Block
+) -> Int[Tensor, " special"]:
     """Which columns of a block are special tokens."""
-    assert layout.tokens is not None
-    is_special = layout.tokens.is_special[block.low : block.high]
-    return layout.once(("special", block.low, block.high), lambda: is_special.nonzero()[:, 0])
+    within = is_special[block.low : block.high]
+    return layout.once(("special", block.low, block.high), lambda: within.nonzero()[:, 0])
 
 
 def keep_largest(sums: Sums, name: str, tile: Tile, found: Tensor) -> None:

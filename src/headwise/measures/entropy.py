@@ -13,8 +13,8 @@ class Entropy(Measure):
 
     columns: ClassVar[dict[str, str]] = {
         "entropy": "Mean entropy of the rows in nats, 0 to the log of the keys seen.",
-        "normalised_entropy": "The same with each row divided by the log of the keys it may see, "
-        "0 to 1; rows that see one key are left out.",
+        "normalised_entropy": "Mean entropy of the rows, each divided by the log of the keys it "
+        "may see, 0 to 1; rows that see one key are left out.",
     }
 
     def see(self, view: View, tile: Tile, sums: Sums) -> None:

@@ -52,8 +52,9 @@ class KeyFacts:
     """What is known of the tokens of one sequence, padding left out."""
 
     ids: Int[Tensor, " key"]
-    is_special: Bool[Tensor, " key"]
-    is_punctuation: Bool[Tensor, " key"]
+    is_special: Bool[Tensor, " key"] | None
+    """None where no tokenizer says which tokens are special, and which are punctuation."""
+    is_punctuation: Bool[Tensor, " key"] | None
 
     @cached_property
     def by_token(self) -> ByToken:

@@ -34,8 +34,11 @@ class Masses(Measure):
             position = torch.arange(layout.num_keys, device=layout.rows.device)
             found = {"first": position < 1, "first4": position < 4}
             if layout.tokens is not None:
-                found["special"] = layout.tokens.is_special
-                found["punctuation"] = layout.tokens.is_punctuation
+                kinds = {
+                    "special": layout.tokens.is_special,
+                    "punctuation": layout.tokens.is_punctuation,
+                }
+                found |= {name: keys for name, keys in kinds.items() if keys is not None}
             return found
 
         return layout.once("classes", find)

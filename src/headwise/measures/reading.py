@@ -8,14 +8,17 @@ overlap, each with the special tokens that the tokenizer puts around a text; a l
 than two tokens of text is dropped. Windows of like length share a batch, padded on the right.
 """
 
+import inspect
 import math
 import unicodedata
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from os import PathLike
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headwise.errors import OptionError, ShapeError
 from headwise.measures.layout import KeyFacts, Layout
@@ -53,6 +56,8 @@ class Batch:
     there are no tokens."""
     indices: tuple[int, ...]
     """Place of each sequence among all that are read: what its random rows are drawn by."""
+    knows_kinds: bool = True
+    """Whether it is known which tokens are special or punctuation: a tokenizer has to say it."""
     layouts: dict[Hashable, Layout] = field(default_factory=dict, repr=False)
     """Which rows are measured and what they see, for the layers that have them in common."""
     _key_facts: dict[Hashable, KeyFacts] = field(default_factory=dict, repr=False)
@@ -76,10 +81,14 @@ class Batch:
         key = (stack, sequence, device)
         if key not in self._key_facts:
             span = facts.span(sequence)
+            kinds = (facts.is_special, facts.is_punctuation) if self.knows_kinds else (None, None)
+            special, punctuation = (
+                None if kind is None else kind[sequence, span].to(device) for kind in kinds
+            )
             self._key_facts[key] = KeyFacts(
                 ids=facts.ids[sequence, span].to(device),
-                is_special=facts.is_special[sequence, span].to(device),
-                is_punctuation=facts.is_punctuation[sequence, span].to(device),
+                is_special=special,
+                is_punctuation=punctuation,
             )
         return self._key_facts[key]
 
@@ -87,6 +96,21 @@ class Batch:
     def num_tokens(self) -> int:
         """Real tokens; 0 where something else is read."""
         return int(next(iter(self.facts.values())).is_real.sum()) if self.facts else 0
+
+
+def checked_texts(texts: str | Sequence[str] | None) -> list[str] | None:
+    """Documents as a list; one alone may be given as it is."""
+    if texts is None:
+        return None
+    if isinstance(texts, PathLike) or not isinstance(texts, Iterable):
+        raise OptionError(
+            f"texts is {texts!r}: give the text itself as str, such as Path.read_text gives"
+        )
+    documents = [texts] if isinstance(texts, str) else list(texts)
+    wrong = [type(text).__name__ for text in documents if not isinstance(text, str)]
+    if wrong:
+        raise OptionError(f"a text is a {wrong[0]}: give documents as str")
+    return documents
 
 
 class Reader:
@@ -127,8 +151,8 @@ class Reader:
                 start += size
         if not found:
             raise OptionError(
-                f"there is too little text to read: give at least {SHORTEST} tokens of it, and "
-                f"room for {around + SHORTEST} with the special tokens around them"
+                f"there is too little text to read: give at least {SHORTEST} tokens, which "
+                f"are {around + SHORTEST} with the special tokens around them"
             )
         return found
 
@@ -201,8 +225,9 @@ class Reader:
         distinct, place = ids.unique(return_inverse=True)
         for token in distinct.tolist():
             if token not in self._marks:
-                text = self.tokenizer.decode([token]).strip()
-                self._marks[token] = token not in self.special_ids and is_marks(text)
+                is_ordinary = token >= 0 and token not in self.special_ids
+                text = self.tokenizer.decode([token]).strip() if is_ordinary else ""
+                self._marks[token] = is_marks(text)
         marks = torch.tensor([self._marks[token] for token in distinct.tolist()], dtype=torch.bool)
         return marks[place]
 
@@ -286,8 +311,19 @@ def given_batches(
         if "encoder" in facts:
             facts["cross"] = facts["text"] = facts["encoder"]  # whose tokens are the keys
         size = len(next(one for one in tensors.values() if isinstance(one, Tensor) and one.dim()))
-        yield Batch(tensors, facts, tuple(range(count, count + size)))
+        indices = tuple(range(count, count + size))
+        yield Batch(tensors, facts, indices, knows_kinds=reader is not None)
         count += size
+
+
+def checked_batches(inputs: Any) -> list[Mapping[str, Tensor]]:
+    """Batches that a model could be called with, if they are such."""
+    if isinstance(inputs, Mapping | Tensor) or not isinstance(inputs, Iterable):
+        raise OptionError(
+            f"inputs is of type {type(inputs).__name__}: give a list of mappings from the names of "
+            "the model's inputs to tensors"
+        )
+    return [checked_tensors(one) for one in inputs]
 
 
 def checked_tensors(tensors: Any) -> Mapping[str, Tensor]:
@@ -297,15 +333,54 @@ def checked_tensors(tensors: Any) -> Mapping[str, Tensor]:
             f"a batch of inputs is a {type(tensors).__name__}: give a list of mappings from the "
             "names of the model's inputs to tensors"
         )
+    for name, tensor in tensors.items():
+        is_tensor = tensor is None or isinstance(tensor, Tensor)
+        if name.endswith(("input_ids", "attention_mask")) and not is_tensor:
+            raise OptionError(f"{name} is of type {type(tensor).__name__}: give a tensor")
     if not any(isinstance(one, Tensor) and one.dim() for one in tensors.values()):
         raise OptionError(
             f"a batch of inputs holds no tensor, but {', '.join(tensors) or 'nothing'}: give what "
             "the model takes, by its names"
         )
-    for name, tensor in tensors.items():
-        if name.endswith("input_ids") and tensor.dim() != 2:
-            raise ShapeError(f"{name} is {list(tensor.shape)}: give [batch, position]")
+    for prefix in ("", "decoder_"):
+        check_tokens(prefix, tensors.get(f"{prefix}input_ids"), tensors)
     return tensors
+
+
+def check_tokens(prefix: str, ids: Tensor | None, tensors: Mapping[str, Tensor]) -> None:
+    """Raise where tokens and their mask are not what a model reads."""
+    if ids is None:
+        return
+    if ids.dim() != 2:
+        raise ShapeError(f"{prefix}input_ids is {list(ids.shape)}: give [batch, position]")
+    if ids.is_floating_point():
+        raise OptionError(f"{prefix}input_ids are of {ids.dtype}: give whole numbers")
+    mask = tensors.get(f"{prefix}attention_mask")
+    if mask is not None and mask.shape != ids.shape:
+        raise ShapeError(
+            f"{prefix}attention_mask is {list(mask.shape)}: give {list(ids.shape)} as the tokens "
+            "are, 1 for a token and 0 for padding"
+        )
+
+
+def check_names(
+    model: nn.Module, tensors: Mapping[str, Tensor], *, is_strict: bool = False
+) -> None:
+    """Raise where the model has no such input; labels go to none, and are left out.
+
+    Most models take anything, and ignore what they do not know. Unless it is strict, the check
+    believes these, but not where a name is nearly one that they know.
+    """
+    parameters = inspect.signature(model.forward).parameters
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    known = [name for name, one in parameters.items() if one.kind in named]
+    takes_any = not is_strict and len(known) < len(parameters)
+    for name in tensors:
+        near = get_close_matches(name, known, n=1, cutoff=0.8)
+        if name in known or name == "labels" or (takes_any and not near):
+            continue
+        advice = f"perhaps {near[0]}" if near else f"it takes {', '.join(known)}"
+        raise OptionError(f"{type(model).__name__} has no input {name!r}: {advice}")
 
 
 def facts_of_tensors(ids: Tensor, mask: Tensor | None, reader: Reader | None) -> TokenFacts:
@@ -318,21 +393,35 @@ def facts_of_tensors(ids: Tensor, mask: Tensor | None, reader: Reader | None) ->
     return TokenFacts(ids=ids, is_real=is_real, is_special=nothing, is_punctuation=nothing)
 
 
+FEWEST_PERIODS = 5
+"""Of repeated tokens: in turn, each has less than the 0.4 of the rows that make a head a role."""
+
+
 def repeated_windows(
     reader: Reader, *, count: int, seed: int, shortest: int = 20, longest: int = 60
 ) -> list[Window]:
     """Random tokens repeated after a period that is drawn anew for each window.
 
-    With one period for all, a head that looks a fixed distance back would pass for induction.
+    With one period for all, a head that looks a fixed distance back would pass for induction. So it
+    might where windows are short and one of few periods is drawn often: there shorter ones join,
+    and they take turns. None are made where even these would be too few.
     """
     generator = torch.Generator().manual_seed(seed)
     size = len(reader.tokenizer)
     ordinary = [token for token in range(size) if token not in reader.special_ids]
     before, after = reader.around
     longest = min(longest, (reader.length - len(before) - len(after)) // 2)
+    take_turns = longest < 2 * shortest
+    shortest = max(2, longest // 3) if take_turns else shortest
+    different = longest - shortest + 1
+    if different < FEWEST_PERIODS:
+        return []
     windows = []
     for index in range(count):
-        period = int(torch.randint(min(shortest, longest), longest + 1, (), generator=generator))
+        drawn = index % different
+        if not take_turns:
+            drawn = int(torch.randint(different, (), generator=generator))
+        period = shortest + drawn
         picks = torch.randint(len(ordinary), (period,), generator=generator).tolist()
         ids = [ordinary[pick] for pick in picks]
         windows.append(Window(index, (*before, *ids, *ids, *after)))

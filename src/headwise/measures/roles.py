@@ -40,7 +40,12 @@ class Verdict:
     baseline: Numbers
     detail: list[str]
     counts: NDArray[np.bool_] | None = None
-    """Whether the lead is more than luck, where that was tested; None = it was not."""
+    """Whether the lead is more than luck, or enough to stand out; None = neither was asked."""
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether any head has a score and a baseline: without both, nothing was looked for."""
+        return bool(np.isfinite(self.score - self.baseline).any())
 
     @property
     def is_held(self) -> NDArray[np.bool_]:
@@ -76,30 +81,35 @@ def fixed(df: pd.DataFrame, threshold: float) -> Numbers:
     return np.full(len(df), threshold)
 
 
+def equal_weights(df: pd.DataFrame, names: dict[str, str], detail: list[str]) -> Numbers:
+    """What equal weights give where each head gives most; `detail` is what that is called."""
+    nothing = np.full(len(df), np.nan)
+    by_label = {label: column(df, f"uniform_{name}") for name, label in names.items()}
+    return np.array([by_label.get(label, nothing)[row] for row, label in enumerate(detail)])
+
+
 def positional(df: pd.DataFrame) -> Verdict:
     """Attention a fixed distance away, the token itself left out."""
     names = {name: f"{offset:+}" for name, offset in OFFSETS.items() if offset}
     score, detail = best_of(df, names)
-    return Verdict(score, fixed(df, POSITIONAL), column(df, "uniform_offset"), detail)
+    return Verdict(score, fixed(df, POSITIONAL), equal_weights(df, names, detail), detail)
 
 
 def delimiter(df: pd.DataFrame) -> Verdict:
     """Attention on special tokens or on punctuation, whichever is more."""
-    score, detail = best_of(df, {"special": "special", "punctuation": "punctuation"})
-    baselines = [column(df, f"uniform_{kind}") for kind in ("special", "punctuation")]
-    baseline = np.where(np.array(detail) == "special", *baselines)
-    return Verdict(score, fixed(df, DELIMITER), baseline, detail)
+    names = {"special": "special", "punctuation": "punctuation"}
+    score, detail = best_of(df, names)
+    return Verdict(score, fixed(df, DELIMITER), equal_weights(df, names, detail), detail)
 
 
 def sink(df: pd.DataFrame) -> Verdict:
     """Attention on the first token, or on the first four together."""
-    score, detail = best_of(df, {"first": "first", "first4": "first four"})
+    names = {"first": "first", "first4": "first four"}
+    score, detail = best_of(df, names)
     is_first = column(df, "first") >= SINK
     score = np.where(is_first, column(df, "first"), score)
     detail = ["first" if first else other for first, other in zip(is_first, detail, strict=True)]
-    baselines = [column(df, "uniform_first"), column(df, "uniform_first4")]
-    baseline = np.where(np.array(detail) == "first", *baselines)
-    return Verdict(score, fixed(df, SINK), baseline, detail)
+    return Verdict(score, fixed(df, SINK), equal_weights(df, names, detail), detail)
 
 
 def repeat(name: str) -> Callable[[pd.DataFrame], Verdict]:
@@ -179,12 +189,11 @@ def relation_roles(relations: pd.DataFrame, num_heads: int) -> dict[str, Verdict
 def with_roles(df: pd.DataFrame, decided: dict[str, Verdict]) -> pd.DataFrame:
     """The table with every role's score, threshold, baseline and detail, and who has it.
 
-    `*_counts`, of the roles that sentences decide, says whether the score is more than luck.
+    `*_counts` says of the roles that sentences decide whether the lead is more than luck, and of
+    broad whether the head stands out. A role without a score or a baseline has no columns.
     """
     verdicts = {role: judge(df) for role, judge in MEASURED.items()} | decided
-    verdicts = {
-        role: verdict for role, verdict in verdicts.items() if np.isfinite(verdict.score).any()
-    }
+    verdicts = {role: verdict for role, verdict in verdicts.items() if verdict.is_tested}
     held = {role: verdict.is_held for role, verdict in verdicts.items()}
     new: dict[str, Any] = {}
     for role, verdict in verdicts.items():

@@ -7,9 +7,11 @@ steps that are not in yet.
 
 import importlib.metadata
 import json
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,9 @@ from headwise.measures.reading import (
     Batch,
     Reader,
     Window,
-    checked_tensors,
+    check_names,
+    checked_batches,
+    checked_texts,
     given_batches,
     known_limit,
     repeated_windows,
@@ -52,6 +56,7 @@ from headwise.measures.tally import Tally
 from headwise.probes.builtin import builtin_sentences, check_number
 from headwise.probes.sentences import ProbeSentence
 from headwise.probes.texts import TEXTS
+from headwise.probes.treebank import sentences_of
 from headwise.probes.words import encode
 from headwise.watching.models import Source, as_loaded
 from headwise.watching.running import in_evaluation
@@ -87,24 +92,52 @@ class ScanSettings:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be measured."""
-        if isinstance(self.measures, str):
-            object.__setattr__(self, "measures", (self.measures,))
-        unknown = [name for name in self.measures if name not in MEASURES]
-        if unknown:
-            raise OptionError(
-                f"there is no measure {unknown[0]!r}: the measures are {', '.join(MEASURES)}"
-            )
-        if isinstance(self.rows, str) and self.rows not in ("all", "auto"):
-            raise OptionError(f"rows is {self.rows!r}: give all, auto or a number of rows")
+        object.__setattr__(self, "measures", checked_measures(self.measures))
+        for name in ("length", "max_tokens", "per_relation", "seed"):
+            value = getattr(self, name)
+            if value is not None or name in ("per_relation", "seed"):
+                object.__setattr__(self, name, whole_number(name, value))
+        if self.rows not in ("all", "auto"):
+            if isinstance(self.rows, str):
+                raise OptionError(f"rows is {self.rows!r}: give all, auto or a number of rows")
+            object.__setattr__(self, "rows", whole_number("rows", self.rows))
         if isinstance(self.rows, int) and self.rows < 1:
             raise OptionError(f"rows is {self.rows}: give all, auto, or a number from 1")
         for name in ("length", "max_tokens"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise OptionError(f"{name} is {value}: it must be at least 1")
+        for name in ("compares", "repeats", "probe"):
+            value = getattr(self, name)
+            if not isinstance(value, bool) and not (value is None and name == "probe"):
+                raise OptionError(f"{name} is {value!r}: give True or False")
         if not 0 <= self.seed <= LARGEST_SEED:
             raise OptionError(f"seed is {self.seed}: it must lie in 0..{LARGEST_SEED}")
         check_number(self.per_relation)
+
+
+def whole_number(name: str, value: Any) -> int:
+    """A setting that counts something, as Python's own number; True and False count nothing."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)
+    except TypeError as err:
+        raise OptionError(f"{name} is {value!r}: give a whole number") from err
+
+
+def checked_measures(measures: Any) -> tuple[str, ...]:
+    """Names of measures; one alone may be given as it is."""
+    names = (measures,) if isinstance(measures, str) else measures
+    if not isinstance(names, Iterable):
+        raise OptionError(f"measures is {measures!r}: give names such as entropy")
+    names = tuple(names)
+    unknown = [name for name in names if not isinstance(name, str) or name not in MEASURES]
+    if unknown:
+        raise OptionError(
+            f"there is no measure {unknown[0]!r}: the measures are {', '.join(MEASURES)}"
+        )
+    return names
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +176,13 @@ class Task:
     @property
     def device(self) -> torch.device:
         """Where the model's first weights are."""
-        return next(self.model.parameters()).device
+        first = next(self.model.parameters(), None)
+        return torch.device("cpu") if first is None else first.device
+
+    @property
+    def config(self) -> Any:
+        """What the model says of itself; None where it says nothing."""
+        return getattr(self.model, "config", None)
 
     def steps(self) -> list[Step]:
         """All the work, in an order that depends on nothing but the task."""
@@ -161,19 +200,18 @@ class Task:
         """The tokenizer with the model's limits."""
         if self.tokenizer is None:
             raise OptionError("texts need a tokenizer: give one, or give inputs as tensors")
-        config, length = self.model.config, self.settings.length
-        limit = known_limit(self.tokenizer, config)
+        length, limit = self.settings.length, known_limit(self.tokenizer, self.config)
         if length is not None and limit is not None and length > limit:
             raise OptionError(
                 f"length is {length:,}, and the model takes {limit:,} tokens: give that or less"
             )
-        return Reader(self.tokenizer, config, length=length)
+        return Reader(self.tokenizer, self.config, length=length)
 
     def text_steps(self) -> Iterator[Step]:
         """The measures on texts or tensors."""
         if self.inputs is not None:
-            config = getattr(self.model, "config", None)
-            for number, batch in enumerate(given_batches(self.inputs, config, self.tokenizer)):
+            batches = given_batches(self.inputs, self.config, self.tokenizer)
+            for number, batch in enumerate(batches):
                 size = batch.num_tokens or len(batch.indices)
                 yield Step(f"inputs {number}", size, partial(self.measure, batch))
         if self.texts is not None:
@@ -188,10 +226,10 @@ class Task:
         self.measure(reader.batch(windows, self.device), tally)
 
     def measure(self, batch: Batch, tally: Tally) -> None:
-        """Measure one batch."""
+        """Measure one batch, whatever is measured beside the baselines of the roles."""
         settings = self.settings
         choice = RowChoice(settings.rows, settings.seed)
-        measures = default_measures(settings.measures)
+        measures = default_measures((*settings.measures, "uniform"))
         count = Count(tally, measures, choice, compares=settings.compares, kept=self.kept)
         TextStep(count).run(self.model, batch)
         if batch.facts:
@@ -362,7 +400,7 @@ def scan(  # noqa: PLR0913 - what is read, how, and where it goes
     *,
     tokenizer: Any = None,
     inputs: Sequence[Mapping[str, Tensor]] | None = None,
-    treebank: Iterable[ProbeSentence] | None = None,
+    treebank: str | PathLike[str] | Iterable[ProbeSentence] | None = None,
     settings: ScanSettings | None = None,
     out: str | Path | None = None,
     force: bool = False,
@@ -371,8 +409,9 @@ def scan(  # noqa: PLR0913 - what is read, how, and where it goes
 
     `model` is a transformers model, one with its tokenizer as `headwise.load_model` gives it, or a
     name: `minilm`, `smollm2`, a directory, a hub id. `texts` are documents, read by the tokenizer;
-    `inputs` are tensors the model takes, for a model without one. Left alone, the built-in text and
-    sentences are read. A stopped scan goes on in `out`; `force` replaces another scan there.
+    `inputs` are tensors the model takes, for a model without one; `treebank` is a CoNLL-U file, or
+    sentences with gold relations. Left alone, the built-in text and sentences are read. A stopped
+    scan goes on in `out`; `force` replaces another scan there.
     """
     task = make_task(
         model, texts, tokenizer=tokenizer, inputs=inputs, treebank=treebank, settings=settings
@@ -386,7 +425,7 @@ def make_task(
     *,
     tokenizer: Any = None,
     inputs: Sequence[Mapping[str, Tensor]] | None = None,
-    treebank: Iterable[ProbeSentence] | None = None,
+    treebank: str | PathLike[str] | Iterable[ProbeSentence] | None = None,
     settings: ScanSettings | None = None,
 ) -> Task:
     """A model and what it is to read; the built-in text and sentences if nothing is given."""
@@ -394,26 +433,23 @@ def make_task(
     is_alone = texts is None and inputs is None and treebank is None
     if settings.probe is None:
         settings = replace(settings, probe=is_alone)
-    batches = None if inputs is None else [checked_tensors(one) for one in inputs]
+    batches = None if inputs is None else checked_batches(inputs)
     documents = checked_texts(TEXTS if is_alone else texts)
+    sentences = None if treebank is None else sentences_of(treebank)
+    if tokenizer is not None and not hasattr(tokenizer, "all_special_ids"):
+        raise OptionError(
+            f"tokenizer is of type {type(tokenizer).__name__}: give the tokenizer itself, as "
+            "transformers.AutoTokenizer.from_pretrained gives it"
+        )
     loaded = as_loaded(model)
+    for batch in batches or ():
+        check_names(loaded.model, batch)
     return Task(
         model=loaded.model,
         tokenizer=loaded.tokenizer if tokenizer is None else tokenizer,
         texts=documents,
         inputs=batches,
-        treebank=None if treebank is None else list(treebank),
+        treebank=sentences,
         settings=settings,
         about={"name": loaded.name, **loaded.about},
     )
-
-
-def checked_texts(texts: str | Sequence[str] | None) -> list[str] | None:
-    """Documents as a list; one alone may be given as it is."""
-    if texts is None:
-        return None
-    documents = [texts] if isinstance(texts, str) else list(texts)
-    wrong = [type(text).__name__ for text in documents if not isinstance(text, str)]
-    if wrong:
-        raise OptionError(f"a text is a {wrong[0]}: give documents as str")
-    return documents

@@ -8,7 +8,19 @@ from dataclasses import dataclass
 
 import torch.distributed as dist
 
+from headwise.errors import OptionError
 from headwise.measures.tally import Tally
+
+
+def world_size() -> int:
+    """How many processes torchrun has started; 1 without it."""
+    given = os.environ.get("WORLD_SIZE", "1")
+    if not given.isdecimal() or int(given) < 1:
+        raise OptionError(
+            f"WORLD_SIZE is {given!r} in the environment: torchrun sets it to the number of "
+            "processes; unset it to scan in one"
+        )
+    return int(given)
 
 
 @dataclass(frozen=True)
@@ -21,8 +33,7 @@ class Spread:
     @classmethod
     def here(cls) -> "Spread":
         """As torchrun set it up; alone without torchrun."""
-        world = int(os.environ.get("WORLD_SIZE", "1"))
-        if world == 1 or "RANK" not in os.environ:
+        if world_size() == 1 or "RANK" not in os.environ:
             return cls()
         if not dist.is_initialized():
             dist.init_process_group("gloo")

@@ -4,16 +4,18 @@ In: a model and a batch. Out: sums in a tally. Which batches there are, and in w
 scan's business.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headwise.errors import HeadwiseError, OptionError
 from headwise.measures.counting import Count, Kept, RowChoice, views_of
 from headwise.measures.measure import measure_rows
-from headwise.measures.reading import Batch
+from headwise.measures.reading import Batch, check_names, known_limit
 from headwise.measures.repeats import Repeats
 from headwise.measures.tally import Tally
 from headwise.measures.uniform import Uniform
@@ -23,6 +25,45 @@ from headwise.probes.words import Encoded, word_weights
 from headwise.watching.calls import Call
 from headwise.watching.running import run_layers
 from headwise.watching.watch import watch
+
+
+def read(model: nn.Module, batch: Batch) -> None:
+    """Let the model read; what it stumbles over is a sentence where its tokens tell."""
+    try:
+        run_layers(model, batch.inputs)
+    except HeadwiseError:
+        raise
+    except (IndexError, RuntimeError, TypeError, ValueError) as err:
+        reason = stumbling_block(getattr(model, "config", None), batch.inputs)
+        if not reason and isinstance(err, TypeError | ValueError):
+            check_names(model, batch.inputs, is_strict=True)
+        if not reason:
+            raise
+        raise OptionError(f"{type(model).__name__} cannot read this: {reason}") from err
+
+
+def stumbling_block(config: Any, tensors: Mapping[str, Tensor]) -> str:
+    """Why tokens cannot be read; "" if nothing is wrong with them."""
+    inner = getattr(config, "text_config", None) or config
+    size, limit = getattr(inner, "vocab_size", None), known_limit(None, config)
+    sizes = {"": size, "decoder_": getattr(config, "decoder_vocab_size", None) or size}
+    for prefix, most in sizes.items():
+        ids = tensors.get(f"{prefix}input_ids")
+        if ids is None or ids.numel() == 0:
+            continue
+        lowest, highest, length = int(ids.min()), int(ids.max()), ids.shape[1]
+        if most is not None and not 0 <= lowest <= highest < most:
+            wrong = lowest if lowest < 0 else highest
+            return (
+                f"{prefix}input_ids hold {wrong}, and its vocabulary has 0..{most - 1}: give its "
+                "own tokens"
+            )
+        if limit is not None and length > limit:
+            return (
+                f"{prefix}input_ids have {length:,} positions, and it takes {limit:,}: give that "
+                "or less"
+            )
+    return ""
 
 
 class TextStep:
@@ -39,7 +80,7 @@ class TextStep:
             self.count.add(call, batch)
 
         with torch.inference_mode(), watch(model, each, needs_lse=True):
-            run_layers(model, batch.inputs)
+            read(model, batch)
         self.count.finish()
 
 
@@ -71,7 +112,7 @@ class RepeatStep:
                         self.tally.totals.add(key, ours, columns[name], 1.0)
 
         with torch.inference_mode(), watch(model, each, needs_lse=True):
-            run_layers(model, batch.inputs)
+            read(model, batch)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +148,7 @@ class RelationStep:
 
         is_causal: dict[str, bool] = {}
         with torch.inference_mode(), watch(model, each):
-            run_layers(model, batch.inputs)
+            read(model, batch)
             for stack, layers in found.items():
                 self.count(stack, layers, sentences, is_causal=is_causal[stack])
 

@@ -6,6 +6,7 @@ import torch
 
 from headwise.measures.masses import Masses
 from headwise.measures.measure import Measure, RowValues
+from headwise.measures.offsets import OFFSETS, rows_with_key
 from headwise.measures.repeats import copies_seen
 from headwise.measures.view import Sums, View, positive
 
@@ -15,7 +16,7 @@ class Uniform(Measure):
 
     columns: ClassVar[dict[str, str]] = {
         f"uniform_{name}": f"The {name} mass of a head with equal weights, 0 to 1."
-        for name in ("offset", "first", "first4", "special", "punctuation", "duplicate")
+        for name in (*OFFSETS, "first", "first4", "special", "punctuation", "duplicate")
     }
 
     def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
@@ -29,7 +30,10 @@ def uniform_columns(view: View) -> dict[str, RowValues]:
     """Every column."""
     layout, masses = view.layout, Masses()
     shape, seen = (layout.num_heads, -1), positive(view.seen)
-    columns = {"uniform_offset": RowValues((1 / seen).expand(shape))}
+    columns = {}
+    for name, has_key in rows_with_key(layout).items():
+        share = view.sees(layout.places + OFFSETS[name]) / seen
+        columns[f"uniform_{name}"] = RowValues(share.expand(shape), has_key)
     classes, rows = masses.classes(layout), masses.rows(layout)
     counts = view.count_seen(torch.stack(list(classes.values()))) / seen
     for name, found in zip(classes, counts, strict=True):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headwise.attention.task import bias_at
@@ -68,6 +68,16 @@ class View:
         if self.layout.has_gaps:
             return (self.seen >= keys).all(0)
         return self.layout.once(("sees", keys), lambda: self.layout.seen >= keys)
+
+    def sees(self, keys: Int[Tensor, " query"]) -> Bool[Tensor, "#heads query"]:
+        """Whether each row may see one key, which may lie outside the sequence."""
+        if not self.layout.has_gaps:
+            low, high = self.layout.seen_range
+            return ((keys >= low) & (keys < high))[None]
+        inside = (keys >= 0) & (keys < self.layout.num_keys)
+        place = torch.where(inside, keys, 0)[None, :, None]
+        found = self.allowed.gather(2, place.expand(len(self.allowed), -1, 1))[..., 0]
+        return found & inside
 
     @cached_property
     def allowed(self) -> Bool[Tensor, "#heads query key"]:

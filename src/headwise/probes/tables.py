@@ -3,7 +3,7 @@
 In: hits of heads and baselines a sentence, for each relation and reading. Out: accuracies with
 95% intervals, and which heads count. This module refuses to know sentences, weights and models.
 
-A head is judged on sentences that did not choose it, and so is the baseline it has to beat.
+A head is judged in each half of the sentences against the baseline that the other half chose.
 Sentences fall into two halves, those with an even and those with an odd index.
 
 - In each half the baseline is the one that was best in the *other* half.

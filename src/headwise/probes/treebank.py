@@ -10,7 +10,8 @@ know what the relations mean.
 - A relation keeps its subtype (`nsubj:pass`); asked for by its base name (`nsubj`) it is found.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from os import PathLike
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -55,24 +56,26 @@ def base_name(relation: str) -> str:
 
 
 def read_treebank(
-    path: str | Path,
+    path: str | PathLike[str],
     *,
-    relations: Collection[str] | None = None,
+    relations: str | Collection[str] | None = None,
     with_subtypes: bool = True,
     with_punctuation: bool = False,
 ) -> Iterator[ProbeSentence]:
     """The sentences of a CoNLL-U file that hold at least one arc, read as they are asked for.
 
-    `relations` are those to keep, each by its full or its base name; all where left out. Without
-    subtypes an arc is named by its base name. Arcs to punctuation are dropped unless asked for.
+    `relations` are those to keep, each by its full or its base name, one alone as it is; all where
+    left out. Without subtypes an arc is named by its base name. Arcs to punctuation are dropped
+    unless asked for.
     """
     if not Path(path).is_file():
         raise OptionError(f"{path} is not a file: give the path of a CoNLL-U file")
+    wanted = {relations} if isinstance(relations, str) else relations
 
     def is_wanted(relation: str) -> bool:
         names = {relation, base_name(relation)}
         is_kept = with_punctuation or PUNCTUATION not in names
-        return is_kept and (relations is None or not names.isdisjoint(relations))
+        return is_kept and (wanted is None or not names.isdisjoint(wanted))
 
     def kept() -> Iterator[ProbeSentence]:
         for sentence in _sentences(Path(path)):
@@ -85,6 +88,20 @@ def read_treebank(
                 yield ProbeSentence(sentence.words, arcs)
 
     return kept()
+
+
+def sentences_of(given: str | PathLike[str] | Iterable[ProbeSentence]) -> list[ProbeSentence]:
+    """Sentences as they are given, or those of a CoNLL-U file without subtypes of relations."""
+    if isinstance(given, str | PathLike):
+        found = list(read_treebank(given, with_subtypes=False))
+        if not found:
+            raise OptionError(f"{given} holds no sentence with a relation: give a CoNLL-U file")
+        return found
+    sentences: list[Any] = list(given) if isinstance(given, Iterable) else [given]
+    wrong = [one for one in sentences if not isinstance(one, ProbeSentence)]
+    if wrong:
+        raise OptionError(f"{wrong[0]!r} is no ProbeSentence: give such, or a CoNLL-U file")
+    return sentences
 
 
 def _sentences(path: Path) -> Iterator[ProbeSentence]:
