@@ -137,7 +137,7 @@ def test_a_share_is_read_as_a_percent_too(headwise: Runner, folder: Path, text: 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "there is no place for the model: give --out DIR, or --dry-run"),
+        ((), "nothing says where to write the model: give --out DIR, or --dry-run"),
         (("--dry-run",), "nothing says how much goes: give one of --heads, --plan"),
         (
             ("--dry-run", "--cut", 3, "--keep", 0.5),
@@ -153,6 +153,9 @@ def test_a_share_is_read_as_a_percent_too(headwise: Runner, folder: Path, text: 
         (("--dry-run", "--heads", "first"), "'first' is not a head"),
         (("--dry-run", "--heads", "L9H0"), "L9H0 is not in"),
         (("--dry-run", "--heads", "L0H0"), "group"),
+        (("--dry-run", "--cut", 0), "--cut is 0: every head would stay, and there is nothing to"),
+        (("--dry-run", "--keep", "100%"), "--keep is 1: every head would stay"),
+        (("--dry-run", "--keep", "99.99%"), "keep is 0.9999: of 18 heads that leaves every one"),
         (("--dry-run", "--cut", 1000), "1,000 heads are to go, and only"),
     ],
 )

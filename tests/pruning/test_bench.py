@@ -218,11 +218,20 @@ def test_the_largest_cut_within_a_loss_can_lose_no_further_unit(
     else:
         most = math.log(math.exp(base) * (1 + max_loss)) if name == "gpt2" else base + max_loss
     order = order_by("ablation", bench.problem)
-    count = largest_within(bench, order.units, max_loss)
+    count, found = largest_within(bench, order.units, max_loss)
+    assert found.loss.value <= most and len(found.surgery.heads) == len(order.first(count))
     assert bench.held_out.loss(order.first(count)).value <= most
     assert count == len(order.units) or bench.held_out.loss(order.first(count + 1)).value > most
-    assert largest_within(bench, order.units, 1e9) == len(order.units)
-    assert largest_within(bench, (), 1.0) == 0
+    assert largest_within(bench, order.units, 1e9)[0] == len(order.units)
+
+
+def test_a_loss_that_no_cut_keeps_within_is_told_with_what_the_smallest_costs() -> None:
+    bench = bench_of("embedding", None, refit="none")
+    units = order_by("ablation", bench.problem).units
+    least = bench.held_out.loss(units[0].heads).value
+    said = rf"no cut stays within 1e-09 of cosine: the smallest adds {least:.3g} to a loss of"
+    with pytest.raises(OptionError, match=said):
+        largest_within(bench, units, 1e-9)
 
 
 def test_a_model_that_cannot_be_cut_is_refused_with_the_reason() -> None:

@@ -241,3 +241,14 @@ def test_the_best_method_comes_first() -> None:
 def test_single_heads_are_the_groups_of_a_model_without_groups() -> None:
     problem = problem_of("gpt2")
     assert problem.units == single_heads(problem.heads)
+
+
+def test_rounds_tell_how_far_all_of_them_together_are() -> None:
+    told: list[tuple[str, int, int]] = []
+    problem = problem_of("gpt2", progress=lambda *said: told.append(said))
+    order_by("rounds", problem)
+    batches = len(problem.task.samples)
+    assert told == [
+        ("backward passes", done + 1, problem.rounds * batches)
+        for done in range(problem.rounds * batches)
+    ]

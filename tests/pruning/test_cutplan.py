@@ -104,7 +104,7 @@ def test_a_text_file_says_why(tmp_path: Path) -> None:
 def test_nothing_is_overwritten_unless_asked_for(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     WHOLE.save(file)
-    with pytest.raises(OutputError, match=r"plan.json would be overwritten: say force"):
+    with pytest.raises(OutputError, match=r"plan.json would be overwritten: give force=True"):
         CutPlan(()).save(file)
     assert CutPlan.read(file) == WHOLE
     CutPlan(()).save(str(file), force=True)

@@ -31,7 +31,7 @@ def test_places_that_a_model_cannot_be_written_to_are_refused(tmp_path: Path) ->
     with pytest.raises(OptionError, match=r"model cannot be written: there is no folder .*nowhere"):
         export(model, tmp_path / "nowhere/model")
     for force in (False, True):
-        with pytest.raises(OutputError, match="folder holds something else than a model and is no"):
+        with pytest.raises(OutputError, match="folder holds something other than a model and is n"):
             export(model, folder, force=force)
     with pytest.raises(OutputError, match=r"/proc/model cannot be written: .*No such file"):
         export(model, Path("/proc/model"))
@@ -45,7 +45,9 @@ def test_only_a_model_is_replaced_and_only_by_force(tmp_path: Path) -> None:
     export(model, out)
     (out / "old").write_text("of the old one")
     cut(model, "L1H0")
-    with pytest.raises(OutputError, match="model would be overwritten: say force to do so"):
+    with pytest.raises(
+        OutputError, match=r"model would be overwritten: give force=True \(--force\)"
+    ):
         export(model, out)
     assert (out / "old").exists()
     export(model, out, force=True)
@@ -70,7 +72,9 @@ def test_a_model_that_a_killed_process_moved_away_is_in_the_way_before_the_work(
     place = tmp_path / "model"
     export(cut_tiny("bert")[0], place)
     place.rename(tmp_path / f".model.1.{OLD}")
-    with pytest.raises(OutputError, match="model would be overwritten: say force to do so"):
+    with pytest.raises(
+        OutputError, match=r"model would be overwritten: give force=True \(--force\)"
+    ):
         check_place(place, force=False)
     assert [one.name for one in tmp_path.iterdir()] == ["model"]
     check_place(place, force=True)

@@ -15,9 +15,9 @@ from headwise.pruning.redundancy import (
     correlations,
     redundant_groups,
 )
-from headwise.pruning.refit import mask_of
 from headwise.pruning.task import Task, count_heads, head_ids, make_task
 from headwise.watching.places import find_places
+from headwise.watching.running import real_queries
 
 from .subjects import assert_close, counts_of, model_of, objective_of, padded, plain, task_of
 
@@ -116,8 +116,11 @@ def test_padding_of_an_encoder_that_reads_less_than_its_decoder_is_not_compared(
 
 
 def test_no_mask_of_tokens_says_which_parts_of_a_picture_are_real() -> None:
-    masks = {place.stack: mask_of(place) for place in find_places(model_of("clip"))}
-    assert masks == {"text": "attention_mask", "vision": ""}
+    model, mask = model_of("clip"), torch.tensor([[1, 1, 0]])
+    values = torch.zeros(1, 3, 5)
+    for stack in {place.stack for place in find_places(model)}:
+        is_real = real_queries(model, {"attention_mask": mask}, stack, values)
+        assert is_real.tolist() == [[True, True, stack == "vision"]]
 
 
 def test_too_few_rows_say_nothing() -> None:
@@ -180,7 +183,8 @@ def test_the_group_that_hides_most_comes_first_and_says_so() -> None:
     assert found[0].cost_together == pytest.approx(3.3)
     assert found[0].correlation == 0.9
     assert str(found[1]) == (
-        "L0H0 L0H1: effects correlate by 0.60, CKA 1.00; cutting all costs 1.6000, one by one they "
+        "L0H0 L0H1: effects correlate by 0.60 or more, outputs are alike by a CKA of 1.00 or more; "
+        "cutting all costs 1.6000, one by one they "
         "would cost 1.0000"
     )
     assert isinstance(found[0], Redundant)

@@ -38,7 +38,8 @@ from .subjects import model_of, plain, texts, words_tokenizer
         ({"cut": -1}, "cut is -1: it counts heads, and cannot be below 0"),
         ({"keep": 1.5}, r"keep is 1\.5: it is the share of heads that stay, 0 to 1"),
         ({"keep": float("nan")}, "keep is nan"),
-        ({"max_loss": -0.1}, r"max_loss is -0\.1: it must be at least 0, as 0\.01 is"),
+        ({"max_loss": -0.1}, r"max_loss is -0\.1: it must be 0 or more, as 0\.01 is"),
+        ({"max_loss": float("inf")}, "max_loss is inf: it must be 0 or more"),
         ({"max_loss": float("nan")}, "max_loss is nan"),
     ],
 )
@@ -72,6 +73,8 @@ def test_an_amount_becomes_a_number_of_heads() -> None:
     assert Amount(keep=0.5).wanted(18, 18) == 9
     assert Amount(keep=0.0).wanted(18, 18) == 18
     assert Amount(keep=1.0).wanted(18, 18) == 0
+    with pytest.raises(OptionError, match=r"keep is 0\.99: of 18 heads that leaves every one"):
+        Amount(keep=0.99).wanted(18, 18)
     assert Amount(max_loss=0.1).wanted(18, 18) is None
     assert Amount(heads="L0H1").wanted(18, 18) is None
     with pytest.raises(OptionError, match="19 heads are to go, and only 18 of the model's 18 can"):

@@ -116,7 +116,10 @@ def show(found: "Importance", out: Path | None) -> None:
     console, about = quiet_console(), found.table.about
     console.print(importance_line(about))
     console.print(importance_table(found.table.df))
-    console.print("--json and --out give every measure with its standard error.")
+    if about["examples"] > 1:
+        console.print("--json and --out give every measure with its standard error.")
+    else:
+        console.print("There are no standard errors, for one example was read: give more text.")
     console.print(layers_table(found.layers, about["unit"]))
     console.print("Heads that stand in for each other:" if found.groups else "No stand-ins found.")
     for group in found.groups:

@@ -29,12 +29,12 @@ Out = Annotated[Path | None, typer.Option(help="Directory for the smaller model.
 Heads = Annotated[str | None, typer.Option(help='Cut these: "L0H1 L2H3".')]
 PlanFile = Annotated[Path | None, typer.Option("--plan", help="Cut what a plan's file says.")]
 CutCount = Annotated[
-    int | None, typer.Option("--cut", help="Cut so many heads, or fewer in whole KV groups.")
+    int | None, typer.Option("--cut", help="Cut this many heads; fewer where whole KV groups go.")
 ]
 Keep = Annotated[str | None, typer.Option(help="Keep this share of the heads: 60% or 0.6.")]
 MaxLoss = Annotated[
     str | None,
-    typer.Option(help="Cut as much as costs no more on held-out text: 1%."),
+    typer.Option(help="Cut as many heads as cost no more than this on held-out text: 1%."),
 ]
 Uniform = Annotated[bool, typer.Option("--uniform", help="The same number in every layer.")]
 Policy = Annotated[
@@ -86,13 +86,16 @@ class Asked:
     onnx: bool
 
     def check(self) -> None:
-        """Refuse none and several ways to say how much goes."""
+        """Refuse none and several ways to say how much goes, and a cut of nothing."""
         ways = {"--heads": self.heads, "--plan": self.plan, "--cut": self.cut, "--keep": self.keep}
         ways["--max-loss"] = self.max_loss
         given = [name for name, value in ways.items() if value is not None]
         if len(given) != 1:
             said = f"{listed(given)} say" if given else "nothing says"
             raise OptionError(f"{said} how much goes: give one of {', '.join(ways)}")
+        if self.cut == 0 or self.keep == 1:
+            asked = "--cut is 0" if self.cut == 0 else "--keep is 1"
+            raise OptionError(f"{asked}: every head would stay, and there is nothing to do")
 
 
 def run(  # noqa: PLR0913 - one parameter an option
@@ -128,7 +131,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     How much goes is said by one of --heads, --plan, --cut, --keep and --max-loss.
     """
     if out is None and not dry_run:
-        raise OptionError("there is no place for the model: give --out DIR, or --dry-run")
+        raise OptionError("nothing says where to write the model: give --out DIR, or --dry-run")
     place = None if dry_run else out
     check_out(place, force=force)
     from headwise.pruning.settings import PruneSettings
@@ -256,7 +259,7 @@ def show(found: "Pruned", out: Path | None) -> None:
         console.print(line)
     difference = record["cut_against_silenced"]
     if difference is not None:
-        console.print(f"cut against silenced: largest difference {difference:.1e}")
+        console.print(f"cut, against the same heads silenced: largest difference {difference:.1e}")
     if found.onnx_difference is not None:
         console.print(f"model.onnx: largest difference {found.onnx_difference:.1e}")
     if out is not None and found.export is not None:

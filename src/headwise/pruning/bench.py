@@ -213,8 +213,12 @@ def cut_and_refit(bench: Bench, heads: Sequence[HeadId]) -> CutModel:
     return CutModel(model, surgery, loss, refitted, fits)
 
 
-def largest_within(bench: Bench, units: Sequence[Unit], max_loss: float, *, step: int = 1) -> int:
+def largest_within(
+    bench: Bench, units: Sequence[Unit], max_loss: float, *, step: int = 1
+) -> tuple[int, CutModel]:
     """How many of the units can go, first ones first, at a loss on held-out text of no more.
+
+    And the model without them. Raises where not even the first can go.
 
     So the amount, as whether a refit stays, is chosen on the text that figures are reported of.
 
@@ -229,14 +233,22 @@ def largest_within(bench: Bench, units: Sequence[Unit], max_loss: float, *, step
     else:
         most = base + max_loss
     low, high = 0, len(units) // step + 1
+    best: CutModel | None = None
+    least = math.inf
     while high - low > 1:
         middle = (low + high) // 2
         heads = [head for unit in units[: middle * step] for head in unit.heads]
-        if cut_and_refit(bench, heads).loss.value <= most:
-            low = middle
+        found = cut_and_refit(bench, heads)
+        if found.loss.value <= most:
+            low, best = middle, found
         else:
-            high = middle
-    return low * step
+            high, least = middle, found.loss.value - base
+    if best is None:
+        raise OptionError(
+            f"no cut stays within {borne(bench.subject.objective, max_loss)}: the smallest "
+            f"adds {least:.3g} to a loss of {base:.3g}; allow more, or give cut or keep"
+        )
+    return low * step, best
 
 
 def borne(objective: Objective, max_loss: float) -> str:

@@ -175,12 +175,22 @@ def by_rounds(problem: Problem, count: int) -> Found:
     """The same, measured anew on the model without what has gone so far."""
     found: Found = []
     step = max(1, -(-len(problem.units) // problem.rounds))
-    while len(found) < count:
+    for start in range(0, count, step):
         gone = [one for one, _ in found]
+        told = part_of(problem.progress, start // step, -(-count // step))
         with silence(problem.task.model, heads_of(problem.units, gone)):
-            now = measured(replace(problem, seed=problem.seed + len(found)))
-        found += cheapest(problem, now, gone, min(step, count - len(found)))
+            now = measured(replace(problem, seed=problem.seed + start, progress=told))
+        found += cheapest(problem, now, gone, min(step, count - start))
     return found
+
+
+def part_of(progress: Progress, number: int, parts: int) -> Progress:
+    """Tells of one of several equal parts of a stage as of the whole stage."""
+
+    def told(stage: str, done: int, total: int) -> None:
+        progress(stage, number * total + done, parts * total)
+
+    return told
 
 
 def by_greedy(problem: Problem, count: int) -> Found:

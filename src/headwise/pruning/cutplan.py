@@ -156,7 +156,7 @@ class CutPlan:
         """Keep the plan in a file: as text where the name ends in .txt, else as JSON."""
         path = Path(path)
         if path.exists() and not force:
-            raise OutputError(f"{path} would be overwritten: say force to do so")
+            raise OutputError(f"{path} would be overwritten: give force=True to do so")
         if not path.parent.is_dir():
             raise OptionError(f"{path} cannot be written: there is no folder {path.parent}")
         content = self.text() if path.suffix.lower() == ".txt" else self.to_json()

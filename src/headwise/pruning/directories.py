@@ -71,11 +71,11 @@ def check_place(out: Path, *, force: bool) -> None:
     if out.is_dir() and any(out.iterdir()):
         if not is_model(out):
             raise OutputError(
-                f"{out} holds something else than a model and is not replaced, by force neither: "
+                f"{out} holds something other than a model and is not replaced, even by force: "
                 "choose another place"
             )
         if not force:
-            raise OutputError(f"{out} would be overwritten: say force to do so")
+            raise OutputError(f"{out} would be overwritten: give force=True (--force) to do so")
     elif out.exists() and not out.is_dir():
         raise OutputError(f"{out} is a file, and a model is written as a directory")
 

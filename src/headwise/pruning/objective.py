@@ -21,10 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headwise.errors import ModelError, OptionError
-from headwise.watching.running import Inputs, run, without_labels
+from headwise.watching.running import NOTHING, Inputs, run, without_labels
 
-NOTHING = -100
-"""A target that is none: torch's own mark for positions without a loss."""
 MASKED_SHARE = 0.15
 """Of the tokens of a masked model's batch; Devlin et al. 2019, https://arxiv.org/abs/1810.04805."""
 

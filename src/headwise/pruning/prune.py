@@ -70,6 +70,10 @@ class Pruned:
     onnx_difference: float | None = None
     """Largest difference of the ONNX model's outputs, where one was asked for."""
 
+    def __repr__(self) -> str:
+        """One line: what was cut from what."""
+        return f"Pruned({self.plan.model!r}, {counted(len(self.plan), 'head')} cut)"
+
 
 def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
     source: Source,
@@ -114,8 +118,8 @@ def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
         bench = make_bench(subject, texts, settings or PruneSettings(), progress, batches=batches)
         if with_onnx:
             check_inputs(bench.inputs)
-        plan, curve = chosen(bench, amount, heads if isinstance(heads, CutPlan) else None)
-        found = cut_and_refit(bench, plan.heads)
+        plan, curve, found = chosen(bench, amount, heads if isinstance(heads, CutPlan) else None)
+        found = found or cut_and_refit(bench, plan.heads)
         if curve is not None and found.fits:
             curve = curve.with_point("cut and refitted", len(plan), found.loss)
         record = finite({"amount": amount.given()} | record_of(bench, plan, found, curve))
@@ -152,8 +156,8 @@ def with_onnx_beside(pruned: Pruned, inputs: Inputs) -> Pruned:
 
 def chosen(
     bench: Bench, amount: Amount, given: CutPlan | None = None
-) -> tuple[CutPlan, Curve | None]:
-    """Which heads go, and the curve that shows what other cuts would cost."""
+) -> tuple[CutPlan, Curve | None, CutModel | None]:
+    """Which heads go, the curve of what other cuts would cost, and the cut model if it is made."""
     problem, settings = bench.problem, bench.settings
     cuttable = sum(len(unit.heads) for unit in problem.cuttable)
     wanted = amount.wanted(len(problem.heads), cuttable)
@@ -173,21 +177,21 @@ def chosen(
     if settings.draws_curve and order is not None:
         curve = draw_curve(bench.held_out, problem, order, progress=bench.progress)
     if plan is not None:
-        return plan, curve
+        return plan, curve, None
     assert order is not None
     step = len(problem.units_by_layer) if settings.is_uniform else 1
     if wanted is None:
         assert amount.max_loss is not None
-        count = largest_within(bench, order.units, amount.max_loss, step=step)
-    else:
-        count = fitting(order.units, wanted, step)
-        if wanted and not count:  # layers have units of different sizes
-            first = sum(len(unit.heads) for unit in order.units[:step])
-            raise OptionError(
-                f"{to_go(wanted)}, and the first that {settings.method} cuts are {first} "
-                "at once: cut as many, or name heads"
-            )
-    return plan_of(bench, order, count), curve
+        count, found = largest_within(bench, order.units, amount.max_loss, step=step)
+        return plan_of(bench, order, count), curve, found
+    count = fitting(order.units, wanted, step)
+    if wanted and not count:  # layers have units of different sizes
+        first = sum(len(unit.heads) for unit in order.units[:step])
+        raise OptionError(
+            f"{to_go(wanted)}, and the first that {settings.method} cuts are {first} "
+            "at once: cut as many, or name heads"
+        )
+    return plan_of(bench, order, count), curve, None
 
 
 def check_least(problem: Problem, wanted: int | None) -> None:
@@ -201,13 +205,26 @@ def check_least(problem: Problem, wanted: int | None) -> None:
         )
 
 
+def step_of(problem: Problem) -> int:
+    """How many heads go at a time: a KV group's, of every layer in a uniform cut.
+
+    1 where layers differ, for then it depends on which are chosen.
+    """
+    sizes = {len(unit.heads) for unit in problem.units}
+    layers = len(problem.units_by_layer) if problem.is_uniform else 1
+    return min(sizes) * layers if len(sizes) == 1 else 1
+
+
 def amount_in_words(bench: Bench, amount: Amount, count: int | None) -> str:
     """How many of the model's heads go; `count` is None where that has to be measured."""
-    total = len(bench.problem.heads)
+    total, at_once = len(bench.problem.heads), step_of(bench.problem)
     if count is None:
         most = borne(bench.subject.objective, amount.max_loss or 0.0)
-        return f"as many of {total} heads are to go as cost no more than {most}"
-    return f"{count} of {total} heads are to go, {total - count} to stay"
+        return f"as many of {total} heads go as cost no more than {most}"
+    asked, count = count, count if amount.heads is not None else count - count % at_once
+    verb = "is" if count == 1 else "are"
+    steps = "" if count == asked else f" ({asked} asked for; {at_once} go at a time)"
+    return f"{count} of {total} heads {verb} to go{steps}, {total - count} to stay"
 
 
 def ways_of_text(bench: Bench, *, has_order: bool) -> str:

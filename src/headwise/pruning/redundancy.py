@@ -15,10 +15,9 @@ from headwise.measures.similarity import ROWS, centred_kernels, cka, products
 from headwise.pruning.cutplan import Counts
 from headwise.pruning.gradients import Gradients
 from headwise.pruning.objective import Sample
-from headwise.pruning.refit import mask_of, real_rows
 from headwise.pruning.task import Task, head_ids
 from headwise.watching.calls import Call
-from headwise.watching.running import run_layers
+from headwise.watching.running import real_queries, run_layers
 from headwise.watching.watch import watch
 
 SAME_WAY = 0.3
@@ -44,9 +43,9 @@ class Redundant:
     def __str__(self) -> str:
         """The heads and the evidence, on one line."""
         return (
-            f"{' '.join(map(str, self.heads))}: effects correlate by {self.correlation:.2f}, CKA "
-            f"{self.cka:.2f}; cutting all costs {self.cost_together:.4f}, one by one they would "
-            f"cost {self.cost_apart:.4f}"
+            f"{' '.join(map(str, self.heads))}: effects correlate by {self.correlation:.2f} or "
+            f"more, outputs are alike by a CKA of {self.cka:.2f} or more; cutting all costs "
+            f"{self.cost_together:.4f}, one by one they would cost {self.cost_apart:.4f}"
         )
 
 
@@ -84,7 +83,7 @@ def outputs_of(
     first = Sample({name: value[:1] for name, value in sample.inputs.items()})
 
     def keep(call: Call) -> None:
-        is_real = real_rows(first, call.mixed[:, 0], mask_of(call.place))[0]
+        is_real = real_queries(task.model, first.inputs, call.stack, call.mixed[:, 0])[0]
         rows = is_real.nonzero()[:ROWS, 0]
         by_layer[call.place.layer_name] = call.mixed[0][:, rows].double()
 

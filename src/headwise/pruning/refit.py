@@ -23,8 +23,8 @@ from headwise.pruning.normal import Correction, NormalEquations
 from headwise.pruning.objective import Sample
 from headwise.pruning.shelf import Shelf
 from headwise.pruning.task import count_heads
-from headwise.watching.gates import QUERY_MASKS
 from headwise.watching.places import Place, find_places, output_weight
+from headwise.watching.running import real_queries
 
 Variant = Literal["full", "wide", "scale", "bias"]
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
@@ -101,8 +101,7 @@ class Joint:
     is_residual: bool
     """Whether the model goes on with the stream plus the output, as they are."""
     head_size: int
-    mask: str = "attention_mask"
-    """The model input that says which positions are no padding."""
+    stack: str
 
 
 class Pair:
@@ -157,7 +156,7 @@ class Pair:
                     goal=Ears(goal.module, projection_of(theirs)),
                     is_residual=len(block.places) == 1 and self.adds_to_state(index, theirs),
                     head_size=weight.shape[0] // self.counts[theirs.layer_name][0],
-                    mask=mask_of(place),
+                    stack=place.stack,
                 )
             )
         return found
@@ -176,9 +175,8 @@ class Pair:
             Ears(one.get_submodule(found.stream), one.get_submodule(found.projection))
             for one in (block.module, goal.module)
         )
-        layer = block.places[0].layer_name
-        mask = mask_of(block.places[0])
-        return [Joint(layer, "feed-forward", own, theirs, True, head_size=1, mask=mask)]
+        first = block.places[0]
+        return [Joint(first.layer_name, "feed-forward", own, theirs, True, 1, first.stack)]
 
     def refit_joint(self, index: int, joint: Joint, variant: Variant) -> LayerFit:
         """Fit one projection and change it, if that helps on text not fitted on."""
@@ -194,7 +192,7 @@ class Pair:
             lacking = goal.output - own.output
             if joint.is_residual:
                 lacking = lacking + (goal.state - own.state)
-            rows = real_rows(sample, lacking, joint.mask)
+            rows = real_queries(self.cut, sample.inputs, joint.stack, lacking)
             (fitted if number < self.num_fitting else held).add(own.concat[rows], lacking[rows])
         ridge, best = chosen(fitted, held, weight, variant, joint.head_size)
         if ridge is not None:
@@ -306,16 +304,3 @@ def add_to(weight: Tensor, bias: Tensor | None, found: Correction) -> None:
     weight.add_(found.weight.to(weight))
     if bias is not None:
         bias.add_(found.bias.to(bias))
-
-
-def mask_of(place: Place) -> str:
-    """The model input that says which positions of a stack are no padding; "" if none does."""
-    return QUERY_MASKS.get(place.stack, "")
-
-
-def real_rows(sample: Sample, values: Tensor, mask: str) -> Tensor:
-    """Which positions of `[batch position ...]` values are no padding."""
-    found = sample.inputs.get(mask)
-    if found is not None and found.shape == values.shape[:2]:
-        return found.bool()
-    return torch.ones(values.shape[:2], dtype=torch.bool, device=values.device)

@@ -1,5 +1,6 @@
 """Settings: how much is cut from a model, how it is chosen, and on how much text."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,8 +75,8 @@ class Amount:
             raise OptionError(f"cut is {self.cut}: it counts heads, and cannot be below 0")
         if self.keep is not None and not 0 <= self.keep <= 1:
             raise OptionError(f"keep is {self.keep}: it is the share of heads that stay, 0 to 1")
-        if self.max_loss is not None and not 0 <= self.max_loss:
-            raise OptionError(f"max_loss is {self.max_loss}: it must be at least 0, as 0.01 is")
+        if self.max_loss is not None and not 0 <= self.max_loss < math.inf:
+            raise OptionError(f"max_loss is {self.max_loss}: it must be 0 or more, as 0.01 is")
 
     def named(self) -> dict[str, Any]:
         """The four ways by name."""
@@ -96,6 +97,8 @@ class Amount:
             wanted = self.cut
         elif self.keep is not None:
             wanted = round((1 - self.keep) * total)
+            if not wanted and self.keep < 1:
+                raise OptionError(f"keep is {self.keep:g}: of {total} heads that leaves every one")
         else:
             return None
         if wanted > cuttable:

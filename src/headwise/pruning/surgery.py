@@ -155,8 +155,8 @@ def check_groups(layer: Layer, heads: Heads) -> None:
     if len(set(sizes.values())) > 1:
         raise OptionError(
             f"{layer.names[0]} has {heads.num_heads} heads in groups of {heads.group} that share "
-            f"keys and values, and of these would stay {', '.join(map(str, sizes.values()))}: cut "
-            "whole groups, or the same number of heads in every group"
+            f"keys and values, and this cut would leave {', '.join(map(str, sizes.values()))} of "
+            "them: cut whole groups, or the same number of heads in every group"
         )
 
 

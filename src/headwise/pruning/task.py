@@ -16,11 +16,11 @@ from headwise.errors import OptionError
 from headwise.heads import HeadId
 from headwise.measures.reading import Reader
 from headwise.pruning.cutplan import Counts
-from headwise.pruning.objective import NOTHING, Losses, Objective, Sample
+from headwise.pruning.objective import Losses, Objective, Sample
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.gates import silence
 from headwise.watching.places import Place, find_places
-from headwise.watching.running import Inputs, run_layers
+from headwise.watching.running import NOTHING, Inputs, run_layers
 from headwise.watching.watch import watch
 from headwise.wording import counted
 

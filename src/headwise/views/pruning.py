@@ -3,6 +3,7 @@
 In: what was measured of heads, and of a model before and after a cut. Out: rich tables and lines.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -50,9 +51,14 @@ def importance_table(df: pd.DataFrame) -> Table:
             continue
         stack = f"{row['stack']}." if row["stack"] else ""
         first, *others = (f"{row[name]:.2g}" for name in MEASURES)  # of the others no error: narrow
-        first = f"{first} ± {row[f'{MEASURES[0]}_se']:.1g}"
+        first += give_or_take(row[f"{MEASURES[0]}_se"])
         table.add_row(f"{stack}L{row['layer']}H{row['head']}", first, *others)
     return table
+
+
+def give_or_take(error: float) -> str:
+    """A standard error, to be put behind a figure; nothing where one example allows none."""
+    return f" ± {error:.1g}" if math.isfinite(error) else ""
 
 
 def layers_table(layers: pd.DataFrame, unit: str) -> Table:
@@ -63,7 +69,7 @@ def layers_table(layers: pd.DataFrame, unit: str) -> Table:
         first="layer",
     )
     for _, row in layers.iterrows():
-        added = f"{row['added']:.4f} ± {row['added_se']:.1g}"
+        added = f"{row['added']:.4f}{give_or_take(row['added_se'])}"
         table.add_row(row["layer"], str(row["heads"]), row["best"], added, row["shown"])
     return table
 
