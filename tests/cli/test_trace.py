@@ -32,7 +32,7 @@ def test_cat_sleeps_shows_every_number(headwise: Runner) -> None:
     out = headwise("trace", "--example", "cat-sleeps").out
     for expected in ("Cat sleeps", "5.00", "3.54", "0.97", "0.03", "0.50"):
         assert expected in out
-    assert "0.0e+00 apart at most" in " ".join(out.split())
+    assert "differ by at most 0.0e+00" in " ".join(out.split())
 
 
 def test_the_dimension_table(headwise: Runner) -> None:
@@ -48,7 +48,7 @@ def test_blurring(headwise: Runner) -> None:
     out = headwise(
         "trace", "--text", TIRED, "--layer", 3, "--compare-single-head", "--query", 9
     ).out
-    assert "one row" in out and "one softmax" in out and "Over all queries" in out
+    assert "one row" in out and "one softmax" in out and "Averaged over all queries" in out
     assert "0.3" in out
 
 
@@ -96,7 +96,7 @@ def test_words_without_special_tokens_or_sink(headwise: Runner) -> None:
         (["--heads", "12"], "head 12 is not in this layer: it has heads 0..11"),
         (["--heads", "a"], "--heads is 'a': give names such as L2H0, or numbers"),
         (["--heads", "L2H0 L3H1"], "--heads names L2, L3: a trace is of one layer"),
-        (["--heads", "L2H0", "--layer", 1], "L2H0 is not in the layer that --layer"),
+        (["--heads", "L2H0", "--layer", 1], "L2H0 is not in the layer that --layer and --stack"),
         (["--heads", "L2H12"], "head 12 is not in this layer: it has heads 0..11"),
         (["--example", "cat-sleeps", "--layer", 1], "the example has one layer"),
         (
@@ -109,7 +109,7 @@ def test_words_without_special_tokens_or_sink(headwise: Runner) -> None:
         (["--text", "  "], "the text is empty"),
         (["--compare-single-head", "--query", 99], "there is no token 99"),
         (["--svg", "no/such/folder/x.svg"], "is no folder"),
-        (["./missing"], "./missing is no directory"),
+        (["./missing"], "there is no directory ./missing"),
         (["The cat sat"], "'The cat sat' is no model: a text is given with --text"),
         (["--query", 2], "--query goes with --compare-single-head"),
         (["--compare-single-head", "--query", -1], "there is no token -1"),
@@ -118,6 +118,14 @@ def test_words_without_special_tokens_or_sink(headwise: Runner) -> None:
         (["--compare-single-head", "--json"], "prints rows of its own: leave --json out"),
         (["--compare-single-head", "--words"], "compares whole rows: leave --words out"),
         (["--svg", "."], ". is a folder"),
+        (["--json", "--words"], "--json holds every weight as it is: leave --words out"),
+        (["--json", "--hide-special"], "every weight as it is: leave --hide-special out"),
+        (["--step", "scores", "--drop-sink"], "scores shows no map of the weights: leave --drop"),
+        (["--example", "cat-sleeps", "--words"], "an example is shown whole: leave --words out"),
+        (["--example", "cat-sleeps", "--dtype", "float16"], "of its own: leave --dtype out"),
+        (["--example", "cat-sleeps", "--device", "meta"], "of its own: leave --device out"),
+        (["--example", "cat-sleeps", "--revision", "x"], "of its own: leave --revision out"),
+        (["--example", "cat-sleeps", "--trust-remote-code"], "leave --trust-remote-code out"),
     ],
 )
 def test_a_mistake_is_one_sentence(
@@ -129,6 +137,24 @@ def test_a_mistake_is_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert words in headwise.refused("trace", *arguments)
+
+
+def test_what_is_asked_of_maps_is_heard_where_they_are_drawn(
+    headwise: Runner, tmp_path: Path
+) -> None:
+    arguments = ("trace", "--text", "A catamaran sank", "--words", "--heads", 0)
+    assert headwise(*arguments, "--json", "--svg", tmp_path / "words.svg").code == 0
+    assert "catamaran" in (tmp_path / "words.svg").read_text("utf-8")
+    assert (
+        headwise("trace", "--example", "cat-sleeps", "--step", "weights", "--drop-sink").code == 0
+    )
+
+
+def test_nothing_is_written_for_a_step_that_is_not_there(headwise: Runner, tmp_path: Path) -> None:
+    arguments = ("trace", "--example", "cat-sleeps", "--step", "nosuch")
+    said = headwise.refused(*arguments, "--svg", tmp_path / "o.svg")
+    assert "this trace has no step 'nosuch'" in said
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_text_of_special_tokens_alone_is_compared_at_its_last(headwise: Runner) -> None:

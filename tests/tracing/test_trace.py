@@ -12,8 +12,9 @@ from headwise.attention.layer import MultiHeadAttention
 from headwise.attention.positions import Alibi, Rotary
 from headwise.attention.worked import cat_sleeps
 from headwise.errors import ModelError, OptionError, ShapeError
+from headwise.heads import HeadId
 from headwise.tracing.layers import trace_layer
-from headwise.tracing.record import trace
+from headwise.tracing.record import place_of, trace
 from headwise.tracing.trace import STEPS, Trace, closing_lines, segregation
 from headwise.watching.places import find_places
 
@@ -205,6 +206,73 @@ def test_mistakes_are_named() -> None:
         trace_layer(layer, torch.zeros(5, 12), tokens=["a", "b", "c"])
     with pytest.raises(OptionError, match="longer than the 512 tokens"):
         trace("minilm", "word " * 600)
+
+
+@pytest.mark.parametrize(
+    ("heads", "place"),
+    [
+        (None, (0, None, None)),
+        (3, (0, None, [3])),
+        ([0, 3], (0, None, [0, 3])),
+        (torch.tensor([0, 3]), (0, None, [0, 3])),
+        ("0,3", (0, None, [0, 3])),
+        ("L2H3", (2, None, [3])),
+        (["L2H3", "L2H0"], (2, None, [3, 0])),
+        (HeadId(2, 3), (2, None, [3])),
+        ("decoder.L1H0 decoder.L1H2", (1, "decoder", [0, 2])),
+    ],
+)
+def test_heads_are_named_or_numbered(heads: object, place: object) -> None:
+    assert place_of(None, None, heads) == place
+
+
+@pytest.mark.parametrize(
+    ("heads", "words"),
+    [
+        ([], r"heads is \[\], which names none"),
+        ("a", "heads is 'a': give names such as L2H0, or numbers such as 0,3"),
+        (1.5, r"heads is 1\.5: give names"),
+        (["L2H0", "L3H1"], "heads names L2, L3: a trace is of one layer"),
+        ("L1H0", "L1H0 is not in the layer that layer and stack name"),
+        (["L2H0", 1], "'1' is not a head"),
+    ],
+)
+def test_heads_that_cannot_be_traced_are_refused(heads: object, words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        place_of(2, None, heads)
+
+
+def test_a_name_says_the_layer() -> None:
+    model, inputs = tiny("llama")
+    found = trace(model, inputs, heads=["L1H3"])
+    assert found.heads == (3,) and found.name_of(3) == "L1H3"
+    layer = MultiHeadAttention(12, 3)
+    assert trace(layer, torch.zeros(5, 12), heads="L0H2").heads == (2,)
+    with pytest.raises(OptionError, match="this is one layer"):
+        trace(layer, torch.zeros(5, 12), heads="L2H2")
+    with pytest.raises(OptionError, match="which reads no text: leave tokenizer out"):
+        trace(layer, torch.zeros(5, 12), tokenizer=object())
+
+
+def test_one_head_is_not_several() -> None:
+    found = trace_layer(MultiHeadAttention(12, 1), torch.randn(1, 5, 12))
+    assert "The contributions of 1 head and the bias" in closing_lines(found)[0]
+    assert found["queries"].formula.endswith("split into 1 head of 12")
+
+
+def test_a_wrong_contribution_is_found_however_small_the_output_is() -> None:
+    layer = MultiHeadAttention(12, 3)
+    with torch.no_grad():
+        for weight in layer.Wo.parameters():
+            weight *= 1e-7
+    found = trace_layer(layer, torch.randn(1, 5, 12))
+    assert found.adds_up
+    found["contributions"].values[0, 1] *= 2
+    assert not found.adds_up
+    with torch.no_grad():
+        for weight in layer.parameters():
+            weight.zero_()
+    assert trace_layer(layer, torch.randn(1, 5, 12)).adds_up
 
 
 def test_a_notebook_shows_it_safely() -> None:

@@ -4,11 +4,20 @@ import json
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwise.cli.options import AsJson, Device, Dtype, Model, RemoteCode, Revision, without_head
+from headwise.cli.options import (
+    AsJson,
+    Device,
+    Dtype,
+    Model,
+    RemoteCode,
+    Revision,
+    check_sentence,
+    without_head,
+)
 from headwise.cli.screen import check_new, quiet_console, say, write_new
 from headwise.errors import OptionError
 from headwise.wording import listed
@@ -17,6 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from headwise.tracing.maps import Maps
+    from headwise.tracing.record import Place
     from headwise.tracing.trace import Trace
     from headwise.watching.loading import LoadOptions
 
@@ -31,7 +41,9 @@ class Example(StrEnum):
     dimensions = "dimensions"
 
 
-Text = Annotated[str | None, typer.Option(help=f"What the model reads (default: {SENTENCE}).")]
+Text = Annotated[
+    str | None, typer.Option(help=f"What the model reads, not a file (default: {SENTENCE}).")
+]
 Layer = Annotated[
     int | None, typer.Option(help="Which layer, counted from 0 (default: the first).")
 ]
@@ -96,7 +108,9 @@ def run(  # noqa: PLR0913 - one parameter an option
     """Show every number of one layer's attention, and what each head adds to its output."""
     console = quiet_console()
     if example is not None:
-        given = {"--text": text, model: None if model == "minilm" else model}
+        given = {"--text": text, model: model != "minilm", "--dtype": dtype != "float32"}
+        given |= {"--device": device != "cpu", "--revision": revision}
+        given |= {"--trust-remote-code": trust_remote_code}
         refuse("an example has a model and a text of its own", given)
     if not compare_single_head and query is not None:
         raise OptionError("--query goes with --compare-single-head")
@@ -105,8 +119,8 @@ def run(  # noqa: PLR0913 - one parameter an option
     looks = {"--words": words, "--hide-special": hide_special, "--drop-sink": drop_sink}
     if compare_single_head:
         refuse("--compare-single-head prints rows of its own", {"--json": as_json, "--step": step})
-        if not (svg or html):
-            refuse("--compare-single-head compares whole rows", looks)
+    if not (svg or html):
+        refuse(why_no_map(compare_single_head, as_json, step, example), looks)
     if example is Example.dimensions:
         place = {"--layer": layer, "--stack": stack, "--heads": heads, "--step": step}
         shown = {"--compare-single-head": compare_single_head, "--svg": svg, "--html": html}
@@ -117,12 +131,16 @@ def run(  # noqa: PLR0913 - one parameter an option
     for path, ending, _ in files:
         if path is not None:
             check_new(path, ending, force=force)
-    chosen = place_of(layer, stack, heads)
+    from headwise.tracing.record import place_of
+
+    chosen = place_of(layer, stack, heads, dashes="--")
     if example is not None:
         found = traced_example(chosen)
     else:
         options = without_head(dtype, device, revision, trust_remote_code)
         found = traced(model, options, text, chosen)
+    if step is not None:
+        found[step]  # what is not there is refused before anything is written
     maps = found.maps(words=words, special=not hide_special, sink=not drop_sink)
     for path, ending, write in files:
         if path is not None:
@@ -143,50 +161,29 @@ def run(  # noqa: PLR0913 - one parameter an option
 
 
 def refuse(why: str, options: Mapping[str, object]) -> None:
-    """Raise if any of the options was given: what would be left unheard is a mistake."""
+    """Raise if any of the options was given: what would be left unheard is a mistake.
+
+    Where there is no reason why, every one of them is heard.
+    """
     given = [name for name, value in options.items() if value is not None and value is not False]
-    if given:
+    if why and given:
         raise OptionError(f"{why}: leave {listed(given)} out")
 
 
-class Place(NamedTuple):
-    """What of a model is traced."""
-
-    layer: int
-    stack: str | None
-    heads: list[int] | None
-
-
-def place_of(layer: int | None, stack: str | None, heads: str | None) -> Place:
-    """What the options name: heads by number in a layer, or by names that say the layer, too."""
-    if heads is None or "L" not in heads:
-        numbers = None if heads is None else whole_numbers(heads)
-        return Place(layer or 0, stack, numbers)
-    from headwise.heads import parse_heads
-
-    named = parse_heads(heads)
-    layers = {f"{head.stack and f'{head.stack}.'}L{head.layer}" for head in named}
-    if len(layers) > 1:
-        raise OptionError(f"--heads names {', '.join(sorted(layers))}: a trace is of one layer")
-    first = named[0]
-    if layer not in (None, first.layer) or stack not in (None, first.stack):
-        raise OptionError(
-            f"{first} is not in the layer that --layer and --stack name: leave these out"
-        )
-    return Place(first.layer, first.stack or None, [head.head for head in named])
+def why_no_map(compares: bool, as_json: bool, step: str | None, example: Example | None) -> str:
+    """Why what is printed holds no map of weights; "" if it does."""
+    if compares:
+        return "--compare-single-head compares whole rows"
+    if as_json:
+        return "--json holds every weight as it is"
+    if step is not None and step != "weights":
+        return f"--step {step} shows no map of the weights"
+    if step is None and example is not None:
+        return "an example is shown whole"
+    return ""
 
 
-def whole_numbers(heads: str) -> list[int]:
-    """Numbers with commas between them."""
-    try:
-        return [int(part) for part in heads.split(",")]
-    except ValueError as err:
-        raise OptionError(
-            f"--heads is {heads!r}: give names such as L2H0, or numbers with commas, such as 0,3"
-        ) from err
-
-
-def traced_example(place: Place) -> "Trace":
+def traced_example(place: "Place") -> "Trace":
     """The worked example."""
     from headwise.attention.worked import cat_sleeps
     from headwise.tracing.layers import trace_layer
@@ -197,11 +194,10 @@ def traced_example(place: Place) -> "Trace":
     return trace_layer(worked.layer, worked.x, heads=place.heads, tokens=worked.tokens)
 
 
-def traced(model: str, options: "LoadOptions", text: str | None, place: Place) -> "Trace":
+def traced(model: str, options: "LoadOptions", text: str | None, place: "Place") -> "Trace":
     """One layer of a model on a text."""
+    check_sentence(text)
     text = SENTENCE if text is None else text
-    if not text.strip():
-        raise OptionError("the text is empty: give --text some words")
     from headwise.tracing.record import trace
     from headwise.watching.loading import load_model
 

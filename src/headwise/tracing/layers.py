@@ -22,6 +22,7 @@ from headwise.tracing.maps import Labels
 from headwise.tracing.trace import STEPS, Step, Trace, checked_heads
 from headwise.watching.calls import at_least_float32
 from headwise.watching.running import in_evaluation
+from headwise.wording import counted
 
 AXES = {
     "input": "batch position d_model",
@@ -72,7 +73,7 @@ def trace_layer(
     with in_evaluation(layer):
         output = layer(x, mask=mask)
         projected = layer.projected(x, x)
-        rules = layer.rules_for(mask, None, is_self=True)
+        rules = layer.rules_for(mask, None, is_self=True, device=x.device)
         by_head = torch.stack(
             [
                 layer_by_definition(layer, one, mask=own_mask(mask, index)).output
@@ -94,7 +95,7 @@ def trace_layer(
     return replace(
         made,
         difference=float((output - by_head).abs().max()),
-        compared="each head's own small Wq, Wk, Wv and Wo against one large matrix each",
+        compared="small matrices for each head and large ones for all",
     )
 
 
@@ -185,4 +186,4 @@ def split_of(name: str, values: Tensor) -> str:
     if name not in ("queries", "keys", "values"):
         return ""
     heads, width = values.shape[1], values.shape[3]
-    return f", split into {heads} heads of {width}"
+    return f", split into {counted(heads, 'head')} of {width}"

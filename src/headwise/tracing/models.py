@@ -144,7 +144,7 @@ def trace_place(
     return replace(
         made,
         difference=by_heads(call, output, bias),
-        compared="head by head from the same queries, keys and values, in plain steps",
+        compared="the layer as it ran and head by head in plain steps",
     )
 
 

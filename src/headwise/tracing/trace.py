@@ -15,6 +15,7 @@ from torch import Tensor
 
 from headwise.errors import OptionError
 from headwise.tracing.maps import Labels, Maps
+from headwise.wording import counted
 
 STEPS = {
     "input": "X",
@@ -107,9 +108,11 @@ class Trace:
     @property
     def adds_up(self) -> bool:
         """Whether the contributions and the bias are the output, but for rounding."""
-        terms = float(self["contributions"].values.abs().sum(1).max())
+        sizes = [self["contributions"].values.abs().sum(1), self["output"].values]
+        sizes += [] if self.bias is None else [self.bias]
+        largest = max(float(size.abs().max()) for size in sizes)
         exact = torch.finfo(torch.float32).eps * self["concat"].values.shape[-1]
-        return self.remainder <= (4 * self.rounding + 2 * exact) * max(terms, 1.0)
+        return self.remainder <= (4 * self.rounding + 2 * exact) * largest
 
     @property
     def shares_before(self) -> Float[Tensor, "heads concat"]:
@@ -228,12 +231,12 @@ def closing_lines(trace: Trace) -> list[str]:
     bias = " and the bias of Wo" if trace.bias is not None else ""
     verdict = "add up to" if trace.adds_up else "do NOT add up to"
     lines = [
-        f"The contributions of {trace.num_heads} heads{bias} {verdict} the output: largest "
-        f"difference {trace.remainder:.1e}."
+        f"The contributions of {counted(trace.num_heads, 'head')}{bias} {verdict} the output: "
+        f"largest difference {trace.remainder:.1e}."
     ]
     if trace.difference is not None:
         lines.append(
-            f"Two implementations, {trace.compared}: {trace.difference:.1e} apart at most."
+            f"Two implementations, {trace.compared}, differ by at most {trace.difference:.1e}."
         )
     before, after = segregation(trace.shares_before), segregation(trace.shares_after)
     lines.append(

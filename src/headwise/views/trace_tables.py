@@ -131,8 +131,8 @@ def blur_table(blur: Blur, extra: Row | None = None) -> Table:
 def sharpness_line(found: Sharpness) -> str:
     """The same over all queries."""
     return (
-        f"Over all queries: a head's row has {found.entropy_of_heads:.2f} nats of entropy and a "
-        f"largest weight of {found.largest_of_heads:.2f}; the one row "
+        f"Averaged over all queries: a head's row has {found.entropy_of_heads:.2f} nats of entropy "
+        f"and a largest weight of {found.largest_of_heads:.2f}; the single row has "
         f"{found.entropy_of_single:.2f} nats and {found.largest_of_single:.2f}."
     )
 
