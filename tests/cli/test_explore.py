@@ -58,7 +58,7 @@ def test_a_port_that_is_taken_and_a_model_that_is_not_there_are_refused() -> Non
         refused = started(*COMMAND, "--no-open", "--port", str(port))
         _, said = refused.communicate(timeout=60)
     assert refused.returncode == 2 and f"port {port} cannot be used" in said
-    with pytest.raises(ModelError, match=r"\./nowhere is no directory"):
+    with pytest.raises(ModelError, match=r"there is no directory \./nowhere"):
         explore.run(model="./nowhere", port=port, opens=False)
     with bound(port):
         pass  # the port is free again

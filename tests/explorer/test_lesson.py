@@ -197,7 +197,7 @@ def test_the_average_row_of_a_real_model_is_clearly_blurred(text: str) -> None:
     assert figure["keys"] == ordinary
     assert '"[CLS]" and "[SEP]" are left out' in step.paragraphs[1]
     assert f"its largest weight is {figure['single']['largest']:.2f}," in step.paragraphs[2]
-    assert f"own average {figure['mean_largest']:.2f}." in step.paragraphs[2]
+    assert f"against a mean of {figure['mean_largest']:.2f} in the heads." in step.paragraphs[2]
 
 
 def test_where_too_little_would_be_left_nothing_is_left_out() -> None:

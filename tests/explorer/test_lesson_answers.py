@@ -51,7 +51,7 @@ def test_a_tolerance_is_kept() -> None:
     ["", "a", "0.2.5", "1 2", "nan", "inf", math.nan, math.inf, True, "9" * 500, 10**400, "0x1"],
 )
 def test_what_is_no_number_is_refused(answer: Any) -> None:
-    with pytest.raises(OptionError, match=r"is no number: write one such as 0\.25"):
+    with pytest.raises(OptionError, match=r"is not a number: write one such as 0\.25"):
         check(number_step(1), answer)
 
 

@@ -73,7 +73,7 @@ def move_why_many(page: Page, figure: Locator, step: LessonStep) -> None:
     assert_one_scale(figure, step)
     head = step.figures["place"]["head"]
     expect(rows.nth(head)).to_have_attribute("aria-pressed", "true")
-    page.get_by_role("button", name="Head before").click()
+    page.get_by_role("button", name="Previous head").click()
     expect(rows.nth(head - 1)).to_have_attribute("aria-pressed", "true")
     before = step.figures["heads"][head - 1]
     expect(figure).to_contain_text(f"{before['name']} puts {before['largest']:.2f} on")
@@ -295,7 +295,7 @@ def test_what_is_wrong_is_said_in_the_panel(chrome: Browser, site: str) -> None:
         drawn(page, "warm-up")
         page.fill("#lesson-number", "plenty")
         page.get_by_role("button", name="Check").click()
-        expect(page.locator(".lesson-verdict")).to_contain_text("'plenty' is no number")
+        expect(page.locator(".lesson-verdict")).to_contain_text("'plenty' is not a number")
         with served(tiny_session("t5")) as address:
             page.goto(at(address, text=WORDS))
             expect(page.locator(".lesson-step .bad")).to_contain_text("several stacks of attention")

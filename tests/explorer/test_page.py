@@ -13,6 +13,7 @@ from .browser import DESKTOP, PHONE, faults, page_at, served, settle, until
 from .sessions import CAT, WORDS, tiny_session
 
 ROOM = {"width": 1920, "height": 1080}
+STILL = "Below is still the text read before."
 PANELS = ("heads", "whatif", "lesson", "plan")
 MARKUP = "<img src=x onerror=alert(1)> <b>bold</b> \u202eturned 🙂 words"
 
@@ -26,7 +27,7 @@ def saved(page: Page, press: str, folder: Path) -> Path:
 
 
 CHIPS = """Object.fromEntries([...document.querySelectorAll('#legend .chip')].map((one) =>
-    [one.textContent.replace(/ [0-9]+$/, ''), getComputedStyle(one).borderLeftColor]))"""
+    [one.textContent.replace(/^[A-Z] | [0-9]+$/g, ''), getComputedStyle(one).borderLeftColor]))"""
 
 
 def hidden(page: Page) -> list[str]:
@@ -75,7 +76,7 @@ def test_one_head_is_looked_at_in_every_way(chrome: Browser, site: str, tmp_path
         expect(card).to_contain_text("Where it looks, by distance")
         expect(card).to_contain_text("(From this text alone.)")
         expect(card.locator(":is([data-look], [data-beside])[title^='Pressed: ']")).to_have_count(5)
-        for look, key in (("Whole words", "words=1"), ("Special tokens", "special=0")):
+        for look, key in (("Special tokens", "special=0"), ("Whole words", "words=1")):
             card.get_by_role("button", name=look).click()
             until(page, f"location.hash.includes('{key}')")
         expect(card.locator(".token", has_text="unbelievably")).to_have_count(1)
@@ -231,7 +232,7 @@ def test_a_causal_model_predicts_beside_itself(chrome: Browser) -> None:
         page.wait_for_selector("body[data-outcome='0']")
         expect(page.locator("#outcome")).to_contain_text("Likeliest next tokens")
         page.click("#switches [data-head=L0H1]")
-        expect(page.locator("#saved")).to_contain_text("1 head off. They cannot be cut")
+        expect(page.locator("#saved")).to_contain_text("1 head off. It cannot be cut as it is: ")
         page.set_viewport_size(PHONE)
         assert hidden(page) == []
         page.set_viewport_size(DESKTOP)
@@ -269,7 +270,9 @@ def test_text_of_users_is_text(chrome: Browser, site: str) -> None:
             page.click(f"nav a[data-panel={panel}]")
         page.wait_for_timeout(300)
         show(page, "   ")
-        expect(page.locator("#status")).to_have_text("The text is empty: write a few words.")
+        expect(page.locator("#status")).to_have_text(
+            f"The text is empty: write a few words. {STILL}"
+        )
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])

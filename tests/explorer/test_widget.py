@@ -121,11 +121,10 @@ def test_the_example_notebooks_run(tmp_path: Path) -> None:
     paths = sorted(EXAMPLES.glob("*.ipynb"))
     books = [nbformat.read(path, as_version=4) for path in paths]
     forget = nbformat.v4.new_code_cell
-    together = nbformat.v4.new_notebook(
-        cells=[one for book in books for one in (*book.cells, forget("%reset -f"))]
-    )
-    for number, cell in enumerate(together.cells):
+    cells = [one for book in books for one in (*book.cells, forget("%reset -f"))]
+    for number, cell in enumerate(cells):
         cell.id = f"cell-{number}"
+    together = nbformat.v4.new_notebook(cells=cells)
     where = {"metadata": {"path": str(tmp_path)}}
     NotebookClient(together, timeout=300, kernel_name="python3", resources=where).execute()
     for path, book in zip(paths, books, strict=True):

@@ -27,7 +27,9 @@ def bound(port: int | None) -> socket.socket:
             found.close()
             if port is not None:
                 why = getattr(error, "strerror", None) or "there is no such port"
-                raise OptionError(f"port {port} cannot be used: {why}") from error
+                raise OptionError(
+                    f"port {port} cannot be used: {why}; leave it out, and a free one is taken"
+                ) from error
             continue
         return found
     raise OptionError("no port of this machine is free")

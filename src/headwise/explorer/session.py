@@ -33,6 +33,7 @@ from headwise.pruning.importance import importance
 from headwise.pruning.objective import Embedding
 from headwise.pruning.setting import Subject
 from headwise.pruning.task import count_heads
+from headwise.views.head_table import GLYPHS
 from headwise.views.report.style import ROLE_COLOURS
 from headwise.watching.models import LoadedModel
 from headwise.watching.running import in_evaluation
@@ -117,7 +118,9 @@ class Session:
             ],
             "roles": ROLES,
             "role_colours": ROLE_COLOURS,
+            "role_letters": {role: glyph.letter for role, glyph in GLYPHS.items()},
             "measures": SHOWN,
+            "of_jobs": OF_JOBS,
             "text": DEFAULTS[self.kind],
             "others": OTHERS,
             "most_texts": MOST_TEXTS,
@@ -147,6 +150,7 @@ class Session:
             "name": reading.name,
             "tokens": list(labels.keys),
             "has_words": bool(labels.word_of),
+            "has_special": any(labels.is_special),
             "left_out": reading.left_out,
             "measured": reading.num_measured,
             "heads": self.grid(reading.table, SHOWN),

@@ -154,7 +154,7 @@ def told_rest(facts: Facts) -> tuple[str, ...]:
     ]
     resting = math.fsum(facts.compared.resting) / len(facts.compared.resting)
     return (
-        f"On average, {share(resting)} of a row rests on special tokens or the first. "
+        f"On average, {share(resting)} of each row goes to special tokens or the first. "
         f"{listed(list(dict.fromkeys(names)))} {'are' if len(left_out) > 1 else 'is'} left out "
         "below, and each row is scaled up to one.",
     )
@@ -175,7 +175,7 @@ def told_blur(
     return (
         "With one head, a single row must serve every purpose. The row that looks "
         "wherever these heads look is their average, and blurred: its largest weight is "
-        f"{share(single.largest)}, where the heads' own average {share(largest)}.",
+        f"{share(single.largest)}, against a mean of {share(largest)} in the heads.",
         f"Entropy measures blur. The heads' rows average {entropy:.2f} nats, like an even look at "
         f"{math.exp(entropy):.1f} tokens; the single row has {single.entropy:.2f}, like "
         f"{math.exp(single.entropy):.1f}.",

@@ -151,7 +151,7 @@ def numbers_of(answer: str | int | float) -> tuple[float, ...]:
     except OverflowError:  # a whole number that no float can hold
         finite = ()
     if not finite:
-        raise OptionError(f"{shortened(answer)} is no number: write one such as 0.25")
+        raise OptionError(f"{shortened(answer)} is not a number: write one such as 0.25")
     return finite
 
 

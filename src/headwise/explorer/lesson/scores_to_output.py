@@ -280,11 +280,12 @@ def ask_about_output(facts: Facts, d_value: int) -> Question:
 
 
 MEASURES = {
-    "cosine": "cosine between the sentence's embedding without the head and the untouched one",
+    "cosine": "1 minus the cosine between the sentence's embedding without the head and the "
+    "untouched one",
     "nats": "divergence of the model's prediction without the head from the untouched one, in nats",
-    "loss": "loss without the head",
+    "loss": "how far the loss moves without the head",
 }
-"""What each unit measures."""
+"""What each unit measures, as the distance that bars show."""
 
 
 def spare(facts: Facts) -> LessonStep:

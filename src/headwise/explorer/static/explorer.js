@@ -26,6 +26,7 @@ const page = {
   },
   /** @type {any} */ reading: null,
   text: "",
+  sample: "",
   /** @type {Record<string, any>} */ panels: {},
 };
 
@@ -47,27 +48,47 @@ function watchProgress() {
 
 let reading = new AbortController();
 
-/** @param {string} text */
-async function read(text) {
-  if (!text.trim()) return page.say("The text is empty: write a few words.", true);
+/** The address names the text that is shown, and no other; the sample text goes without saying. */
+const address = () => state.set({ text: page.text === page.sample ? "" : page.text });
+
+/**
+ * Read a text; once that has succeeded it is the page's text, and not before.
+ * @param {string} text @param {string} [why] what was wrong with the text that was to be read
+ */
+async function read(text, why = "") {
   reading.abort();
   const mine = reading = new AbortController();
   page.say("Reading \u2026");
   const done = watchProgress(), start = performance.now();
   try {
-    page.reading = await api.post("/api/readings", { text }, mine.signal);
+    if (!text.trim()) throw new Error("The text is empty: write a few words.");
+    const found = page.reading = await api.post("/api/readings", { text }, mine.signal);
     page.text = text;
-    const found = page.reading, tokens = found.tokens.length.toLocaleString("en");
-    const left = found.left_out ? ` The text is longer than the model takes: ${found.left_out === 1 ? "a token was" : `${found.left_out.toLocaleString("en")} tokens were`} left out.` : "";
+    const tokens = found.tokens.length.toLocaleString("en");
+    const left = found.left_out ? ` The text is too long to be read whole: its last ${found.left_out === 1 ? "token was" : `${found.left_out.toLocaleString("en")} tokens were`} left out.` : "";
     const some = found.measured < found.tokens.length ? ` Figures of heads are means over ${found.measured} of them, drawn at random; maps are exact.` : "";
-    page.say(`${tokens} tokens read in ${((performance.now() - start) / 1000).toFixed(1)} s.${some}${left}`);
+    page.say(`${why}${tokens} tokens read in ${((performance.now() - start) / 1000).toFixed(1)} s.${some}${left}`, Boolean(why));
     for (const panel of Object.values(page.panels)) panel.read?.(found, text);
+    address();
     show(new Set(["panel"]));
   } catch (error) {
-    if (!mine.signal.aborted) await page.fail(error);
+    if (!mine.signal.aborted) await unread(text, refusal(text, /** @type {Error} */ (error)));
   } finally {
     done();
   }
+}
+
+/** Why a text was not read, in words of this page. @param {string} text @param {Error} error */
+function refusal(text, error) {
+  if (!error.message.includes("too little text")) return api.sentence(error);
+  return /\s/.test(text.trim()) ? "This is too little text: write at least two words." : "One word is too little: write at least two.";
+}
+
+/** A text could not be read: what was read before stays, or the sample is shown. @param {string} text @param {string} why */
+async function unread(text, why) {
+  if (!page.reading && text !== page.sample) return read(page.sample, `${why} Below is a sample: `);
+  page.say(page.reading ? `${why} Below is still the text read before.` : why, true);
+  if (page.reading) address();
 }
 
 /** @param {Set<string>} changed */
@@ -106,10 +127,10 @@ async function start() {
     $("model").textContent = about.name;
     document.title = `${about.name} \u2013 headwise explorer`;
     page.panels = { heads: new HeadsPanel(about, page), whatif: new WhatIfPanel(about, page), lesson: new LessonPanel(about, page), plan: new PlanPanel(about, page) };
+    page.sample = about.text;
     $("text").value = state.get("text") || about.text;
     $("reader").addEventListener("submit", (/** @type {Event} */ event) => {
       event.preventDefault();
-      state.set({ text: $("text").value });
       read($("text").value);
     });
     $("text").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
@@ -120,7 +141,7 @@ async function start() {
     }
     state.listen((changed) => {
       const text = state.get("text") || about.text;
-      if (changed.has("text") && text !== $("text").value) { $("text").value = text; read(text); }
+      if (changed.has("text") && text !== page.text) { $("text").value = text; read(text); }
       show(changed);
     });
     show(new Set(["panel"]));

@@ -1,7 +1,7 @@
 // @ts-check
 /** The grid of heads: a row a layer, a square a head; coloured, sorted, filtered, walked by keys. */
 
-import { coloured, make, paint, said } from "./head_view.js";
+import { coloured, ink, make, paint, said } from "./head_view.js";
 
 export class Grid {
   /**
@@ -18,7 +18,7 @@ export class Grid {
       for (let head = 0; head < layer.heads; head++) {
         const name = `${layer.name}H${head}`;
         this.squares.set(name, make("button", {
-          type: "button", class: "head", role: "gridcell", tabindex: -1, "data-head": name, "aria-label": name, "aria-selected": "false",
+          type: "button", class: "head", role: "gridcell", tabindex: -1, "data-head": name, "data-short": name.replace(".", "\n"), "aria-label": name, "aria-selected": "false",
           onclick: () => told.press(name), onpointerenter: () => told.point?.(name), onfocus: () => told.point?.(name),
         }));
       }
@@ -34,9 +34,10 @@ export class Grid {
   /** By layer, or by numbers, largest first. @param {Record<string, number | null> | null} values */
   arrange(values) {
     const names = [...this.squares.keys()];
+    this.el.classList.toggle("sorted", Boolean(values)); // each square then says its name
     if (values) {
       const sorted = names.sort((one, other) => (values[other] ?? -Infinity) - (values[one] ?? -Infinity));
-      const wide = Math.min(16, Math.max(...this.layers.map((layer) => layer.heads), 12));
+      const wide = innerWidth < 600 ? 8 : 12; // room for names
       this.rows = Array.from({ length: Math.ceil(sorted.length / wide) }, (_, at) => sorted.slice(at * wide, (at + 1) * wide));
     } else {
       let start = 0;
@@ -97,18 +98,24 @@ export class Grid {
       const value = values[name];
       square.replaceChildren();
       const share = value == null ? 0 : (value - low) / (high - low || 1);
-      square.style.background = value == null ? "" : `rgb(${[...coloured([share], 1, 1, this.el).slice(0, 3)].join(" ")})`;
+      const colour = [...coloured([share], 1, 1, this.el).slice(0, 3)];
+      square.style.background = value == null ? "" : `rgb(${colour.join(" ")})`;
+      square.style.color = value == null ? "" : ink(colour);
       square.setAttribute("aria-label", value == null ? name : `${name}: ${said(value)}`);
       square.title = value == null ? name : `${name}: ${said(value)} (${words})`;
     }
     return known.length ? `${words}: from ${said(low)} (faint) to ${said(high)} (strong).` : `${words}: not measured on this text.`;
   }
 
-  /** Squares in the colours of their roles. @param {Record<string, string[]>} roles @param {Record<string, string>} colours */
-  roles(roles, colours) {
+  /**
+   * Squares in the colours of their roles, with the letter of the first, and a plus where there are more than two.
+   * @param {Record<string, string[]>} roles @param {Record<string, string>} colours @param {Record<string, string>} letters
+   */
+  roles(roles, colours, letters) {
     for (const [name, square] of this.squares) {
       const mine = roles[name] ?? [];
-      square.replaceChildren();
+      square.replaceChildren(...mine.length ? [make("span", { class: "letter", "aria-hidden": "true" }, `${letters[mine[0]] ?? "?"}${mine.length > 2 ? "+" : ""}`)] : []);
+      square.style.color = mine.length ? "#fff" : "";
       const part = 100 / (mine.length || 1);
       square.style.background = mine.length === 0 ? "" : `linear-gradient(135deg, ${mine.map((role, at) =>
         `${colours[role]} ${at * part}% ${(at + 1) * part}%`).join(", ")})`;
@@ -124,7 +131,7 @@ export class Grid {
       const square = this.squares.get(`${layer}H${head}`), canvas = make("canvas", { "aria-hidden": "true" });
       paint(canvas, Array.prototype.slice.call(found.values, head * size, (head + 1) * size), [rows, columns], 255, 1, this.el);
       square.replaceChildren(canvas);
-      square.style.background = "";
+      square.style.background = square.style.color = "";
       square.title = `${layer}H${head}`;
       square.setAttribute("aria-label", `${layer}H${head}, map`);
     }

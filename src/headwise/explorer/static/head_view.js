@@ -46,6 +46,12 @@ function rgb(name, near = document.documentElement) {
   return [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
 }
 
+/** Black or white, whichever is read better on a colour: both have the same contrast at a luminance of 0.179. @param {number[]} colour */
+export function ink(colour) {
+  const [red, green, blue] = colour.map((part) => part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
+}
+
 /**
  * Numbers from 0 to 1 as colours between cold and hot; small ones are lifted by the power.
  * @param {ArrayLike<number>} values @param {number} top @param {number} power @param {Element} [near]
@@ -91,17 +97,19 @@ class HeadMap {
     this.canvas = make("canvas", { tabindex: 0, role: "img" });
     this.readout = make("div", { class: "readout", "aria-live": "polite" });
     this.box = make("div", { class: "map" }, this.canvas);
+    this.scale = make("div", { class: "legend" });
     const zoom = (/** @type {number} */ factor) => () => this.zoom(factor);
     this.tools = make("div", { class: "controls" },
       make("button", { type: "button", onclick: zoom(0.5), "aria-label": "Zoom in" }, "+"),
       make("button", { type: "button", onclick: zoom(2), "aria-label": "Zoom out" }, "\u2212"),
       make("button", { type: "button", onclick: zoom(Infinity) }, "Whole map"));
-    el.append(this.box, this.readout, this.tools);
+    el.append(this.box, this.scale, this.readout, this.tools);
     this.at = /** @type {number[] | null} */ (null);
     this.canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => this.moved(event));
     this.canvas.addEventListener("pointerleave", () => this.point(null));
     this.canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => this.pressed(event));
-    this.canvas.addEventListener("pointerup", () => { this.drag = null; });
+    this.canvas.addEventListener("pointerup", (/** @type {PointerEvent} */ event) => this.released(event));
+    this.canvas.addEventListener("pointercancel", () => { this.drag = null; }); // a finger scrolls the page
     this.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this.key(event));
     this.drag = /** @type {any} */ (null);
     this.watcher = new ResizeObserver(() => this.draw());
@@ -112,7 +120,7 @@ class HeadMap {
 
   draw() {
     const cells = this.cells;
-    this.box.hidden = this.tools.hidden = !cells?.shape; // a table alone has no maps
+    this.box.hidden = this.scale.hidden = this.tools.hidden = !cells?.shape; // a table alone has no maps
     const width = this.box.clientWidth;
     if (!cells?.shape || !width) return;
     const [rows, columns] = cells.shape;
@@ -145,6 +153,8 @@ class HeadMap {
     }
     const whole = this.model.get("row_labels").length;
     this.tools.hidden = whole <= 24;
+    this.scale.textContent = `Rows look at columns: faint is 0, strong ${Number(said(cells.largest ?? 1))}.`;
+    this.box.classList.toggle("zoomed", cells.rows[1] - cells.rows[0] < whole || cells.keys[1] - cells.keys[0] < this.model.get("key_labels").length);
     this.canvas.setAttribute("aria-label", `Attention map of head ${this.model.get("head")}: ${rows} by ${columns} cells, rows look at columns; arrow keys read single weights`);
   }
 
@@ -204,9 +214,14 @@ class HeadMap {
 
   /** @param {PointerEvent} event */
   pressed(event) {
-    const at = this.cellAt(event);
-    if (at) this.model.set("token", this.place("rows", at[0])[0]), this.model.save_changes();
     this.drag = { x: event.clientX, y: event.clientY, rows: this.cells.rows, keys: this.cells.keys };
+  }
+
+  /** A press that did not drag chooses the row's token. @param {PointerEvent} event */
+  released(event) {
+    const isPress = this.drag && Math.hypot(event.clientX - this.drag.x, event.clientY - this.drag.y) < 5, at = this.cellAt(event);
+    this.drag = null;
+    if (isPress && at) this.model.set("token", this.place("rows", at[0])[0]), this.model.save_changes();
   }
 
   /** Tokens that one cell stands for. @param {"rows" | "keys"} side */
@@ -320,7 +335,7 @@ class Sentence {
       const share = Number(weight.get(this.start + at) ?? 0) ** 0.6, mixed = cold.map((part, of) => Math.round(part + (hot[of] - part) * share));
       one.setAttribute("aria-pressed", String(this.start + at === chosen));
       one.style.background = share ? `rgb(${mixed.join(" ")})` : "";
-      one.style.color = share > 0.5 ? `rgb(${cold.join(" ")})` : "";
+      one.style.color = share ? ink(mixed) : "";
       one.title = weight.has(this.start + at) ? said(Number(weight.get(this.start + at))) : "";
     });
     this.arcs.replaceChildren(...this.shapes(mine, chosen < 0 ? 0.2 : 0.02));
@@ -338,7 +353,8 @@ class Sentence {
     this.arcs.setAttribute("height", String(this.box.scrollHeight));
     return links.filter((link) => link[2] >= least && link[0] !== link[1]).slice(0, 400).flatMap(([row, key, value]) => {
       const from = middle(row), to = middle(key);
-      if (!from || !to) return [];
+      // Unless one token is asked after, an arc to another line would only strike words through.
+      if (!from || !to || (this.model.get("token") < 0 && Math.abs(from.y - to.y) > 4)) return [];
       const high = Math.min(from.y, to.y) - Math.min(24, 6 + Math.abs(from.x - to.x) / 9);
       return [make("path", {
         class: "arc", d: `M${from.x},${from.y} C${from.x},${high} ${to.x},${high} ${to.x},${to.y}`,

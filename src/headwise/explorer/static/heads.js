@@ -8,6 +8,7 @@ import * as state from "./state.js";
 
 const $ = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
 const MOST_BESIDE = 3;
+const BUTTONS = /** @type {Record<string, string>} */ ({ scan: "Find roles", importance: "Measure importance" });
 
 export class HeadsPanel {
   /** @param {any} about @param {{fail: (error: any) => void}} page */
@@ -51,10 +52,10 @@ export class HeadsPanel {
   /** @param {Set<string>} changed */
   show(changed) {
     if (!this.reading) return;
-    if (changed.has("order")) this.grid.arrange(state.get("order") === "layer" ? null : this.values(state.get("order")));
+    if (changed.has("order")) this.grid.arrange(this.isKnown(state.get("order")) ? this.values(state.get("order")) : null);
     this.colour();
-    const role = state.get("role");
-    this.grid.filter((name) => !role || (this.roles()[name] ?? []).includes(role));
+    const held = this.held(), isAll = !held?.size;
+    this.grid.filter((name) => isAll || held.has(name));
     const names = this.chosen();
     this.grid.choose(names[0] ?? "");
     this.heads(names);
@@ -69,7 +70,8 @@ export class HeadsPanel {
   heads(names) {
     this.cards.filter((card) => !names.includes(card.name)).forEach((card) => card.end());
     this.cards = names.map((name) => this.cards.find((card) => card.name === name) ?? new OneHead(name, this));
-    $("one").replaceChildren(...this.cards.map((card) => card.el));
+    const shown = this.cards.map((card) => card.el), before = [...$("one").childNodes];
+    if (shown.length !== before.length || shown.some((el, at) => el !== before[at])) $("one").replaceChildren(...shown); // a moved button loses the focus
     const missing = state.get("head") && `There is no head ${state.get("head")} in this model. `;
     if (!names.length) $("one").textContent = missing + "Choose a head in the grid: click it, or walk there with the arrow keys and press Enter.";
     for (const card of this.cards) card.show();
@@ -82,6 +84,23 @@ export class HeadsPanel {
     return Object.fromEntries(found.names.map((/** @type {string} */ name, /** @type {number} */ at) => [name, values[at] ?? null]));
   }
 
+  /** Whether there are numbers of this name. @param {string} column */
+  isKnown(column) { return [this.reading.heads, ...Object.values(this.extra)].some((one) => column in one.measures); }
+
+  /** Heads of the chosen role; null if all roles are. @returns {Set<string> | null} */
+  held() {
+    const role = state.get("role");
+    return role ? new Set(Object.entries(this.roles()).filter(([, roles]) => roles.includes(role)).map(([name]) => name)) : null;
+  }
+
+  /** Say what the grid shows, and what it cannot show. @param {...(Node | string)} words */
+  legend(...words) {
+    const colour = state.get("colour"), jobs = this.about.of_jobs, job = Object.keys(jobs).find((one) => colour in jobs[one] && !this.extra[one]);
+    if (job) words.push(` Not measured yet: ${jobs[job][colour]}. Press ${BUTTONS[job]} to see it.`);
+    if (this.held()?.size === 0) words.push(` No head has the role ${state.get("role")}${this.extra.scan ? "." : " on this text alone. Press Find roles to look further."}`);
+    $("legend").replaceChildren(...words);
+  }
+
   /** @returns {Record<string, string[]>} */
   roles() {
     const found = this.extra.scan ?? this.reading.heads;
@@ -90,17 +109,17 @@ export class HeadsPanel {
 
   colour() {
     const colour = state.get("colour");
-    if (colour === "maps") return this.maps();
+    if (colour !== "role" && !this.isKnown(colour)) return this.maps();
     this.thumbs?.abort();
     if (colour === "role") {
-      this.grid.roles(this.roles(), this.about.role_colours);
+      this.grid.roles(this.roles(), this.about.role_colours, this.about.role_letters);
       const held = Object.values(this.roles()).flat();
-      const on = this.extra.scan ? "From built-in text and sentences." : "From this text alone; Find roles reads more.";
+      const on = this.held()?.size === 0 ? "" : this.extra.scan ? "From built-in text and sentences." : "From this text alone; Find roles reads more.";
       const shown = Object.keys(this.about.roles).filter((role) => held.includes(role));
       const without = Object.values(this.roles()).filter((roles) => !roles.length).length;
-      $("legend").replaceChildren(...shown.map((role) => this.swatch(role, held.filter((one) => one === role).length)), ...without ? [this.swatch("no role", without)] : [], ` ${on}`);
+      this.legend(...shown.map((role) => this.swatch(role, held.filter((one) => one === role).length)), ...without ? [this.swatch("no role", without)] : [], ` ${on}`);
     } else {
-      $("legend").textContent = this.grid.colour(this.values(colour), { ...this.about.measures, ...this.extra.scan?.words, ...this.extra.importance?.words }[colour] ?? colour);
+      this.legend(this.grid.colour(this.values(colour), { ...this.about.measures, ...this.extra.scan?.words, ...this.extra.importance?.words }[colour] ?? colour));
     }
   }
 
@@ -109,18 +128,18 @@ export class HeadsPanel {
     const chip = document.createElement("span");
     chip.className = "chip role";
     chip.style.borderLeftColor = this.about.role_colours[role] ?? "var(--raised)";
-    chip.textContent = `${role} ${count}`;
+    chip.textContent = `${this.about.role_letters[role] ?? ""} ${role} ${count}`.trim();
     chip.title = this.about.roles[role] ?? "Plain squares: no role was found";
     return chip;
   }
 
   async maps() {
     const reading = this.reading.name;
+    this.legend("Each small map: rows look at columns, stronger colour is more; the top left is the start of the text.");
     if (this.drawing === reading && !this.thumbs?.signal.aborted) return;
     this.thumbs?.abort();
     const mine = this.thumbs = new AbortController();
     this.drawing = reading;
-    $("legend").textContent = "Each small map: rows look at columns, stronger colour is more; the top left is the start of the text.";
     try {
       for (const layer of this.about.layers) {
         if (!layer.heads) continue;
@@ -173,9 +192,10 @@ export class HeadsPanel {
   /** Wait for long work; what was asked for here is shown at once. @param {string} name @param {boolean} [isAsked] */
   async follow(name, isAsked = false) {
     const button = $(name);
-    let words = name === "scan" ? "Find roles" : "Measure importance";
+    let words = BUTTONS[name];
     if (button.dataset.followed) return;
     button.dataset.followed = "1";
+    const colour = state.get("colour"); // who chooses another meanwhile keeps it
     try {
       let job = await api.get(`/api/jobs/${name}`);
       while (job.state === "running") {
@@ -189,7 +209,7 @@ export class HeadsPanel {
         this.extra[name] = job.found;
         words += " \u2713";
         this.options();
-        if (isAsked) state.set({ colour: name === "scan" ? "role" : "zero" });
+        if (isAsked && state.get("colour") === colour) state.set({ colour: name === "scan" ? "role" : "zero" });
         this.options();
         this.show(new Set(["order"]));
       }

@@ -62,7 +62,7 @@ export function whyMany(f) {
     const one = f.heads[chosen], kept = f.single.weights[f.keys.indexOf(one.largest_key)], rest = isWhole ? "" : ` Of its whole row, ${share(one.resting)} was left out.`;
     said.textContent = `${one.name} puts ${share(one.largest)} on ${named(tokens, one.largest_key)}, and is as blurred as an even look at ${Math.exp(one.entropy).toFixed(1)} tokens. The average row puts ${share(kept)} there.${rest}`;
   };
-  const back = make("button", { type: "button", onclick: () => choose(chosen - 1) }, "Head before");
+  const back = make("button", { type: "button", onclick: () => choose(chosen - 1) }, "Previous head");
   const on = make("button", { type: "button", onclick: () => choose(chosen + 1) }, "Next head");
   const single = make("div", { class: "lesson-row single", role: "img", "aria-label": `Average of all heads: ${share(f.single.largest)} on ${named(tokens, f.single.largest_key)}, entropy ${like(f.single.entropy)}` },
     make("span", {}, "average"), standing(f.single.weights, top), make("span", { class: "number" }, like(f.single.entropy)));
@@ -124,7 +124,7 @@ export function heads(f) {
   return make("div", {}, said, pieces, ...f.num_kv_heads < f.num_heads ? [groups(f)] : [],
     make("div", { class: "scroll" }, make("table", { class: "lesson-choices" }, make("caption", {}, `Ways to share out ${f.d_model.toLocaleString("en")} numbers, for your ${tokens}`),
       make("tr", {}, ...titles.map((one, at) => make("th", { scope: "col", class: at > 0 && at < 5 ? "number" : "" }, one))), ...rows)),
-    make("p", { class: "legend" }, `Heads of 64 to 128 numbers are usual. One of fewer numbers than there are tokens cannot make every map of ${most} by ${most}: that is its rank.`));
+    make("p", { class: "legend" }, `Heads of 64 to 128 numbers are usual. A head of fewer numbers than there are tokens cannot make every map of ${most} by ${most}: its rank is too low.`));
 }
 
 /** Which heads share keys and values. @param {any} f */

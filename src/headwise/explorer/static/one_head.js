@@ -8,7 +8,7 @@ import * as state from "./state.js";
 const LOOKS = [
   ["words", "Whole words", "Pressed: the pieces of a word are shown as one"],
   ["special", "Special tokens", "Pressed: tokens such as [CLS] and [SEP] are shown; press to leave them out"],
-  ["sink", "First token", "Pressed: the first token, where heads often rest, is shown; press to leave it out"],
+  ["sink", "First token", "Pressed: the first token, where heads often rest, counts; press to leave it out of every row"],
   ["values", "Weigh by values", "Pressed: each weight is multiplied by the length of the value it fetches"],
 ];
 
@@ -35,12 +35,13 @@ export class OneHead {
     this.model = new Model({ head: name, row_labels: [], key_labels: [], cells: null, links: [], window: null, token: -1 });
     this.view = make("div");
     this.facts = make("div");
-    this.el = make("article", { class: "card", "aria-label": `Head ${name}` }, this.buttons(), this.view, this.facts);
+    this.el = make("article", { class: "card", "aria-label": `Head ${name}` }, this.view, this.facts);
     this.shown = /** @type {string} */ ("");
     this.linked = /** @type {number} */ (0);
     this.model.on("change:window", () => this.later());
     this.model.on("change:token", () => this.links());
     this.stop = render({ model: this.model, el: this.view });
+    this.view.querySelector("h3").after(this.buttons());
   }
 
   buttons() {
@@ -50,8 +51,8 @@ export class OneHead {
     }, words));
     const beside = make("button", { type: "button", "data-beside": "", title: "Pressed: this head stays here while you choose another", onclick: () => this.beside() }, "Beside");
     return make("div", { class: "controls" }, ...toggles, beside,
-      make("button", { type: "button", onclick: () => this.image("svg") }, "SVG"),
-      make("button", { type: "button", onclick: () => this.image("png") }, "PNG"));
+      make("button", { type: "button", onclick: () => this.image("svg") }, "Save SVG"),
+      make("button", { type: "button", onclick: () => this.image("png") }, "Save PNG"));
   }
 
   /** Keep this head while others are chosen. */
@@ -70,10 +71,12 @@ export class OneHead {
 
   /** Draw what is chosen now, if it is not what is drawn. */
   show() {
-    for (const button of this.el.querySelectorAll("[data-look]")) {
-      const pressed = state.get(/** @type {HTMLElement} */ (button).dataset.look ?? "") === "1";
-      button.setAttribute("aria-pressed", String(pressed));
-      if (/** @type {HTMLElement} */ (button).dataset.look === "words") /** @type {any} */ (button).disabled = !this.panel.reading.has_words;
+    const { has_words: hasWords, has_special: hasSpecial } = this.panel.reading;
+    for (const button of /** @type {NodeListOf<HTMLButtonElement>} */ (this.el.querySelectorAll("[data-look]"))) {
+      const look = button.dataset.look ?? "";
+      // Words are never special tokens: with words there are none to show.
+      button.disabled = look === "words" ? !hasWords : look === "special" && (!hasSpecial || this.look().is_by_word === "1");
+      button.setAttribute("aria-pressed", String(state.get(look) === "1" && !button.disabled));
     }
     this.el.querySelector("[data-beside]")?.setAttribute("aria-pressed", String(state.get("beside").split(",").includes(this.name)));
     const wanted = api.query({ reading: this.panel.reading.name, scanned: Boolean(this.panel.extra.scan), ...this.look() });
@@ -167,9 +170,9 @@ export class OneHead {
       class: "bar-rect", x: (at * wide + 1).toFixed(1), width: (wide - 2).toFixed(1), y: (70 - 66 * mean / top).toFixed(1), height: (66 * mean / top).toFixed(1),
     }, make("title", {}, `${profile.offsets[at] > 0 ? "+" : ""}${profile.offsets[at]}: ${said(mean)}`)));
     const best = profile.means.indexOf(Math.max(...profile.means));
-    const labels = profile.offsets.map((/** @type {number} */ offset, /** @type {number} */ at) => offset % 4 ? "" :
-      make("text", { x: ((at + 0.5) * wide).toFixed(1), y: 83, "text-anchor": "middle" }, `${offset > 0 ? "+" : ""}${offset}`));
-    return make("svg", { class: "bars", viewBox: "0 0 600 88", role: "img", "aria-label": `Mean weight by distance; most at ${profile.offsets[best]} with ${said(profile.means[best])}` },
+    const labels = profile.offsets.map((/** @type {number} */ offset, /** @type {number} */ at) => offset % 4 && profile.offsets.length > 9 ? "" :
+      make("text", { x: ((at + 0.5) * wide).toFixed(1), y: 90, "text-anchor": "middle" }, `${offset > 0 ? "+" : ""}${offset}`));
+    return make("svg", { class: "bars", viewBox: "0 0 600 94", role: "img", "aria-label": `Mean weight by distance; most at ${profile.offsets[best]} with ${said(profile.means[best])}` },
       make("line", { x1: 0, x2: 600, y1: 70, y2: 70 }), ...bars, ...labels.filter(Boolean));
   }
 
@@ -229,6 +232,7 @@ export class OneHead {
   light() { this.model.set("cells", this.model.get("cells")); }
 
   end() {
+    clearTimeout(this.timer);
     this.loading?.abort();
     this.moving?.abort();
     this.stop();

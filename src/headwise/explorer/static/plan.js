@@ -32,15 +32,15 @@ function size(bytes) {
 /**
  * Where the name of each point goes: right, left, above or below of it, wherever it covers no point
  * and no other name; nowhere if there is no room. The point's own title has it in any case.
- * @param {number[][]} places @param {string[]} names
+ * @param {number[][]} places @param {string[]} names @param {number} unit how large the names are
  */
-function beside(places, names) {
+function beside(places, names, unit) {
   const taken = places.map(([across, up]) => [across - 4, up - 4, across + 4, up + 4]);
   return places.map(([across, up], at) => {
-    const width = 6.5 * names[at].length;
-    for (const [anchor, dx, dy] of /** @type {[string, number, number][]} */ ([["start", 9, 3], ["end", -9, 3], ["middle", 0, -8], ["middle", 0, 15]])) {
+    const width = 6.5 * unit * names[at].length;
+    for (const [anchor, dx, dy] of /** @type {[string, number, number][]} */ ([["start", 9, 3 * unit], ["end", -9, 3 * unit], ["middle", 0, -8], ["middle", 0, 4 + 11 * unit]])) {
       const start = across + dx - { start: 0, middle: width / 2, end: width }[anchor];
-      const box = [start, up + dy - 9, start + width, up + dy + 2];
+      const box = [start, up + dy - 9 * unit, start + width, up + dy + 2 * unit];
       const covers = taken.some(([left, top, right, bottom]) => box[0] < right && box[2] > left && box[1] < bottom && box[3] > top);
       if (covers || box[0] < 60 || box[2] > 656) continue;
       taken.push(box);
@@ -56,11 +56,15 @@ export class PlanPanel {
     this.page = page;
     this.known = /** @type {any[] | null} */ (null);
     this.values = Object.fromEntries(SLIDERS.map((one) => [one.name, one.usual]));
+    /** KV heads that were asked for; there are fewer where they do not divide the heads. */
+    this.asked = this.values.kv_heads;
+    this.shown = /** @type {Record<string, {input: any, said: any, values: number[]}>} */ ({});
     this.across = "parameters_attention";
     this.up = "cache_bytes";
     this.result = make("div", { "aria-live": "polite" });
     this.plot = make("div");
     this.choices = make("div", { class: "scroll" });
+    addEventListener("resize", () => this.draw());
     const own = this.fromModel(about);
     const axis = (/** @type {"across" | "up"} */ side, /** @type {string} */ words) => make("label", {}, `${words} `, make("select", {
       onchange: (/** @type {any} */ event) => { this[side] = event.target.value; this.draw(); },
@@ -81,14 +85,23 @@ export class PlanPanel {
     const input = make("input", {
       type: "range", min: 0, max: one.values.length - 1, step: 1, value: one.values.indexOf(one.usual), id: `plan-${one.name}`,
       "aria-valuetext": one.usual.toLocaleString("en"), oninput: () => {
-        const value = one.values[Number(input.value)];
-        this.values[one.name] = value;
-        said.textContent = value.toLocaleString("en");
-        input.setAttribute("aria-valuetext", value.toLocaleString("en"));
+        this.put(one.name, one.values[Number(input.value)]);
+        if (one.name === "kv_heads") this.asked = this.values.kv_heads;
+        if (one.name === "heads") this.put("kv_heads", one.values.filter((kv) => this.values.heads % kv === 0 && kv <= this.asked).at(-1) ?? 1);
         this.later();
       },
     });
+    this.shown[one.name] = { input, said, values: one.values };
     return [make("label", { for: `plan-${one.name}` }, one.words), input, said];
+  }
+
+  /** Move a slider. @param {string} name @param {number} value */
+  put(name, value) {
+    const { input, said, values } = this.shown[name];
+    this.values[name] = value;
+    input.value = String(values.indexOf(value));
+    said.textContent = value.toLocaleString("en");
+    input.setAttribute("aria-valuetext", value.toLocaleString("en"));
   }
 
   later() {
@@ -97,7 +110,8 @@ export class PlanPanel {
   }
 
   show() {
-    if (!this.known) this.run();
+    if (this.known) this.draw();
+    else this.run();
   }
 
   async run() {
@@ -138,6 +152,7 @@ export class PlanPanel {
     if (!this.known || !this.found) return;
     const points = [{ ...this.found, name: "yours", own: true }, ...this.known]
       .filter((one) => one[this.across] > 0 && one[this.up] > 0);
+    const unit = (this.plot.clientWidth || 660) < 480 ? 1.65 : 1, over = 14 * (unit - 1); // small drawings have large letters
     const log = Math.log10, range = (/** @type {string} */ axis) => {
       const values = points.map((one) => log(one[axis]));
       return [Math.floor(Math.min(...values)), Math.ceil(Math.max(...values) + 1e-9)];
@@ -146,16 +161,16 @@ export class PlanPanel {
     const x = (/** @type {number} */ value) => 60 + 520 * (log(value) - left) / (right - left || 1);
     const y = (/** @type {number} */ value) => 360 - 340 * (log(value) - low) / (high - low || 1);
     const ticks = [];
-    for (let at = left; at <= right; at++) ticks.push(make("line", { x1: x(10 ** at), x2: x(10 ** at), y1: 20, y2: 360 }), make("text", { x: x(10 ** at), y: 374, "text-anchor": "middle" }, short(10 ** at)));
+    for (let at = left; at <= right; at++) ticks.push(make("line", { x1: x(10 ** at), x2: x(10 ** at), y1: 20, y2: 360 }), make("text", { x: x(10 ** at), y: 361 + 13 * unit, "text-anchor": "middle" }, short(10 ** at)));
     for (let at = low; at <= high; at++) ticks.push(make("line", { x1: 60, x2: 580, y1: y(10 ** at), y2: y(10 ** at) }), make("text", { x: 54, y: y(10 ** at) + 3, "text-anchor": "end" }, short(10 ** at)));
     const places = points.map((one) => [x(one[this.across]), y(one[this.up])]);
     const dots = points.map((one, at) => make("circle", { class: one.own ? "other" : "bar-rect", cx: places[at][0], cy: places[at][1], r: one.own ? 7 : 4 },
       make("title", {}, `${one.name}: ${short(one[this.across])}, ${short(one[this.up])}`)));
-    const labels = beside(places, points.map((one) => one.name))
+    const labels = beside(places, points.map((one) => one.name), unit)
       .flatMap((place, at) => place ? [make("text", place, points[at].name)] : []);
     const names = /** @type {Record<string, string>} */ (AXES);
-    this.plot.replaceChildren(make("svg", { class: "bars", viewBox: "0 0 660 392", role: "img", "aria-label": `Known models: ${names[this.up]} against ${names[this.across]}; yours has ${short(this.found[this.across])} and ${short(this.found[this.up])}` },
-      ...ticks, ...dots, ...labels, make("text", { x: 320, y: 390, "text-anchor": "middle" }, names[this.across]), make("text", { x: 4, y: 12 }, names[this.up])),
+    this.plot.replaceChildren(make("svg", { class: unit > 1 ? "bars large" : "bars", viewBox: `0 ${-over} 660 ${363 + 29 * unit + over}`, role: "img", "aria-label": `Known models: ${names[this.up]} against ${names[this.across]}; yours has ${short(this.found[this.across])} and ${short(this.found[this.up])}` },
+      ...ticks, ...dots, ...labels, make("text", { x: 320, y: 361 + 29 * unit, "text-anchor": "middle" }, names[this.across]), make("text", { x: 4, y: 12 - over }, names[this.up])),
       make("p", { class: "hint" }, "Both axes are logarithmic. Each known model is at its own context, at most 8,192 tokens."));
   }
 }

@@ -8,6 +8,9 @@ import * as state from "./state.js";
 
 const $ = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
 
+/** @param {number} count */
+const heads = (count) => `${count} ${count === 1 ? "head" : "heads"}`;
+
 export class WhatIfPanel {
   /** @param {any} about @param {{fail: (error: any) => void, say: (text: string) => void}} page */
   constructor(about, page) {
@@ -15,7 +18,7 @@ export class WhatIfPanel {
     this.page = page;
     this.grid = new Grid($("switches"), about.layers, { press: (name) => this.press(name) });
     this.chosen = "";
-    this.said = /** @type {string} */ ("");
+    this.said = this.text = /** @type {string} */ ("");
     const isSimilar = about.kind === "similarity";
     $("sentences").hidden = $("sentences-label").hidden = !isSimilar;
     $("sentences").addEventListener("change", () => this.run());
@@ -61,15 +64,16 @@ export class WhatIfPanel {
     this.put(factors);
   }
 
-  /** A new text was read. */
-  read() {
-    const text = state.get("text") || this.about.text;
+  /** A new text was read. @param {any} _ @param {string} text */
+  read(_, text) {
+    this.text = text;
     const others = $("sentences").value ? $("sentences").value.split("\n").slice(1) : this.about.others;
     $("sentences").value = [text.replace(/\s+/g, " "), ...others].join("\n");
     this.said = "";
   }
 
   show() {
+    this.chosen ||= [...this.factors().keys()].at(-1) ?? "";
     this.grid.factors(this.factors());
     this.grid.choose(this.chosen);
     this.slider();
@@ -78,9 +82,10 @@ export class WhatIfPanel {
   }
 
   async run() {
+    if (!this.text) return; // nothing is read yet
     const lines = this.about.kind === "similarity"
       ? $("sentences").value.split("\n").map((/** @type {string} */ one) => one.trim()).filter(Boolean)
-      : [state.get("text") || this.about.text];
+      : [this.text];
     const texts = lines.slice(0, this.about.most_texts);
     const left = lines.length > texts.length ? [`The first ${texts.length} of ${lines.length} sentences are compared.`] : [];
     const body = { texts, gates: Object.fromEntries(this.factors()) };
@@ -88,22 +93,36 @@ export class WhatIfPanel {
     if (wanted === this.said || !texts.length) return;
     this.said = wanted;
     this.asking?.abort();
-    const mine = this.asking = new AbortController();
+    const mine = this.asking = new AbortController(), outcome = $("outcome");
+    outcome.setAttribute("aria-busy", "true");
+    if (!outcome.firstChild) outcome.append(make("p", { class: "hint" }, "Working \u2026"));
     try {
       const found = await api.post("/api/whatif", body, mine.signal);
-      $("outcome").replaceChildren(...[...left, ...found.remarks].map((one) => make("p", { class: "hint" }, one)),
+      outcome.replaceChildren(...[...left, ...found.remarks].map((one) => make("p", { class: "hint" }, one)),
         found.kind === "similarity" ? this.similarity(found) : this.prediction(found));
-      const share = (100 * found.saved / found.parameters).toFixed(2);
-      $("saved").textContent = `${found.heads_off} ${found.heads_off === 1 ? "head" : "heads"} off. ` + (found.cannot_cut ? `They cannot be cut as they are: ${found.cannot_cut}.`
-        : `Cutting them would save ${found.saved.toLocaleString("en")} parameters (${share}%).`);
+      $("saved").textContent = this.savings(found);
       document.body.dataset.outcome = String(found.heads_off);
     } catch (error) {
       if (mine.signal.aborted) return;
       this.said = "";
-      $("outcome").replaceChildren(); // it would be that of other texts
+      outcome.replaceChildren(); // it would be that of other texts
       this.page.fail(error);
+    } finally {
+      if (this.asking === mine) outcome.removeAttribute("aria-busy");
     }
   }
+
+  /** What cutting the heads that are off would save. @param {any} found */
+  savings(found) {
+    const scaled = this.scaled(), one = found.heads_off === 1;
+    if (!found.heads_off) return scaled ? `${heads(scaled)} scaled, none off: nothing would be cut.` : "Press a head to begin.";
+    if (found.cannot_cut) return `${heads(found.heads_off)} off. ${one ? "It cannot be cut as it is" : "They cannot be cut as they are"}: ${found.cannot_cut}.`;
+    const share = (100 * found.saved / found.parameters).toFixed(2);
+    return `${heads(found.heads_off)} off. Cutting ${one ? "it" : "them"} would save ${found.saved.toLocaleString("en")} parameters (${share}%).`;
+  }
+
+  /** How many heads are turned up or down, and not off. */
+  scaled() { return [...this.factors().values()].filter((factor) => factor !== 0 && factor !== 1).length; }
 
   /** @param {any} found */
   prediction(found) {
@@ -122,13 +141,12 @@ export class WhatIfPanel {
 
   /** @param {any} found */
   similarity(found) {
+    const isMoved = found.after.some((/** @type {number[]} */ row, /** @type {number} */ at) => row.some((value, other) => Math.abs(value - found.before[at][other]) >= 0.0005));
     const table = (/** @type {number[][]} */ matrix, /** @type {string} */ words) => make("table", { class: "matrix" }, make("caption", {}, words),
       make("tr", {}, make("td", {}), ...matrix.map((_, at) => make("th", { scope: "col" }, String(at + 1)))),
       ...matrix.map((row, at) => make("tr", {}, make("th", { scope: "row" }, String(at + 1)), ...row.map((value, other) => {
-        const cell = make("td", {}, value.toFixed(3));
-        const moved = value - found.before[at][other];
-        if (words !== "Untouched" && Math.abs(moved) >= 0.005) { cell.className = moved > 0 ? "good" : "bad"; cell.title = `${moved > 0 ? "+" : ""}${moved.toFixed(3)}`; }
-        return cell;
+        const moved = value - found.before[at][other], change = `${moved > 0 ? "+" : "\u2212"}${Math.abs(moved).toFixed(3)}`;
+        return make("td", {}, value.toFixed(3), ...isMoved ? [make("small", {}, Math.abs(moved) >= 0.0005 ? change : "\u00a0")] : []); // both tables are as high
       }))));
     const kept = found.kept.map((/** @type {number} */ one, /** @type {number} */ at) => `${at + 1}: ${one.toFixed(3)}`).join(", ");
     return make("div", { class: "scroll" }, make("h3", {}, "How alike the sentences are (cosine)"), make("div", { class: "matrices" }, table(found.before, "Untouched"), table(found.after, "Changed")),
@@ -136,12 +154,13 @@ export class WhatIfPanel {
   }
 
   async keep() {
-    const heads = [...this.factors()].filter(([, factor]) => factor === 0).map(([name]) => name);
-    if (!heads.length) return this.page.say("No head is off yet: press some first.");
+    const off = [...this.factors()].filter(([, factor]) => factor === 0).map(([name]) => name), scaled = this.scaled();
+    if (!off.length) return this.page.say("No head is off yet: press some first.");
     try {
-      const answer = await api.posted("/api/cutplan", { heads });
+      const answer = await api.posted("/api/cutplan", { heads: off });
       api.save(await answer.blob(), "plan.json");
-      $("saved").textContent = `Saved plan.json with ${heads.length} heads. Cut them with: headwise prune ${this.about.name} --plan plan.json --out smaller`;
+      const left = scaled ? ` ${heads(scaled)} scaled, not off, and left out: a plan only says which heads go.` : "";
+      $("saved").textContent = `Saved plan.json with ${heads(off.length)}.${left} Cut ${off.length === 1 ? "it" : "them"} with: headwise prune ${this.about.name} --plan plan.json --out smaller`;
     } catch (error) {
       this.page.fail(error);
     }
