@@ -61,6 +61,22 @@ def test_a_bug_of_ours_is_not_passed_off_as_a_users_mistake(
         cli.main()
 
 
+@pytest.mark.parametrize(
+    ("words", "is_kept"),
+    [
+        ("scan --out here", True),
+        ("scan --out=here", True),
+        ("scan --output=here", False),
+        ("scan", False),
+        ("prune --out=here", False),
+        ("sweep", True),
+    ],
+)
+def test_a_stop_says_whether_the_work_goes_on(words: str, is_kept: bool) -> None:
+    said = "stopped; the same command goes on from here" if is_kept else "stopped"
+    assert cli.after_a_stop(words.split()) == said
+
+
 def test_an_interrupt_exits_130_with_a_word(
     headwise: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ SWEEP = (
     *("--groups", "split", "--out"),
 )
 COMMANDS: dict[str, tuple[object, ...]] = {
-    "scan": ("scan", "MODEL", "--text", "text", "--max-tokens", 600, "--length", 8, "--out"),
+    "scan": ("scan", "MODEL", "--text", "text", "--max-tokens", 600, "--length", 16, "--out"),
     "importance": ("importance", "MODEL", "--text", "text", "--max-tokens", 60, "--out"),
     "prune": ("prune", "MODEL", "--text", "text", "--cut", 6, "--no-curve", *SMALL, "--out"),
     "sweep": SWEEP,
@@ -110,7 +110,7 @@ def test_a_place_that_cannot_be_is_named_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("prune", "full holds something else than a model and is not replaced, by force neither"),
+        ("prune", "full holds something other than a model and is not replaced, even by force"),
         ("sweep", "full is not empty and holds no sweep: give another folder"),
         ("scan", "full holds heads.csv and no scan: give another folder, or --force"),
         ("importance", "layers.csv is in full already: choose another folder, or give --force"),

@@ -43,7 +43,9 @@ def test_a_command_alone_says_what_there_is(headwise: Runner, typed: str) -> Non
 
 def test_a_sentence_where_a_file_is_wanted_is_told_apart(headwise: Runner) -> None:
     said = headwise.refused("scan", "--text", "The cat sat down")
-    assert "--text is 'The cat sat down', and no file is called so: give a file, or -" in said
+    assert (
+        "--text is 'The cat sat down', and there is no file of that name: give a file, or -" in said
+    )
 
 
 def test_a_terminal_that_lacks_a_character_gets_another(tmp_path: Path) -> None:
@@ -56,3 +58,13 @@ def test_a_terminal_that_lacks_a_character_gets_another(tmp_path: Path) -> None:
     done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     assert b"?[v2]: " in done.stdout
+
+
+@pytest.mark.parametrize("command", ["trace", "report"])
+def test_a_file_where_a_sentence_is_wanted_is_told_apart(
+    headwise: Runner, tmp_path: Path, command: str
+) -> None:
+    file = tmp_path / "book.txt"
+    file.write_text("The cat sat down.", encoding="utf-8")
+    said = headwise.refused(command, "--text", file)
+    assert f"--text is a sentence here, and {file} is a file: give the sentence itself" in said

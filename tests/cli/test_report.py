@@ -86,7 +86,7 @@ def test_three_folders_make_one_page(headwise: Runner, text: Path, tmp_path: Pat
     assert "Attention map of L1H2 over 4 tokens" in labels
     shutil.rmtree(model)
     ran = headwise("report", found, *options, "--force")
-    assert f"without attention maps: {model} is no directory" in ran.out
+    assert f"without attention maps: there is no directory {model}" in ran.out
     assert "There are no attention maps" in out.read_text("utf-8")
 
 

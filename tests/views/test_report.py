@@ -62,7 +62,9 @@ def test_a_role_that_no_head_has_is_told_too() -> None:
     shown = section_of(report_page(found), "roles")
     assert "sink: 1 head" in shown
     assert f"induction. {ROLES['induction']}" in shown
-    untested = "Not tested, for nothing was read that decides it: positional, delimiter, syntactic"
+    untested = (
+        "Not tested, because nothing was read that could decide them: positional, delimiter, synta"
+    )
     assert untested in Page(report_page(found)).text
     assert "No head is" not in Page(report_page(found)).text
     scored = found.table.df.assign(induction_score=0.1)
@@ -104,6 +106,23 @@ def test_the_strongest_head_of_a_role_comes_first(page: str) -> None:
 def test_a_relation_stands_beside_its_baseline(page: str) -> None:
     shown = section_of(page, "relations")
     assert "verb-object L0H2 75% 25% yes 70% to 80% 41 the governor looks at its dependent" in shown
+
+
+def test_figures_of_two_heads_are_marked_and_sentences_left_out_are_told(page: str) -> None:
+    assert "*" not in section_of(page, "relations")
+    table = table_of(counts={"probe_sentences": 37, "probe_unusable": 5}, settings={"length": 14})
+    frame = relations_of(table)
+    frame.loc[frame["name"] == "L2H4", "even_accuracy"] = 0.9
+    shown = section_of(report_page(Findings(table=table, relations=frame)), "relations")
+    assert "verb-object L0H2* 42% 25% yes" in shown  # L0H2's 75% in the even half, L2H4's 10%
+    assert "* Here the two halves of the sentences choose different heads or readings" in shown
+    assert "5 of 42 sentences with known relations were left out: too long for a length" in shown
+
+
+def test_scores_of_relations_say_which_half_they_are_of(page: str) -> None:
+    shown = section_of(page, "roles")
+    assert "did not choose" not in page
+    assert shown.count("in the half of the sentences where it leads its baseline by less") == 3
 
 
 def test_pairs_are_ranked_and_stand_ins_have_their_costs(page: str) -> None:

@@ -196,7 +196,7 @@ def test_the_strongest_two_of_each_role_are_drawn() -> None:
     ("about", "words"),
     [
         ({"model": ""}, "the scan names no model"),
-        ({"model": "./gone"}, "./gone is no directory"),
+        ({"model": "./gone"}, "there is no directory ./gone"),
         ({"model": "minilm", "loaded": {"dtype": "float7"}}, "dtype is 'float7'"),
         ({"model": "minilm", "loaded": {"sha256": "abc"}}, "minilm is not what was scanned: its"),
         ({"model": "minilm"}, "head 12 is not in this layer"),

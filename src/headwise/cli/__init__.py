@@ -77,7 +77,8 @@ def after_a_stop(words: list[str]) -> str:
     command = command_in(words)
     if command == "headwise explore":
         return ""
-    is_kept = command == "headwise sweep" or (command == "headwise scan" and "--out" in words)
+    has_folder = any(word.partition("=")[0] == "--out" for word in words)
+    is_kept = command == "headwise sweep" or (command == "headwise scan" and has_folder)
     return "stopped; the same command goes on from here" if is_kept else "stopped"
 
 

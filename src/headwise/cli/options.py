@@ -36,6 +36,23 @@ def without_head(dtype: str, device: str, revision: str | None, trust: bool) -> 
     return LoadOptions(dtype=dtype, device=device, revision=revision, allows_remote_code=trust)
 
 
+def check_sentence(text: str | None) -> None:
+    """Raise where a sentence is empty, or the name of a file: other commands read those."""
+    if text is None:
+        return
+    if not text.strip():
+        raise OptionError("the text is empty: give --text some words")
+    if len(text) < LONGEST_PATH and Path(text).is_file():
+        raise OptionError(
+            f"--text is a sentence here, and {text} is a file: give the sentence itself, "
+            f'as in --text "$(cat {text})"'
+        )
+
+
+LONGEST_PATH = 255
+"""Characters of a file's name that systems take."""
+
+
 def texts_of(names: list[str] | None) -> list[str] | None:
     """The texts of the files; None where none was named."""
     if names is None:
@@ -51,8 +68,8 @@ def text_of(name: str) -> str:
     if name != "-":
         if " " in name and not Path(name).exists():
             raise OptionError(
-                f"--text is {name!r}, and no file is called so: give a file, or - and the text on "
-                "standard input"
+                f"--text is {name!r}, and there is no file of that name: give a file, or - to "
+                "read standard input"
             )
         return read_text(name)
     try:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwise.cli.options import check_sentence
 from headwise.cli.screen import check_new, quiet_console, say, write_new
-from headwise.errors import OptionError
 
 if TYPE_CHECKING:
     from headwise.views.report.findings import Findings
@@ -23,7 +23,7 @@ PruneFolder = Annotated[
     Path | None, typer.Option("--prune", help="Directory that headwise prune wrote.")
 ]
 Out = Annotated[Path, typer.Option(help="The page.")]
-Text = Annotated[str | None, typer.Option(help="Sentence of the attention maps.")]
+Text = Annotated[str | None, typer.Option(help="Sentence of the attention maps, not a file.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
 
 
@@ -41,8 +41,7 @@ def run(
     """
     check_folders(scan, importance, prune)
     check_new(out, ".html", force=force)
-    if text is not None and not text.strip():
-        raise OptionError("the text is empty: give --text some words")
+    check_sentence(text)
     from headwise.views.report.maps import SENTENCE
     from headwise.views.report.report import gather, report_page
 

@@ -52,7 +52,7 @@ def grids(table: HeadTable) -> Html:
             "A row is a layer and a column a head, both counted from 0; L3H11 is head 11 of layer "
             "3. In the first grid the letter is the head's first role, and a coloured corner its "
             "second. In the second grid 0 means that every token looks at one token alone, and "
-            "100 that it looks at all of them alike. A cell pointed at tells its figures.",
+            "100 that it looks at all of them alike. Point at a cell to see its figures.",
         ),
         legend(table),
         *drawn,
@@ -113,7 +113,7 @@ def legend(table: HeadTable) -> Html:
     if no_roles(table):
         entries.append(tag("li", f"{NONE} no role ({len(no_roles(table))})"))
     if any(len(roles) > 2 for roles in table.df["roles"]):
-        entries.append(tag("li", f"{MORE} more roles than two"))
+        entries.append(tag("li", f"{MORE} more than two roles"))
     return tag("ul", *entries, class_="legend")
 
 

@@ -8,7 +8,7 @@ import math
 
 import pandas as pd
 
-from headwise.probes.tables import best_heads
+from headwise.views.relations import OF_TWO, UNSTABLE, best_of_each, left_out
 from headwise.views.report.findings import Findings, number
 from headwise.views.report.parts import (
     Html,
@@ -27,25 +27,26 @@ PAIRS = 10
 def relations(found: Findings) -> Html:
     """The strongest head of each gold relation beside its baseline."""
     frame = found.relations
+    missing = [tag("p", line, class_="limit") for line in left_out(found.table.about)]
     if frame is None or frame.empty:
         return section(
             "relations",
             "Relations between words",
             tag("p", "This scan read no sentences with known relations, so none are shown."),
+            *missing,
         )
     rows = []
-    names = frame.drop_duplicates("head").set_index("head")["name"]
-    for source, part in frame.groupby("source", sort=False):
-        for _, row in best_heads(part.drop(columns=["source", "name"])).iterrows():
-            right, guess = float(row["held_out_accuracy"]), float(row["held_out_baseline"])
-            said = f"{percent(right)} found, {percent(guess)} by the best of simple guesses"
-            label = row["relation"] if source == "probe" else f"{row['relation']} ({source})"
-            interval = f"{percent(float(row['low']))} to {percent(float(row['high']))}"
-            means = READINGS.get(row["reading"], row["reading"])
-            figures_ = (percent(right), percent(guess), bar(right, guess, said))
-            verdict = "yes" if row["counts"] else "no"
-            arcs = f"{int(row['arcs']):,}"
-            rows.append((label, names[row["head"]], *figures_, verdict, interval, arcs, means))
+    best = best_of_each(frame)
+    for _, row in best.iterrows():
+        right, guess = float(row["held_out_accuracy"]), float(row["held_out_baseline"])
+        said = f"{percent(right)} found, {percent(guess)} by the best of simple guesses"
+        interval = f"{percent(float(row['low']))} to {percent(float(row['high']))}"
+        means = READINGS.get(row["reading"], row["reading"])
+        figures_ = (percent(right), percent(guess), bar(right, guess, said))
+        verdict = "yes" if row["counts"] else "no"
+        arcs = f"{int(row['arcs']):,}"
+        rows.append((row["label"], row["marked"], *figures_, verdict, interval, arcs, means))
+    mark = "" if best["is_stable"].all() else tag("p", f"{UNSTABLE} Here {OF_TWO}.")
     return section(
         "relations",
         "Relations between words",
@@ -56,13 +57,15 @@ def relations(found: Findings) -> Html:
             "guesses finds, such as the next word: only what lies beyond it is the head's own.",
         ),
         data_table(
-            "Strongest head of each relation, judged on sentences that did not choose it; the "
-            "interval is of all sentences",
+            "Strongest head of each relation; found and baseline are of what leads in one half of "
+            "the sentences, judged in the other, and the interval is of this head in all",
             ("relation", "head", "found", "baseline", "drawn", "beats it", "95% interval", "arcs",
              "how it is read"),
             rows,
             numbers=("found", "baseline", "95% interval", "arcs"),
         ),
+        mark,
+        *missing,
     )  # fmt: skip
 
 

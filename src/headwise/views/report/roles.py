@@ -28,12 +28,12 @@ SCORES = {
     "positional": "the mean weight at its best distance, from 4 back to 4 ahead",
     "delimiter": "the mean weight on special tokens or on punctuation",
     "sink": "the mean weight on the first token, or on the first four",
-    "syntactic": "how often its largest weight finds the partner, on sentences that did not choose"
-    " the head",
-    "semantic": "how often it picks the related word among candidates, on sentences that did not "
-    "choose the head",
-    "coreference": "how often it picks the right mention among candidates, on sentences that did "
-    "not choose the head",
+    "syntactic": "how often its largest weight finds the partner, in the half of the sentences "
+    "where it leads its baseline by less",
+    "semantic": "how often it picks the related word among candidates, in the half of the "
+    "sentences where it leads its baseline by less",
+    "coreference": "how often it picks the right mention among candidates, in the half of the "
+    "sentences where it leads its baseline by less",
     "induction": "the mean weight on what followed earlier copies, in repeated random tokens",
     "duplicate": "the mean weight on earlier copies of the token",
     "broad": "its entropy as a share of the largest possible",
@@ -42,7 +42,7 @@ SCORES = {
 READINGS = {
     "dependent": "the dependent looks at its governor",
     "governor": "the governor looks at its dependent",
-    "column": "the governor is who looks at the dependent most",
+    "column": "of all words, the governor looks at the dependent most",
 }
 
 

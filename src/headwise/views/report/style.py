@@ -140,7 +140,8 @@ border-radius:.75rem}.tiles{grid-template-columns:repeat(auto-fit,minmax(6.6rem,
 table.grid{border-spacing:1px}table.grid td{width:1.5rem;min-width:1.36rem;height:1.6rem;
 font-size:.74rem}table.grid td.value{font-size:.68rem}table.grid th{min-width:1.2rem;padding:0}
 table.grid tbody th{padding-right:.2rem}dl{grid-template-columns:1fr;gap:0}dd{margin:0 0 .5rem}
-svg.bar{width:5.5rem}table.data th:first-child,
+svg.bar{width:2.4rem}table.data th,table.data td{padding-right:.45rem}
+table.data th:first-child,
 table.data thead .n{white-space:normal}
 table.data td:last-child:not(.n){min-width:12rem}}
 """

@@ -67,7 +67,7 @@ def role_counts(table: HeadTable) -> Html:
     missing, untested = table.missed_roles, table.untested_roles
     said = f"Heads of each role, some with several: {', '.join([*parts, f'no role {none}'])}."
     none_is = f"No head is {listed(missing, 'or')}." if missing else ""
-    left = f"Not tested, for nothing was read that decides it: {', '.join(untested)}."
+    left = f"Not tested, because nothing was read that could decide them: {', '.join(untested)}."
     return joined([said, none_is, left if untested else ""], " ")
 
 
