@@ -1,8 +1,10 @@
 """Files: read with a sentence for what is wrong with them, and never left half written."""
 
+import math
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from headwise.errors import OptionError, OutputError
 
@@ -28,6 +30,19 @@ def write_aside(path: Path, content: bytes | str) -> None:
     finally:
         with suppress(OSError):
             part.unlink()
+
+
+def finite(values: Any) -> Any:
+    """The same with None for numbers that JSON cannot hold.
+
+    >>> finite({"loss": [1.5, float("inf")]})
+    {'loss': [1.5, None]}
+    """
+    if isinstance(values, dict):
+        return {key: finite(value) for key, value in values.items()}
+    if isinstance(values, list):
+        return [finite(value) for value in values]
+    return None if isinstance(values, float) and not math.isfinite(values) else values
 
 
 def make_folder(path: Path) -> None:

@@ -253,3 +253,17 @@ def test_a_model_without_groups_or_heads_is_refused() -> None:
 def test_a_text_that_cannot_be_split_is_refused() -> None:
     with pytest.raises(OptionError, match="a text of 1 paragraph cannot be split"):
         make_bench(make_subject(model_of("gpt2"), words_tokenizer()), texts(1), SMALL)
+
+
+def test_a_text_of_two_paragraphs_lacks_one_to_choose_a_ridge_on() -> None:
+    subject = make_subject(model_of("gpt2"), words_tokenizer())
+    with pytest.raises(OptionError, match="the text has 2 paragraphs: give at least 3, to fit on"):
+        make_bench(subject, "\n\n".join(texts(2)), SMALL)
+
+
+def test_a_loss_that_is_no_number_is_refused_before_anything_is_chosen() -> None:
+    def broken(model: nn.Module, inputs: Inputs) -> Tensor:
+        return torch.full((len(inputs["input_ids"]),), math.nan)
+
+    with pytest.raises(OptionError, match="the loss of GPT2LMHeadModel is nan, and no head can be"):
+        bench_of("gpt2", broken)

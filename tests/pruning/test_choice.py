@@ -19,6 +19,7 @@ from headwise.pruning.choice import (
     Problem,
     order_by,
     random_cut,
+    reseeded,
 )
 from headwise.pruning.gradients import Gradients, by_layer_norm, gradients
 from headwise.pruning.surgery import planned
@@ -252,3 +253,15 @@ def test_rounds_tell_how_far_all_of_them_together_are() -> None:
         ("backward passes", done + 1, problem.rounds * batches)
         for done in range(problem.rounds * batches)
     ]
+
+
+def test_random_cuts_and_orders_take_any_head_of_a_group() -> None:
+    problem = replace(nested_problem(), is_uniform=True)
+    layers = len(problem.units_by_layer)
+    chosen = order_by("ablation", problem).first(layers)
+    cuts = {random_cut(problem, chosen, seed) for seed in range(8)}
+    firsts = {order_by("random", reseeded(problem, seed)).first(layers) for seed in range(8)}
+    for drawn in (cuts, firsts):
+        assert len(drawn) > 4
+        assert all(lost_of_groups(heads) == lost_of_groups(chosen) for heads in drawn)
+    assert reseeded(problem_of("llama"), 5).units == problem_of("llama").units

@@ -159,7 +159,7 @@ def hooked_up(model: PreTrainedModel) -> str:
 
 def adapted(model: PreTrainedModel) -> str:
     model.adapter = nn.Linear(2, 3)
-    return r"the loaded model has no adapter\.weight: merge adapters before you cut"
+    return r"its class and config make no adapter\.weight: merge adapters before you cut"
 
 
 def trimmed(model: PreTrainedModel) -> str:

@@ -12,8 +12,15 @@ import pandas as pd
 import pytest
 import torch
 from torch import nn
+from transformers import (
+    BertModel,
+    CLIPVisionConfig,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
+)
 
 from headwise.errors import ModelError, OptionError, OutputError
+from headwise.files import finite
 from headwise.heads import HeadId
 from headwise.pruning import prune as pruning
 from headwise.pruning.bench import borne
@@ -22,7 +29,7 @@ from headwise.pruning.choice import Order
 from headwise.pruning.cutplan import CutPlan
 from headwise.pruning.loading import load
 from headwise.pruning.objective import Divergence, Embedding, Given, NextToken
-from headwise.pruning.prune import Pruned, finite, plan_of, prune
+from headwise.pruning.prune import Pruned, plan_of, prune
 from headwise.pruning.surgery import cut, head_counts
 from headwise.pruning.units import Unit
 from headwise.views.report.cuts import cuts
@@ -364,3 +371,44 @@ def test_numbers_that_json_cannot_hold_are_none() -> None:
         "b": {"c": None},
         "d": "x",
     }
+
+
+def test_an_onnx_file_needs_a_directory_to_stand_in() -> None:
+    with pytest.raises(OptionError, match="an ONNX file is written beside a model: give out, a d"):
+        pruned(model_of("gpt2"), heads="L0H1", with_onnx=True)
+
+
+def test_a_model_that_could_not_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
+    model = BertModel(model_of("bert").config, add_pooling_layer=False)
+    words = r"it has no pooler\.dense\.weight, which its class and config make: give a model that"
+    with pytest.raises(ModelError, match=words):
+        pruned(model, tmp_path / "out", heads="L0H1", texts=[])
+
+
+def seeing_model() -> LlavaForConditionalGeneration:
+    """A tiny model that reads text, and pictures where there are some."""
+    torch.manual_seed(0)
+    vision = CLIPVisionConfig(
+        hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
+        image_size=8, patch_size=4, projection_dim=16,
+    )  # fmt: skip
+    text = model_of("llama").config
+    config = LlavaConfig(vision_config=vision, text_config=text, image_token_index=1)
+    return LlavaForConditionalGeneration(config).double().eval()
+
+
+def test_text_alone_prunes_and_refits_a_model_that_also_sees() -> None:
+    found = pruned(seeing_model(), cut=3, settings=SMALL)
+    sizes = found.record["sizes"]
+    assert sizes["before"]["heads"] - sizes["after"]["heads"] == 3 == len(found.plan)
+    assert all(head.layer_name.startswith("text") or not head.stack for head in found.plan.heads)
+
+
+def test_the_card_holds_the_cut_alone_against_random_ones() -> None:
+    record = pruned(model_of("llama"), cut=6).record
+    quality, unit = record["quality"], record["quality"]["unit"]
+    assert "Without the refit" not in measured_lines(record)
+    quality["refitted"] = quality["uncut"]
+    card = measured_lines(record)
+    assert f"Without the refit this cut has {quality['cut'][unit]:.4f}. With as many " in card
+    assert f"and none refitted, it is {quality['random_mean'][unit]:.4f}. " in card

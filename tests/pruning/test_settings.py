@@ -10,6 +10,7 @@ import torch
 
 from headwise.errors import OptionError
 from headwise.heads import HeadId
+from headwise.pruning.bench import make_bench
 from headwise.pruning.choice import METHODS
 from headwise.pruning.objective import Divergence, Embedding, Given, LabelLoss, NextToken
 from headwise.pruning.prune import fitting, smallest
@@ -126,7 +127,7 @@ def test_a_model_of_the_hub_pools_as_its_cached_files_say(cached: Path) -> None:
     (cached / "1_Pooling").mkdir()
     (cached / "1_Pooling/config.json").write_text('{"pooling_mode_cls_token": true}')
     found = make_subject(by_id())
-    assert found.objective == Embedding("cls") and found.folder is None
+    assert found.objective == Embedding("cls") and found.folder == cached
 
 
 def test_that_the_pooling_of_a_model_of_the_hub_is_not_known_is_told(cached: Path) -> None:
@@ -144,7 +145,7 @@ def test_pooling_is_what_the_folder_says(tmp_path: Path) -> None:
     assert pooling_in(None) == pooling_in(tmp_path) == "mean"
     (tmp_path / "1_Pooling").mkdir()
     for is_cls, want in ((True, "cls"), (False, "mean")):
-        facts = {"pooling_mode_cls_token": is_cls}
+        facts = {"pooling_mode_cls_token": is_cls, "pooling_mode_mean_tokens": not is_cls}
         (tmp_path / "1_Pooling/config.json").write_text(json.dumps(facts), "utf-8")
         assert pooling_in(tmp_path) == want
     assert folder_of(str(tmp_path)) == tmp_path
@@ -202,3 +203,57 @@ def test_a_batch_has_room_for_the_logits_of_its_tokens() -> None:
     states = most_tokens(make_subject(model_of("embedding"), words_tokenizer()))
     assert LENGTH < words < states
     assert words == states // 101
+
+
+@pytest.mark.parametrize(
+    ("facts", "want"),
+    [
+        ({"pooling_mode": "cls"}, "cls"),
+        ({"pooling_mode": "mean", "include_prompt": True}, "mean"),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
+    ],
+)
+def test_pooling_is_read_as_either_version_writes_it(
+    facts: dict[str, object], want: str, tmp_path: Path
+) -> None:
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling/config.json").write_text(json.dumps(facts), "utf-8")
+    assert pooling_in(tmp_path) == want
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"pooling_mode": "lasttoken"}, "pooled by lasttoken, and only cls and mean are known"),
+        ({"pooling_mode": ["cls", "mean"]}, "pooled by cls and mean, and only"),
+        ({"pooling_mode_max_tokens": True}, "pooled by max_tokens, and only"),
+        ({"pooling_mode_cls_token": False}, "pooled by nothing that it names, and only"),
+        ({"pooling_mode": 5}, "does not say how embeddings are pooled"),
+    ],
+)
+def test_a_pooling_that_is_not_known_is_refused(
+    facts: dict[str, object], words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling/config.json").write_text(json.dumps(facts), "utf-8")
+    with pytest.raises(OptionError, match=words):
+        pooling_in(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"texts": Path("a.txt")}, "texts is .*: give the text itself as str"),
+        ({"texts": [Path("a.txt")]}, "a text is a PosixPath: give documents as str"),
+        ({"batches": {"input_ids": torch.ones(2, 3)}}, "inputs is of type dict: give a list of"),
+        ({"batches": [torch.ones(2, 3)]}, "a batch of inputs is a Tensor: give a list of mapp"),
+        ({"batches": [{"input_ids": [[1, 2]]}]}, "input_ids is of type list: give a tensor"),
+        ({"batches": [{"input_id": torch.ones(2, 3)}]}, "has no input 'input_id': perhaps input"),
+    ],
+)
+def test_what_a_model_cannot_be_measured_on_is_refused(given: dict[str, Any], words: str) -> None:
+    subject = make_subject(model_of("gpt2"), words_tokenizer())
+    with pytest.raises(OptionError, match=words):
+        calibration(subject, given.get("texts"), given.get("batches"), max_tokens=None)
+    with pytest.raises(OptionError, match=words):
+        make_bench(subject, given.get("texts"), PruneSettings(), batches=given.get("batches"))

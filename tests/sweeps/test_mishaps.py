@@ -236,3 +236,33 @@ def test_held_out_sequences_that_ask_nothing_are_refused() -> None:
     task = make_task("brackets", length=2, depth=2)
     with pytest.raises(OptionError, match="1 held-out sequence of brackets ask nothing: give more"):
         sweep(task, **SMALL, held_out=1, processes=1)
+
+
+def test_a_sweep_grows_by_seeds_and_groups_and_trains_only_what_is_new(tmp_path: Path) -> None:
+    first = sweep("relations", **SMALL, processes=1, out=tmp_path)
+    done = {file: file.stat().st_mtime_ns for file in (tmp_path / "runs").iterdir()}
+    more = SMALL | {"seeds": 2, "groups": ("narrow", "split")}
+    said: list[int] = []
+    grown = sweep(
+        "relations", **more, processes=1, out=tmp_path, progress=lambda _, n, __: said.append(n)
+    )
+    assert said[: len(done) + 1] == list(range(len(done) + 1)) and len(said) > len(done) + 1
+    assert all(file.stat().st_mtime_ns == when for file, when in done.items())
+    narrow = grown.runs[(grown.runs["group"] == "narrow") & (grown.runs["seed"] == 0)]
+    assert list(narrow["loss"]) == list(first.runs["loss"])
+    with pytest.raises(OutputError, match=r"other settings \(groups was .*; seeds was 2, now 1\)"):
+        sweep("relations", **SMALL, processes=1, out=tmp_path)
+
+
+def test_a_forced_sweep_leaves_no_table_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep("relations", **SMALL, processes=1, out=tmp_path)
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("headwise.sweeps.sweep.run_all", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        sweep("relations", **SMALL | {"steps": 40}, processes=1, out=tmp_path, force=True)
+    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["settings.json"]

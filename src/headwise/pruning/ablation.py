@@ -91,7 +91,9 @@ class Ablated:
     @property
     def copies(self) -> int:
         """How many copies of the batch fit into one pass."""
-        tokens = max(value.shape[:2].numel() for value in self.sample.inputs.values())
+        states = [one[0] if isinstance(one, tuple) else one for one in self.recording.outputs]
+        held = states or self.sample.inputs.values()  # of pictures, inputs have other axes
+        tokens = max(value.shape[:2].numel() for value in held)
         return max(1, min(ROOM // self.size, MOST_TOKENS // tokens))
 
     @torch.no_grad()

@@ -17,16 +17,17 @@ from torch import nn
 
 from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId
-from headwise.probes.manual import halves, manual_texts
+from headwise.probes.manual import halves
 from headwise.pruning.ablation import Progress, untold
 from headwise.pruning.choice import Problem
 from headwise.pruning.cutplan import Counts
 from headwise.pruning.gradients import gradients, or_else
+from headwise.pruning.layers import find_layers
 from headwise.pruning.objective import Embedding, Given, Objective, TokenLoss
 from headwise.pruning.refit import LayerFit, Variant, check_variant, refit
-from headwise.pruning.setting import Subject, batch_task, documents, text_task
+from headwise.pruning.setting import Subject, batch_task, batches_for, text_task, texts_for
 from headwise.pruning.settings import PruneSettings
-from headwise.pruning.surgery import Surgery, can_cut, cut
+from headwise.pruning.surgery import Surgery, cut
 from headwise.pruning.task import Estimate, Task, count_heads, counted_batches, head_ids
 from headwise.pruning.units import Unit, one_of_each_group, whole_groups
 from headwise.watching.places import find_places
@@ -77,9 +78,7 @@ def make_bench(
 
     Python's manual is read where neither is given.
     """
-    reason = can_cut(subject.model)
-    if reason is not None:
-        raise ModelError(reason)
+    find_layers(subject.model)  # raises where heads cannot be cut
     check_variant(subject.model, settings.refit)
     if any(place.turns > 1 for place in find_places(subject.model)):
         raise ModelError(
@@ -89,11 +88,11 @@ def make_bench(
     if batches is not None and texts is not None:
         raise OptionError("there are texts and batches to measure on: give one of them")
     if batches is not None:
-        choose, fit, ridge, held_out = tasks_on_batches(subject, list(batches))
+        choose, fit, ridge, held_out = tasks_on_batches(subject, batches_for(subject, batches))
     else:
-        choose, fit, ridge, held_out = tasks_on_texts(
-            subject, manual_texts() if texts is None else documents(texts), settings
-        )
+        choose, fit, ridge, held_out = tasks_on_texts(subject, texts_for(texts), settings)
+    for task in (choose, held_out):
+        task.checked_loss(subject.name)
     counts = count_heads(subject.model, choose.samples[0].inputs)
     return Bench(
         subject=replace(subject, objective=choose.objective),
@@ -115,7 +114,13 @@ def tasks_on_texts(subject: Subject, texts: Sequence[str], settings: PruneSettin
     """Tasks on texts that share no paragraph, but that choosing and refitting share theirs."""
     seed, most = settings.seed, settings.fit_tokens
     known, other = halves(texts, seed=seed)
-    fitted, checked = halves(known, held_out=RIDGE_SHARE, seed=seed + 1)
+    try:
+        fitted, checked = halves(known, held_out=RIDGE_SHARE, seed=seed + 1)
+    except OptionError as error:
+        raise OptionError(
+            "the text has 2 paragraphs: give at least 3, to fit on, to choose a ridge on, and to "
+            "measure on, with blank lines between them"
+        ) from error
     return (
         text_task(subject, fitted, max_tokens=settings.choose_tokens, seed=seed),
         text_task(subject, fitted, max_tokens=most, seed=seed + 1, is_measured=False),

@@ -118,10 +118,18 @@ def sources(record: Mapping[str, Any]) -> str:
     return (
         f"Made from {model['model']}{source} by headwise {versions['headwise']}. "
         f"{chosen}{refitted}. The {quality['unit']} is of {text['measured_on']['amount']} of "
-        f"{whose}, on which no head was chosen and nothing fitted; with as many heads cut at "
-        f"random it is {written(quality['random_mean'][quality['unit']])}. {decided(record)}"
+        f"{whose}, on which no head was chosen and nothing fitted. {without_refit(quality)}"
+        f"With as many heads cut at random, and none refitted, it is "
+        f"{written(quality['random_mean'][quality['unit']])}. {decided(record)}"
         "`prune.json` holds every figure, `plan.json` the heads that went."
     )
+
+
+def without_refit(quality: Mapping[str, Any]) -> str:
+    """What the cut alone scores, to be held against random cuts; nothing where that was said."""
+    if not quality["refitted"]:
+        return ""
+    return f"Without the refit this cut has {written(quality['cut'][quality['unit']])}. "
 
 
 def decided(record: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from headwise.pruning.ablation import Progress, ablate, untold
 from headwise.pruning.cutplan import Counts
 from headwise.pruning.gradients import Gradients, by_layer_norm, gradients, or_else
 from headwise.pruning.task import Task, head_ids
-from headwise.pruning.units import Unit, by_unit, membership
+from headwise.pruning.units import Unit, by_unit, membership, one_of_each_group
 from headwise.watching.gates import silence
 
 BEST = "rounds"
@@ -60,7 +60,7 @@ class Problem:
 
     @property
     def cuttable(self) -> tuple[Unit, ...]:
-        """As many units as can go, if not these; a uniform cut ends with the smallest layer."""
+        """As many units as can go at all; a uniform cut ends with the smallest layer."""
         layers = self.units_by_layer.values()
         if not self.is_uniform:
             return self.units
@@ -104,11 +104,21 @@ def at_random(problem: Problem, count: int) -> Found:
     return [(one, math.nan) for one, _ in found]
 
 
+def reseeded(problem: Problem, seed: int) -> Problem:
+    """The same problem for another random order, in which any head of a group may go first."""
+    if not problem.is_nested:
+        return replace(problem, seed=seed)
+    drawn = random.Random(seed)
+    scores = [drawn.random() for _ in problem.heads]
+    units = one_of_each_group(problem.heads, problem.counts, scores)
+    return replace(problem, seed=seed, units=units)
+
+
 def random_cut(problem: Problem, heads: Sequence[HeadId], seed: int) -> tuple[HeadId, ...]:
     """As many heads at random: whole units where these are some, else a cut of the same shape."""
     units, gone = problem.units, set(heads)
     is_whole = gone == {head for unit in units if gone >= set(unit.heads) for head in unit.heads}
-    if is_whole:
+    if is_whole and not problem.is_nested:  # nested units say which head of a group goes first
         found: list[HeadId] = []
         for unit in order_by("random", replace(problem, seed=seed)).units:
             if len(found) + len(unit.heads) <= len(heads):

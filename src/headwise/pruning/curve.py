@@ -15,7 +15,7 @@ import pandas as pd
 from headwise.drawing.curves import Line, curves_svg, elbow
 from headwise.heads import HeadId
 from headwise.pruning.ablation import Progress, untold
-from headwise.pruning.choice import BY_GRADIENTS, Order, Problem, order_by
+from headwise.pruning.choice import BY_GRADIENTS, Order, Problem, order_by, reseeded
 from headwise.pruning.gradients import has_gradients
 from headwise.pruning.task import Estimate, Task
 from headwise.pruning.units import Unit, single_heads
@@ -101,7 +101,8 @@ def draw_curve(
     counts = [*spaced(most, POINTS), *([] if can_all_go else [most])]
     orders = {} if chosen.method == "random" else {chosen.method: chosen}
     orders |= {name: order_by(name, problem) for name in rivals(problem) if name not in orders}
-    chances = [order_by("random", _seeded(problem, seed)) for seed in range(1, RANDOM_ORDERS + 1)]
+    seeds = range(problem.seed + 1, problem.seed + RANDOM_ORDERS + 1)
+    chances = [order_by("random", reseeded(problem, seed)) for seed in seeds]
     work = Work(held_out, progress, len(counts) * (len(orders) + len(chances)) + 2 + can_all_go)
     uncut, floor = work.loss(()), work.loss(single_heads(problem.heads))
     rows = [_row(name, 0, uncut, total, unit) for name in (*orders, "random")]
@@ -162,10 +163,6 @@ def spaced(total: int, points: int) -> list[int]:
     return sorted(
         {round(total * step / (points + 1)) for step in range(1, points + 1)} - {0, total}
     )
-
-
-def _seeded(problem: Problem, seed: int) -> Problem:
-    return replace(problem, seed=problem.seed + seed)
 
 
 def _heads(order: Order, count: int) -> int:

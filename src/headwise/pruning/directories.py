@@ -75,7 +75,9 @@ def check_place(out: Path, *, force: bool) -> None:
                 "choose another place"
             )
         if not force:
-            raise OutputError(f"{out} would be overwritten: give force=True (--force) to do so")
+            raise OutputError(
+                f"{out} holds a model already: choose another place, or give force=True (--force)"
+            )
     elif out.exists() and not out.is_dir():
         raise OutputError(f"{out} is a file, and a model is written as a directory")
 

@@ -35,6 +35,7 @@ from headwise.pruning.plain import (
     named_tensors,
     plain_config,
     public_class,
+    shapes,
     shell,
     without_block,
 )
@@ -123,6 +124,20 @@ def check_weights(model: nn.Module) -> None:
                 f"{type(model).__name__} cannot be exported: its weight {name} is {kind}, and only "
                 "floating-point weights in memory are; load it without quantization and offloading"
             )
+    check_class(model)
+
+
+def check_class(model: Any) -> None:
+    """Raise unless the model's class and config build its very parameters."""
+    plain = public_class(model)
+    is_cut = bool(getattr(model.config, BLOCK, None))
+    config = model.config if is_cut else without_block(model.config)
+    built = shapes(shell(cut_class(plain) if is_cut else plain, config, model.dtype))
+    mine = shapes(model)
+    for name in {**mine, **built}:
+        if mine.get(name) != built.get(name):
+            said = other_shape(name, mine.get(name), built.get(name))
+            raise ModelError(f"{type(model).__name__} cannot be exported: {said}")
 
 
 def write_model(model: PreTrainedModel, part: Path) -> bool:
@@ -264,16 +279,24 @@ def check_tensors(model: nn.Module, loaded: nn.Module) -> None:
     )
 
 
+Size = tuple[int, ...] | None
+
+
+def other_shape(name: str, mine: Size, made: Size) -> str:
+    """How a tensor differs from the one that the model's class and config make."""
+    if made is None:
+        return f"its class and config make no {name}: merge adapters before you cut"
+    made_by = "a model that from_pretrained made"
+    if mine is None:
+        return f"it has no {name}, which its class and config make: give {made_by}"
+    return f"{name} is {list(mine)}, and its class and config make {list(made)}: give {made_by}"
+
+
 def how_unlike(name: str, one: Tensor | None, other: Tensor | None) -> str:
     """What differs of a tensor that is another when it is loaded back, and what would help."""
-    if one is None or other is None:
-        lacks = "the loaded model" if other is None else "the given model"
-        return f"{lacks} has no {name}: merge adapters before you cut"
-    if one.shape != other.shape:
-        return (
-            f"{name} is {list(one.shape)}, and its class and config make {list(other.shape)}: give "
-            "a model that from_pretrained made"
-        )
+    if one is None or other is None or one.shape != other.shape:
+        mine, theirs = (None if each is None else tuple(each.shape) for each in (one, other))
+        return other_shape(name, mine, theirs)
     if one.dtype != other.dtype and isinstance(one, nn.Parameter):
         return (
             f"{name} is {one.dtype}, and loaded back {other.dtype}: give all weights one dtype, as "

@@ -74,12 +74,7 @@ def measure(subject: Subject, task: Task, *, progress: Progress = untold) -> Imp
     heads = head_ids(task.places, counts)
     if not heads:
         raise OptionError(f"{subject.name} has no head left to measure")
-    base = task.loss()
-    if not math.isfinite(base.value):
-        raise OptionError(
-            f"the loss of {subject.name} is {base.value}, and no head can be measured by it: give "
-            "other examples, or another objective"
-        )
+    base = task.checked_loss(subject.name)
     progress(amount_of_work(task, len(heads)), 0, 0)
     units = single_heads(heads)
     means = mean_outputs(task.model, [sample.inputs for sample in task.samples])

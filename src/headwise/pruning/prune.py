@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from headwise.errors import HeadwiseError, OptionError
-from headwise.files import write_aside
+from headwise.files import finite, write_aside
 from headwise.heads import HeadId, parse_heads
 from headwise.measures.reading import position_limit
 from headwise.pruning.ablation import Progress, untold
@@ -107,6 +107,8 @@ def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
     if place is not None:
         check_place(place, force=force)
     if with_onnx:
+        if place is None:
+            raise OptionError("an ONNX file is written beside a model: give out, a directory")
         check_packages()
     subject = make_subject(source, tokenizer, objective)
     if place is not None:
@@ -120,6 +122,8 @@ def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
             check_inputs(bench.inputs)
         plan, curve, found = chosen(bench, amount, heads if isinstance(heads, CutPlan) else None)
         found = found or cut_and_refit(bench, plan.heads)
+        written_too = "" if place is None else ", and writing it"
+        bench.progress(f"measuring what is left{written_too}", 0, 1)
         if curve is not None and found.fits:
             curve = curve.with_point("cut and refitted", len(plan), found.loss)
         record = finite({"amount": amount.given()} | record_of(bench, plan, found, curve))
@@ -297,7 +301,7 @@ def record_of(bench: Bench, plan: CutPlan, found: CutModel, curve: Curve | None)
     positions = min(POSITIONS, longest(bench))
     sizes = {
         "before": asdict(sizes_of(model, bench.counts, positions=positions)),
-        "after": asdict(sizes_of(found.model, counts_after(found), positions=positions)),
+        "after": asdict(sizes_of(found.model, counts_after(bench, found), positions=positions)),
     }
     return {
         "model": bench.subject.about,
@@ -320,9 +324,9 @@ def longest(bench: Bench) -> int:
     return position_limit(bench.subject.tokenizer, bench.subject.model.config)
 
 
-def counts_after(found: CutModel) -> Counts:
-    """Heads of the cut model by layer."""
-    return dict(head_counts(found.model))
+def counts_after(bench: Bench, found: CutModel) -> Counts:
+    """Heads of the cut model by layer, of those layers that were counted before."""
+    return {layer: own for layer, own in head_counts(found.model).items() if layer in bench.counts}
 
 
 def qualities(bench: Bench, plan: CutPlan, found: CutModel, curve: Curve | None) -> dict[str, Any]:
@@ -381,12 +385,3 @@ def extras_of(plan: CutPlan, record: dict[str, Any], curve: Curve | None) -> dic
         found["curve.csv"] = as_csv(curve)
         found["curve.svg"] = curve.svg(f"{plan.model}: quality against heads cut")
     return found
-
-
-def finite(values: Any) -> Any:
-    """The same with None for numbers that JSON cannot hold."""
-    if isinstance(values, dict):
-        return {key: finite(value) for key, value in values.items()}
-    if isinstance(values, list):
-        return [finite(value) for value in values]
-    return None if isinstance(values, float) and not math.isfinite(values) else values

@@ -17,14 +17,14 @@ from torch import Tensor, nn
 
 from headwise.errors import ModelError, OptionError
 from headwise.pruning.ablation import Progress, untold
-from headwise.pruning.blocks import States, find_blocks, run_block, stack_of
+from headwise.pruning.blocks import Block, States, find_blocks, recorded, run_block, stack_of
 from headwise.pruning.feedforward import find_feed_forward, heard, is_same
 from headwise.pruning.normal import Correction, NormalEquations
 from headwise.pruning.objective import Sample
 from headwise.pruning.shelf import Shelf
 from headwise.pruning.task import count_heads
 from headwise.watching.places import Place, find_places, output_weight
-from headwise.watching.running import real_queries
+from headwise.watching.running import real_queries, run_layers
 
 Variant = Literal["full", "wide", "scale", "bias"]
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
@@ -104,6 +104,14 @@ class Joint:
     stack: str
 
 
+@torch.no_grad()
+def running(model: nn.Module, blocks: Sequence[Block], sample: Sample) -> list[Block]:
+    """Those blocks that a sample passes through: text alone never meets a model's eyes."""
+    with recorded(blocks) as found:
+        run_layers(model, sample.inputs)
+    return [block for block in blocks if block in found.blocks]
+
+
 class Pair:
     """A cut and an uncut model that read the same text, one block at a time."""
 
@@ -112,8 +120,9 @@ class Pair:
     ) -> None:
         """Before the first block; the first `num_fitting` samples are fitted on."""
         self.cut, self.uncut, self.samples, self.num_fitting = cut, uncut, samples, num_fitting
-        self.blocks = find_blocks(cut, find_places(cut))
-        self.uncut_blocks = find_blocks(uncut, find_places(uncut))
+        self.uncut_blocks = running(uncut, find_blocks(uncut, find_places(uncut)), samples[0])
+        names = {block.name for block in self.uncut_blocks}
+        self.blocks = [one for one in find_blocks(cut, find_places(cut)) if one.name in names]
         if not self.blocks:
             raise OptionError(
                 f"{type(cut).__name__} cannot be refitted: its layers share their weights"

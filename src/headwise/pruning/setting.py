@@ -16,7 +16,7 @@ from huggingface_hub.errors import HFValidationError
 from torch import Tensor, nn
 
 from headwise.errors import OptionError
-from headwise.measures.reading import Reader
+from headwise.measures.reading import Reader, check_names, checked_batches, checked_texts
 from headwise.probes.manual import manual_texts, sentences_of
 from headwise.pruning.ablation import ROOM
 from headwise.pruning.objective import (
@@ -33,6 +33,7 @@ from headwise.watching.loading import LoadOptions
 from headwise.watching.models import LoadedModel, Source, as_loaded
 from headwise.watching.remarks import remark
 from headwise.watching.running import Inputs
+from headwise.wording import listed
 
 LENGTH = 256
 """Longest window in tokens of texts that heads are judged on: shorter ones are more examples."""
@@ -65,12 +66,13 @@ def make_subject(
 ) -> Subject:
     """The model of a name, with what it predicts with; or one that is loaded already."""
     loaded = as_loaded(source, tokenizer, options=options or LoadOptions(keeps_head=True))
-    folder = folder_of(loaded.name)
+    own = folder_of(loaded.name)
+    folder = own or snapshot_of(loaded)
     if objective is None:
-        snapshot = snapshot_of(loaded) if folder is None else None
-        pooling = pooling_in(folder or snapshot)
+        pooling = pooling_in(folder)
         objective = objective_for(loaded.model, loaded.tokenizer, pooling=pooling)
-        if isinstance(objective, Embedding) and snapshot and not (snapshot / POOLING).is_file():
+        is_unsaid = own is None and folder is not None and not (folder / POOLING).is_file()
+        if isinstance(objective, Embedding) and is_unsaid:
             remark(
                 f"the embeddings of {loaded.name} are taken for means over tokens: no {POOLING} in "
                 "the cache says otherwise"
@@ -112,19 +114,33 @@ def pooling_in(folder: Path | None) -> str:
     if file is None or not file.is_file():
         return "mean"
     try:
-        facts = json.loads(file.read_text("utf-8"))
-        modes = [name for name, is_set in facts.items() if name.startswith(MODE) and is_set is True]
-    except (OSError, ValueError, AttributeError) as error:
+        modes = pooling_modes(json.loads(file.read_text("utf-8")))
+    except (OSError, ValueError, AttributeError, TypeError) as error:
         raise OptionError(f"{file} does not say how embeddings are pooled: {error}") from error
-    known = {f"{MODE}cls_token": "cls", f"{MODE}mean_tokens": "mean"}
-    if len(modes) > 1 or any(mode not in known for mode in modes):
-        said = ", ".join(mode.removeprefix(MODE) for mode in modes)
-        raise OptionError(f"embeddings pooled by {said} are not measured: give an objective")
-    return known[modes[0]] if modes else "mean"
+    if len(modes) != 1 or modes[0] not in POOLINGS:
+        said = listed(modes) or "nothing that it names"
+        raise OptionError(
+            f"{file} says that embeddings are pooled by {said}, and only cls and mean are known: "
+            "give an objective"
+        )
+    return POOLINGS[modes[0]]
 
 
-MODE = "pooling_mode_"
-"""What names of poolings begin with in sentence-transformers' files."""
+POOLINGS = {"cls": "cls", "cls_token": "cls", "mean": "mean", "mean_tokens": "mean"}
+"""Poolings that are measured, by the names that sentence-transformers has had for them."""
+
+
+def pooling_modes(facts: Mapping[str, Any]) -> list[str]:
+    """The modes that a file names: `pooling_mode` since version 5.4, a flag for each before."""
+    mode = facts.get("pooling_mode")
+    if mode is not None:
+        return [mode] if isinstance(mode, str) else [str(one) for one in mode]
+    flags = "pooling_mode_"
+    return [
+        name.removeprefix(flags)
+        for name, is_set in facts.items()
+        if name.startswith(flags) and is_set is True
+    ]
 
 
 def calibration(
@@ -138,14 +154,22 @@ def calibration(
     if batches is not None:
         if texts is not None:
             raise OptionError("there are texts and batches to measure on: give one of them")
-        return batch_task(subject, list(batches))
-    given = manual_texts() if texts is None else documents(texts)
-    return text_task(subject, given, max_tokens=max_tokens)
+        return batch_task(subject, batches_for(subject, batches))
+    return text_task(subject, texts_for(texts), max_tokens=max_tokens)
 
 
-def documents(texts: str | Sequence[str]) -> list[str]:
-    """Texts as a list; a single one may be given as it is."""
-    return [texts] if isinstance(texts, str) else list(texts)
+def texts_for(texts: str | Sequence[str] | None) -> Sequence[str]:
+    """Documents as they are given, one alone as it is; Python's manual where none are."""
+    given = checked_texts(texts)
+    return manual_texts() if given is None else given
+
+
+def batches_for(subject: Subject, batches: Iterable[Inputs]) -> list[Inputs]:
+    """The same batches, if the model could be called with them."""
+    found = checked_batches(batches)
+    for one in found:
+        check_names(subject.model, one)
+    return found
 
 
 def batch_task(subject: Subject, batches: Sequence[Inputs]) -> Task:
@@ -178,7 +202,7 @@ def text_task(
     texts = list(texts)
     if isinstance(subject.objective, Embedding):
         texts = list(sentences_of(texts)) or texts
-    random.Random(seed).shuffle(texts)  # so that a part of them is a part of every document
+    random.Random(seed).shuffle(texts)  # so that the first of them are not all of one document
     reader = Reader(subject.tokenizer, subject.model.config, length=LENGTH)
     batches = text_batches(
         reader,

@@ -77,6 +77,16 @@ class Task:
         with silence(self.model, silenced):
             return mean_of(self.losses())
 
+    def checked_loss(self, name: str) -> Estimate:
+        """The mean loss of the model as it is; an error if no head can be measured by it."""
+        found = self.loss()
+        if not math.isfinite(found.value):
+            raise OptionError(
+                f"the loss of {name} is {found.value}, and no head can be measured by it: give "
+                "other examples, or another objective"
+            )
+        return found
+
     @torch.no_grad()
     def outputs(self) -> Tensor:
         """What is measured of every example, one after the other."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from headwise.files import write_aside
+from headwise.files import finite, write_aside
 from headwise.sweeps.plot import sweep_svg
 from headwise.sweeps.runs import Record
 from headwise.sweeps.settings import SweepSettings
@@ -91,7 +91,7 @@ class Sweep:
 
     def as_json(self) -> dict[str, Any]:
         """Settings and summary, as JSON can hold them."""
-        summary = json.loads(self.summary.to_json(orient="records"))
+        summary = finite(self.summary.to_dict("records"))
         steps = sum(one["steps"] for one in self.records)
         seconds = sum(one["seconds"] for one in self.records)
         return {

@@ -7,14 +7,14 @@ the lowest loss on held-out sequences.
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from headwise.errors import OptionError, OutputError
 from headwise.files import make_folder, write_aside
 from headwise.measures.store import differences
-from headwise.sweeps.results import Sweep, best_rate
+from headwise.sweeps.results import FILES, Sweep, best_rate
 from headwise.sweeps.runs import Crew, Progress, Records, Run, carry_out_all
 from headwise.sweeps.settings import (
     PILOT_SEED,
@@ -110,31 +110,43 @@ def prepared(folder: Path, settings: SweepSettings, *, force: bool) -> Path:
     note, runs = folder / "settings.json", folder / "runs"
     wanted = json.loads(json.dumps(settings.as_json()))
     if note.exists():
-        differing = differences(held_settings(note), wanted)
+        held = held_settings(note)
+        differing = [] if extends(wanted, held) else differences(held, wanted)
         if differing and not force:
             raise OutputError(
                 f"{folder} holds a sweep with other settings ({'; '.join(differing[:3])}): "
                 "give another folder, or --force to replace it"
             )
         if differing:
-            clear(runs)
+            clear(folder)
     elif folder.exists() and any(folder.iterdir()):
         if not force:
             raise OutputError(
                 f"{folder} is not empty and holds no sweep: give another folder, or --force to "
                 "write there all the same"
             )
-        clear(runs)  # of which settings they are, nobody knows
+        clear(folder)  # of which settings they are, nobody knows
     make_folder(folder)
     write_aside(note, json.dumps(wanted, indent=1))  # first: a folder without it is no sweep's
     make_folder(runs)
     return runs
 
 
-def clear(runs: Path) -> None:
-    """Remove the records of runs."""
-    for file in runs.glob("*.json"):
-        file.unlink()
+def extends(wanted: Mapping[str, Any], held: Mapping[str, Any]) -> bool:
+    """Whether all that a held sweep trained is part of the wanted one, too: its runs serve both."""
+    grows = ("groups", "rates")
+    same = wanted.keys() - {*grows, "seeds"}
+    return (
+        all(held.get(key) == wanted[key] for key in same)
+        and all(set(held[key]) <= set(wanted[key]) for key in grows)
+        and held["seeds"] <= wanted["seeds"]
+    )
+
+
+def clear(folder: Path) -> None:
+    """Remove a sweep's runs, and the tables that were made of them."""
+    for file in [*folder.glob("runs/*.json"), *(folder / name for name in FILES)]:
+        file.unlink(missing_ok=True)
 
 
 def held_settings(note: Path) -> dict[str, Any]:
@@ -143,6 +155,6 @@ def held_settings(note: Path) -> dict[str, Any]:
         held = json.loads(note.read_text(encoding="utf-8"))
     except ValueError:
         held = None
-    if not isinstance(held, dict) or "task" not in held:
+    if not isinstance(held, dict) or not {"task", "groups", "rates", "seeds"} <= held.keys():
         raise OutputError(f"{note} holds no settings of a sweep: give another folder")
     return held
