@@ -201,10 +201,10 @@ def test_a_table_keeps_copies() -> None:
         ({name: ONE[name] * 2 for name in ONE}, "one row in a table, and L0H0 has 2"),
         (ONE | {"x": [1j]}, "column 'x' holds complex128, not numbers, bool or text"),
         (ONE | {"x": [{}]}, "column 'x' holds object, not numbers, bool or text"),
-        (ONE | {"roles": ["sink"]}, "^'sink' is no list of roles: a cell of roles is a list"),
-        (ONE | {"roles": [[""]]}, "is no list of roles"),
+        (ONE | {"roles": ["sink"]}, "^'sink' is not a list of roles: give a list of words"),
+        (ONE | {"roles": [[""]]}, "is not a list of roles"),
         (ONE | {"roles": [["a;b"]]}, "words without ';'"),
-        (ONE | {"roles": [[7]]}, r"^\[7\] is no list of roles"),
+        (ONE | {"roles": [[7]]}, r"^\[7\] is not a list of roles"),
     ],
 )
 def test_what_is_no_table_is_refused(columns: dict[Any, Any], message: str) -> None:
@@ -289,6 +289,13 @@ def test_heads_are_found_by_any_of_their_roles() -> None:
     assert table.with_role("sink") == parse_heads("L0H0 L1H0")
     assert table.with_role("my own") == parse_heads("L1H0")
     assert table.with_role("broad") == ()
+
+
+def test_heads_without_a_role_and_layers_of_all_stacks_are_counted() -> None:
+    table = small(roles=[["sink"] if row % 2 else [] for row in range(LAYERS * HEADS)])
+    held = {*table.with_role("sink")}
+    assert table.without_role == tuple(head for head in table if head not in held)
+    assert (table.num_layers, two_stacks().num_layers) == (LAYERS, 3)
 
 
 def test_a_role_that_nobody_knows_is_told_its_neighbour() -> None:
@@ -394,6 +401,15 @@ def test_others_can_read_the_json_file(tmp_path: Path) -> None:
     held = json.loads((tmp_path / "heads.json").read_text("utf-8"), parse_constant=pytest.fail)
     expected = {"stack": "", "layer": 0, "head": 0, "roles": [], "share": "inf", "gap": None}
     assert held["heads"] == [expected]
+
+
+def test_json_holds_every_digit_and_what_json_has_no_number_for(tmp_path: Path) -> None:
+    tiny = 1.2345678901234567e-13
+    table = of_names(["L0H0", "L0H1"], fisher=[tiny, math.nan])
+    made = json.loads(table.to_json())
+    assert [row["fisher"] for row in made["heads"]] == [tiny, None]
+    table.write(tmp_path / "heads.json")
+    assert (tmp_path / "heads.json").read_text("utf-8") == table.to_json()
 
 
 def test_a_csv_file_without_its_companion_keeps_all_but_what_csv_cannot_say(

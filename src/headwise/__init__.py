@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from headwise.sweeps.results import Sweep
     from headwise.sweeps.settings import SweepSettings
     from headwise.sweeps.sweep import sweep
-    from headwise.tracing.record import trace
-    from headwise.tracing.trace import Trace
+    from headwise.tracing.record import Trace
+    from headwise.tracing.trace import trace
     from headwise.watching.calls import AttentionCall
     from headwise.watching.gates import gate, mean_outputs, silence
     from headwise.watching.loading import LoadOptions, load_model
@@ -108,7 +108,7 @@ _HOME = {
     "Shape": "headwise.planning.shapes",
     "Sweep": "headwise.sweeps.results",
     "SweepSettings": "headwise.sweeps.settings",
-    "Trace": "headwise.tracing.trace",
+    "Trace": "headwise.tracing.record",
     "attend": "headwise.attention.core",
     "attend_with_lse": "headwise.attention.core",
     "cut": "headwise.pruning.surgery",
@@ -125,7 +125,7 @@ _HOME = {
     "silence": "headwise.watching.gates",
     "sweep": "headwise.sweeps.sweep",
     "tensor_parallel_plan": "headwise.attention.parallel",
-    "trace": "headwise.tracing.record",
+    "trace": "headwise.tracing.trace",
     "view": "headwise.explorer.widget",
     "watch": "headwise.watching.watch",
 }

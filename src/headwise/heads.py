@@ -245,6 +245,16 @@ class HeadTable:
         return tuple(head for head, names in zip(self.heads, roles, strict=True) if role in names)
 
     @property
+    def without_role(self) -> tuple[HeadId, ...]:
+        """Heads that have no role, in the order of the rows."""
+        return tuple(h for h, names in zip(self.heads, self.df["roles"], strict=True) if not names)
+
+    @property
+    def num_layers(self) -> int:
+        """Layers that have heads, over all stacks."""
+        return len({head.layer_name for head in self.heads})
+
+    @property
     def held_roles(self) -> tuple[str, ...]:
         """Roles that some head has: the known ones in their own order, then any others."""
         held = dict.fromkeys(name for roles in self.df["roles"] for name in roles)
@@ -268,6 +278,10 @@ class HeadTable:
         values = np.full((layers.max() + 1, heads.max() + 1), np.nan)
         values[layers, heads] = self._numbers(column)[rows.index]
         return values
+
+    def to_json(self) -> str:
+        """The table and how it was made as one JSON text, every number in full."""
+        return _to_json(self.df, self.about).decode()
 
     def write(self, path: str | Path, *, force: bool = False) -> None:
         """Keep the table in a .parquet, .csv or .json file, as the name ends.
@@ -397,8 +411,7 @@ def _kind(name: str, column: pd.Series) -> str:
 def _role_names(cell: Any) -> tuple[str, ...]:
     names: list[Any] = list(cell) if isinstance(cell, list | tuple | np.ndarray) else [None]
     if not all(isinstance(name, str) and name and ";" not in name for name in names):
-        works = "a cell of roles is a list of words without ';'"
-        raise OptionError(f"{cell!r} is no list of roles: {works}")
+        raise OptionError(f"{cell!r} is not a list of roles: give a list of words without ';'")
     return tuple(names)
 
 

@@ -73,7 +73,7 @@ def test_a_bug_of_ours_is_not_passed_off_as_a_users_mistake(
     ],
 )
 def test_a_stop_says_whether_the_work_goes_on(words: str, is_kept: bool) -> None:
-    said = "stopped; the same command goes on from here" if is_kept else "stopped"
+    said = "stopped; run the same command again to continue" if is_kept else "stopped"
     assert cli.after_a_stop(words.split()) == said
 
 

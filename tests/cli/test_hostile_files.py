@@ -76,7 +76,7 @@ def strays(folder: Path) -> list[str]:
 
 TOO_LONG = "x" * 300
 PLACES = {
-    "note": "note is",
+    "note": "note ",
     "note/below": "note",
     "note/below/more": "note",
     "/proc/nowhere": "/proc/nowhere",
@@ -285,7 +285,7 @@ def test_after_an_interrupt_the_same_command_ends_as_if_there_had_been_none(
         interrupt = Interrupt(patched, path, moment)
         ended = headwise(*arguments)
         assert (ended.code, ended.out) == (130, "")
-        goes_on = "; the same command goes on from here" if name in ("scan", "sweep") else ""
+        goes_on = "; run the same command again to continue" if name in ("scan", "sweep") else ""
         *told, sentence = ended.err.splitlines()
         assert sentence == f"headwise: stopped{goes_on}"
         assert told == [] or name in TELLING

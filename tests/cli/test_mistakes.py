@@ -14,13 +14,13 @@ MISTAKES = {
     "scna": "there is no command 'scna': did you mean 'scan'?",
     "xyzzy": "there is no command 'xyzzy': headwise --help says what it takes",
     "--verson": "headwise has no option --verson: did you mean --version?",
-    "scan minilm smollm2": "headwise scan has no use for smollm2: headwise scan --help says what",
+    "scan minilm smollm2": "headwise scan does not take smollm2: headwise scan --help says what",
     "scan --length x": "invalid value for '--length': give a whole number, not 'x'",
     "scan --length": "option '--length' requires an argument: headwise scan --help says what",
     "plan heads --length": "option '--length' requires an argument: headwise plan heads --help",
     "plan heads abc": "invalid value for 'width': give a whole number, not 'abc'",
     "plan compare": "missing argument 'models': headwise plan compare --help says what it takes",
-    "sweep --task chess": "headwise sweep has no option --task: headwise sweep --help lists those",
+    "sweep --task chess": "headwise sweep has no option --task: headwise sweep --help lists its",
     "sweep chess": "there is no task 'chess': the tasks are relations",
     "prune --keeep 0.7": "headwise prune has no option --keeep: did you mean --keep?",
     "trace --example dog": "invalid value for '--example': 'dog' is not one of 'cat-sleeps', 'dim"
@@ -67,4 +67,4 @@ def test_a_file_where_a_sentence_is_wanted_is_told_apart(
     file = tmp_path / "book.txt"
     file.write_text("The cat sat down.", encoding="utf-8")
     said = headwise.refused(command, "--text", file)
-    assert f"--text is a sentence here, and {file} is a file: give the sentence itself" in said
+    assert f"--text takes a sentence here, and {file} is a file: give the sentence itself" in said

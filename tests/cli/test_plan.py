@@ -125,7 +125,7 @@ def test_head_counts_over_several_layers(headwise: Runner) -> None:
 
 
 def test_a_length_beyond_the_models_own_is_noted(headwise: Runner) -> None:
-    assert "made for 1,024 positions" in headwise("plan", "GPT2", "--length", 5000).out
+    assert "made for at most 1,024 positions" in headwise("plan", "GPT2", "--length", 5000).out
     assert "made for" not in headwise("plan", "gpt2").out
 
 
@@ -152,10 +152,10 @@ def test_every_known_model_is_listed_with_its_source(headwise: Runner) -> None:
     ("arguments", "words"),
     [
         (["gpt-2"], "did you mean gpt2?"),
-        (["--d-model", 768, "--layers", 12], "let headwise plan heads 768 show"),
+        (["--d-model", 768, "--layers", 12], "see the choices with headwise plan heads 768"),
         (["gpt2", "--layers", 3], "gpt2 has its own sizes: leave --layers or"),
-        (["heads"], "give the width to share out, once"),
-        (["heads", 768, "--d-model", 768], "give the width to share out, once"),
+        (["heads"], "give the width to divide among heads once"),
+        (["heads", 768, "--d-model", 768], "give the width to divide among heads once"),
         (["768/7"], "7 heads cannot share a d_model of 768 evenly"),
         (["768/12x0"], "num_layers is 0: it must be from 1"),
         (["768/12:5"], "12 heads cannot share 5 KV heads evenly"),

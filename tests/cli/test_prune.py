@@ -4,6 +4,7 @@ import json
 import random
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from headwise.heads import HeadTable
@@ -53,8 +54,15 @@ def test_importance_is_printed_and_written(
 
 
 def test_importance_as_json(headwise: Runner, folder: Path, text: Path) -> None:
-    ran = headwise("importance", folder, "--text", text, "--max-tokens", 60, "--json")
+    out = text.parent / "out"
+    ran = headwise("importance", folder, "--text", text, "--max-tokens", 60, "--json", "--out", out)
     printed = json.loads(ran.out)
+    kept = HeadTable.read(out / "importance.parquet").df
+    assert [row["fisher"] for row in printed["heads"]] == kept["fisher"].tolist()
+    assert min(kept["fisher"]) < 1e-5  # ten decimals would leave six digits
+    added = pd.read_csv(out / "layers.csv")["added"].tolist()
+    assert [row["added"] for row in printed["layers"]] == pytest.approx(added, rel=1e-15)
+    assert "roles" not in printed["heads"][0] and "Infinity" not in ran.out
     assert ran.err.startswith("headwise: measuring 18 heads on 60 tokens")
     assert len(printed["heads"]) == 18
     assert printed["about"]["objective"] == "next-token loss"
@@ -93,7 +101,7 @@ def test_prune_writes_a_model_with_its_proof(
     assert (out / "curve.svg").read_text("utf-8").startswith("<svg")
     load(out)
     assert (
-        "smaller holds a model already: choose another place, or give --force"
+        "smaller holds a model already: choose another place, or give force=True (--force)"
         in headwise.refused("prune", folder, "--cut", 6, "--out", out)
     )
     edited = tmp_path / "plan.txt"
@@ -113,8 +121,17 @@ def test_a_scan_says_that_the_heads_of_a_cut_model_have_new_numbers(
     which = ("--heads", "L1H0 L1H1 L1H2", "--refit", "none", "--no-curve")
     assert headwise("prune", folder, "--text", text, "--out", out, *which, *SMALL).code == 0
     scanned = headwise("scan", out, "--text", text, "--measures", "entropy").out
-    assert "a cut model, whose heads are numbered anew: L1H0 is L1H3 of the uncut one" in scanned
+    assert "a cut model, whose heads have new numbers: L1H0 was L1H3 before the cut" in scanned
     assert "role  head" not in scanned  # of a table without rows
+
+
+def test_a_curve_without_an_elbow_has_no_line_of_it(
+    headwise: Runner, folder: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwise.pruning.curve.Curve.elbow", 0)
+    more = ("--heads", "L1H0 L1H1 L1H2", "--refit", "none", "--out", tmp_path / "smaller")
+    ran = headwise("prune", folder, "--text", text, *more, *SMALL)
+    assert "against heads cut" in ran.out and "elbow of" not in ran.out
 
 
 def test_a_dry_run_writes_nothing(
@@ -138,17 +155,20 @@ def test_a_share_is_read_as_a_percent_too(headwise: Runner, folder: Path, text: 
     ("arguments", "words"),
     [
         ((), "nothing says where to write the model: give --out DIR, or --dry-run"),
-        (("--dry-run",), "nothing says how much goes: give one of --heads, --plan"),
+        (("--dry-run",), "nothing says how much to cut: give one of --heads, --plan"),
         (
             ("--dry-run", "--cut", 3, "--keep", 0.5),
-            "--cut and --keep say how much goes: give one of --h",
+            "--cut and --keep each say how much to cut: give one of --h",
         ),
         (("--dry-run", "--max-loss", "much"), "--max-loss is 'much': give a share such as 1%"),
         (("--dry-run", "--keep", "most"), "--keep is 'most': give a share such as 60% or 0.6"),
         (("--dry-run", "--keep", 70), "keep is 70.0: it is the share of heads that stay, 0 to 1"),
         (("--dry-run", "--cut", 3, "--method", "best"), "method is 'best': choose from rounds"),
         (("--dry-run", "--cut", 3, "--refit", "all"), "refit is 'all': choose from full"),
-        (("--dry-run", "--heads", "L0H1", "--plan", "x"), "--heads and --plan say how much goes"),
+        (
+            ("--dry-run", "--heads", "L0H1", "--plan", "x"),
+            "--heads and --plan each say how much to cut",
+        ),
         (("--dry-run", "--plan", "nowhere.json"), "nowhere.json"),
         (("--dry-run", "--heads", "first"), "'first' is not a head"),
         (("--dry-run", "--heads", "L9H0"), "L9H0 is not in"),

@@ -1,5 +1,6 @@
 """`headwise report`: what it writes, what it keeps, and every mistake as one sentence."""
 
+import json
 import random
 import shutil
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from headwise.heads import ROLES, HeadTable
 from headwise.probes.builtin import builtin_sentences
 
-from ..views.report_cases import Page, table_of
+from ..views.report_cases import Page, record_of, table_of, worth_of
 from ..watching.test_loading import save
 from .running import Runner
 
@@ -86,8 +87,32 @@ def test_three_folders_make_one_page(headwise: Runner, text: Path, tmp_path: Pat
     assert "Attention map of L1H2 over 4 tokens" in labels
     shutil.rmtree(model)
     ran = headwise("report", found, *options, "--force")
-    assert f"without attention maps: there is no directory {model}" in ran.out
+    assert f"the page has no attention maps: there is no directory {model}" in ran.out
     assert "There are no attention maps" in out.read_text("utf-8")
+
+
+def test_what_cannot_be_on_the_page_is_refused_before_the_scan(
+    headwise: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scan(*_: object, **__: object) -> None:
+        pytest.fail("nothing is to be scanned")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("headwise.measures.scan.run", scan)
+    Path("worth").mkdir()
+    worth_of(table_of()).table.write("worth/importance.parquet")
+    Path("smaller").mkdir()
+    Path("smaller/prune.json").write_text(json.dumps(record_of("other")), encoding="utf-8")
+    Path("lost").mkdir()
+    record = {**record_of("minilm"), "heads_cut": "L0H12"}
+    Path("lost/prune.json").write_text(json.dumps(record), encoding="utf-8")
+    for arguments, words in (
+        (("--importance", "worth"), "worth comes from small, and the scan from minilm"),
+        (("--prune", "smaller"), "smaller comes from other, and the scan from minilm"),
+        (("--prune", "lost"), "the cut in lost took L0H12, which the scanned model does not have"),
+        (("--text", "cat " * 39), "the text has 41 tokens, too many for a map: give at most 40"),
+    ):
+        assert words in headwise.refused("report", *arguments)
 
 
 def test_a_file_that_is_there_stays_unless_forced(
@@ -95,7 +120,7 @@ def test_a_file_that_is_there_stays_unless_forced(
 ) -> None:
     out = tmp_path / "page.html"
     out.write_text("mine", encoding="utf-8")
-    assert "page.html is there already" in headwise.refused("report", scan, "--out", out)
+    assert "page.html already exists" in headwise.refused("report", scan, "--out", out)
     assert out.read_text("utf-8") == "mine"
     assert headwise("report", scan, "--out", out, "--force").code == 0
     assert Page(out.read_text("utf-8")).faults == []
@@ -121,7 +146,7 @@ def test_a_missing_folder_is_told_of_before_a_page_that_is_there(
         (["--prune", "empty"], "empty holds no pruned model"),
         (["scan", "--importance", "scan"], "scan holds no importance"),
         (["scan", "--out", "empty"], "empty is a folder"),
-        (["scan", "--out", "nowhere/page.html"], "nowhere is no folder"),
+        (["scan", "--out", "nowhere/page.html"], "there is no folder nowhere"),
         (["scan", "--text", " "], "the text is empty"),
     ],
 )

@@ -37,13 +37,17 @@ def test_the_table_is_printed_and_written(headwise: Runner, text: Path, tmp_path
     assert made["tokens"] > 20
 
 
-def test_json_is_the_table(headwise: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_is_the_table(
+    headwise: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(TEXT))
     ran = headwise("scan", "--text", "-", "--json", "--measures", "entropy,offsets")
     printed = json.loads(ran.out)
     assert len(printed["heads"]) == 72
     assert printed["heads"][0]["layer"] == 0
     assert printed["about"]["settings"]["measures"] == ["entropy", "offsets"]
+    (tmp_path / "heads.json").write_text(ran.out, encoding="utf-8")
+    assert HeadTable.read(tmp_path / "heads.json").to_json() == ran.out.rstrip()
 
 
 def test_a_treebank_gives_relations(headwise: Runner, tmp_path: Path) -> None:
@@ -103,7 +107,6 @@ def test_a_number_of_processes_that_is_none_is_refused(
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "abc")
     assert "WORLD_SIZE is 'abc' in the environment" in headwise.refused("scan", "--no-probe")
-    assert "WORLD_SIZE is 'abc'" in headwise.refused("scan", "--tp-plan", "auto")
 
 
 def test_a_folder_with_other_settings_is_kept(headwise: Runner, text: Path, tmp_path: Path) -> None:
@@ -127,17 +130,10 @@ def test_standard_input_that_is_no_text_is_refused(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a \xff"), encoding="utf-8"))
     said = headwise.refused("scan", "--text", "-")
-    assert "- is not UTF-8 text: invalid start byte at byte 2" in said
+    assert "standard input is not UTF-8 text: invalid start byte at byte 2" in said
 
 
 def test_text_that_is_no_text_is_refused(headwise: Runner, tmp_path: Path) -> None:
     file = tmp_path / "picture.png"
     file.write_bytes(b"\x89PNG\xff\xfe")
     assert "is not UTF-8 text" in headwise.refused("scan", "--text", file)
-
-
-def test_heads_split_over_processes_are_refused(
-    headwise: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert "--tp-plan auto would leave each" in headwise.refused("scan", "--tp-plan", "auto")

@@ -58,12 +58,45 @@ def test_json(headwise: Runner) -> None:
     assert made["steps"][0]["shape"] == [1, 12, 4, 4]
 
 
+def test_json_says_which_steps_it_has_no_values_of(headwise: Runner) -> None:
+    ran = headwise("trace", "--text", "The cat", "--json")
+    without = [step["name"] for step in json.loads(ran.out)["steps"] if step["values"] is None]
+    assert without == ["Wo"]  # 384 x 384
+    assert ran.err == (
+        "headwise: values of Wo are left out, a step of more than 65,536 numbers: --step Wo prints "
+        "them\n"
+    )
+    named = headwise("trace", "--text", "The cat", "--json", "--step", "Wo")
+    (step,) = json.loads(named.out)["steps"]
+    assert named.err == "" and len(step["values"]) == len(step["values"][0]) == 384
+
+
+def test_json_of_a_named_step_holds_the_chosen_heads(headwise: Runner) -> None:
+    text = " ".join(["cat"] * 80)  # 12 heads of 82 x 82 weights are more than 65,536 numbers
+    arguments = ("trace", "--text", text, "--json", "--step", "weights")
+    (every,) = json.loads(headwise(*arguments).out)["steps"]
+    (some,) = json.loads(headwise(*arguments, "--heads", "L0H3 L0H7").out)["steps"]
+    assert every["shape"] == [1, 12, 82, 82] and some["shape"] == [1, 2, 82, 82]
+    assert some["values"] == [[every["values"][0][3], every["values"][0][7]]]
+
+
+LONG = "\N{CJK UNIFIED IDEOGRAPH-732B}" * 90
+"""A text of fewer characters than a file's name may have bytes, and of more bytes."""
+
+
+def test_a_text_too_long_for_a_file_s_name_is_a_text(headwise: Runner) -> None:
+    assert headwise("trace", "--text", LONG).code == 0
+    assert "is not a model: give a text with --text" in headwise.refused("trace", f"{LONG} {LONG}")
+    said = headwise.refused("importance", "--text", f"{LONG} {LONG}")
+    assert "there is no file of that name" in said
+
+
 def test_an_image_is_named_as_what_it_is(headwise: Runner, tmp_path: Path) -> None:
     for option, name, ending in (("--svg", "map.png", ".svg"), ("--html", "page.svg", ".html")):
         said = headwise.refused("trace", "--example", "cat-sleeps", option, tmp_path / name)
-        assert f"{name} would hold another format: give a name that ends in {ending}" in said
+        assert f"{name} has the ending of another format: give a name that ends in {ending}" in said
     said = headwise.refused("trace", "--example", "cat-sleeps", "--svg", tmp_path / "no/map.svg")
-    assert "no is no folder: make it first" in said
+    assert f"there is no folder {tmp_path / 'no'}: make it first" in said
 
 
 def test_an_image_and_a_page(headwise: Runner, tmp_path: Path) -> None:
@@ -74,7 +107,7 @@ def test_an_image_and_a_page(headwise: Runner, tmp_path: Path) -> None:
     text = page.read_text("utf-8")
     assert text.startswith("<!doctype html>") and "<script" not in text
     assert "src=" not in text and "href=" not in text
-    assert "is there already" in headwise.refused(*arguments)
+    assert "already exists" in headwise.refused(*arguments)
     assert headwise(*arguments, "--force").code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["heads.svg", "trace.html"]
 
@@ -108,13 +141,13 @@ def test_words_without_special_tokens_or_sink(headwise: Runner) -> None:
         (["--stack", "decoder"], "there is no stack 'decoder'"),
         (["--text", "  "], "the text is empty"),
         (["--compare-single-head", "--query", 99], "there is no token 99"),
-        (["--svg", "no/such/folder/x.svg"], "is no folder"),
+        (["--svg", "no/such/folder/x.svg"], "there is no folder no/such/folder: make"),
         (["./missing"], "there is no directory ./missing"),
-        (["The cat sat"], "'The cat sat' is no model: a text is given with --text"),
+        (["The cat sat"], "'The cat sat' is not a model: give a text with --text"),
         (["--query", 2], "--query goes with --compare-single-head"),
         (["--compare-single-head", "--query", -1], "there is no token -1"),
-        (["--example", "dimensions", "--svg", "x.svg"], "is of shapes alone: leave --svg out"),
-        (["--example", "dimensions", "--step", "scores"], "is of shapes alone: leave --step out"),
+        (["--example", "dimensions", "--svg", "x.svg"], "shows shapes only: leave --svg out"),
+        (["--example", "dimensions", "--step", "scores"], "shows shapes only: leave --step out"),
         (["--compare-single-head", "--json"], "prints rows of its own: leave --json out"),
         (["--compare-single-head", "--words"], "compares whole rows: leave --words out"),
         (["--svg", "."], ". is a folder"),

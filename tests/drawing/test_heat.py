@@ -35,7 +35,7 @@ def test_characters_that_no_image_may_hold_are_replaced() -> None:
 
 def test_maps_do_not_overlap_and_lie_inside() -> None:
     one = HeatMap("L0H1", [[0.5] * 4] * 3, ["a", "bb", "ccc"], ["d", "e", "f", "long label"])
-    root = ET.fromstring(heat_svg([one] * 5, columns=2))
+    root = ET.fromstring(heat_svg([one] * 5))
     _, _, width, height = map(float, root.get("viewBox", "").split())
     corners = []
     for group in root.findall(f"{SVG}g"):

@@ -14,13 +14,14 @@ from headwise.attention.worked import cat_sleeps
 from headwise.errors import ModelError, OptionError, ShapeError
 from headwise.heads import HeadId
 from headwise.tracing.layers import trace_layer
-from headwise.tracing.record import place_of, trace
-from headwise.tracing.trace import STEPS, Trace, closing_lines, segregation
+from headwise.tracing.record import STEPS, Trace, closing_lines, segregation
+from headwise.tracing.tokens import words_of
+from headwise.tracing.trace import chosen_of, trace
 from headwise.watching.places import find_places
 
 from ..attention.tolerance import assert_same
 from ..measures.multimodal import tiny_gemma, tokenizer
-from ..watching.tiny import tiny
+from ..watching.tiny import ragged, tiny
 from ..watching.tiny_configs import FAMILIES
 
 ROUNDINGS = 3 * (48 + 17 + 43)
@@ -223,7 +224,7 @@ def test_mistakes_are_named() -> None:
     ],
 )
 def test_heads_are_named_or_numbered(heads: object, place: object) -> None:
-    assert place_of(None, None, heads) == place
+    assert chosen_of(None, None, heads) == place
 
 
 @pytest.mark.parametrize(
@@ -239,7 +240,7 @@ def test_heads_are_named_or_numbered(heads: object, place: object) -> None:
 )
 def test_heads_that_cannot_be_traced_are_refused(heads: object, words: str) -> None:
     with pytest.raises(OptionError, match=words):
-        place_of(2, None, heads)
+        chosen_of(2, None, heads)
 
 
 def test_a_name_says_the_layer() -> None:
@@ -285,15 +286,33 @@ def test_a_notebook_shows_it_safely() -> None:
     assert "L0H1" in alone and "L0H0" not in alone
 
 
-def test_json_holds_small_values_and_leaves_large_ones_out() -> None:
+def test_json_leaves_large_values_out_unless_they_are_named() -> None:
     found: Trace = trace_layer(MultiHeadAttention(12, 3, is_causal=True), torch.randn(1, 5, 12))
     made = found.to_json(["masked", "weights"])
     assert [step["name"] for step in made["steps"]] == ["masked", "weights"]
     assert made["steps"][0]["values"][0][0][0][1] is None  # -inf
     assert made["adds_up"] is True
-    large = trace_layer(MultiHeadAttention(12, 3), torch.randn(1, 200, 12)).to_json(["weights"])
-    assert large["steps"][0]["values"] is None
-    assert large["steps"][0]["shape"] == [1, 3, 200, 200]
+    large = trace_layer(MultiHeadAttention(12, 3), torch.randn(1, 200, 12))
+    assert large.large_steps == ["scores", "scaled", "masked", "weights"]
+    without = [step["name"] for step in large.to_json()["steps"] if step["values"] is None]
+    assert without == large.large_steps
+    (weights,) = large.to_json(["weights"])["steps"]
+    assert weights["shape"] == [1, 3, 200, 200]
+    assert torch.equal(torch.tensor(weights["values"]), large["weights"].values)
+    assert large.head(1).large_steps == []
+
+
+def test_json_holds_the_chosen_heads_and_what_serves_them() -> None:
+    layer = MultiHeadAttention(24, 6, num_kv_heads=2, d_key=8)
+    found = trace_layer(layer, torch.randn(2, 7, 24), heads=[4, 1])
+    made = found.to_json(["weights", "keys", "Wv", "concat"])
+    weights, keys, Wv, concat = made["steps"]
+    assert made["heads"] == ["L0H4", "L0H1"]
+    assert torch.equal(torch.tensor(weights["values"]), found["weights"].values[:, [4, 1]])
+    assert torch.equal(torch.tensor(keys["values"]), found["keys"].values[:, [1, 0]])
+    assert keys["axes"] == ["batch", "heads", "key", "d_key"] and keys["shape"] == [2, 2, 7, 8]
+    assert torch.equal(torch.tensor(Wv["values"]), found["Wv"].values[[1, 0]])
+    assert concat["shape"] == [2, 7, 48]
 
 
 def test_a_text_is_traced_in_the_stack_that_reads_it() -> None:
@@ -331,3 +350,114 @@ def test_a_trace_that_would_not_fit_says_how_large_it_is(monkeypatch: pytest.Mon
     monkeypatch.setattr("headwise.watching.calls.LARGEST_WEIGHTS", 4 * numbers - 1)
     with pytest.raises(OptionError, match=r"the weights of .* would take"):
         trace(model, inputs)
+
+
+class Pieces:
+    """A byte-level tokenizer that has these pieces and no others."""
+
+    def __init__(self, *pieces: str) -> None:
+        self.pieces = ("Ġa", *pieces)
+
+    def __call__(self, *_: object, **__: object) -> dict[str, list[int]]:
+        return {"input_ids": [0, 0]}
+
+    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
+        return [self.pieces[one] for one in ids]
+
+    def decode(self, ids: list[int]) -> str:
+        marks = {"Ġ": b" ", "Ċ": b"\n", "ĉ": b"\t", "č": b"\r", "Ģ": b"\x80", "Ŀ": b"\x9d"}
+        read = [
+            marks.get(mark) or mark.encode("latin-1") for one in ids for mark in self.pieces[one]
+        ]
+        return b"".join(read).decode("utf-8", errors="replace")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "words"),
+    [
+        (["One", "Ċ", "Two", "Ġwords"], [0, 1, 2, 3]),  # lines are not glued together
+        (["One", "čĊ", "ĉ", "Two"], [0, 1, 2, 3]),
+        (["Un", "bel", "iev", "able", "Ġit"], [0, 0, 0, 0, 1]),
+        (["Ġwell", "-", "known"], [0, 1, 2]),
+        (["Ġ(", "cat", "s", ")"], [0, 1, 1, 2]),
+        (["Ġcaf", "Ã©", "s"], [0, 0, 0]),
+        (["Ġcaf", "Ã", "©", "s"], [0, 0, 0, 0]),  # half a character each
+        (["Ġcat", "âĢĿ", "s"], [0, 1, 2]),  # a quotation mark
+    ],
+)
+def test_words_of_a_byte_level_tokenizer(pieces: list[str], words: list[int]) -> None:
+    ids = list(range(1, len(pieces) + 1))
+    assert words_of((False,) * len(pieces), Pieces(*pieces), ids) == tuple(words)
+
+
+def test_a_special_token_ends_a_word() -> None:
+    special = (False, True, False)
+    assert words_of(special, Pieces("on", "<s>", "ward"), [1, 2, 3]) == (0, -1, 1)
+
+
+def test_lines_and_words_of_a_real_tokenizer() -> None:
+    found = trace("smollm2", "One line\nTwo lines (catamarans)\n\nwell-known")
+    words = found.maps(words=True).labels.keys
+    assert "Two" in words and "catamarans" in words and "known" in words
+
+
+def test_a_text_of_one_token_too_many_is_refused() -> None:
+    model = headwise.load_model("minilm")
+    assert len(trace(model, "word " * 510, layer=5).labels.keys) == 512
+    with pytest.raises(OptionError, match="longer than the 512 tokens that the model takes"):
+        trace(model, "word " * 511, layer=5)
+
+
+def test_a_name_without_a_stack_is_of_the_stack_that_is_given() -> None:
+    assert chosen_of(None, "decoder", "L1H2") == (1, "decoder", [2])
+    model, inputs = tiny("t5")
+    found = trace(model, inputs, stack="decoder", heads="L1H2")
+    assert found.name_of(found.heads[0]) == "decoder.L1H2"
+    with pytest.raises(OptionError, match="is not in the layer"):
+        chosen_of(None, "decoder", "encoder.L1H2")
+
+
+@pytest.mark.parametrize(
+    ("name", "has_bias", "has_sinks"),
+    [
+        ("t5", True, False),
+        ("gpt_oss", False, True),
+        ("llama", False, False),
+        ("bert", False, False),
+    ],
+)
+def test_formulas_are_those_of_the_family(name: str, has_bias: bool, has_sinks: bool) -> None:
+    model, inputs = tiny(name)
+    assert_formulas_are_true(trace(model, inputs), has_bias=has_bias, has_sinks=has_sinks)
+
+
+@pytest.mark.parametrize("mask", [None, torch.tensor([0.0, -torch.inf, 0.0]), torch.arange(3.0)])
+def test_formulas_are_those_of_a_layer(mask: torch.Tensor | None) -> None:
+    x, given = torch.randn(2, 3, 12), None if mask is None else mask.expand(3, 3)
+    bare = trace(MultiHeadAttention(12, 2, sinks=True), x, mask=given)
+    has_bias = mask is not None and bool(mask.sum() > 0)
+    assert_formulas_are_true(bare, has_bias=has_bias, has_sinks=True)
+    sloped = trace(MultiHeadAttention(12, 2, position=Alibi()), x, mask=given)
+    assert_formulas_are_true(sloped, has_bias=True, has_sinks=False)
+
+
+def assert_formulas_are_true(found: Trace, *, has_bias: bool, has_sinks: bool) -> None:
+    assert ("+ bias" in found["masked"].formula) == has_bias
+    seen = found["masked"].values.isfinite()
+    difference = (found["masked"].values - found["scaled"].values)[seen].abs().max()
+    assert bool(difference > 0) == has_bias
+    assert ("rows sum to less than 1" in found["weights"].formula) == has_sinks
+    sums = found["weights"].values.sum(-1)
+    assert bool((sums < 1 - ROUNDINGS * torch.finfo(sums.dtype).eps).any()) == has_sinks
+
+
+def test_padding_counts_in_no_head_s_share() -> None:
+    batch, alone = ragged("bert", [5, 11])
+    model, _ = tiny("bert")
+    found = trace(model, batch)
+    each = [trace(model, one) for one in alone]
+    lengths = [one["contributions"].values.norm(dim=-1)[0] for one in each]
+    together = torch.cat(lengths, -1).mean(-1)
+    assert_same(torch.tensor([one for one, _ in found.lengths]), together, roundings=ROUNDINGS)
+    sizes = sum(one["contributions"].values.abs().sum((0, 2)) for one in each)
+    assert_same(found.shares_after, sizes / sizes.sum(0), roundings=ROUNDINGS)

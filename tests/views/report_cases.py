@@ -146,13 +146,23 @@ def worth_of(table: HeadTable) -> Worth:
     df = table.df[["stack", "layer", "head"]].copy()
     df["zero"] = [0.001 * (number - 1) for number in range(len(df))]
     df["zero_se"] = 0.0005
+    df["expected"] = [{"L0H0": 0.07, "L0H1": 0.16}.get(name, 0.0) for name in names]
     others = {"L0H0": "L0H1", "L0H1": "L0H0"}
     df["stand_ins"] = [others.get(name, "") for name in names]
     matrix = pd.DataFrame(0.0, index=names, columns=names)
     for one, other, cost in (("L0H0", "L0H0", 0.2), ("L0H1", "L0H1", 0.4), ("L0H0", "L0H1", 0.1)):
         matrix.loc[one, other] = matrix.loc[other, one] = cost
     layers = pd.DataFrame(
-        [{"layer": "L0", "heads": 5, "best": "L0H3", "added": 0.25, "shown": "0.7500"}]
+        [
+            {
+                "layer": "L0",
+                "heads": 5,
+                "best": "L0H3",
+                "added": 0.25,
+                "added_se": 0.03,
+                "shown": "0.7500",
+            }
+        ]
     )
     about = {"model": "small", "objective": "distance", "unit": "cosine", "examples": 29}
     return Worth(table=HeadTable(df, about), interaction=matrix, layers=layers)

@@ -187,7 +187,7 @@ def test_the_summary_says_of_what_it_was_made_and_counts_heads_and_roles() -> No
 def test_the_summary_leaves_out_what_it_is_not_told() -> None:
     kept = {"loaded": {"kept": {"L0": [0, 1], "L1": [], "L2": [0, 3]}}}
     cut = HeadTable(table_of({}, layers=1, heads=1).df, kept)
-    assert summary_lines(cut)[-1].endswith("numbered anew: L2H1 is L2H3 of the uncut one")
+    assert summary_lines(cut)[-1].endswith("have new numbers: L2H1 was L2H3 before the cut")
     assert summary_lines(table_of({}, layers=1, heads=1)) == ["1 head in 1 layer", "no role 1"]
     about = {"model": "", "revision": None, "tokens": 1}
     assert summary_lines(HeadTable(table_of({}, layers=1, heads=1).df, about))[0] == "1 token"

@@ -10,12 +10,16 @@ import pytest
 
 from headwise.drawing.heat import HeatMap, colour
 from headwise.heads import ROLES, HeadTable
-from headwise.views.report.findings import Drawn, Findings
+from headwise.pruning.importance import Importance, importance
+from headwise.views.pruning import SIZES, sizes_table
+from headwise.views.report.cuts import expected_costs, stand_ins
+from headwise.views.report.findings import Drawn, Findings, Worth
 from headwise.views.report.maps import MAPS_A_ROLE, MOST_TOKENS
 from headwise.views.report.parts import figure, ink_on, luminance
 from headwise.views.report.report import in_one_line, report_page
 from headwise.views.report.style import DARK, LIGHT, OTHER_COLOUR, ROLE_COLOURS, style
 
+from ..pruning.subjects import model_of, plain
 from .report_cases import Page, curve_of, drawn_of, everything, relations_of, table_of
 
 READABLE = 4.5  # WCAG 2.2 AA for text: https://www.w3.org/TR/WCAG22/#contrast-minimum
@@ -128,13 +132,32 @@ def test_scores_of_relations_say_which_half_they_are_of(page: str) -> None:
 def test_pairs_are_ranked_and_stand_ins_have_their_costs(page: str) -> None:
     shown = section_of(page, "alike")
     assert shown.index("0.870") < shown.index("0.400") < shown.index("0.110")
-    assert "L0H0 L0H1 0.3000 0.4000" in shown  # (.2 + .4) / 2, and with .1 twice
+    assert "L0H0 L0H1 0.2300 0.3300" in shown  # .07 + .16, and with the .1 that they share
+
+
+@pytest.fixture(scope="module")
+def measured() -> Importance:
+    """Importance of a causal model, which its loss pulls: cutting a head need not cost anything."""
+    return importance(model_of("llama"), batches=[plain("llama")])
+
+
+def test_costs_of_stand_ins_are_the_librarys(measured: Importance) -> None:
+    assert measured.groups
+    assert (measured.table.df["expected"] < 0).any()
+    for group in measured.groups:
+        names = [str(head) for head in group.heads]
+        costs = expected_costs(measured.table, measured.interaction, names)
+        assert costs == pytest.approx((group.cost_apart, group.cost_together))
+    worth = Worth(table=measured.table, interaction=measured.interaction)
+    for group in measured.groups:
+        line = f"{group.cost_apart:.4f} {group.cost_together:.4f}"
+        assert line in Page(stand_ins(worth)).text
 
 
 def test_importance_and_the_cut_are_told(page: str) -> None:
     worth, cut = section_of(page, "importance"), section_of(page, "cut")
     assert "on 29 examples" in worth and "0.0110 ± 0.0005" in worth
-    assert "L0 5 L0H3 0.2500 0.7500" in worth
+    assert "L0 5 L0H3 0.25 ± 0.03 0.7500" in worth
     assert "1 of them had no role" in cut
     assert "parameters 2 M 1.5 M 25.0%" in cut
     assert "as many heads cut at random, mean of 2, 0.550 to 0.650 0.6000 0.4000" in cut
@@ -143,6 +166,29 @@ def test_importance_and_the_cut_are_told(page: str) -> None:
     assert "Curves of cosine against the share of heads cut" in page
     for line in re.findall(r"<path [^>]*>", curve_of().svg("small: cosine against heads cut")):
         assert line in page
+
+
+def test_captions_claim_no_more_than_is_true(page: str) -> None:
+    assert "A row adds up to 1, or to less where the model's heads have sinks" in Page(page).text
+    assert "The floor is the model with every head silent. The elbow is where" in Page(page).text
+    cut = everything().cut
+    assert cut is not None and cut.curve is not None
+    points = cut.curve.points
+    straight = replace(cut.curve, points=points.assign(loss=points["cut"] / 13))
+    found = replace(everything(), cut=replace(cut, curve=straight))
+    assert straight.elbow == 0 and "The elbow is where" not in report_page(found)
+
+
+def test_sizes_have_one_name_in_the_terminal_and_on_the_page() -> None:
+    before = {name: 8.0 for name in SIZES}
+    cut = everything().cut
+    assert cut is not None
+    cut = replace(cut, sizes=tuple((name, 8.0, 6.0) for name in SIZES))
+    shown = section_of(report_page(replace(everything(), cut=cut)), "cut")
+    table = sizes_table({"before": before, "after": dict.fromkeys(before, 6.0)})
+    names = list(table.columns[0].cells)
+    assert len(names) == len(SIZES)
+    assert all(f"{name} 8" in shown for name in names)
 
 
 def test_what_was_not_measured_is_said_or_left_out() -> None:

@@ -62,8 +62,8 @@ def test_everything_in_the_folders_reaches_the_page(
     assert read.faults == []
     assert "cut and refitted 0.9375 0.0625" in read.text
     assert "Gone: L0H3 L2H0" in read.text
-    assert "L0H0 L0H1 0.3000 0.4000" in read.text
-    assert "L0 5 L0H3 0.2500 0.7500" in read.text  # the last 0 is as it was written
+    assert "L0H0 L0H1 0.2300 0.3300" in read.text
+    assert "L0 5 L0H3 0.25 ± 0.03 0.7500" in read.text  # the last 0 is as it was written
     assert "verb-object L0H2 75%" in read.text
 
 
@@ -125,11 +125,11 @@ def test_importance_of_something_else_is_refused(
     table = HeadTable.read(importance / "importance.parquet")
     other = HeadTable(table.df, {**table.about, "model": "other"})
     other.write(importance / "importance.parquet", force=True)
-    with pytest.raises(OptionError, match="importance is of other, and the scan of small"):
+    with pytest.raises(OptionError, match="importance comes from other, and the scan from small"):
         read_folders(scan, importance)
     fewer = HeadTable(table.df.iloc[:4], table.about)
     fewer.write(importance / "importance.parquet", force=True)
-    with pytest.raises(OptionError, match="is of 4 heads, and the scan of 13"):
+    with pytest.raises(OptionError, match="holds 4 heads, and the scan 13"):
         read_folders(scan, importance)
     HeadTable(table.df.drop(columns="zero"), {}).write(
         importance / "importance.parquet", force=True
@@ -155,11 +155,29 @@ def test_a_cut_of_another_model_is_refused(scan: Path, importance: Path, smaller
     with pytest.raises(OptionError, match="importance holds no pruned model"):
         read_folders(scan, None, importance)
     write_record(smaller, record_of("other"))
-    with pytest.raises(OptionError, match="smaller is of other, and the scan of small"):
+    with pytest.raises(OptionError, match="smaller comes from other, and the scan from small"):
         read_folders(scan, None, smaller)
     write_record(smaller, {**record_of(), "heads_cut": "L1H4"})
-    with pytest.raises(OptionError, match="smaller lost L1H4, which the scanned model does not"):
+    with pytest.raises(OptionError, match="smaller took L1H4, which the scanned model does not"):
         read_folders(scan, None, smaller)
+
+
+def test_a_directory_may_be_spelled_in_two_ways(
+    scan: Path, importance: Path, smaller: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model").mkdir()
+    monkeypatch.chdir(tmp_path)
+    table_of(model="./model").write(scan / "heads.parquet", force=True)
+    write_record(smaller, record_of(str(tmp_path / "model")))
+    worth = worth_of(table_of()).table
+    HeadTable(worth.df, {**worth.about, "model": "scan/../model"}).write(
+        importance / "importance.parquet", force=True
+    )
+    page = report_page(read_folders(scan, importance, smaller))
+    assert "of them had no role in this scan" in page
+    write_record(smaller, record_of(str(scan)))
+    with pytest.raises(OptionError, match=r"scan, and the scan from \./model: give folders of the"):
+        read_folders(scan, importance, smaller)
 
 
 def test_a_scan_of_the_cut_model_itself_goes_with_its_record(scan: Path, smaller: Path) -> None:
@@ -195,7 +213,7 @@ def test_the_strongest_two_of_each_role_are_drawn() -> None:
 @pytest.mark.parametrize(
     ("about", "words"),
     [
-        ({"model": ""}, "the scan names no model"),
+        ({"model": ""}, "the scan does not name its model"),
         ({"model": "./gone"}, "there is no directory ./gone"),
         ({"model": "minilm", "loaded": {"dtype": "float7"}}, "dtype is 'float7'"),
         ({"model": "minilm", "loaded": {"sha256": "abc"}}, "minilm is not what was scanned: its"),

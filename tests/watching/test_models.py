@@ -11,7 +11,7 @@ from headwise.heads import HeadId
 from headwise.measures.scan import scan
 from headwise.pruning.setting import make_subject
 from headwise.pruning.surgery import cut
-from headwise.tracing.record import trace
+from headwise.tracing.trace import trace
 from headwise.watching.gates import gate, mean_outputs, silence
 from headwise.watching.loading import LoadOptions, load_model
 from headwise.watching.models import LoadedModel, as_loaded, module_of

@@ -79,7 +79,7 @@ def after_a_stop(words: list[str]) -> str:
         return ""
     has_folder = any(word.partition("=")[0] == "--out" for word in words)
     is_kept = command == "headwise sweep" or (command == "headwise scan" and has_folder)
-    return "stopped; the same command goes on from here" if is_kept else "stopped"
+    return "stopped; run the same command again to continue" if is_kept else "stopped"
 
 
 def outcome() -> tuple[int, str]:

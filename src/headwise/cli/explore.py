@@ -29,5 +29,8 @@ def run(
         with quiet_console(is_stderr=True).status("loading the model"):
             options = with_head(dtype, device, revision, trust_remote_code)
             ready = prepare(model, here, options=options)
-        say(quiet_console(), f"{ready.session.subject.name} is at {ready.address}  (Ctrl-C ends)")
+        say(
+            quiet_console(),
+            f"{ready.session.subject.name} is at {ready.address}  (Ctrl-C stops it)",
+        )
         serve(ready, opens=opens)

@@ -18,7 +18,7 @@ from headwise.cli.options import (
 )
 from headwise.cli.screen import quiet_console, say
 from headwise.errors import OptionError, OutputError
-from headwise.files import make_folder, write_aside
+from headwise.files import finite, make_folder, write_aside
 
 if TYPE_CHECKING:
     from headwise.pruning.importance import Importance
@@ -29,7 +29,7 @@ Text = Annotated[
         metavar="FILE", help="Text file to measure on; - reads standard input. May be repeated."
     ),
 ]
-MaxTokens = Annotated[int, typer.Option(help="Read no more tokens of text.")]
+MaxTokens = Annotated[int, typer.Option(help="Read at most this many tokens of text.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for the tables.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace tables that are there already.")]
 
@@ -93,8 +93,8 @@ def as_text(found: "Importance") -> str:
     return json.dumps(
         {
             "about": found.table.about,
-            "heads": json.loads(found.table.df.drop(columns="roles").to_json(orient="records")),
-            "layers": json.loads(found.layers.to_json(orient="records")),
+            "heads": finite(found.table.df.drop(columns="roles").to_dict("records")),
+            "layers": finite(found.layers.to_dict("records")),
             "stand_ins": [
                 {
                     "heads": [str(head) for head in group.heads],
@@ -119,7 +119,9 @@ def show(found: "Importance", out: Path | None) -> None:
     if about["examples"] > 1:
         console.print("--json and --out give every measure with its standard error.")
     else:
-        console.print("There are no standard errors, for one example was read: give more text.")
+        console.print(
+            "There are no standard errors, because only one example was read: give more text."
+        )
     console.print(layers_table(found.layers, about["unit"]))
     console.print("Heads that stand in for each other:" if found.groups else "No stand-ins found.")
     for group in found.groups:

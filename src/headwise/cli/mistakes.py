@@ -23,7 +23,7 @@ def sentence_of(error: TyperException, called: str) -> str:
     known = getattr(raised, "possibilities", None)
     if known is not None:
         near = get_close_matches(raised.option_name, known, cutoff=0.7)
-        advice = f"did you mean {near[0]}?" if near else f"{path} --help lists those it has"
+        advice = f"did you mean {near[0]}?" if near else f"{path} --help lists its options"
         return f"{path} has no option {raised.option_name}: {advice}"
     said = in_plain_words(raised.format_message().strip().removesuffix("."), path)
     given = what_was_given(error)
@@ -45,7 +45,7 @@ def in_plain_words(said: str, path: str) -> str:
     for pattern, words in (
         (r"No such command ('[^']+')\. Did", r"there is no command \1: did"),
         (r"No such command ('[^']+')", r"there is no command \1"),
-        (r"Got unexpected extra argument\(s\) \((.*)\)", rf"{path} has no use for \1"),
+        (r"Got unexpected extra argument\(s\) \((.*)\)", rf"{path} does not take \1"),
         (r"Value error, ", ""),
     ):
         said = re.sub(pattern, words, said)

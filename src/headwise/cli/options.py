@@ -42,15 +42,27 @@ def check_sentence(text: str | None) -> None:
         return
     if not text.strip():
         raise OptionError("the text is empty: give --text some words")
-    if len(text) < LONGEST_PATH and Path(text).is_file():
+    if is_there(text) and Path(text).is_file():
         raise OptionError(
-            f"--text is a sentence here, and {text} is a file: give the sentence itself, "
+            f"--text takes a sentence here, and {text} is a file: give the sentence itself, "
             f'as in --text "$(cat {text})"'
         )
 
 
-LONGEST_PATH = 255
-"""Characters of a file's name that systems take."""
+def is_there(name: str) -> bool:
+    """Whether there is a file or folder of that name; a text that is too long for one has none."""
+    try:
+        return Path(name).exists()
+    except OSError:
+        return False
+
+
+def whole_number(text: str, option: str, works: str = "a whole number") -> int:
+    """The number that an option was given as; `works` says what else may be given."""
+    try:
+        return int(text)
+    except ValueError as err:
+        raise OptionError(f"{option} is {text!r}: give {works}") from err
 
 
 def texts_of(names: list[str] | None) -> list[str] | None:
@@ -59,14 +71,17 @@ def texts_of(names: list[str] | None) -> list[str] | None:
         return None
     texts = [text_of(name) for name in names]
     if not any(text.strip() for text in texts):
-        raise OptionError(f"{listed(names)} {'hold' if len(names) > 1 else 'holds'} no text")
+        raise OptionError(
+            f"{listed(names)} {'hold' if len(names) > 1 else 'holds'} no text: give "
+            "files with some words"
+        )
     return texts
 
 
 def text_of(name: str) -> str:
     """The text of one file, or of standard input."""
     if name != "-":
-        if " " in name and not Path(name).exists():
+        if " " in name and not is_there(name):
             raise OptionError(
                 f"--text is {name!r}, and there is no file of that name: give a file, or - to "
                 "read standard input"
@@ -75,4 +90,6 @@ def text_of(name: str) -> str:
     try:
         return sys.stdin.read()
     except UnicodeDecodeError as err:
-        raise OptionError(f"- is not UTF-8 text: {err.reason} at byte {err.start}") from err
+        raise OptionError(
+            f"standard input is not UTF-8 text: {err.reason} at byte {err.start}"
+        ) from err

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from headwise.cli.options import AsJson
 from headwise.cli.screen import quiet_console
 from headwise.errors import OptionError
 
@@ -57,7 +58,6 @@ Length = Annotated[
 ]
 Batch = Annotated[int, typer.Option(help="Sequences at once.")]
 Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16, float8 or int8.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
 
 
@@ -104,8 +104,8 @@ def shape_of(sizes: dict[str, int]) -> "Shape":
         raise OptionError("--d-model is missing: name a model, or give --d-model and --heads")
     if "num_heads" not in sizes:
         raise OptionError(
-            "--heads is missing: give it, or let headwise plan heads "
-            f"{sizes['d_model']} show what it can be"
+            "--heads is missing: give it, or see the choices with headwise plan heads "
+            f"{sizes['d_model']}"
         )
     return make_shape(**sizes)
 
@@ -148,8 +148,10 @@ def compare(
 
 @app.command("heads")
 def heads(
-    width: Annotated[int | None, typer.Argument(help="Width to share out, as --d-model.")] = None,
-    d_model: Annotated[int | None, typer.Option(help="Width to share out.")] = None,
+    width: Annotated[
+        int | None, typer.Argument(help="Width to divide among heads, as --d-model.")
+    ] = None,
+    d_model: Annotated[int | None, typer.Option(help="Width to divide among heads.")] = None,
     length: Annotated[int, typer.Option(help="Positions of a sequence.")] = 1024,
     layers: Annotated[int, typer.Option(help="Layers that figures are summed over.")] = 1,
     as_json: AsJson = False,
@@ -160,7 +162,9 @@ def heads(
 
     widths = [one for one in (width, d_model) if one is not None]
     if len(widths) != 1:
-        raise OptionError("give the width to share out, once, as in headwise plan heads 768")
+        raise OptionError(
+            "give the width to divide among heads once, as in headwise plan heads 768"
+        )
     shared = widths[0]
     found = head_choices(shared, length=length, num_layers=layers)
     notes = [

@@ -18,8 +18,8 @@ from headwise.cli.options import (
     with_head,
 )
 from headwise.cli.screen import quiet_console, say
-from headwise.errors import OptionError, OutputError
-from headwise.wording import listed
+from headwise.errors import OptionError
+from headwise.wording import counted, listed
 
 if TYPE_CHECKING:
     from headwise.pruning.prune import Pruned
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 Out = Annotated[Path | None, typer.Option(help="Directory for the smaller model.")]
 Heads = Annotated[str | None, typer.Option(help='Cut these: "L0H1 L2H3".')]
-PlanFile = Annotated[Path | None, typer.Option("--plan", help="Cut what a plan's file says.")]
+PlanFile = Annotated[
+    Path | None, typer.Option("--plan", help="Cut the heads that a plan file names.")
+]
 CutCount = Annotated[
     int | None, typer.Option("--cut", help="Cut this many heads; fewer where whole KV groups go.")
 ]
@@ -36,7 +38,7 @@ MaxLoss = Annotated[
     str | None,
     typer.Option(help="Cut as many heads as cost no more than this on held-out text: 1%."),
 ]
-Uniform = Annotated[bool, typer.Option("--uniform", help="The same number in every layer.")]
+Uniform = Annotated[bool, typer.Option("--uniform", help="Cut the same number in every layer.")]
 Policy = Annotated[
     str,
     typer.Option(help="Grouped-query models: groups (whole KV heads) or even (some of each)."),
@@ -63,13 +65,11 @@ HasSpeed = Annotated[bool, typer.Option("--speed/--no-speed", help="Time both mo
 Onnx = Annotated[bool, typer.Option("--onnx", help="Export the smaller model to ONNX, too.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print plan and sizes, write nothing.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")]
-Seed = Annotated[int, typer.Option(help="Of texts, random cuts and projections.")]
+Seed = Annotated[int, typer.Option(help="Seed of texts, random cuts and projections.")]
 
 
 CHOOSING = ("backward passes", "silencing heads one by one", "cutting heads one by one")
 """Stages in which prune finds out which heads are to go."""
-LAST_STAGE = "refitting layers"
-"""What prune tells of last; then it measures, times and writes the model."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class Asked:
         ways["--max-loss"] = self.max_loss
         given = [name for name, value in ways.items() if value is not None]
         if len(given) != 1:
-            said = f"{listed(given)} say" if given else "nothing says"
-            raise OptionError(f"{said} how much goes: give one of {', '.join(ways)}")
+            said = f"{listed(given)} each say" if given else "nothing says"
+            raise OptionError(f"{said} how much to cut: give one of {', '.join(ways)}")
         if self.cut == 0 or self.keep == 1:
             asked = "--cut is 0" if self.cut == 0 else "--keep is 1"
             raise OptionError(f"{asked}: every head would stay, and there is nothing to do")
@@ -128,13 +128,16 @@ def run(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Choose heads, cut them, refit what is left, prove it on other text, write a model.
 
-    How much goes is said by one of --heads, --plan, --cut, --keep and --max-loss.
+    Say how much to cut with one of --heads, --plan, --cut, --keep and --max-loss.
     """
     if out is None and not dry_run:
         raise OptionError("nothing says where to write the model: give --out DIR, or --dry-run")
     place = None if dry_run else out
-    check_out(place, force=force)
+    from headwise.pruning.directories import check_place
     from headwise.pruning.settings import PruneSettings
+
+    if place is not None:
+        check_place(place.expanduser(), force=force)
 
     settings = PruneSettings(
         method=method,
@@ -158,16 +161,6 @@ def run(  # noqa: PLR0913 - one parameter an option
         typer.echo(json.dumps({**found.record, "plan": json.loads(found.plan.to_json())}))
     else:
         show(found, place)
-
-
-def check_out(out: Path | None, *, force: bool) -> None:
-    """Refuse to replace a model unasked, before any work is done."""
-    if out is None or force:
-        return
-    from headwise.pruning.directories import is_model
-
-    if is_model(out.expanduser()):
-        raise OutputError(f"{out} holds a model already: choose another place, or give --force")
 
 
 def share_of(text: str | None, option: str, example: str) -> float | None:
@@ -206,13 +199,10 @@ def pruned(
     Amount(heads=heads, cut=asked.cut, keep=asked.keep, max_loss=asked.max_loss)
     texts = texts_of(text)
     loaded = load_model(model, options)
-    then = "measuring what is left" + ("" if asked.out is None else ", and writing it")
     with Stages(quiet_console(is_stderr=True), tells=True) as stages:
 
         def told(stage: str, done: int, total: int) -> None:
             stages(f"choosing heads: {stage}" if stage in CHOOSING else stage, done, total)
-            if stage == LAST_STAGE and done == total:
-                stages(then, 0, 1)
 
         return prune(
             loaded,
@@ -223,7 +213,7 @@ def pruned(
             max_loss=asked.max_loss,
             texts=texts,
             settings=settings,
-            with_onnx=asked.onnx,
+            with_onnx=asked.onnx and asked.out is not None,
             force=asked.force,
             progress=told,
         )
@@ -243,7 +233,9 @@ def show(found: "Pruned", out: Path | None) -> None:
 
     console, record = quiet_console(), found.record
     unit = record["quality"]["unit"]
-    console.print(f"[bold]{escape(found.plan.model)}[/bold]: {len(found.plan)} heads cut")
+    console.print(
+        f"[bold]{escape(found.plan.model)}[/bold]: {counted(len(found.plan), 'head')} cut"
+    )
     console.print(found.plan.text() if out is None else str(found.plan), markup=False)
     console.print(sizes_table(record["sizes"]))
     console.print(quality_table(record["quality"], unit))
@@ -252,25 +244,27 @@ def show(found: "Pruned", out: Path | None) -> None:
         console.print("the refit did not help on text it was not fitted on, and was dropped")
     if found.curve is not None:
         console.print(curve_table(found.curve.points, unit))
-        console.print(
-            f"elbow of {found.curve.method}: {found.curve.elbow} of {found.curve.total} heads cut"
-        )
+        if found.curve.elbow:
+            cut = f"{found.curve.elbow} of {found.curve.total} heads cut"
+            console.print(f"elbow of {found.curve.method}: {cut}")
     for line in speed_lines(record["speed"]):
         console.print(line)
     difference = record["cut_against_silenced"]
     if difference is not None:
-        console.print(f"cut, against the same heads silenced: largest difference {difference:.1e}")
+        console.print(
+            f"cut model against the same heads silenced: largest difference {difference:.1e}"
+        )
     if found.onnx_difference is not None:
         console.print(f"model.onnx: largest difference {found.onnx_difference:.1e}")
     if out is not None and found.export is not None:
         kind = (
             "transformers loads it as it is"
             if found.export.is_plain
-            else "headwise.load loads it, and transformers with trust_remote_code=True"
+            else "headwise.load loads it, and so does transformers with trust_remote_code=True"
         )
         say(console, f"\nwrote {out}: {kind}; prune.json says what was measured")
     if out is None:
         say(
             console,
-            "nothing was written: give --out DIR and no --dry-run to have the smaller model",
+            "nothing was written: give --out DIR without --dry-run to keep the smaller model",
         )

@@ -54,13 +54,13 @@ def run(
     write_new(out, page, ".html", force=force)
     console = quiet_console()
     if found.drawn.reason:
-        unused = "" if text is None else ", so that --text was not read"
-        say(console, f"without attention maps: {found.drawn.reason}{unused}")
+        unused = "" if text is None else ", and --text was not read"
+        say(console, f"the page has no attention maps: {found.drawn.reason}{unused}")
     say(console, f"wrote {out}, {len(page.encode()) / 1024:,.0f} KiB")
 
 
 def check_folders(scan: Path | None, importance: Path | None, prune: Path | None) -> None:
-    """Refuse a folder that holds something else before anything is scanned or said of the page."""
+    """Refuse a folder without the tables it should hold, before anything else is looked at."""
     from headwise.views.report.findings import cut_file, heads_of, importance_file
 
     if scan is not None:
@@ -72,16 +72,27 @@ def check_folders(scan: Path | None, importance: Path | None, prune: Path | None
 
 
 def scanned(importance: Path | None, prune: Path | None, text: str) -> "Findings":
-    """minilm scanned on the built-in text, its table printed, and what else the folders hold."""
+    """minilm scanned on the built-in text, its table printed, and what else the folders hold.
+
+    What cannot be on its page is refused before the scan, which takes a while.
+    """
     from headwise.cli.scan import bar, make_task, show
     from headwise.measures.scan import ScanSettings
     from headwise.measures.scan import run as run_scan
+    from headwise.views.report.findings import cut_of, heads_of_model, worth_of
+    from headwise.views.report.maps import check_length
     from headwise.views.report.report import gather
     from headwise.watching.loading import LoadOptions
     from headwise.watching.models import LoadedModel
 
     settings = ScanSettings(probe=True)
     task = make_task("minilm", LoadOptions(), settings, None, None)
+    check_length(text, task.tokenizer)
+    heads = heads_of_model("minilm", task.model)
+    if importance is not None:
+        worth_of(importance, heads)
+    if prune is not None:
+        cut_of(prune, heads)
     with tempfile.TemporaryDirectory() as folder:
         found = run_scan(task, out=Path(folder), report=bar(quiet_console(is_stderr=True)))
         show(found, None)

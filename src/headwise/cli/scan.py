@@ -1,6 +1,5 @@
 """`headwise scan`: what every head of a model does."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise.cli.options import (
+    AsJson,
     Device,
     Dtype,
     Model,
     RemoteCode,
     Revision,
     texts_of,
+    whole_number,
     without_head,
 )
 from headwise.cli.screen import quiet_console, say
@@ -29,12 +30,12 @@ Text = Annotated[
     list[str] | None,
     typer.Option(
         metavar="FILE",
-        help="Text file, a document each; - reads standard input. May be repeated.",
+        help="Text file, read as one document; - reads standard input. May be repeated.",
     ),
 ]
 Treebank = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="CoNLL-U file whose relations heads are held against."),
+    typer.Option(metavar="FILE", help="CoNLL-U file of sentences with gold relations."),
 ]
 Probe = Annotated[
     bool | None,
@@ -44,24 +45,20 @@ Probe = Annotated[
         "--treebank is given.",
     ),
 ]
-MaxTokens = Annotated[int | None, typer.Option(help="Read no more tokens of text.")]
+MaxTokens = Annotated[int | None, typer.Option(help="Read at most this many tokens of text.")]
 Length = Annotated[
     int | None, typer.Option(help="Longest window in tokens (default: the model's limit).")
 ]
 Rows = Annotated[str, typer.Option(help="Rows measured of each window: all, a number, or auto.")]
-Measures = Annotated[
-    str | None, typer.Option(help="Names with commas between them (default: all).")
+Measures = Annotated[str | None, typer.Option(help="Names, separated by commas (default: all).")]
+Out = Annotated[
+    Path | None, typer.Option(help="Folder for tables; a stopped scan continues there.")
 ]
-Out = Annotated[Path | None, typer.Option(help="Folder for tables; a stopped scan goes on there.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace another scan in that folder.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the table as JSON.")]
 DeviceMap = Annotated[
-    str | None, typer.Option(help="transformers' own, e.g. auto: layers over devices.")
+    str | None, typer.Option(help="As in transformers, such as auto: layers over devices.")
 ]
-TpPlan = Annotated[
-    str | None, typer.Option(help="transformers' own, e.g. auto: tensors over processes.")
-]
-Seed = Annotated[int, typer.Option(help="Of random rows, tokens and sentences.")]
+Seed = Annotated[int, typer.Option(help="Seed of random rows, tokens and sentences.")]
 
 
 def run(  # noqa: PLR0913 - one parameter an option
@@ -80,7 +77,6 @@ def run(  # noqa: PLR0913 - one parameter an option
     device: Device = "cpu",
     revision: Revision = None,
     device_map: DeviceMap = None,
-    tp_plan: TpPlan = None,
     trust_remote_code: RemoteCode = False,
     seed: Seed = 0,
 ) -> None:
@@ -91,25 +87,20 @@ def run(  # noqa: PLR0913 - one parameter an option
     from headwise.measures.counting import MEASURES
     from headwise.measures.scan import ScanSettings
     from headwise.measures.scan import run as run_scan
-    from headwise.measures.spread import Spread, world_size
+    from headwise.measures.spread import Spread
 
-    if tp_plan is not None and world_size() > 1:
-        raise OptionError(
-            f"--tp-plan {tp_plan} would leave each of the processes with some heads alone, and a "
-            "scan needs them all: give --device-map auto in one process"
-        )
     settings = ScanSettings(
         length=length,
         max_tokens=max_tokens,
-        rows=rows if rows in ("all", "auto") else whole_number(rows, "--rows"),
+        rows=rows
+        if rows in ("all", "auto")
+        else whole_number(rows, "--rows", "all, auto or a number"),
         measures=tuple(MEASURES) if measures is None else tuple(measures.split(",")),
         probe=probe,
         seed=seed,
     )
     options = replace(
-        without_head(dtype, device, revision, trust_remote_code),
-        device_map=device_map,
-        tp_plan=tp_plan,
+        without_head(dtype, device, revision, trust_remote_code), device_map=device_map
     )
     console = quiet_console(is_stderr=True)
     task = make_task(model, options, settings, texts_of(text), treebank)
@@ -117,17 +108,9 @@ def run(  # noqa: PLR0913 - one parameter an option
     if not Spread.here().is_first:
         return
     if as_json:
-        typer.echo(table_as_json(found))
+        typer.echo(found.table.to_json())
     else:
         show(found, out)
-
-
-def whole_number(text: str, option: str) -> int:
-    """The number that an option was given as."""
-    try:
-        return int(text)
-    except ValueError as err:
-        raise OptionError(f"{option} is {text!r}: give all, auto or a number") from err
 
 
 def make_task(
@@ -187,13 +170,3 @@ def show(found: "Scan", out: Path | None) -> None:
     if out is not None:
         written = [name for name in TABLES if (out / name).is_file()]
         say(console, f"\nwrote {', '.join(written)} in {out}")
-
-
-def table_as_json(found: "Scan") -> str:
-    """The head table, and how it was made, as one JSON text."""
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "heads.json"
-        found.table.write(path)
-        return json.dumps(json.loads(path.read_text(encoding="utf-8")))

@@ -27,11 +27,13 @@ def check_new(path: Path, ending: str, *, force: bool) -> None:
     if path.is_dir():
         raise OptionError(f"{path} is a folder: give the name of a file")
     if path.suffix.lower() not in ("", ending):
-        raise OptionError(f"{path} would hold another format: give a name that ends in {ending}")
+        raise OptionError(
+            f"{path} has the ending of another format: give a name that ends in {ending}"
+        )
     if path.exists() and not force:
-        raise OptionError(f"{path} is there already: choose another name, or give --force")
+        raise OptionError(f"{path} already exists: choose another name, or give --force")
     if not path.parent.is_dir():
-        raise OptionError(f"{path.parent} is no folder: make it first, or choose another")
+        raise OptionError(f"there is no folder {path.parent}: make it first, or choose another")
 
 
 def write_new(path: Path, text: str, ending: str, *, force: bool) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headwise.cli.options import AsJson
+from headwise.cli.options import AsJson, whole_number
 from headwise.cli.screen import quiet_console, say
 from headwise.errors import OptionError
 
@@ -17,25 +17,25 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="A setting of the task, as relations=3. May be repeated.",
+        help="A setting of the task, such as relations=3. May be repeated.",
     ),
 ]
 Groups = Annotated[
     str | None,
-    typer.Option(help="What is compared: split, free, big, narrow, with commas between them."),
+    typer.Option(help="What is compared: split, free, big, narrow, separated by commas."),
 ]
 DModel = Annotated[int | None, typer.Option("--d-model", help="Width of the models.")]
 Layers = Annotated[int | None, typer.Option(help="Layers (default: as many as the task needs).")]
 Width = Annotated[int | None, typer.Option(help="d_key of the heads of the group free.")]
-Steps = Annotated[int | None, typer.Option(help="Steps of training at most.")]
-Seeds = Annotated[int | None, typer.Option(help="Models trained of every variant.")]
+Steps = Annotated[int | None, typer.Option(help="Training steps at most.")]
+Seeds = Annotated[int | None, typer.Option(help="Models trained for each variant.")]
 Rates = Annotated[
-    str | None, typer.Option(help="Learning rates that every variant tries, with commas.")
+    str | None, typer.Option(help="Learning rates that every variant tries, separated by commas.")
 ]
 Processes = Annotated[int | None, typer.Option(help="Models trained at a time.")]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Folder for results; a stopped sweep goes on there (default: sweep-TASK)."),
+    typer.Option(help="Folder for results; a stopped sweep continues there (default: sweep-TASK)."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace another sweep in that folder.")]
 
@@ -97,17 +97,9 @@ def settings_of(given: list[str]) -> dict[str, Any]:
     for one in given:
         name, sign, value = one.partition("=")
         if not sign:
-            raise OptionError(f"--set is {one!r}: give a name and a value, as relations=3")
-        found[name] = value if name == "text" else whole_number(value, name)
+            raise OptionError(f"--set is {one!r}: give a name and a value, such as relations=3")
+        found[name] = value if name == "text" else whole_number(value, f"--set {name}")
     return found
-
-
-def whole_number(text: str, name: str) -> int:
-    """The number that a setting is given as."""
-    try:
-        return int(text)
-    except ValueError as err:
-        raise OptionError(f"--set {name} is {text!r}: give a whole number") from err
 
 
 def numbers(text: str) -> list[float]:
@@ -115,4 +107,4 @@ def numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError as err:
-        raise OptionError(f"--rates is {text!r}: give numbers, as 0.003,0.01") from err
+        raise OptionError(f"--rates is {text!r}: give numbers, such as 0.003,0.01") from err

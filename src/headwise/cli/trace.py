@@ -16,6 +16,7 @@ from headwise.cli.options import (
     RemoteCode,
     Revision,
     check_sentence,
+    is_there,
     without_head,
 )
 from headwise.cli.screen import check_new, quiet_console, say, write_new
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from headwise.tracing.maps import Maps
-    from headwise.tracing.record import Place
-    from headwise.tracing.trace import Trace
+    from headwise.tracing.record import Trace
+    from headwise.tracing.trace import Chosen
     from headwise.watching.loading import LoadOptions
 
 
@@ -65,7 +66,7 @@ StepName = Annotated[
 ExampleName = Annotated[Example | None, typer.Option(help="A worked example instead of a model.")]
 CompareSingle = Annotated[
     bool,
-    typer.Option("--compare-single-head", help="Show what one head would make of all of them."),
+    typer.Option("--compare-single-head", help="Compare the heads' rows with their average."),
 ]
 Query = Annotated[
     int | None, typer.Option(help="Token whose rows are compared (default: the last ordinary one).")
@@ -78,9 +79,6 @@ DropSink = Annotated[
 Html = Annotated[Path | None, typer.Option(help="Write a page that needs no other file.")]
 Svg = Annotated[Path | None, typer.Option(help="Write the chosen heads' maps as one image.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.")]
-
-SHOWN_HEADS = 4
-"""Heads whose weights are printed where none are chosen."""
 
 
 def run(  # noqa: PLR0913 - one parameter an option
@@ -113,9 +111,11 @@ def run(  # noqa: PLR0913 - one parameter an option
         given |= {"--trust-remote-code": trust_remote_code}
         refuse("an example has a model and a text of its own", given)
     if not compare_single_head and query is not None:
-        raise OptionError("--query goes with --compare-single-head")
-    if " " in model and not Path(model).exists():
-        raise OptionError(f"{model!r} is no model: a text is given with --text")
+        raise OptionError(
+            "--query goes with --compare-single-head: give both, or leave --query out"
+        )
+    if " " in model and not is_there(model):
+        raise OptionError(f"{model!r} is not a model: give a text with --text")
     looks = {"--words": words, "--hide-special": hide_special, "--drop-sink": drop_sink}
     if compare_single_head:
         refuse("--compare-single-head prints rows of its own", {"--json": as_json, "--step": step})
@@ -124,16 +124,16 @@ def run(  # noqa: PLR0913 - one parameter an option
     if example is Example.dimensions:
         place = {"--layer": layer, "--stack": stack, "--heads": heads, "--step": step}
         shown = {"--compare-single-head": compare_single_head, "--svg": svg, "--html": html}
-        refuse("the table of dimensions is of shapes alone", {**place, **shown, **looks})
+        refuse("the table of dimensions shows shapes only", {**place, **shown, **looks})
         show_dimensions(console, as_json=as_json)
         return
     files = [(svg, ".svg", svg_of), (html, ".html", html_of)]
     for path, ending, _ in files:
         if path is not None:
             check_new(path, ending, force=force)
-    from headwise.tracing.record import place_of
+    from headwise.tracing.trace import chosen_of
 
-    chosen = place_of(layer, stack, heads, dashes="--")
+    chosen = chosen_of(layer, stack, heads, dashes="--")
     if example is not None:
         found = traced_example(chosen)
     else:
@@ -147,6 +147,8 @@ def run(  # noqa: PLR0913 - one parameter an option
             write_new(path, write(found, maps), ending, force=force)
     if as_json:
         typer.echo(json.dumps(found.to_json(None if step is None else [step])))
+        if step is None:
+            tell_of_large(found)
     elif compare_single_head:
         show_blurring(console, found, query)
     elif step is not None:
@@ -183,7 +185,7 @@ def why_no_map(compares: bool, as_json: bool, step: str | None, example: Example
     return ""
 
 
-def traced_example(place: "Place") -> "Trace":
+def traced_example(place: "Chosen") -> "Trace":
     """The worked example."""
     from headwise.attention.worked import cat_sleeps
     from headwise.tracing.layers import trace_layer
@@ -194,14 +196,28 @@ def traced_example(place: "Place") -> "Trace":
     return trace_layer(worked.layer, worked.x, heads=place.heads, tokens=worked.tokens)
 
 
-def traced(model: str, options: "LoadOptions", text: str | None, place: "Place") -> "Trace":
+def traced(model: str, options: "LoadOptions", text: str | None, place: "Chosen") -> "Trace":
     """One layer of a model on a text."""
     check_sentence(text)
     text = SENTENCE if text is None else text
-    from headwise.tracing.record import trace
+    from headwise.tracing.trace import trace
     from headwise.watching.loading import load_model
 
     return trace(load_model(model, options), text, **place._asdict())
+
+
+def tell_of_large(trace: "Trace") -> None:
+    """Say on stderr which steps JSON has no values of, and how to get them."""
+    from headwise.tracing.record import MOST_NUMBERS
+
+    names = trace.large_steps
+    if names:
+        steps = "a step" if len(names) == 1 else "steps"
+        say(
+            quiet_console(is_stderr=True),
+            f"headwise: values of {listed(names)} are left out, {steps} of more than "
+            f"{MOST_NUMBERS:,} numbers: --step {names[0]} prints them",
+        )
 
 
 def svg_of(_: "Trace", maps: "Maps") -> str:
@@ -222,8 +238,8 @@ def show_trace(console: "Console", trace: "Trace", maps: "Maps", *, all_heads: b
     """Steps, weights of some heads, contributions."""
     from rich.markup import escape
 
-    from headwise.tracing.maps import Maps
-    from headwise.tracing.trace import closing_lines
+    from headwise.tracing.page import SHOWN_HEADS
+    from headwise.tracing.record import closing_lines
     from headwise.views.trace_tables import (
         contributions_table,
         map_tables,
@@ -237,11 +253,11 @@ def show_trace(console: "Console", trace: "Trace", maps: "Maps", *, all_heads: b
         console.print(
             f"Weights of {SHOWN_HEADS} of {len(maps.heads)} heads; --heads chooses others."
         )
-        maps = Maps(maps.weights[:SHOWN_HEADS], maps.heads[:SHOWN_HEADS], maps.labels)
+        maps = maps.first(SHOWN_HEADS)
     console.print(map_tables(maps))
     console.print("What each head adds to the output:")
     console.print(contributions_table(trace))
-    console.print("Whose some columns are, before Wo (concat) and after it (out):")
+    console.print("Each head's share of some columns, before Wo (concat) and after it (out):")
     console.print(shares_table(trace))
     for line in closing_lines(trace):
         console.print(line)
@@ -268,7 +284,7 @@ def show_everything(console: "Console", trace: "Trace") -> None:
     from rich.columns import Columns
     from rich.markup import escape
 
-    from headwise.tracing.trace import closing_lines
+    from headwise.tracing.record import closing_lines
     from headwise.views.trace_tables import shares_table, step_matrices
 
     console.print(f"[bold]{escape(' '.join(trace.labels.queries))}[/bold], {escape(trace.title)}")

@@ -1,1 +1,1 @@
-"""Drawing: numbers and labels as SVG and HTML text; it knows no heads, no models, no tensors."""
+"""Drawing: numbers and labels as SVG and HTML text; it imports no heads, models or tensors."""

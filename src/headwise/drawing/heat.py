@@ -1,4 +1,4 @@
-"""Heat maps as one SVG image: no browser, no fonts but the reader's, sharp at any size."""
+"""Heat maps of attention weights as one SVG image: no browser, no fonts but the reader's."""
 
 import re
 from collections.abc import Sequence
@@ -124,15 +124,15 @@ def room(labels: Sequence[str]) -> int:
     return round(max(map(len, labels), default=0) * FONT * LETTER + 8)
 
 
-def heat_svg(maps: Sequence[HeatMap], *, columns: int | None = None) -> str:
-    """Every map in one image, `columns` in a row (as square as it gets by default)."""
+def heat_svg(maps: Sequence[HeatMap]) -> str:
+    """Every map in one image, as square as it gets."""
     most = max(max(len(one.rows), len(one.columns)) for one in maps)
     if most > MOST_LABELS:
         raise OptionError(
             f"{most} tokens are too many for an image: trace at most {MOST_LABELS}, or merge "
             "pieces into words"
         )
-    columns = min(columns or round(len(maps) ** 0.5 + 0.499), len(maps))
+    columns = min(round(len(maps) ** 0.5 + 0.499), len(maps))
     largest = max(max((max(line, default=0) for line in one.values), default=0) for one in maps)
     largest = largest or 1.0
     width, height = max(one.width for one in maps), max(one.height for one in maps)

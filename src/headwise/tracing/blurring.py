@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.errors import OptionError
-from headwise.tracing.trace import Trace
+from headwise.tracing.record import Trace
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +51,14 @@ def blur_of(trace: Trace, query: int) -> Blur:
     labels = trace.labels
     if not 0 <= query < len(labels.queries):
         raise OptionError(f"there is no token {query}: the text has 0..{len(labels.queries) - 1}")
-    weights = trace["weights"].values[trace.sequence]
+    weights = trace["weights"].values[0]
     rows = tuple(Row(trace.name_of(head), weights[head, query]) for head in trace.heads)
     return Blur(labels.queries[query], labels.keys, rows)
 
 
 @dataclass(frozen=True)
 class Sharpness:
-    """Means over all queries of a trace."""
+    """Means over all queries of a trace's first sequence, but padding."""
 
     entropy_of_heads: float
     entropy_of_single: float
@@ -68,7 +68,9 @@ class Sharpness:
 
 def sharpness(trace: Trace) -> Sharpness:
     """How much sharper the heads' rows are than their averages, over all queries."""
-    weights = trace["weights"].values[trace.sequence, list(trace.heads)].double()
+    weights = trace["weights"].values[0, list(trace.heads)].double()
+    if trace.is_real is not None:
+        weights = weights[:, trace.is_real[0]]
     single = weights.mean(0)
     return Sharpness(
         entropy_of_heads=float(torch.special.entr(weights).sum(-1).mean()),

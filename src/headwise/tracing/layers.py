@@ -5,7 +5,7 @@ transformers is not needed here, and so is not imported.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -19,9 +19,10 @@ from headwise.attention.reference import layer_by_definition
 from headwise.attention.rules import Rules
 from headwise.errors import ShapeError
 from headwise.tracing.maps import Labels
-from headwise.tracing.trace import STEPS, Step, Trace, checked_heads
+from headwise.tracing.record import STEPS, Step, Trace, checked_heads
 from headwise.watching.calls import at_least_float32
 from headwise.watching.running import in_evaluation
+from headwise.watching.sequence import LOWEST
 from headwise.wording import counted
 
 AXES = {
@@ -90,7 +91,7 @@ def trace_layer(
         labels=Labels(names, names),
         heads=heads,
         num_kv_heads=layer.num_kv_heads,
-        scale=scale_of(rules, layer.d_key),
+        formulas=formulas_of(rules, layer.d_key),
     )
     return replace(
         made,
@@ -106,6 +107,25 @@ def small_matrices(layer: MultiHeadAttention) -> dict[str, Tensor]:
         name: getattr(layer, name).weight.detach().T.unflatten(1, (count, -1)).movedim(1, 0)
         for name, count in counts.items()
     }
+
+
+def formulas_of(rules: Rules, d_key: int) -> dict[str, str]:
+    """The formulas of the steps that depend on a layer's rules."""
+    found = {"scaled": scale_of(rules, d_key)}
+    if has_bias(rules):
+        found["masked"] = "scaled + bias, -inf where a query may not look"
+    if rules.sinks is not None:
+        found["weights"] = "softmax of each row and a sink, so that rows sum to less than 1"
+    return found
+
+
+def has_bias(rules: Rules) -> bool:
+    """Whether more than a mask is added to the scores."""
+    mask = rules.mask
+    if mask is not None and mask.is_floating_point():
+        if ((mask != 0) & (mask > LOWEST)).any():
+            return True
+    return rules.slopes is not None or rules.distance_bias is not None
 
 
 def scale_of(rules: Rules, d_key: int) -> str:
@@ -143,10 +163,13 @@ def make_trace(  # noqa: PLR0913 - one field of the record each
     labels: Labels,
     heads: Sequence[int] | None,
     num_kv_heads: int,
-    scale: str = "",
+    formulas: Mapping[str, str] | None = None,
     prefix: str = "L0",
 ) -> Trace:
-    """The record of a layer's steps, with the concat and each head's contribution worked out."""
+    """The record of a layer's steps, with the concat and each head's contribution worked out.
+
+    `formulas` are those of this layer where they differ from those of `STEPS`.
+    """
     mixed = found["mixed"]
     num_heads, wide, dtype = mixed.shape[1], mixed.dtype, found["output"].dtype
     parts = output_weight.detach().to(wide).unflatten(0, (num_heads, -1))
@@ -158,8 +181,7 @@ def make_trace(  # noqa: PLR0913 - one field of the record each
         "output": found["output"].detach().to(wide),
     }
     group = num_heads // num_kv_heads
-    formulas = STEPS | ({} if bias is not None else UNBIASED)
-    formulas |= {"scaled": scale} if scale else {}
+    said = STEPS | ({} if bias is not None else UNBIASED) | dict(formulas or {})
     return Trace(
         title=title,
         steps={
@@ -169,7 +191,7 @@ def make_trace(  # noqa: PLR0913 - one field of the record each
                 found[name].detach(),
                 formula + split_of(name, found[name]),
             )
-            for name, formula in formulas.items()
+            for name, formula in said.items()
             if name in found
         },
         heads=checked_heads(heads, num_heads),

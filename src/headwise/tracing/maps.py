@@ -37,6 +37,10 @@ class Maps:
     heads: tuple[str, ...]
     labels: Labels
 
+    def first(self, count: int) -> "Maps":
+        """The maps of the first heads alone."""
+        return replace(self, weights=self.weights[:count], heads=self.heads[:count])
+
     def by_word(self) -> "Maps":
         """Pieces of a word as one; special tokens belong to no word and are left out."""
         labels = self.labels

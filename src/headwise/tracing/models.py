@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from headwise.attention.reference import head_steps
 from headwise.errors import ModelError, OptionError
 from headwise.measures.reading import Batch, Reader, given_batches
-from headwise.tracing.layers import make_trace, scale_of, steps_of
+from headwise.tracing.layers import formulas_of, make_trace, steps_of
+from headwise.tracing.record import Trace
 from headwise.tracing.tokens import labels_of
-from headwise.tracing.trace import Trace
 from headwise.watching.calls import AttentionCall, Call, at_least_float32, check_size
 from headwise.watching.models import Source, as_loaded
 from headwise.watching.places import Place, find_places
-from headwise.watching.running import in_evaluation, run_layers
+from headwise.watching.running import in_evaluation, real_queries, run_layers
 from headwise.watching.watch import watch
 
 
@@ -47,13 +47,13 @@ def batch_of(model: nn.Module, given: Tensor | str | Mapping[str, Tensor], token
         if tokenizer is None:
             raise OptionError("a text is read by a tokenizer: give one, or the tensors themselves")
         reader = Reader(tokenizer, model.config)
-        windows = reader.windows([given])
-        if len(windows) > 1:
+        size = len(reader.first_ids(given, reader.length)) + sum(map(len, reader.around))
+        if size > reader.length:
             raise OptionError(
                 f"the text is longer than the {reader.length:,} tokens that the model takes: "
                 "trace a part of it"
             )
-        return reader.batch(windows, next(model.parameters()).device)
+        return reader.batch(reader.windows([given]), next(model.parameters()).device)
     tensors = {"input_ids": given} if isinstance(given, Tensor) else given
     return next(given_batches([tensors], model.config, tokenizer))
 
@@ -118,11 +118,11 @@ def trace_place(
     found: dict[str, Tensor] = {}
     if heard.inputs:
         found["input"] = heard.inputs[place.turn]
-    output, scale = heard.outputs[place.turn], ""
+    output, formulas = heard.outputs[place.turn], {}
     if isinstance(call, AttentionCall):
         check_size(call.mixed.shape[:3].numel() * call.keys.shape[2], call.layer, call.stack)
         found |= steps_of(call.queries, call.keys, call.values, call.rules)
-        scale = scale_of(call.rules, call.keys.shape[-1])
+        formulas = formulas_of(call.rules, call.keys.shape[-1])
     else:
         wide = at_least_float32(call.mixed)
         found |= {"weights": call.weights().to(wide), "mixed": call.mixed.to(wide)}
@@ -135,9 +135,11 @@ def trace_place(
         labels=labels_of(batch, place.stack, tokenizer, call),
         heads=heads,
         num_kv_heads=call.keys.shape[1] if isinstance(call, AttentionCall) else call.num_heads,
-        scale=scale,
+        formulas=formulas,
         prefix=f"{stack}L{place.layer}",
     )
+    is_real = real_queries(model, batch.inputs, place.stack, output)
+    made = replace(made, is_real=None if is_real.all() else is_real)
     if not isinstance(call, AttentionCall):
         note = f"{type(place.module).__name__} shows its weights alone: no scores"
         return replace(made, notes=(note,))

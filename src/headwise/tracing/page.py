@@ -5,18 +5,22 @@ from html import escape
 from headwise.drawing.heat import MOST_LABELS, HeatMap, heat_svg
 from headwise.drawing.tables import STYLE, number_table, page, words_table
 from headwise.tracing.maps import Maps
-from headwise.tracing.trace import Step, Trace, closing_lines
+from headwise.tracing.record import Step, Trace, closing_lines
 
 SHOWN_HEADS = 4
-"""Heads whose maps a notebook shows at once."""
+"""Heads whose maps a notebook or a terminal shows where none were chosen."""
 
 
-def maps_svg(maps: Maps, *, columns: int | None = None) -> str:
+def heat_maps(maps: Maps) -> list[HeatMap]:
+    """The map of each chosen head, ready to be drawn."""
+    labels = maps.labels
+    pairs = zip(maps.heads, maps.weights.tolist(), strict=True)
+    return [HeatMap(name, weights, labels.queries, labels.keys) for name, weights in pairs]
+
+
+def maps_svg(maps: Maps) -> str:
     """The maps of all chosen heads in one image."""
-    labels, found = maps.labels, []
-    for name, weights in zip(maps.heads, maps.weights.tolist(), strict=True):
-        found.append(HeatMap(name, weights, labels.queries, labels.keys))
-    return heat_svg(found, columns=columns)
+    return heat_svg(heat_maps(maps))
 
 
 def trace_fragment(trace: Trace) -> str:
@@ -24,8 +28,7 @@ def trace_fragment(trace: Trace) -> str:
     maps = trace.maps()
     parts = [f"<h3>{escape(trace.title)}</h3>", steps_html(trace)]
     if max(len(maps.labels.queries), len(maps.labels.keys)) <= MOST_LABELS:
-        few = Maps(maps.weights[:SHOWN_HEADS], maps.heads[:SHOWN_HEADS], maps.labels)
-        parts.append(maps_svg(few))
+        parts.append(maps_svg(maps.first(SHOWN_HEADS)))
     parts.append(checks_html(trace))
     return f'{STYLE}<div class="headwise">{"".join(parts)}</div>'
 

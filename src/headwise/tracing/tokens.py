@@ -3,6 +3,8 @@
 In: what a model was called with, and its tokenizer. Out: labels, special tokens and words.
 """
 
+import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 from headwise.measures.reading import UNREADABLE, Batch
@@ -14,24 +16,24 @@ MARKS = str.maketrans({"Ġ": "", "▁": "", "Ċ": "\\n"})
 """What tokenizers write for a space before a word or the end of a line."""
 
 
-def labels_of(batch: Batch, stack: str, tokenizer: Any, call: Call, sequence: int = 0) -> Labels:
-    """Labels of the queries and keys of one sequence."""
+def labels_of(batch: Batch, stack: str, tokenizer: Any, call: Call) -> Labels:
+    """Labels of the queries and keys of the first sequence."""
     num_queries = call.mixed.shape[2]
     num_keys = call.shown.shape[3] if isinstance(call, ShownCall) else call.keys.shape[2]
     of_keys, of_queries = batch.facts_of_keys(stack), batch.facts_of_queries(stack)
-    keys = names_of(of_keys, tokenizer, sequence, num_keys)
-    queries = names_of(of_queries, tokenizer, sequence, num_queries)
+    keys = names_of(of_keys, tokenizer, num_keys)
+    queries = names_of(of_queries, tokenizer, num_queries)
     if of_keys is None or of_keys.ids.shape[1] != num_keys:
         return Labels(queries, keys)
-    special = tuple(of_keys.is_special[sequence].tolist())
-    return Labels(queries, keys, special, words_of(special, tokenizer, of_keys, sequence))
+    special = tuple(of_keys.is_special[0].tolist())
+    return Labels(queries, keys, special, words_of(special, tokenizer, of_keys.ids[0].tolist()))
 
 
-def names_of(facts: Any, tokenizer: Any, sequence: int, size: int) -> tuple[str, ...]:
+def names_of(facts: Any, tokenizer: Any, size: int) -> tuple[str, ...]:
     """Each token as it reads, or its position where nothing is known of it."""
     if facts is None or tokenizer is None or facts.ids.shape[1] != size:
         return tuple(map(str, range(size)))
-    ids = facts.ids[sequence].tolist()
+    ids = facts.ids[0].tolist()
     pieces = tokenizer.convert_ids_to_tokens(ids)
     return tuple(
         label(piece, tokenizer.decode([token])) for token, piece in zip(ids, pieces, strict=True)
@@ -48,29 +50,38 @@ def label(piece: str, text: str) -> str:
     return shown if shown and UNREADABLE not in shown else piece.translate(MARKS) or piece
 
 
-def words_of(
-    special: tuple[bool, ...],
-    tokenizer: Any,
-    facts: Any,
-    sequence: int,
-) -> tuple[int, ...]:
+def words_of(special: tuple[bool, ...], tokenizer: Any, ids: Sequence[int]) -> tuple[int, ...]:
     """For each token the word it is a piece of: a piece goes on with the word before it."""
     if tokenizer is None:
         return ()
-    pieces, marked = tokenizer.convert_ids_to_tokens(facts.ids[sequence].tolist()), marks(tokenizer)
-    found, word = [], NO_WORD
-    for place, (piece, is_special) in enumerate(zip(pieces, special, strict=True)):
+    pieces, marked = tokenizer.convert_ids_to_tokens(ids), marks(tokenizer)
+    found, word, before = [], NO_WORD, ""
+    for piece, token, is_special in zip(pieces, ids, special, strict=True):
         if is_special:
             found.append(NO_WORD)
+            before = ""
             continue
-        before = place == 0 or special[place - 1]
+        text = tokenizer.decode([token])
         if marked:
-            goes_on = not piece.startswith(("Ġ", "▁")) and piece[:1].isalnum() and not before
+            is_joined = in_word(before[-1:]) and in_word(text[:1])
+            goes_on = is_joined and not piece.startswith(("Ġ", "▁"))
         else:
-            goes_on = piece.startswith("##") and not before
+            goes_on = piece.startswith("##") and before != ""
         word += 0 if goes_on else 1
         found.append(word)
+        before = text
     return tuple(found)
+
+
+def in_word(character: str) -> bool:
+    """Whether a character is a letter, a digit, an accent, or a part of one that takes several.
+
+    >>> in_word("é"), in_word("-"), in_word("\\n"), in_word("")
+    (True, False, False, False)
+    """
+    if not character:
+        return False
+    return character == UNREADABLE or unicodedata.category(character)[0] in "LMN"
 
 
 def marks(tokenizer: Any) -> bool:

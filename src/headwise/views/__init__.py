@@ -1,1 +1,1 @@
-"""HeadTable, Trace and CutPlan made visible; nothing is measured here."""
+"""Views: tables for the terminal and the report, made of what other folders measured."""

@@ -7,11 +7,10 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
-from headwise.heads import HeadTable
+from headwise.heads import HeadRow, HeadTable
 from headwise.wording import counted
 
 HEADS_A_LINE = 32
@@ -127,18 +126,21 @@ def _strongest_rows(table: HeadTable, per_role: int) -> list[dict[str, str]]:
     """Cells by column; those of one role stand together, the largest score first."""
     rows = []
     for role in table.held_roles:
-        heads = [table[head] for head in table.with_role(role)]
-        heads.sort(key=lambda head: _strength(head, role), reverse=True)
-        for head in heads[:per_role]:
+        for head in strongest_of(table, role, per_role):
             figures = {name: _figure(head.get(f"{role}_{name}")) for name in FIGURES}
             detail = str(head.get(f"{role}_detail", ""))
             rows.append({"role": role, "head": str(head.name), **figures, "detail": detail})
     return rows
 
 
-def _strength(head: pd.Series, role: str) -> float:
-    score = float(head.get(f"{role}_score", math.nan))
-    return -math.inf if math.isnan(score) else score
+def strongest_of(table: HeadTable, role: str, count: int) -> list[HeadRow]:
+    """Heads that have a role, the largest score first; those without a score last."""
+
+    def weakness(head: HeadRow) -> float:
+        score = float(head.get(f"{role}_score", math.nan))
+        return math.inf if math.isnan(score) else -score
+
+    return sorted((table[head] for head in table.with_role(role)), key=weakness)[:count]
 
 
 def _figure(value: float | None) -> str:
@@ -151,14 +153,12 @@ def summary_lines(table: HeadTable) -> list[str]:
     made = [str(about["model"])] if about.get("model") else []
     made += [f"revision {about['revision']}"] if about.get("revision") else []
     made += [counted(about["tokens"], "token")] if isinstance(about.get("tokens"), int) else []
-    layers = len(table.df[["stack", "layer"]].drop_duplicates())
     counts = [f"{role} {len(table.with_role(role))}" for role in table.held_roles]
-    none = sum(not roles for roles in table.df["roles"])
     untested = table.untested_roles
     return [
         *([", ".join(made)] if made else []),
-        f"{counted(len(table), 'head')} in {counted(layers, 'layer')}",
-        ", ".join([*counts, f"no role {none}"]),
+        f"{counted(len(table), 'head')} in {counted(table.num_layers, 'layer')}",
+        ", ".join([*counts, f"no role {len(table.without_role)}"]),
         *([f"not tested: {', '.join(untested)}"] if untested else []),
         *renumbered(about),
     ]
@@ -170,7 +170,7 @@ def renumbered(about: Mapping[str, Any]) -> list[str]:
         for now, before in enumerate(kept):
             if now != before:
                 return [
-                    "a cut model, whose heads are numbered anew: "
-                    f"{layer}H{now} is {layer}H{before} of the uncut one"
+                    "a cut model, whose heads have new numbers: "
+                    f"{layer}H{now} was {layer}H{before} before the cut"
                 ]
     return []

@@ -6,6 +6,7 @@ from itertools import pairwise
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from headwise.planning.known import Known
 from headwise.planning.plans import LARGEST, SMALLEST, HeadChoice, Plan
@@ -78,7 +79,7 @@ def headline(plan: Plan) -> list[str]:
         lines.append(f"note: {plan.note}")
     context = plan.shape.context
     if context is not None and plan.setting.length > context:
-        lines.append(f"note: the model was made for {context:,} positions at most")
+        lines.append(f"note: the model was made for at most {context:,} positions")
     return lines
 
 
@@ -129,7 +130,7 @@ def comparison(plans: Sequence[Plan]) -> Table:
         shape = plan.shape
         share = "" if plan.total is None else f"{plan.model_parameters / plan.total:.0%}"
         table.add_row(
-            plan.name,
+            Text(plan.name),
             f"{shape.d_model:,}",
             str(shape.num_heads),
             str(shape.num_kv_heads),

@@ -4,7 +4,7 @@ In: what was measured of heads, and of a model before and after a cut. Out: rich
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -12,7 +12,9 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
+from headwise.heads import HeadId
 from headwise.views.plan import count, size
+from headwise.wording import counted
 
 SHOWN = 12
 """Heads shown at either end of a long list."""
@@ -32,7 +34,7 @@ def importance_line(about: Mapping[str, Any]) -> str:
     """What was measured, of which model, and on how much."""
     return (
         f"[bold]{escape(about['model'])}[/bold], {about['objective']} {about['loss']:z.4f} on "
-        f"{about['examples']} examples"
+        f"{counted(about['examples'], 'example')}"
     )
 
 
@@ -49,10 +51,10 @@ def importance_table(df: pd.DataFrame) -> Table:
             if place == SHOWN:
                 table.add_row("...")
             continue
-        stack = f"{row['stack']}." if row["stack"] else ""
+        head = HeadId(row["layer"], row["head"], row["stack"])
         first, *others = (f"{row[name]:.2g}" for name in MEASURES)  # of the others no error: narrow
         first += give_or_take(row[f"{MEASURES[0]}_se"])
-        table.add_row(f"{stack}L{row['layer']}H{row['head']}", first, *others)
+        table.add_row(str(head), first, *others)
     return table
 
 
@@ -64,7 +66,7 @@ def give_or_take(error: float) -> str:
 def layers_table(layers: pd.DataFrame, unit: str) -> Table:
     """What it costs to leave one head in a layer, one layer at a time."""
     table = table_of(
-        "One head left in a layer, all others of it silent",
+        "One head left in a layer, all its others silent",
         ("heads", "best head", "loss added", unit),
         first="layer",
     )
@@ -78,21 +80,32 @@ def sizes_table(sizes: Mapping[str, Mapping[str, int]]) -> Table:
     """Before and after a cut, and what is gone."""
     before, after = sizes["before"], sizes["after"]
     table = table_of("What is gone", ("before", "after", "gone"))
-    shown = {
-        "heads": count,
-        "kv_heads": count,
-        "parameters": count,
-        "attention_parameters": count,
-        "bytes": size,
-        "cache_bytes_per_token": size,
-        "attention_multiply_adds": count,
-    }
-    for name, say in shown.items():
-        if before[name]:
-            gone = 1 - after[name] / before[name]
-            words = SAID.get(name, name.replace("_", " "))
-            table.add_row(words, say(before[name]), say(after[name]), f"{gone:.1%}")
+    for words, was, now, left in size_rows((name, before[name], after[name]) for name in before):
+        table.add_row(words, was, now, f"{1 - left:.1%}")
     return table
+
+
+SIZES = {
+    "heads": ("heads", count),
+    "kv_heads": ("KV heads", count),
+    "parameters": ("parameters", count),
+    "attention_parameters": ("attention parameters", count),
+    "bytes": ("bytes", size),
+    "cache_bytes_per_token": ("KV cache of a token", size),
+    "attention_multiply_adds": ("attention multiply-adds", count),
+}
+"""Sizes of a model that a cut changes: what each is called, and how it is written."""
+
+
+def size_rows(
+    sizes: Iterable[tuple[str, float, float]],
+) -> Iterator[tuple[str, str, str, float]]:
+    """Of every size its name, before and after in words, and the share that is left."""
+    known = {name: (before, after) for name, before, after in sizes if before}
+    for name, (words, say) in SIZES.items():
+        if name in known:
+            before, after = known[name]
+            yield words, say(int(before)), say(int(after)), after / before
 
 
 def quality_table(quality: Mapping[str, Any], unit: str) -> Table:
@@ -120,11 +133,8 @@ def figure(value: float | None) -> str:
 SAID = {
     "refitted": "cut and refitted",
     "floor": "every head silent",
-    "kv_heads": "KV heads",
-    "cache_bytes_per_token": "KV cache of a token",
-    "attention_multiply_adds": "attention multiply-adds",
 }
-"""Names of figures in other words than their own."""
+"""Models of a cut in other words than their names."""
 
 
 def held_out_line(text: Mapping[str, Any], unit: str) -> str:

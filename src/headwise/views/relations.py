@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 from rich.table import Table
+from rich.text import Text
 
 from headwise.probes.tables import best_heads
 from headwise.wording import counted
@@ -40,8 +41,8 @@ def leaders(relations: pd.DataFrame) -> Table:
         drawn.add_column(title, justify="left" if is_text else "right")
     for _, row in best_of_each(relations).iterrows():
         drawn.add_row(
-            row["label"],
-            row["marked"],
+            Text(row["label"]),
+            Text(row["marked"]),
             row["reading"],
             f"{row['held_out_accuracy']:.1%}",
             f"{row['held_out_baseline']:.1%}",

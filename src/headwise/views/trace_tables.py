@@ -6,13 +6,14 @@ from rich.box import SIMPLE_HEAD
 from rich.columns import Columns
 from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 from torch import Tensor
 
 from headwise.attention.worked import NamedShape
 from headwise.drawing.tables import is_small
 from headwise.tracing.blurring import Blur, Row, Sharpness
 from headwise.tracing.maps import Maps
-from headwise.tracing.trace import Step, Trace
+from headwise.tracing.record import Step, Trace
 
 
 def steps_table(trace: Trace) -> Table:
@@ -22,7 +23,7 @@ def steps_table(trace: Trace) -> Table:
     table.add_column("formula")
     table.add_column("shape", no_wrap=True)
     for step in trace.steps.values():
-        table.add_row(step.name, step.formula, step.shape.replace("[", r"\["))
+        table.add_row(step.name, step.formula, Text(step.shape))
     return table
 
 
@@ -39,20 +40,15 @@ def matrix(
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     table.add_column("")
     for column in columns:
-        table.add_column(escaped(column), justify="right")
+        table.add_column(Text(column), justify="right")
     for name, row in zip(rows, values.tolist(), strict=True):
-        table.add_row(escaped(name), *(number(value, digits) for value in row))
+        table.add_row(Text(name), *(number(value, digits) for value in row))
     return table
 
 
 def number(value: float, digits: int) -> str:
     """A value, with minus nothing for nothing."""
     return f"{round(value, digits) + 0.0:.{digits}f}"
-
-
-def escaped(text: str) -> str:
-    """A label that rich takes as it is."""
-    return text.replace("[", r"\[")
 
 
 def step_matrices(trace: Trace, step: Step) -> list[RenderableType]:
@@ -114,9 +110,9 @@ def blur_table(blur: Blur, extra: Row | None = None) -> Table:
     best = sorted(range(len(blur.keys)), key=lambda key: -max(float(row[key]) for row in shown))
     places = sorted(best[:6])
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column(escaped(blur.query), style="bold", no_wrap=True)
-    for heading in (*(escaped(blur.keys[place]) for place in places), "entropy", "largest"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column(Text(blur.query), style="bold", no_wrap=True)
+    for heading in (*(blur.keys[place] for place in places), "entropy", "largest"):
+        table.add_column(Text(heading), justify="right", no_wrap=True)
     for row in (*blur.heads, extra or blur.single):
         table.add_row(
             row.name,
@@ -143,5 +139,5 @@ def dimensions_table(shapes: Sequence[NamedShape]) -> Table:
     for heading in ("step", "shape", "axes"):
         table.add_column(heading)
     for one in shapes:
-        table.add_row(one.step, escaped(str(list(one.shape))), one.axes)
+        table.add_row(one.step, Text(str(list(one.shape))), one.axes)
     return table

@@ -70,8 +70,6 @@ class LoadOptions:
     allows_remote_code: bool = False
     device_map: str | None = None
     """transformers' own: layers spread over devices, e.g. `auto`."""
-    tp_plan: str | None = None
-    """transformers' own: tensors split over processes, e.g. `auto`, under torchrun."""
     keeps_head: bool = False
     """Whether the model is loaded with what it predicts with, as its config names it."""
     needs_tokenizer: bool = True
@@ -119,8 +117,7 @@ def load_model(name: str | os.PathLike[str], options: LoadOptions | None = None)
         raise ModelError(f"there is no model {name}: did you mean {near[0]}?")
     source = str(folder) if folder.is_dir() else name
     found = loaded(name, source, options, {"source": name, "revision": options.revision})
-    if options.tp_plan is None:
-        check_numbers(name, found.model)
+    check_numbers(name, found.model)
     return found
 
 
@@ -167,7 +164,6 @@ def loaded(
     common: dict[str, Any] = {"trust_remote_code": options.allows_remote_code}
     optional = {"revision": options.revision, "gguf_file": gguf_file}
     common |= {key: value for key, value in optional.items() if value is not None}
-    spread = {"device_map": options.device_map, "tp_plan": options.tp_plan}
     is_here = Path(source).is_dir()
     if not is_here and not hub_answers():
         common["local_files_only"] = True
@@ -178,8 +174,8 @@ def loaded(
             use_safetensors=True if gguf_file is None else None,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # so that they can be named: none is accepted below
+            device_map=options.device_map,
             **common,
-            **{key: value for key, value in spread.items() if value is not None},
         )
         check_sizes(name, notes["mismatched_keys"])
         check_complete(name, notes["missing_keys"], keeps_head=options.keeps_head)
@@ -189,7 +185,7 @@ def loaded(
             f"{name} is loaded without what it predicts with, for its config.json does not name "
             "the class, as architectures, that it was saved from"
         )
-    if options.device_map is None and options.tp_plan is None:
+    if options.device_map is None:
         model = model.to(options.device)
     dtype = str(model.dtype).removeprefix("torch.")
     about |= {"class": type(model).__name__, "dtype": dtype}

@@ -7,10 +7,11 @@ and a cut beside the uncut model, random cuts and the floor.
 import math
 from collections.abc import Mapping
 
+import pandas as pd
+
 from headwise.heads import HeadId, HeadTable
-from headwise.views.plan import count, size
-from headwise.views.pruning import MEASURES, SAID
-from headwise.views.report.findings import Cut, Findings, Worth, number
+from headwise.views.pruning import MEASURES, SAID, size_rows
+from headwise.views.report.findings import Cut, Findings, Worth, is_same_model, number
 from headwise.views.report.parts import (
     Cell,
     Html,
@@ -47,23 +48,14 @@ EXPLAINED = {
     "expected": "loss added by cutting it, as the interaction of all heads predicts",
 }
 METHODS = {
-    "rounds": "those expected to cost least together, some at a time, measured anew each time",
+    "rounds": "those expected to cost least together, some at a time, measured again each time",
     "quadratic": "those expected to cost least together, measured once",
-    "greedy": "the one that costs least, measured anew after every cut",
+    "greedy": "the one that costs least, measured again after every cut",
     "ablation": "those that cost least when silenced alone",
     "michel": "those with the least gradient score",
     "fisher": "those with the least Fisher information",
     "random": "heads by chance",
     "named": "the heads that were named",
-}
-SIZES = {
-    "heads": ("heads", count),
-    "kv_heads": ("KV heads", count),
-    "parameters": ("parameters", count),
-    "attention_parameters": ("parameters of attention", count),
-    "bytes": ("weights on disk", size),
-    "cache_bytes_per_token": ("cache for each token", size),
-    "attention_multiply_adds": ("multiply-adds of attention", count),
 }
 
 
@@ -88,7 +80,7 @@ def importance(worth: Worth) -> Html:
         ),
         *(
             grid(
-                "Loss added by silence, % of the dearest head's",
+                "Loss added when silent, % of the costliest head's",
                 table,
                 stack,
                 worth_cells(table),
@@ -101,9 +93,9 @@ def importance(worth: Worth) -> Html:
             if name in table.df
         ),
         ranking(
-            "The dearest heads, then the cheapest" if few != ranked else "Every head", table, few
+            "The costliest heads, then the cheapest" if few != ranked else "Every head", table, few
         ),
-        folded("Every head", ranking("Every head, the dearest first", table, ranked))
+        folded("Every head", ranking("Every head, the costliest first", table, ranked))
         if few != ranked
         else "",
         one_left(worth),
@@ -138,14 +130,16 @@ def ranking(caption: str, table: HeadTable, names: list[str]) -> Html:
 def with_error(value: float, error: float) -> str:
     """A figure and its standard error, to as many decimals as the error has.
 
-    >>> with_error(0.0006812, 0.0000633)
-    '0.00068 ± 0.00006'
+    >>> with_error(0.0006812, 0.0000633), with_error(3.456e-12, 1.2e-13)
+    ('0.00068 ± 0.00006', '3.5e-12 ± 1e-13')
     """
     if math.isnan(value):
         return ""
     if not math.isfinite(error) or error <= 0:
         return f"{value:.2g}"
-    decimals = min(max(0, -math.floor(math.log10(error))), MOST_DECIMALS)
+    decimals = max(0, -math.floor(math.log10(error)))
+    if decimals > MOST_DECIMALS:
+        return f"{value:.2g} ± {error:.1g}"
     return f"{value:.{decimals}f} ± {error:.{decimals}f}"
 
 
@@ -155,7 +149,13 @@ def one_left(worth: Worth) -> Html:
         return Html("")
     unit = str(worth.table.about.get("unit", "quality"))
     rows = [
-        (row["layer"], row["heads"], row["best"], f"{row['added']:.4f}", row["shown"])
+        (
+            row["layer"],
+            row["heads"],
+            row["best"],
+            with_error(number(row, "added"), number(row, "added_se")),
+            row["shown"],
+        )
         for _, row in worth.layers.iterrows()
     ]
     title = "One head left in a layer, all its others silent, one layer at a time"
@@ -175,9 +175,8 @@ def stand_ins(worth: Worth | None) -> Html:
     rows = []
     for names in groups:
         costs = ["", ""]
-        if matrix is not None:
-            part = matrix.loc[names, names].to_numpy(float)
-            costs = [f"{part.trace() / 2:.4f}", f"{part.sum() / 2:.4f}"]
+        if matrix is not None and "expected" in worth.table.df:
+            costs = [f"{cost:.4f}" for cost in expected_costs(worth.table, matrix, names)]
         rows.append((" ".join(names), *costs))
     columns = ("heads", "cost one by one, added up", "cost together")
     table = data_table(
@@ -188,9 +187,22 @@ def stand_ins(worth: Worth | None) -> Html:
     )
     words = (
         "Their effects on the output point the same way and their outputs are alike, so that any "
-        "one is cheap to cut and all of them are dear."
+        "one is cheap to cut and all of them together are costly."
     )
     return joined([title, tag("p", words), table])
+
+
+def expected_costs(
+    table: HeadTable, interaction: pd.DataFrame, names: list[str]
+) -> tuple[float, float]:
+    """Loss expected from cutting these heads one by one, added up, and together.
+
+    Alone, a head is expected to cost half of its own interaction less the slope of the loss by its
+    gate; together, every two heads add their interaction.
+    """
+    part = interaction.loc[names, names].to_numpy(float)
+    apart = sum(number(table[name], "expected") for name in names)
+    return apart, apart + float(part.sum() - part.trace()) / 2
 
 
 def groups_of(table: HeadTable) -> list[list[str]]:
@@ -211,14 +223,14 @@ def cuts(found: Findings, cut: Cut) -> Html:
     went = f"Gone: {' '.join(map(str, cut.heads)) or 'none'}"
     roles = dict(zip(found.table.heads, found.table.df["roles"], strict=True))
     told = ""
-    if cut.model == found.model and cut.heads:
+    if is_same_model(cut.model, found.model) and cut.heads:
         bare = sum(not roles.get(head) for head in cut.heads)
         told = f"{bare} of them had no role in this scan."
     method = cut.method or "named"
     chosen = f" ({METHODS[method]})" if method in METHODS else ""
     exact = ""
     if cut.difference is not None:
-        least = f"but for {cut.difference:.1e}" if cut.difference else "to the last bit"
+        least = f"to within {cut.difference:.1e}" if cut.difference else "to the last bit"
         exact = f"The cut model gives what the uncut one gives with those heads silent, {least}."
     return section(
         "cut",
@@ -238,15 +250,10 @@ def cuts(found: Findings, cut: Cut) -> Html:
 
 def sizes(cut: Cut) -> Html:
     """Before and after, and what is gone."""
-    rows = []
-    heads = next((one[1:] for one in cut.sizes if one[0] == "heads"), ())
-    for name, before, after in cut.sizes:
-        is_same = name == "kv_heads" and (before, after) == heads
-        if name in SIZES and before and not is_same:
-            title, say = SIZES[name]
-            gone = 1 - after / before
-            drawn = bar(after / before, math.nan, f"{after / before:.0%} left")
-            rows.append((title, say(int(before)), say(int(after)), f"{gone:.1%}", drawn))
+    rows = [
+        (words, before, after, f"{1 - left:.1%}", bar(left, math.nan, f"{left:.0%} left"))
+        for words, before, after, left in size_rows(cut.sizes)
+    ]
     columns = ("of the model", "before", "after", "gone", "left")
     return data_table("What the model is made of", columns, rows, numbers=columns[1:4])
 
@@ -279,10 +286,11 @@ def curve(cut: Cut) -> Html:
     if cut.curve is None:
         return tag("p", "No curve was measured with this cut.")
     label = f"Curves of {cut.unit} against the share of heads cut"
+    elbow = " The elbow is where the chosen method's line turns." if cut.curve.elbow else ""
     caption = (
-        f"{cut.unit} on held-out text as more heads go. The line of random cuts has a band for "
-        "the best and the worst of them; where it ends is the floor, the model without any "
-        "attention. The elbow is where the chosen method's line turns."
+        f"{cut.unit} on held-out text as more heads go. The band around the line of random cuts "
+        "runs from the worst of them to the best. The floor is the model with every head "
+        f"silent.{elbow}"
     )
     return figure(cut.curve.svg(f"{cut.model}: {cut.unit} against heads cut"), label, caption)
 

@@ -15,9 +15,11 @@ import pandas as pd
 
 from headwise.drawing.heat import HeatMap
 from headwise.errors import OptionError
-from headwise.heads import HeadId, HeadRow, HeadTable, parse_heads
+from headwise.heads import HeadId, HeadTable, parse_heads
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from headwise.pruning.curve import Curve
 
 PAIR_COLUMNS = ("a", "b", "cka")
@@ -101,11 +103,6 @@ class Findings:
         tokens = self.table.about.get("tokens")
         return tokens if isinstance(tokens, int) else 0
 
-    @property
-    def num_layers(self) -> int:
-        """Layers that have heads, over all stacks."""
-        return len({head.layer_name for head in self.table.heads})
-
 
 def read_folders(scan: Path, importance: Path | None = None, prune: Path | None = None) -> Findings:
     """What the folders hold, checked to be of the same model; no maps yet."""
@@ -121,32 +118,16 @@ def read_folders(scan: Path, importance: Path | None = None, prune: Path | None 
     )
 
 
-# Which heads have a role, and which have it most.
-
-
-def strongest(table: HeadTable, role: str, count: int) -> list[HeadRow]:
-    """Heads that have a role, the largest score first."""
-    rows = [table[head] for head in table.with_role(role)]
-    return sorted(rows, key=lambda row: -number(row, f"{role}_score", -math.inf))[:count]
-
-
 def dict_of(about: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A part of what is known of a table; empty where it is not there."""
     found = about.get(name)
     return found if isinstance(found, dict) else {}
 
 
-def number(row: Mapping[str, Any] | pd.Series, name: str, otherwise: float = math.nan) -> float:
-    """A figure of a row; the other one where it has none."""
+def number(row: Mapping[str, Any] | pd.Series, name: str) -> float:
+    """A figure of a row; NaN where it has none."""
     value = row.get(name)
-    found = otherwise if value is None else float(value)
-    return otherwise if math.isnan(found) else found
-
-
-def no_roles(table: HeadTable) -> list[HeadId]:
-    """Heads without a role."""
-    pairs = zip(table.heads, table.df["roles"], strict=True)
-    return [head for head, roles in pairs if not roles]
+    return math.nan if value is None else float(value)
 
 
 # Folders.
@@ -166,6 +147,18 @@ def heads_of(folder: Path) -> HeadTable:
     return HeadTable.read(file)
 
 
+def heads_of_model(name: str, model: "nn.Module") -> HeadTable:
+    """A table of a model's heads before anything is measured of them."""
+    from headwise.watching.places import find_places
+
+    heads = [
+        (place.stack, place.layer, head)
+        for place in find_places(model)
+        for head in range(place.num_heads or 0)
+    ]
+    return HeadTable(pd.DataFrame(heads, columns=["stack", "layer", "head"]), {"model": name})
+
+
 def worth_of(folder: Path, scanned: HeadTable) -> Worth:
     """The tables of an importance folder, of the scanned model's heads."""
     file = importance_file(folder)
@@ -175,7 +168,7 @@ def worth_of(folder: Path, scanned: HeadTable) -> Worth:
     check_model(folder, str(table.about.get("model", "")), scanned)
     if set(table.heads) != set(scanned.heads):
         raise OptionError(
-            f"{folder} is of {len(table)} heads, and the scan of {len(scanned)}: give both of "
+            f"{folder} holds {len(table)} heads, and the scan {len(scanned)}: give folders of "
             "the same model"
         )
     matrix = frame_of(folder / "interaction.csv", (), lambda path: pd.read_csv(path, index_col=0))
@@ -200,7 +193,10 @@ def cut_of(folder: Path, scanned: HeadTable) -> Cut:
         check_model(folder, found.model, scanned)
         absent = [str(head) for head in found.heads if head not in scanned.heads]
         if absent:
-            raise OptionError(f"{folder} lost {absent[0]}, which the scanned model does not have")
+            raise OptionError(
+                f"the cut in {folder} took {absent[0]}, which the scanned model does not have: "
+                "give folders of the same model"
+            )
     return found
 
 
@@ -247,7 +243,7 @@ def read_curve(file: Path, method: str, unit: str, total: int) -> "Curve | None"
     is_floor = table["method"] == "floor"
     uncut, floor = table[table["cut"] == 0], table[is_floor]
     if uncut.empty or floor.empty:
-        raise OptionError(f"{file} is no curve: it lacks the uncut model or the floor")
+        raise OptionError(f"{file} is not a whole curve: it lacks the uncut model or the floor")
     ends = [Estimate(float(one["loss"].iloc[0]), float(one["loss_se"].iloc[0]))
             for one in (uncut, floor)]  # fmt: skip
     return Curve(table[~is_floor], ends[0], ends[1], method, unit, total)
@@ -294,11 +290,24 @@ def check_folder(folder: Path, command: str) -> None:
         raise OptionError(f"{folder} {what}: give a folder that {command} wrote")
 
 
+def is_same_model(one: str, other: str) -> bool:
+    """Whether two names are of one model: the same, or of one directory spelled in two ways."""
+    if one == other:
+        return True
+    try:
+        return Path(one).expanduser().samefile(Path(other).expanduser())
+    except (OSError, RuntimeError):  # not there, too long for a name, or the home of nobody
+        return False
+
+
 def check_model(folder: Path, named: str, scanned: HeadTable) -> None:
     """Refuse what was measured of another model."""
     wanted = str(scanned.about.get("model", ""))
-    if named and wanted and named != wanted:
-        raise OptionError(f"{folder} is of {named}, and the scan of {wanted}: give the same model")
+    if named and wanted and not is_same_model(named, wanted):
+        raise OptionError(
+            f"{folder} comes from {named}, and the scan from {wanted}: give folders of the same "
+            "model"
+        )
 
 
 def first_of(folder: Path, *names: str) -> Path | None:

@@ -7,7 +7,6 @@ import math
 
 from headwise.heads import HeadId, HeadTable
 from headwise.views.head_table import GLYPHS, MORE, NONE, UNKNOWN
-from headwise.views.report.findings import no_roles
 from headwise.views.report.parts import (
     Cell,
     Html,
@@ -110,8 +109,8 @@ def legend(table: HeadTable) -> Html:
         tag("li", joined([chip(role), f"{role} ({len(table.with_role(role))})"], " "))
         for role in table.held_roles
     ]
-    if no_roles(table):
-        entries.append(tag("li", f"{NONE} no role ({len(no_roles(table))})"))
+    if table.without_role:
+        entries.append(tag("li", f"{NONE} no role ({len(table.without_role)})"))
     if any(len(roles) > 2 for roles in table.df["roles"]):
         entries.append(tag("li", f"{MORE} more than two roles"))
     return tag("ul", *entries, class_="legend")

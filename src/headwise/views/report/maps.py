@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from headwise.drawing.heat import HeatMap
 from headwise.errors import HeadwiseError, ModelError, OptionError
 from headwise.heads import HeadId, HeadTable
-from headwise.views.report.findings import Drawn, dict_of, strongest
+from headwise.views.head_table import strongest_of
+from headwise.views.report.findings import Drawn, dict_of
 
 if TYPE_CHECKING:
-    from headwise.tracing.maps import Maps
     from headwise.watching.models import LoadedModel
 
 SENTENCE = "The teacher lost her red pen, so the teacher bought a new one."
@@ -50,7 +50,7 @@ def draw_maps(table: HeadTable, text: str = SENTENCE, model: "LoadedModel | None
 
 def chosen_heads(table: HeadTable) -> list[HeadId]:
     """The heads that are drawn, each once, in the order of the table."""
-    rows = [row for role in table.held_roles for row in strongest(table, role, MAPS_A_ROLE)]
+    rows = [row for role in table.held_roles for row in strongest_of(table, role, MAPS_A_ROLE)]
     return sorted({HeadId.parse(str(row.name)) for row in rows})
 
 
@@ -59,7 +59,7 @@ def load_scanned(table: HeadTable) -> "LoadedModel":
     about = table.about
     name = about.get("model")
     if not name:
-        raise ModelError("the scan names no model")
+        raise ModelError("the scan does not name its model")
     from headwise.watching.loading import LoadOptions, load_model
 
     known = dict_of(about, "loaded")
@@ -85,7 +85,8 @@ def check_length(text: str, tokenizer: Any) -> None:
 
 def maps_of(loaded: "LoadedModel", text: str, heads: list[HeadId]) -> list[tuple[HeatMap, HeatMap]]:
     """Two maps for each head: of all tokens, and of those that are not special."""
-    from headwise.tracing.record import trace
+    from headwise.tracing.page import heat_maps
+    from headwise.tracing.trace import trace
 
     by_layer: dict[tuple[str, int], list[int]] = {}
     for head in heads:
@@ -96,10 +97,3 @@ def maps_of(loaded: "LoadedModel", text: str, heads: list[HeadId]) -> list[tuple
         both = (heat_maps(traced.maps(special=special)) for special in (True, False))
         found += zip(*both, strict=True)
     return found
-
-
-def heat_maps(maps: "Maps") -> list[HeatMap]:
-    """The maps of a trace as they are drawn."""
-    labels = maps.labels
-    pairs = zip(maps.heads, maps.weights.tolist(), strict=True)
-    return [HeatMap(name, weights, labels.queries, labels.keys) for name, weights in pairs]

@@ -1,7 +1,8 @@
 """Pieces of the report's HTML: sections, tables, grids of heads, bars, images.
 
-In: words and numbers. Out: HTML text. Whatever is not `Html` already is escaped here, and nowhere
-else, so that no name of a model and no token can become a tag. It knows no scan and no model.
+In: words and numbers. Out: HTML text. Whatever is not `Html` already is escaped here, and what an
+image says where it is drawn, so that no name of a model and no token can become a tag. It knows
+tables of heads, but no scan and no model.
 """
 
 import math

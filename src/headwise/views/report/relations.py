@@ -101,7 +101,7 @@ def redundancy(found: Findings, stand_ins: object) -> Html:
         tag(
             "p",
             "CKA compares what two heads give on the same tokens: 0 is nothing in common, 1 is the "
-            "same but for turning and scaling. Divergence compares where two heads of a layer "
+            "same but for rotation and scaling. Divergence compares where two heads of a layer "
             "look: 0 is the same places, 0.69 no place in common. Being alike does not show that "
             "one of the two can go.",
         ),

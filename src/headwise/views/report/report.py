@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwise.views.report import cuts, relations
-from headwise.views.report.findings import Findings, dict_of, no_roles, read_folders
+from headwise.views.report.findings import Findings, dict_of, read_folders
 from headwise.views.report.grids import grids
 from headwise.views.report.maps import SENTENCE, draw_maps
 from headwise.views.report.parts import Html, facts, figures, folded, section, shown, tag
@@ -101,8 +101,8 @@ def tiles(found: Findings) -> Html:
 def tile_facts(found: Findings) -> Iterator[tuple[str, str]]:
     """A few numbers, each with what it counts."""
     yield f"{len(found.table):,}", "heads"
-    yield f"{found.num_layers:,}", "layers"
-    yield f"{len(found.table) - len(no_roles(found.table)):,}", "heads with a role"
+    yield f"{found.table.num_layers:,}", "layers"
+    yield f"{len(found.table) - len(found.table.without_role):,}", "heads with a role"
     if found.tokens:
         yield f"{found.tokens:,}", "tokens of text read"
     if found.cut is not None:

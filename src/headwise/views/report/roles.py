@@ -5,8 +5,10 @@ In: `Findings`. Out: HTML. It says what a score is and what a role does not prov
 
 from headwise.drawing.heat import HeatMap, heat_svg
 from headwise.heads import ROLES, HeadRow
-from headwise.views.report.findings import Findings, number, strongest
+from headwise.views.head_table import strongest_of
+from headwise.views.report.findings import Findings, number
 from headwise.views.report.grids import chip
+from headwise.views.report.maps import MAPS_A_ROLE
 from headwise.views.report.parts import (
     Html,
     data_table,
@@ -20,7 +22,7 @@ from headwise.views.report.parts import (
 )
 from headwise.wording import counted
 
-HEADS_A_ROLE, MAPS = 3, 2
+HEADS_A_ROLE = 3
 RELATIONAL = ("syntactic", "semantic", "coreference")
 """Roles that are judged between words: special tokens are left out of their maps."""
 
@@ -51,9 +53,9 @@ def roles(found: Findings) -> Html:
     drawn, table = found.drawn, found.table
     reading = (
         "In a map a row is a token that looks, and a column a token that is looked at; the "
-        "stronger the colour, the larger the share, and every row adds up to 1. Special tokens are "
-        "left out where a role is about words alone; what goes to them is then missing from the "
-        "rows."
+        "stronger the colour, the larger the share. A row adds up to 1, or to less where the "
+        "model's heads have sinks that are not tokens. Special tokens are left out where a role is "
+        "about words alone; what goes to them is then missing from the rows."
     )
     told = [tag("p", joined([reading, "The sentence:", tag("q", drawn.text)], " "))]
     if not drawn.maps:
@@ -73,8 +75,8 @@ def roles(found: Findings) -> Html:
         tag(
             "p",
             "A head has a role where its score reaches the threshold and beats the baseline, which "
-            "is what a head without the habit would score; of broad it is the model's middle head, "
-            "so that none is broad where all are.",
+            "is what a head without the habit would score. For broad the baseline is the model's "
+            "median head, so that no head is broad where all are.",
         ),
         *told,
         *parts,
@@ -84,7 +86,7 @@ def roles(found: Findings) -> Html:
 def role_part(found: Findings, role: str) -> Html:
     """One role: what it claims, who has it most, how that looks."""
     table = found.table
-    best, heads = strongest(table, role, HEADS_A_ROLE), table.with_role(role)
+    best, heads = strongest_of(table, role, HEADS_A_ROLE), table.with_role(role)
     claim, _, limit = ROLES.get(role, "A role that headwise has no words for.").partition(";")
     said = joined([tag("b", f"{claim};"), limit.strip()], " ") if limit else tag("b", claim)
     rows = [
@@ -103,7 +105,7 @@ def role_part(found: Findings, role: str) -> Html:
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     caption = f"Score: {SCORES[role]}." if role in SCORES else "Score of the role."
     drawn = found.drawn.words if role in RELATIONAL else found.drawn.maps
-    mine = [(row, drawn.get(str(row.name))) for row in best[:MAPS]]
+    mine = [(row, drawn.get(str(row.name))) for row in best[:MAPS_A_ROLE]]
     maps = [role_map(one, row, role) for row, one in mine if one is not None and one.has_cells]
     return tag(
         "div",

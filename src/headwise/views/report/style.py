@@ -73,7 +73,7 @@ outline-offset:2px}
 .skip{position:absolute;left:-99rem}
 .skip:focus{left:1rem;top:1rem;background:var(--card);padding:.5rem 1rem}
 .lead{font-size:1.1rem;color:var(--soft)}
-.soft,figcaption,caption{color:var(--soft)}
+figcaption,caption{color:var(--soft)}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(8.5rem,1fr));gap:.75rem;
 margin:1.4rem 0 0;padding:0;list-style:none}
 .tiles li{background:var(--card);border:1px solid var(--line);border-radius:.75rem;

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from headwise.heads import HeadTable
-from headwise.views.report.findings import Findings, no_roles, strongest
+from headwise.views.head_table import strongest_of
+from headwise.views.report.findings import Findings
 from headwise.views.report.parts import Html, figures, joined, points, section, tag, was
 from headwise.views.report.relations import alike
 from headwise.views.report.roles import in_words
@@ -17,7 +18,7 @@ from headwise.wording import counted, listed
 def summary(found: Findings) -> Html:
     """The scan in words."""
     table = found.table
-    num_roles = len(table) - len(no_roles(table))
+    num_roles = len(table) - len(table.without_role)
     read = [f"{counted(found.tokens, 'token')} of text"] if found.tokens else []
     sentences = sum(count for name, count in found.counts.items() if name.endswith("_sentences"))
     read += [f"{counted(sentences, 'sentence')} with known relations"] if sentences else []
@@ -28,7 +29,7 @@ def summary(found: Findings) -> Html:
         tag(
             "p",
             f"{found.model} has {counted(len(table), 'attention head')} in "
-            f"{counted(found.num_layers, 'layer')}.{measured} {with_a_role(num_roles, len(table))}",
+            f"{counted(table.num_layers, 'layer')}.{measured} {with_a_role(num_roles, len(table))}",
         ),
         tag("p", role_counts(table)),
         points(stands_out(found)),
@@ -63,7 +64,7 @@ def role_counts(table: HeadTable) -> Html:
     """How many heads each role has."""
     held = table.held_roles
     parts = [f"{role} {len(table.with_role(role))}" for role in held]
-    none = len(no_roles(table))
+    none = len(table.without_role)
     missing, untested = table.missed_roles, table.untested_roles
     said = f"Heads of each role, some with several: {', '.join([*parts, f'no role {none}'])}."
     none_is = f"No head is {listed(missing, 'or')}." if missing else ""
@@ -76,8 +77,8 @@ def stands_out(found: Findings) -> Iterator[object]:
     table = found.table
     for role in ("positional", "sink", "induction", "syntactic", "coreference"):
         if role in table.held_roles:
-            yield in_words(strongest(table, role, 1)[0], role)
-    busiest = Counter(head.layer_name for head in no_roles(table)).most_common(2)
+            yield in_words(strongest_of(table, role, 1)[0], role)
+    busiest = Counter(head.layer_name for head in table.without_role).most_common(2)
     if busiest and (len(busiest) == 1 or busiest[0][1] > busiest[1][1]):
         layer, count = busiest[0]
         yield f"{layer} has the most heads without a role: {count} of its {in_layer(table, layer)}."
