@@ -1,14 +1,13 @@
-"""What `import headwise` and `headwise --help` load, and how long the help takes."""
+"""What `import headwise` and `headwise --help` load."""
 
 import json
-import resource
 import subprocess
 import sys
 
-import pytest
-
 HEAVY = ("torch", "numpy", "transformers", "plotly", "starlette", "uvicorn", "jaxtyping")
 SHOWN_BY_HELP = ("rich", "typer")
+MOST_MODULES = 450
+"""Of the standard library, rich and typer; torch alone has over 1,000."""
 RUN = """
 import sys
 sys.argv = ["headwise", *{arguments!r}]
@@ -57,15 +56,8 @@ def test_a_heavy_import_would_be_noticed() -> None:
     assert loaded_by(HELP, ("typer",)) == ["typer"]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs getrusage")
-def test_the_help_takes_under_half_a_second() -> None:
-    # Processor time, not the clock's, because other tests run beside this one; the best of five.
-    seconds = []
-    for _ in range(5):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(
-            [sys.executable, "-m", "headwise", "--help"], capture_output=True, check=True
-        )
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(seconds) < 0.5
+def test_the_help_loads_little() -> None:
+    """Its time is that of its imports, and the number of these does not depend on the machine."""
+    code = f"{HELP}\nimport sys\nprint(len(sys.modules), file=sys.stderr)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(said.stderr.splitlines()[-1]) < MOST_MODULES
