@@ -14,13 +14,14 @@ import urllib.request
 import pytest
 import uvicorn
 
-import headwise
+import headwise as package
 from headwise.cli import explore
 from headwise.errors import MissingPackage, ModelError, OptionError
 from headwise.explorer.ports import bound
 
+from .running import Runner
+
 COMMAND = ("-m", "headwise", "explore")
-CALL = "import headwise; headwise.explore('minilm', opens=False); print('and went on')"
 
 
 def started(*arguments: str) -> subprocess.Popen[str]:
@@ -28,15 +29,8 @@ def started(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "last"),
-    [((*COMMAND, "minilm", "--no-open"), 130, ""), (("-c", CALL), 0, "and went on\n")],
-    ids=["command", "python"],
-)
-def test_it_says_the_address_answers_and_ends_cleanly(
-    arguments: tuple[str, ...], code: int, last: str
-) -> None:
-    server = started(*arguments)
+def test_it_says_the_address_answers_and_ends_cleanly() -> None:
+    server = started(*COMMAND, "minilm", "--no-open")
     try:
         assert server.stdout is not None
         line = server.stdout.readline()
@@ -47,7 +41,22 @@ def test_it_says_the_address_answers_and_ends_cleanly(
         rest, said = server.communicate(timeout=30)
     finally:
         server.kill()
-    assert (server.returncode, rest, said) == (code, last, "")
+    assert (server.returncode, rest, said) == (130, "", "")
+
+
+@pytest.mark.parametrize("is_handed_on", [True, False])
+def test_an_interrupt_ends_the_command_and_lets_a_program_go_on(
+    is_handed_on: bool, headwise: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the server hands the signal on, as it should, or only ends."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        if is_handed_on:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(uvicorn.Server, "run", interrupted)
+    assert headwise("explore", "--no-open").code == 130
+    package.explore(package.load_model("minilm"), opens=False)  # returns
 
 
 def test_a_port_that_is_taken_and_a_model_that_is_not_there_are_refused() -> None:
@@ -97,8 +106,8 @@ def test_python_serves_the_same_page(
         servers.append(server)
 
     monkeypatch.setattr(uvicorn.Server, "__init__", prepared)
-    loaded = headwise.load_model("minilm")
-    thread = threading.Thread(target=headwise.explore, args=[loaded], kwargs={"opens": False})
+    loaded = package.load_model("minilm")
+    thread = threading.Thread(target=package.explore, args=[loaded], kwargs={"opens": False})
     thread.start()
     said = ""
     while "Ctrl-C" not in said or not servers:
@@ -112,7 +121,7 @@ def test_python_serves_the_same_page(
 
 def test_a_notebook_is_told_what_does_not_wait() -> None:
     async def in_a_loop() -> None:
-        headwise.explore()
+        package.explore()
 
     with pytest.raises(OptionError, match=r"use headwise\.view here"):
         asyncio.run(in_a_loop())

@@ -6,13 +6,14 @@ import pytest
 import torch
 
 from headwise.errors import OptionError
-from headwise.explorer.figures import LEAST, head_figures, roles_of
+from headwise.explorer.figures import LINKS, head_figures, links, roles_of
 from headwise.explorer.looks import Look
 from headwise.explorer.readings import LONGEST, Shelf, read
 from headwise.heads import HeadId
 from headwise.measures.scan import ScanSettings, scan
 from headwise.pruning.setting import make_subject
 
+from ..pruning.subjects import model_of, words_tokenizer
 from ..watching.helpers import allow_weights
 from .sessions import CAT, WORDS, cat, minilm, tiny_session
 
@@ -20,8 +21,8 @@ pytestmark = allow_weights
 HEAD = HeadId(3, 1)
 
 
-def figures(head: HeadId = HEAD, look: Look | None = None) -> dict:
-    return head_figures(cat(), head, look or Look(), slice(0, 256), None)
+def figures(head: HeadId = HEAD) -> dict:
+    return head_figures(cat(), head, None)
 
 
 def test_the_profile_is_the_mean_of_every_diagonal() -> None:
@@ -36,12 +37,35 @@ def test_the_profile_is_the_mean_of_every_diagonal() -> None:
 def test_links_are_the_largest_weights_of_each_row() -> None:
     weights = cat().call("L3").weights()[0, 1]
     by_row: dict[int, list[tuple[int, float]]] = {}
-    for row, key, weight in figures()["links"]:
-        assert weight == pytest.approx(float(weights[row, key]), abs=1e-4) and weight >= LEAST
+    for row, key, weight in links(cat(), HEAD, Look(), slice(0, 256)):
+        assert weight == pytest.approx(float(weights[row, key]), abs=1e-4)
         by_row.setdefault(row, []).append((key, weight))
+    assert list(by_row) == list(range(len(weights)))
     for row, found in by_row.items():
-        assert found[0][0] == int(weights[row].argmax())
-        assert len(found) <= 3
+        assert [key for key, _ in found] == weights[row].topk(LINKS).indices.tolist()
+
+
+def test_every_token_has_its_links_however_widely_it_looks() -> None:
+    reading = minilm().read("a word and another one here " * 80)
+    found = links(reading, HeadId(0, 0), Look(), slice(256, 300))
+    assert [row for row, *_ in found] == [row for row in range(256, 300) for _ in range(LINKS)]
+    assert min(weight for *_, weight in found) < 0.05
+
+
+def test_keys_that_may_not_be_seen_are_no_links() -> None:
+    reading = tiny_session("llama").read(WORDS)
+    found = links(reading, HeadId(1, 4), Look(), slice(0, 256))
+    assert [link for link in found if link[0] == 0] == [[0, 0, 1.0]]
+    assert all(key <= row for row, key, _ in found)
+
+
+def test_figures_say_whether_roles_are_those_of_a_scan() -> None:
+    table = tiny_session("llama").read("w7 w8 w9").table
+    reading = tiny_session("llama").read(WORDS)
+    for scanned, roles in ((None, reading.table), (table, table)):
+        found = head_figures(reading, HeadId(1, 4), scanned)
+        assert found["is_scanned"] == (scanned is not None)
+        assert found["roles"] == roles_of(roles, HeadId(1, 4))
 
 
 def test_contributions_are_lengths_before_and_after_the_projection() -> None:
@@ -70,7 +94,7 @@ def test_measures_are_those_of_a_scan_of_the_text() -> None:
 
 def test_a_kv_head_is_named_where_heads_share_it() -> None:
     reading = tiny_session("llama").read(WORDS)
-    found = head_figures(reading, HeadId(1, 4), Look(), slice(0, 256), None)
+    found = head_figures(reading, HeadId(1, 4), None)
     assert found["served_by"] == {"kv_head": 1, "kv_heads": 2}
     assert figures()["served_by"] is None
 
@@ -80,7 +104,7 @@ def test_every_family_gives_what_json_can_hold(name: str) -> None:
     reading = tiny_session(name).read(WORDS)
     for layer in reading.calls:
         head = HeadId.parse(f"{layer}H0")
-        found = head_figures(reading, head, Look(), slice(0, 256), None)
+        found = head_figures(reading, head, None)
         assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
@@ -111,6 +135,23 @@ def test_old_readings_go_and_the_last_stays() -> None:
     small.put(readings[1])
     assert len(small) == 1 and small.find(readings[1].name) is readings[1]
     assert readings[0].bytes >= 4 * 6 * 5 * 384 * 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_copies_in_float32_are_counted_in_what_a_reading_takes(dtype: torch.dtype) -> None:
+    subject = make_subject(model_of("llama").to(dtype), words_tokenizer())
+    reading = read(subject, WORDS)
+    said = reading.bytes
+    tasks = [reading.sequence(layer).task for layer in reading.calls]
+    kept = {
+        one.untyped_storage().data_ptr(): one.untyped_storage().nbytes()
+        for held in (*reading.calls.values(), *tasks)
+        for one in (held.queries, held.keys, held.values)
+    }
+    mixed = [
+        call.mixed.numel() * (4 + 2 * (dtype != torch.float32)) for call in reading.calls.values()
+    ]
+    assert said == sum(kept.values()) + sum(mixed)
 
 
 def test_reading_stops_when_it_is_told_to() -> None:

@@ -110,6 +110,7 @@ def test_importance_runs_beside_the_page() -> None:
     found = session.found("importance")
     assert found is not None and set(found["measures"]) == {"zero", "michel"}
     assert all(value is not None for value in found["measures"]["zero"])
+    assert found["words"]["zero"] == "Loss added when it is silenced, on built-in text"
 
 
 def test_both_kinds_of_work_begun_together_find_what_each_finds_alone() -> None:

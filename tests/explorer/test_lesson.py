@@ -407,7 +407,7 @@ def test_the_first_token_of_a_causal_model_sees_itself_alone() -> None:
     assert step.figures["weights"] == [1.0, *[0.0] * 6]
     assert step.figures["added"] == [0.0, *[None] * 6]
     assert step.question.answer == 1
-    assert "6 tokens may not be seen from here" in step.paragraphs[1]
+    assert "6 tokens cannot be seen from here" in step.paragraphs[1]
 
 
 def test_a_row_that_is_all_or_nothing_is_not_dragged() -> None:

@@ -55,7 +55,9 @@ def test_what_is_no_number_is_refused(answer: Any) -> None:
         check(number_step(1), answer)
 
 
-@pytest.mark.parametrize("answer", ["", "x", "3", 3, -1, 0.5, math.nan, True, "-1", "9" * 500])
+@pytest.mark.parametrize(
+    "answer", ["", "x", "3", 3, -1, 0.5, math.nan, math.inf, True, "-1", "9" * 500, 10**400]
+)
 def test_what_is_no_option_is_refused(answer: Any) -> None:
     asked = Question("?", "choice", ("red", "green", "blue"), 1, 0.0, "w")
     step = LessonStep("a", "b", 1.0, (), "", asked, {})

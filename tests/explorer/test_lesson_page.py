@@ -288,6 +288,16 @@ def test_caps_and_sinks_take_part_in_the_softmax(chrome: Browser, family: str) -
         expect(figure.locator(".lesson-sum")).to_contain_text("1.000")
 
 
+def test_the_first_step_is_seen_whole_on_a_large_screen(chrome: Browser, site: str) -> None:
+    size = {"width": 1920, "height": 1050}
+    bottom = "document.querySelector('.lesson-moves').getBoundingClientRect().bottom"
+    with page_at(chrome, at(site), size=size) as page:
+        drawn(page, "warm-up")
+        page.get_by_role("button", name="Next", exact=True).click()
+        drawn(page, "why-many")
+        until(page, f"{bottom} <= {size['height']}", seconds=5)
+
+
 def test_what_is_wrong_is_said_in_the_panel(chrome: Browser, site: str) -> None:
     page = chrome.new_page()  # a refusal is an error in the console, too
     try:

@@ -100,8 +100,14 @@ def test_what_is_no_longer_kept_is_read_again_and_drawn(
 ) -> None:
     assert page.evaluate(TOKENS) == WORDS.split()
     session.shelf._kept.clear()
+    waiting: list[Route] = []
+    page.route("**/api/readings", lambda route: waiting.append(route))
     page.click("article.card [data-look=values]")
+    said = "This text is no longer in memory and is being read again."
+    expect(page.locator("#status")).to_have_text(said)
+    waiting.pop().continue_()
     expect(page.locator("#status")).to_contain_text("tokens read")
+    page.unroute("**/api/readings")
     until(
         page,
         "performance.getEntriesByType('resource').some((one) => one.responseStatus === 200"

@@ -3,18 +3,26 @@
 import functools
 import json
 import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from headwise.explorer.figures import links
 from headwise.explorer.guard import HEADERS, LARGEST_BODY
 from headwise.explorer.looks import STEPS, Look, thinned, weights_between
 from headwise.explorer.server import Explorer
+from headwise.explorer.session import Session
+from headwise.heads import HeadId
 from headwise.pruning.cutplan import CutPlan
+from headwise.pruning.setting import make_subject
 
-from .sessions import CAT, WORDS, cat, minilm, tiny_session
+from ..pruning.subjects import model_of, words_tokenizer
+from .sessions import CAT, WORDS, cat, fresh_session, minilm, tiny_session
 
 HOSTILE = {
     "empty": "",
@@ -121,7 +129,9 @@ def test_axes_say_what_rows_and_keys_are() -> None:
 
 def test_figures_and_images_are_sent() -> None:
     found = at("head", head="L3H1").json()
-    assert found["head"] == "L3H1" and found["links"]
+    assert found["head"] == "L3H1" and not found["is_scanned"]
+    want = links(cat(), HeadId(3, 1), Look(), slice(2, 5))
+    assert at("links", head="L3H1", rows="2:5").json() == want
     image = at("image.svg", head="L3H1", is_by_word=1)
     assert image.headers["content-type"].startswith("image/svg+xml")
     assert "L3H1" in image.text and "unbelievably" in image.text
@@ -142,6 +152,44 @@ def test_changes_and_plans() -> None:
     assert told.json()["kind"] == "prediction"
 
 
+def test_a_plan_that_cannot_be_cut_is_refused_with_the_reason_that_is_shown() -> None:
+    llama = client("llama")
+    told = llama.post("/api/whatif", json={"texts": [WORDS], "gates": {"L0H1": 0}}).json()
+    refused = llama.post("/api/cutplan", json={"heads": ["L0H1"]})
+    assert_refused(refused, 422, re.escape(told["cannot_cut"]))
+    group = llama.post("/api/cutplan", json={"heads": ["L0H0", "L0H1", "L0H2"]})
+    assert group.status_code == 200 and json.loads(group.text)["model"] == "llama"
+
+
+def test_a_command_names_only_a_model_that_was_loaded_by_name(tmp_path: Path) -> None:
+    assert client().get("/api/model").json()["loads_as"] == "minilm"
+    assert client("llama").get("/api/model").json()["loads_as"] is None
+    folder = tmp_path / "my model; rm -r ~"
+    model_of("llama").save_pretrained(folder)
+    words_tokenizer().save_pretrained(folder)
+    assert Session(make_subject(str(folder))).loads_as == f"'{folder}'"
+    subject = replace(minilm().subject, name="a/b", about={"source": "a/b", "revision": "v 2"})
+    assert Session(subject).loads_as == "a/b --revision 'v 2'"
+
+
+def test_what_was_found_is_sent_in_any_state_of_the_work() -> None:
+    session = fresh_session("bert")
+    here = TestClient(Explorer(session).app(), base_url="http://localhost")
+    assert "found" not in here.get("/api/jobs/scan").json()
+    session.jobs["scan"].result = SimpleNamespace(table=session.read(WORDS).table)
+    name = session.read(WORDS).name
+    for state in ("done", "running", "stopped", "failed"):
+        session.jobs["scan"].state = state
+        assert len(here.get("/api/jobs/scan").json()["found"]["names"]) == 15
+        assert here.get(f"/api/readings/{name}/head?head=L0H0").json()["is_scanned"]
+
+
+def test_which_limit_left_tokens_out_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert client("bert").post("/api/readings", json={"text": WORDS}).json()["is_models_limit"]
+    monkeypatch.setattr("headwise.explorer.session.LONGEST", 7)
+    assert not fresh_session("bert").is_models_limit
+
+
 def test_the_planner_answers() -> None:
     query = {"d_model": 768, "heads": 12, "layers": 12, "length": 1024}
     found = client().get("/api/plan", params=query).json()
@@ -150,6 +198,7 @@ def test_the_planner_answers() -> None:
     assert {"gpt2", "smollm2"} <= {one["name"] for one in known}
     choices = client().get("/api/plan/heads", params={"d_model": 12}).json()
     assert [one["heads"] for one in choices] == [1, 2, 3, 4, 6, 12]
+    assert len({(one["parameters"], one["multiply_adds"]) for one in choices}) == 1
     odd = client().get("/api/plan", params={"d_model": 100, "heads": 7})
     assert_refused(odd, 422, "cannot share a d_model of 100 evenly")
 
@@ -210,6 +259,8 @@ def test_hostile_texts_are_read_or_refused_in_a_sentence(name: str) -> None:
         ("thumbs", {"layer": "../../etc/passwd"}, "there is no layer"),
         ("thumbs", {"layer": "L0", "size": "1e9"}, "whole number"),
         ("image.svg", {"head": ""}, "is not a head"),
+        ("links", {"head": "L0H0"}, "must be a range"),
+        ("links", {"head": "L0H0", "rows": "0:1000"}, "from 1 to 256"),
     ],
 )
 def test_wrong_requests_are_refused_in_a_sentence(
@@ -230,6 +281,7 @@ def test_rows_beyond_the_text_are_empty_and_no_error() -> None:
         ("whatif", {"texts": [CAT], "gates": {"L0H0": -1}}, "from 0 to 4"),
         ("whatif", {"texts": [CAT], "gates": {"L0H0": "off"}}, "from 0 to 4"),
         ("whatif", {"texts": [CAT], "gates": {"L0H0": True}}, "from 0 to 4"),
+        ("whatif", {"texts": [CAT], "gates": {"L0H0": 10**400}}, "from 0 to 4"),
         ("whatif", {"texts": [CAT], "gates": {"L9H0": 0}}, "L9H0 is not in this model"),
         ("whatif", {"texts": [CAT], "gates": ["L0H0"]}, "an object of heads"),
         ("cutplan", {"heads": "L0H0"}, "a list of heads"),
@@ -269,6 +321,12 @@ def test_only_this_machine_is_answered() -> None:
     for origin in ("http://evil.example", "null", "http://localhost:9", "http://["):
         answer = client().post("/api/readings", json={"text": CAT}, headers={"Origin": origin})
         assert_refused(answer, 403, "other pages")
+    elsewhere = {"Sec-Fetch-Site": "cross-site"}
+    assert_refused(client().get("/api/model", headers=elsewhere), 403, "other pages")
+    assert client().get("/", headers=elsewhere).status_code == 200, "a link to the page is followed"
+    for site in ("same-origin", "none"):
+        answer = client().get("/api/model", headers={"Sec-Fetch-Site": site})
+        assert answer.status_code == 200
     own = {"Origin": "http://127.0.0.1:8123"}
     assert client().post("/api/readings", json={"text": CAT}, headers=own).status_code == 200
 

@@ -161,9 +161,9 @@ def test_a_head_clicked_in_a_notebook_comes_back_to_python() -> None:
                 ),
             )
             page.goto(f"http://127.0.0.1:{port}/")
-            expect(page.get_by_text("chosen: L3H1")).to_be_visible(timeout=60_000)
+            expect(page.get_by_text("chosen: L3H1")).to_be_visible(timeout=180_000)
             page.locator("[data-head=L0H2]").click()
-            expect(page.get_by_text("chosen: L0H2")).to_be_visible(timeout=30_000)
+            expect(page.get_by_text("chosen: L0H2")).to_be_visible(timeout=60_000)
             expect(page.locator(".headwise h3")).to_have_text("L0H2")
             page.locator(".headwise canvas").hover(position={"x": 200, "y": 200})
             expect(page.locator(".headwise .readout")).not_to_be_empty()

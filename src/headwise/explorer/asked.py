@@ -1,7 +1,6 @@
 """Asked: what requests ask for, read strictly; anything else is an error in one sentence."""
 
 import json
-import math
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -78,7 +77,7 @@ def changes_in(values: Values) -> Changes:
     found: dict[HeadId, float] = {}
     for name, factor in gates.items():
         is_number = isinstance(factor, int | float) and not isinstance(factor, bool)
-        if not is_number or not math.isfinite(factor) or not 0 <= factor <= LARGEST_FACTOR:
+        if not is_number or not 0 <= factor <= LARGEST_FACTOR:  # nan is neither
             raise OptionError(f"the factor of {name[:20]} must be from 0 to {LARGEST_FACTOR:g}")
         found[head_in({"head": name})] = float(factor)
     return Changes(found)

@@ -1,7 +1,8 @@
 """Figures: what is said of one head beside its map.
 
 In: a reading and a head. Out: its measures, roles with their evidence, where it looks by distance,
-its strongest links, and what it adds before and after the output projection; as JSON can hold it.
+and what it adds before and after the output projection; and the strongest links of some tokens. All
+as JSON can hold it.
 """
 
 import math
@@ -9,7 +10,7 @@ from typing import Any
 
 import torch
 
-from headwise.explorer.looks import Look, axes_of, weights_between
+from headwise.explorer.looks import TILE, Look, axes_of, weights_between
 from headwise.explorer.readings import Reading
 from headwise.heads import ROLES, HeadId, HeadTable
 from headwise.measures.scan import described_columns
@@ -17,23 +18,21 @@ from headwise.measures.view import lengths_after
 
 REACH = 16
 """Offsets to either side that a profile shows."""
-LINKS, LEAST = 3, 0.05
-"""Links of each row, and the weight that one has at least."""
-MOST_ROWS = 256
+LINKS = 3
+"""Links of each row: its largest weights, however small."""
+MOST_ROWS = TILE
 """Rows whose links are given at once, and about twice as many that a profile is the mean of."""
 
 
-def head_figures(
-    reading: Reading, head: HeadId, look: Look, rows: slice, table: HeadTable | None
-) -> dict[str, Any]:
+def head_figures(reading: Reading, head: HeadId, table: HeadTable | None) -> dict[str, Any]:
     """Everything that is said of one head; roles from a scan's table where there is one."""
     reading.checked(head)
     return {
         "head": str(head),
         "measures": measures_of(reading.table, head),
-        "roles": roles_of(table or reading.table, head),
+        "roles": roles_of(reading.table if table is None else table, head),
+        "is_scanned": table is not None,
         "profile": profile(reading, head),
-        "links": links(reading, head, look, rows),
         "contribution": contribution(reading, head),
         "served_by": kv_head(reading, head),
     }
@@ -95,7 +94,7 @@ def profile(reading: Reading, head: HeadId) -> dict[str, Any]:
 
 
 def links(reading: Reading, head: HeadId, look: Look, rows: slice) -> list[list[int | float]]:
-    """The strongest keys of some rows: row, key, weight."""
+    """The strongest keys of some rows: row, key, weight; none that may not be seen."""
     row_axis, key_axis = axes_of(reading.labels(head.layer_name), look)
     start, stop, _ = rows.indices(len(row_axis))
     part = slice(start, min(stop, start + MOST_ROWS))
@@ -104,10 +103,10 @@ def links(reading: Reading, head: HeadId, look: Look, rows: slice) -> list[list[
     mine = weights_between(reading, layer, plain, part, whole, head=head.head)[0]
     values, places = mine.topk(min(LINKS, mine.shape[1]), dim=1)
     return [
-        [start + row, int(place), round(float(value), 4)]
+        [start + row, int(place), weight]
         for row, (some, where) in enumerate(zip(values, places, strict=True))
         for value, place in zip(some, where, strict=True)
-        if value >= LEAST
+        if (weight := round(float(value), 4)) > 0
     ]
 
 

@@ -49,7 +49,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        said = objection(headers, scope["method"])
+        said = objection(headers, scope["method"], scope["path"])
         guarded = with_headers(send)
         if said is not None:
             await refused(*said)(scope, receive, guarded)
@@ -57,13 +57,14 @@ class Guard:
         await self.app(scope, bounded(receive), guarded)
 
 
-def objection(headers: Headers, method: str) -> tuple[int, str] | None:
+def objection(headers: Headers, method: str, path: str) -> tuple[int, str] | None:
     """Status and sentence for a request that is not let in."""
     host = headers.get("host", "")
     if bare(host) not in HOSTS:
         return 421, "this server answers to 127.0.0.1 and localhost alone"
     origin = headers.get("origin")
-    if origin is not None and not is_own(origin, host):
+    is_elsewhere = path.startswith("/api/") and headers.get("sec-fetch-site") == "cross-site"
+    if is_elsewhere or (origin is not None and not is_own(origin, host)):
         return 403, "requests from other pages are not answered"
     if method in ("POST", "PUT", "PATCH"):
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -24,7 +24,7 @@ from headwise.measures.tally import Tally
 from headwise.pruning.setting import Subject
 from headwise.tracing.maps import Labels
 from headwise.tracing.tokens import labels_of
-from headwise.watching.calls import Call, ShownCall
+from headwise.watching.calls import Call, ShownCall, at_least_float32
 from headwise.watching.places import find_places
 from headwise.watching.running import in_evaluation, run_layers
 from headwise.watching.sequence import Sequence
@@ -103,9 +103,8 @@ class Reading:
 
     @cached_property
     def bytes(self) -> int:
-        """What is kept of it in memory, roughly."""
-        kept = [one for call in self.calls.values() for one in tensors_of(call)]
-        return sum(one.numel() * one.element_size() for one in kept)
+        """What is kept of it in memory, roughly, once every layer was looked at."""
+        return sum(bytes_of(one) for call in self.calls.values() for one in tensors_of(call))
 
 
 def tensors_of(call: Call) -> tuple[Tensor, ...]:
@@ -113,6 +112,13 @@ def tensors_of(call: Call) -> tuple[Tensor, ...]:
     if isinstance(call, ShownCall):
         return call.shown, call.mixed
     return call.queries, call.keys, call.values, call.mixed
+
+
+def bytes_of(tensor: Tensor) -> int:
+    """What a tensor takes in memory, with the wider copy that a sequence has of half precision."""
+    wide = at_least_float32(tensor)
+    copied = 0 if wide == tensor.dtype else wide.itemsize
+    return tensor.numel() * (tensor.element_size() + copied)
 
 
 def name_of(text: str) -> str:

@@ -11,7 +11,7 @@ import threading
 import webbrowser
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from headwise.errors import MissingPackage, OptionError
 from headwise.explorer.ports import HOST, bound
@@ -90,8 +90,8 @@ def prepare(
     return Ready(Session(make_subject(model, tokenizer, options=options)), here)
 
 
-def serve(ready: Ready, *, opens: bool) -> None:
-    """Answer until interrupted."""
+def serve(ready: Ready, *, opens: bool) -> NoReturn:
+    """Answer until interrupted, and then raise KeyboardInterrupt."""
     import uvicorn
 
     from headwise.explorer.server import Explorer
@@ -112,3 +112,4 @@ def serve(ready: Ready, *, opens: bool) -> None:
     finally:
         for job in ready.session.jobs.values():
             job.stop()
+    raise KeyboardInterrupt  # uvicorn hands the signal on, and on a busy machine at times does not

@@ -22,6 +22,7 @@ from headwise.errors import HeadwiseError
 from headwise.explorer import asked
 from headwise.explorer.desk import Busy, Desk, Told
 from headwise.explorer.figures import head_figures
+from headwise.explorer.figures import links as strongest
 from headwise.explorer.guard import Guard, TooLarge, refused
 from headwise.explorer.jobs import Stopped
 from headwise.explorer.lesson.lesson import LessonStep, as_json, check, lesson
@@ -43,6 +44,7 @@ from headwise.heads import HeadId, check_head
 from headwise.planning.plans import head_choices, plan
 from headwise.planning.shapes import make_shape
 from headwise.pruning.cutplan import CutPlan
+from headwise.pruning.surgery import planned
 from headwise.tracing.maps import Labels, Maps
 from headwise.tracing.page import maps_svg
 
@@ -56,7 +58,6 @@ KINDS = {
     ".js": "text/javascript",
     ".css": "text/css",
 }
-Answer = Callable[[Request], Any]
 
 
 class Explorer:
@@ -83,6 +84,7 @@ class Explorer:
             Route(f"{at}/map", self.map),
             Route(f"{at}/overview", self.overview),
             Route(f"{at}/head", self.head),
+            Route(f"{at}/links", self.links),
             Route(f"{at}/image.svg", self.image),
             Route("/api/whatif", self.whatif, methods=["POST"]),
             Route("/api/cutplan", self.cutplan, methods=["POST"]),
@@ -151,8 +153,8 @@ class Explorer:
         """Labels of a map's rows and columns, for ?head= and the ways to look."""
         reading, head, look = self.looked(request)
         rows, keys = axes_of(reading.labels(head.layer_name), look)
-        sizes = {"rows": rows.labels, "keys": keys.labels, "tile": TILE, "overview": OVERVIEW}
-        return JSONResponse(sizes)
+        sizes = {"tile": TILE, "overview": OVERVIEW, "image": MOST_IN_IMAGE}
+        return JSONResponse({"rows": rows.labels, "keys": keys.labels, **sizes})
 
     async def thumbs(self, request: Request) -> Response:
         """Small maps of the heads of ?layer=, ?size= cells wide: roots of weights, a byte each."""
@@ -184,14 +186,21 @@ class Explorer:
         return numbers(*found)
 
     async def head(self, request: Request) -> Response:
-        """Figures of ?head=: measures, roles, profile, links of ?rows=, contribution."""
-        reading, head, look = self.looked(request)
-        rows = asked.part_in({"rows": "0:256", **request.query_params}, "rows", TILE)
+        """Figures of ?head=: measures, roles, profile, contribution."""
+        reading, head, _ = self.looked(request)
 
         def work(_: Told) -> dict[str, Any]:
-            return head_figures(reading, head, look, rows, self.session.scanned)
+            return head_figures(reading, head, self.session.scanned)
 
         return JSONResponse(await self.desk.do(request, work))
+
+    async def links(self, request: Request) -> Response:
+        """The strongest links of the tokens ?rows=0:256 in ?head=: row, key, weight."""
+        reading, head, look = self.looked(request)
+        rows = asked.part_in(request.query_params, "rows", TILE)
+        return JSONResponse(
+            await self.desk.do(request, lambda _: strongest(reading, head, look, rows))
+        )
 
     async def image(self, request: Request) -> Response:
         """The map of ?head= as an SVG image, of ?rows= where the text is long."""
@@ -217,17 +226,21 @@ class Explorer:
         return JSONResponse(await self.desk.do(request, work))
 
     async def cutplan(self, request: Request) -> Response:
-        """A plan that cuts {heads}, as a file for headwise prune --plan."""
+        """A plan that cuts {heads}, if they can be cut, as a file for headwise prune --plan."""
         heads = asked.heads_in(asked.fields(await request.body()))
         session = self.session
         chosen = tuple(check_head(head, session.num_heads) for head in heads)
+        await self.desk.do(request, lambda _: planned(session.subject.model, chosen))
         reasons = dict.fromkeys(chosen, "silenced by hand in the explorer")
         found = CutPlan(chosen, session.subject.name, session.counts, "hand", reasons)
         named = {"Content-Disposition": 'attachment; filename="plan.json"'}
         return Response(found.to_json(), media_type="application/json", headers=named)
 
     async def job(self, request: Request) -> Response:
-        """Long work, scan or importance: POST begins, DELETE stops it, GET says how far it is."""
+        """Long work, scan or importance: POST begins, DELETE stops it, GET says how far it is.
+
+        What it found before is there while it runs again, and after it was stopped.
+        """
         name = request.path_params["job"]
         if name not in self.session.jobs:
             raise HTTPException(404)
@@ -237,7 +250,7 @@ class Explorer:
         elif request.method == "DELETE":
             job.stop()
         found = job.as_json()
-        if job.state == "done":
+        if job.result is not None:
             found["found"] = self.session.found(name)
         return JSONResponse(found)
 

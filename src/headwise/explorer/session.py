@@ -4,6 +4,7 @@ In: a subject. Out: answers as JSON can hold them. It knows nothing of requests.
 """
 
 import copy
+import shlex
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,7 +26,7 @@ from headwise.explorer.readings import (
 )
 from headwise.explorer.whatif import MOST_TEXTS, Untouched
 from headwise.heads import ROLES, HeadTable
-from headwise.measures.reading import Reader
+from headwise.measures.reading import Reader, known_limit
 from headwise.measures.scan import make_task, run
 from headwise.planning.known import KNOWN
 from headwise.planning.plans import plan
@@ -56,7 +57,7 @@ SHOWN = {
 OF_JOBS = {
     "scan": {"induction": "On what followed an earlier copy, in repeated random tokens"},
     "importance": {
-        "zero": "Loss when it is silenced, on built-in text",
+        "zero": "Loss added when it is silenced, on built-in text",
         "michel": "Michel's gradient score, on built-in text",
     },
 }
@@ -90,6 +91,9 @@ class Session:
         with in_evaluation(subject.model):
             self.counts = count_heads(subject.model, inputs)
         check_heads_left(subject.name, self.counts)
+        limit = known_limit(subject.tokenizer, subject.model.config)
+        self.is_models_limit = limit is not None and limit <= LONGEST
+        """Whether a text that is too long is so for the model, and not for the explorer alone."""
         self.num_heads = {name: heads for name, (heads, _) in self.counts.items()}
         self.jobs = {name: Job(name) for name in OF_JOBS}
         # Made now: later the model may be read or gated just then, and a copy would stay so.
@@ -102,6 +106,13 @@ class Session:
         return "similarity" if isinstance(self.subject.objective, Embedding) else "prediction"
 
     @property
+    def loads_as(self) -> str | None:
+        """What a command is to name the model by; None where it was not loaded by a name."""
+        about, revision = self.subject.about, self.subject.about.get("revision")
+        which = ["--revision", str(revision)] if revision else []
+        return shlex.join([self.subject.name, *which]) if "source" in about else None
+
+    @property
     def scanned(self) -> HeadTable | None:
         """What a scan found, when one is done."""
         found = self.jobs["scan"].result
@@ -111,6 +122,7 @@ class Session:
         """What the page has to know of the model before any text is read."""
         return {
             "name": self.subject.name,
+            "loads_as": self.loads_as,
             "kind": self.kind,
             "layers": [
                 {"name": name, "heads": heads, "kv_heads": kv_heads}
@@ -152,6 +164,7 @@ class Session:
             "has_words": bool(labels.word_of),
             "has_special": any(labels.is_special),
             "left_out": reading.left_out,
+            "is_models_limit": self.is_models_limit,
             "measured": reading.num_measured,
             "heads": self.grid(reading.table, SHOWN),
         }

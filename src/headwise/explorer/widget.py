@@ -140,6 +140,7 @@ class Shown:
             "shape": list(steps.shape),
             "values": steps.tobytes(),
             "largest": largest,
+            "tile": TILE,
         }
 
     def links(self, head: str, start: int = 0) -> list[list[int | float]]:

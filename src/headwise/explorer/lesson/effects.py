@@ -13,10 +13,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.explorer.lesson.words import visible
+from headwise.explorer.whatif import token_name
 from headwise.pruning.ablation import ROOM
 from headwise.pruning.objective import Embedding, Given, NextToken, logits_of
 from headwise.pruning.setting import Subject
-from headwise.tracing.tokens import label
 from headwise.watching.gates import gate
 
 NUM_NEXT = 5
@@ -103,8 +103,7 @@ def next_tokens(
     """The most likely next tokens, and how likely they are without each head."""
     found = []
     for token in before.topk(min(NUM_NEXT, len(before))).indices.tolist():
-        piece = subject.tokenizer.convert_ids_to_tokens(token)
-        name = visible(label(str(piece), subject.tokenizer.decode([token])))
+        name = visible(token_name(subject, token))
         without = tuple(after[:, token].exp().tolist())
         found.append(Continuation(name, float(before[token].exp()), without))
     return tuple(found)

@@ -21,8 +21,8 @@ from headwise.explorer.lesson.words import ordinal, quoted, visible
 from headwise.heads import HeadTable
 from headwise.measures.reading import Batch, Reader, Window
 from headwise.pruning.setting import Subject
-from headwise.tracing.record import trace
-from headwise.tracing.trace import Trace
+from headwise.tracing.record import Trace
+from headwise.tracing.trace import trace
 from headwise.watching.calls import AttentionCall
 from headwise.watching.places import find_places
 from headwise.watching.running import in_evaluation, run_layers
@@ -54,13 +54,15 @@ class Scoring:
 
     def weights(self, scores: Tensor | None = None) -> Float[Tensor, " key"]:
         """The row of weights of these scores, or of others in their place."""
-        logits = (self.scores if scores is None else scores).double() * self.scale
-        if self.softcap is not None:
-            logits = self.softcap * torch.tanh(logits / self.softcap)
-        logits = logits + self.added
+        logits = self.bent((self.scores if scores is None else scores).double()) + self.added
         if self.sink is None:
             return logits.softmax(0)
         return torch.cat([logits, logits.new_tensor([self.sink])]).softmax(0)[:-1]
+
+    def bent(self, scores: Tensor) -> Tensor:
+        """Scores after scaling and the cap, if there is one."""
+        scaled, cap = scores * self.scale, self.softcap
+        return scaled if cap is None else cap * torch.tanh(scaled / cap)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -117,6 +119,11 @@ class Facts:
         """Tokens that may be seen, the one with the largest weight first."""
         order = self.row.argsort(descending=True, stable=True).tolist()
         return [key for key in order if bool(self.scoring.added[key] > -math.inf)]
+
+    @property
+    def sees_one(self) -> bool:
+        """Whether one token alone may be seen, as from the first of a causal model."""
+        return len(self.by_weight) == 1
 
     @property
     def kv_head(self) -> int:
@@ -264,13 +271,16 @@ def read_text(subject: Subject, text: str) -> tuple[Batch, range, bool]:
 def last_word(batch: Batch, where: range) -> int:
     """The last token that is neither special nor punctuation; the last one, if all are."""
     facts = batch.facts[""]
+    assert facts.is_special is not None and facts.is_punctuation is not None, "a tokenizer says"
     is_word = ~(facts.is_special | facts.is_punctuation)[0]
     return max((place for place in where if is_word[place]), default=where[-1])
 
 
 def resting_places(batch: Batch) -> Bool[Tensor, " key"]:
     """Special tokens and the first one, where heads often rest."""
-    is_rest = batch.facts[""].is_special[0].clone()
+    is_special = batch.facts[""].is_special
+    assert is_special is not None, "a tokenizer says"
+    is_rest = is_special[0].clone()
     is_rest[0] = True
     return is_rest
 

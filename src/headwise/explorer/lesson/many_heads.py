@@ -22,9 +22,10 @@ from headwise.explorer.lesson.words import few, number, quoted, share
 from headwise.planning.plans import head_choices
 from headwise.tracing.blurring import Blur, Row
 from headwise.tracing.layers import trace_layer
-from headwise.tracing.trace import plain
+from headwise.tracing.record import plain
 from headwise.wording import counted, listed
 
+ITSELF = "the token itself"
 TIE = 1e-3
 """Candidates of a question that are no further apart are not asked about."""
 
@@ -46,12 +47,12 @@ def warm_up() -> LessonStep:
             f'Take the sentence "Cat sleeps". Each word is {len(x[0])} numbers: Cat '
             f"{vector(x[0].tolist())}, sleeps {vector(x[1].tolist())}. Head 0 reads the first two "
             "columns, head 1 the last two.",
-            "A score says how well two words suit each other: multiply their numbers in pairs "
-            f"and add up. In head 0, Cat with itself scores {products(x[0, :2].tolist())} = "
+            "A score says how well two words match: multiply their numbers in pairs and add up "
+            f"the products. In head 0, Cat with itself scores {products(x[0, :2].tolist())} = "
             f"{number(score)}, with sleeps {number(float(steps['scores'][0, 0, 1]))}. Divided "
             f"by the square root of {steps['queries'].shape[-1]}, {number(score)} becomes "
             f"{scaled:.2f}. Softmax turns scores into shares that add up to one: Cat gives itself "
-            f"{share(cat[0])}, sleeps {share(cat[1])}. Sleeps, empty in these columns, "
+            f"{share(cat[0])} and sleeps {share(cat[1])}. Sleeps, all zeros in these columns, "
             f"shares evenly: {share(sleeps[0])} and {share(sleeps[1])}.",
             "Head 1 is the mirror image. Side by side, the heads' results for Cat are "
             f"{vector(before)}; the matrix Wo mixes them into {vector(after)}.",
@@ -60,7 +61,7 @@ def warm_up() -> LessonStep:
         question=asks_number(
             "In head 1, how much of its attention does sleeps give itself?",
             mirror,
-            f"Head 1 reads the columns in which sleeps stands. Its score with itself is "
+            f"Head 1 reads the columns that hold the numbers of sleeps. Its score with itself is "
             f"{number(float(steps['scores'][1, 1, 1]))} and with Cat "
             f"{number(float(steps['scores'][1, 1, 0]))}: the same two numbers that Cat has in "
             f"head 0, hence the same share, {mirror:.4f}.",
@@ -101,12 +102,13 @@ def why_many(facts: Facts) -> LessonStep:
         title="Why one head is not enough",
         minutes=MINUTES["why-many"],
         paragraphs=(
-            "A head gives every token, a word or a piece of one, a row of weights: shares, adding "
-            f"up to one, of what it takes from each. In layer {facts.call.layer}, "
-            f"{facts.token} has {counted(len(heads), 'row')}: "
-            f"{told_rows(facts, heads)}." + (cut if facts.is_cut else ""),
+            "A head gives every token (a word or a piece of one) a row of weights: shares, adding "
+            f"up to {'one' if facts.scoring.sink is None else 'less than one'}, of what it takes "
+            f"from each. In layer {facts.call.layer}, {facts.token} has "
+            f"{counted(len(heads), 'row')}: {told_rows(facts, heads)}."
+            + (cut if facts.is_cut else ""),
             *told_rest(facts),
-            *told_blur(heads, single, entropy, largest),
+            *(told_alone() if facts.sees_one else told_blur(heads, single, entropy, largest)),
         ),
         exercise="Step through the heads and compare each row with the average row below them.",
         question=ask_about_blur(facts, heads[facts.head], len(heads)),
@@ -127,7 +129,8 @@ def why_many(facts: Facts) -> LessonStep:
 def told_rows(facts: Facts, heads: tuple[Row, ...]) -> str:
     """Where the chosen head's row has most, and another head's."""
     top = largest_key(heads[facts.head], facts.compared.keys)
-    own = f"{facts.name} puts {share(float(facts.row[top]))} on {facts.quoted(top)}"
+    where = ITSELF if top == facts.position else facts.quoted(top)
+    own = f"{facts.name} puts {share(float(facts.row[top]))} on {where}"
     weights = facts.step("weights")[:, facts.position]
     others = {
         head: key
@@ -137,7 +140,7 @@ def told_rows(facts: Facts, heads: tuple[Row, ...]) -> str:
     if not others:
         return own
     head = max(others, key=lambda one: float(weights[one, others[one]]))
-    where = "itself" if others[head] == facts.position else facts.quoted(others[head])
+    where = ITSELF if others[head] == facts.position else facts.quoted(others[head])
     return (
         f"{own}, {facts.trace.name_of(head)} {share(float(weights[head, others[head]]))} on {where}"
     )
@@ -156,7 +159,17 @@ def told_rest(facts: Facts) -> tuple[str, ...]:
     return (
         f"On average, {share(resting)} of each row goes to special tokens or the first. "
         f"{listed(list(dict.fromkeys(names)))} {'are' if len(left_out) > 1 else 'is'} left out "
-        "below, and each row is scaled up to one.",
+        "below, with each row scaled up to one.",
+    )
+
+
+def told_alone() -> tuple[str, str]:
+    """That there is nothing to compare."""
+    return (
+        "From here only one token can be seen, so every row lies on it alone: the heads cannot "
+        "differ, and their average is as sharp as they are.",
+        "Choose a later token in the next step and come back: then the heads look at different "
+        "tokens, and you see why one row for all of them would be too little.",
     )
 
 
@@ -185,11 +198,12 @@ def told_blur(
 def ask_about_blur(facts: Facts, row: Row, num_heads: int) -> Question:
     """What is left of a sharp weight in the average."""
     weight, top = row.largest, largest_key(row, facts.compared.keys)
-    if num_heads == 1:
+    if num_heads == 1 or facts.sees_one:
         return asks_number(
-            "This layer has one head. How many rows of weights does each token have in it?",
-            1,
-            "A row for each head, and there is one head: all its purposes share that row.",
+            f"This layer has {counted(num_heads, 'head')}. How many rows of weights does each "
+            "token have in it?",
+            num_heads,
+            f"One row for each head: {num_heads}.",
         )
     answer = weight / num_heads
     scaled = ", scaled up," if facts.compared.resting[facts.head] else ""
@@ -240,7 +254,7 @@ def projections(facts: Facts) -> LessonStep:
             "from a matrix, Wq, Wk or Wv, whose numbers were learned in training.",
             f"In {facts.name}{served if is_grouped(facts) else ''} the query of {facts.token} is "
             f"{few(query.tolist())}, its key {few(key.tolist())}, its value {few(value.tolist())}. "
-            f"Query and key both have {len(query)} numbers, for they will be compared; the value "
+            f"Query and key both have {len(query)} numbers, since they will be compared; the value "
             f"has {many}. These are the very numbers the model works with, after any bias or "
             "rotation by position.",
         ),
@@ -294,7 +308,7 @@ def ask_about_projections(facts: Facts) -> Question:
                 f"the value of {facts.token} and the value of {name}",
             ),
             f"The one that looks brings the query, the one that is looked at brings the key. In "
-            f"{facts.name} their product is {score:.2f}, the score of the next steps; the other "
+            f"{facts.name} their product is {score:.2f}, the score that later steps use; the other "
             f"way round it would be {back:.2f}. Values play no part in who looks where.",
         )
     d_key, count = len(queries[here]), facts.num_kv_heads
@@ -323,7 +337,7 @@ def heads(facts: Facts) -> LessonStep:
         kin = [facts.trace.name_of(head) for head in groups[facts.kv_head]]
         last_words = (
             f"Keys and values are fewer here: {counted(facts.num_kv_heads, 'KV head')} for "
-            f"{num_heads} heads, which saves memory. {listed(kin)} all read KV head "
+            f"{num_heads} heads, which saves memory. {listed(kin)} read KV head "
             f"{facts.kv_head}, each with queries of its own."
         )
     else:
@@ -338,9 +352,9 @@ def heads(facts: Facts) -> LessonStep:
             f"numbers {first:,} to {last:,}, counted from 0, and never sees the others.",
             "More heads mean more patterns, each from shorter vectors. Look down the table: "
             f"where heads share out a width of {d_model:,}, heads times numbers per head is the "
-            "same in every row, and so are the multiplications that scoring takes. What differs "
-            "is what can be seen: one head has one pattern, and a head of very few numbers can "
-            "tell little apart.",
+            "same in every row, and so is the number of multiplications that scoring takes. What "
+            "differs is what can be seen: one head has one pattern, and a head of very few numbers "
+            "can tell little apart.",
             last_words,
         ),
         exercise="Pick another row of the table and watch the pieces get longer or shorter.",

@@ -130,7 +130,7 @@ def option_of(asked: Question, answer: str | int | float) -> int:
         found = re.fullmatch(r"\s*([0-9]{1,3})\s*", answer)
         chosen = -1 if found is None else int(found[1])
     else:
-        is_whole = not isinstance(answer, bool) and math.isfinite(answer) and answer == int(answer)
+        is_whole = not isinstance(answer, bool) and (isinstance(answer, int) or answer.is_integer())
         chosen = int(answer) if is_whole else -1
     if not 0 <= chosen <= last:
         raise OptionError(f"{shortened(answer)} is no option: choose one of 0..{last}")

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from headwise.explorer.lesson.effects import Effects
-from headwise.explorer.lesson.facts import Facts
+from headwise.explorer.lesson.facts import Facts, Scoring
 from headwise.explorer.lesson.many_heads import TIE
 from headwise.explorer.lesson.record import (
     MINUTES,
@@ -18,7 +18,7 @@ from headwise.explorer.lesson.record import (
 )
 from headwise.explorer.lesson.words import few, number, percent, quoted, share
 from headwise.heads import ROLES
-from headwise.tracing.trace import plain, segregation
+from headwise.tracing.record import plain, segregation
 from headwise.wording import counted, listed
 
 SHOWN = 8
@@ -29,32 +29,20 @@ MOST_OPTIONS = 4
 def scores(facts: Facts) -> LessonStep:
     """From products to shares."""
     scoring, top = facts.scoring, facts.by_weight[0]
-    score, d_key = float(scoring.scores[top]), facts.call.queries.shape[-1]
-    scaled = float(facts.step("scaled")[facts.head, facts.position, top])
-    if math.isclose(scoring.scale, 1 / math.sqrt(d_key), rel_tol=1e-6):
-        scaling = f"so the model divides them by the square root of {d_key}, which leaves"
-    else:
-        scaling = f"so the model multiplies them by {number(scoring.scale)}, which leaves"
+    score = float(scoring.scores[top])
     return LessonStep(
         name="scores",
         title="From scores to shares",
         minutes=MINUTES["scores"],
         paragraphs=(
-            f"To see how well {facts.token} suits {facts.quoted(top)}, {facts.name} multiplies "
-            "the query of the first with the key of the second, number by number, and adds up: "
-            f"the score is {score:.2f}. Sums of {d_key} products grow large, {scaling} "
-            f"{scaled:.2f}.{told_extras(facts)}",
+            f"{told_product(facts, top)}, number by number, and adds up the products: the score is "
+            f"{score:.2f}. {told_scaling(facts, score)}{told_extras(facts, top)}",
             "Softmax makes shares of a row of scores: e to the power of each, divided by the sum "
             f"of all. Here {facts.quoted(top)} gets {share(float(facts.row[top]))}"
             f"{runner_up(facts)}.{told_hidden(facts)}",
-            "Only differences count: add the same to every score and no weight moves. Raise one, "
-            "and it takes its gain from all the others, each in proportion to what it had.",
+            told_raising(facts),
         ),
-        exercise=(
-            f"Drag the score of {facts.quoted(top)} down until another token leads the row."
-            if len(facts.by_weight) > 1
-            else f"Drag the score of {facts.quoted(top)}: alone in its row, it keeps its weight."
-        ),
+        exercise=told_drag(facts, top),
         question=ask_about_scores(facts),
         figures={
             "place": facts.place,
@@ -71,17 +59,66 @@ def scores(facts: Facts) -> LessonStep:
     )
 
 
-def told_extras(facts: Facts) -> str:
+def told_product(facts: Facts, top: int) -> str:
+    """Which two vectors are multiplied."""
+    start = f"To see how well {facts.token}"
+    if top == facts.position:
+        return f"{start} matches itself, {facts.name} multiplies its query by its key"
+    both = f"{start} and {facts.quoted(top)} match, {facts.name} multiplies"
+    return f"{both} the query of the first by the key of the second"
+
+
+def told_scaling(facts: Facts, score: float) -> str:
+    """What the scale makes of a score."""
+    scale, d_key = facts.scoring.scale, facts.call.queries.shape[-1]
+    if scale == 1:
+        return "Many models now scale such sums down; this one takes them as they are."
+    if math.isclose(scale, 1 / math.sqrt(d_key), rel_tol=1e-6):
+        return (
+            f"Sums of {d_key} products grow large, so the model divides them by the square root of "
+            f"{d_key}, which leaves {score * scale:.2f}."
+        )
+    return f"The model multiplies it by {number(scale)}, which makes {score * scale:.2f}."
+
+
+def told_extras(facts: Facts, top: int) -> str:
     """What else this model does to a score."""
     scoring = facts.scoring
     told = ""
     if scoring.softcap is not None:
-        told += f" A cap bends it, so that none passes {number(scoring.softcap)}."
+        bent = float(scoring.bent(scoring.scores[top]))
+        told += f" A cap bends it to {bent:.2f}: no score passes {number(scoring.softcap)}."
     if any(one not in (0.0, -math.inf) for one in scoring.added.tolist()):
-        told += " Something for the distance between the two is added."
+        told += " This model also adds a number that depends on their distance."
     if scoring.sink is not None:
-        told += f" A further score of {scoring.sink:.2f}, of no token, takes a share for nothing."
+        told += (
+            f" A further score of {scoring.sink:.2f} belongs to no token and takes a share, too."
+        )
     return told
+
+
+def told_raising(facts: Facts) -> str:
+    """What becomes of the row when scores change."""
+    scoring = facts.scoring
+    if facts.sees_one and scoring.sink is None:
+        return "Its share is 1 whatever its score is: there is no other token to share with."
+    if facts.sees_one:
+        return "Raise its score, and the sink loses what it gains."
+    start = "Only differences count: add the same to every score, and no weight moves. "
+    return (
+        f"{start if scoring.softcap is None and scoring.sink is None else ''}Raise one score, and "
+        "its token takes what it gains from all the others, each in proportion to what it had."
+    )
+
+
+def told_drag(facts: Facts, top: int) -> str:
+    """What to do with the scores."""
+    drag = f"Drag the score of {facts.quoted(top)}"
+    if not facts.sees_one:
+        return f"{drag} down until another token leads the row."
+    if facts.scoring.sink is None:
+        return f"{drag}: alone in its row, it keeps its weight."
+    return f"{drag} and watch what it takes from the sink."
 
 
 def told_hidden(facts: Facts) -> str:
@@ -90,7 +127,7 @@ def told_hidden(facts: Facts) -> str:
     if not hidden:
         return ""
     gets = "gets" if hidden == 1 else "get"
-    return f" {counted(hidden, 'token')} may not be seen from here and {gets} weight 0."
+    return f" {counted(hidden, 'token')} cannot be seen from here and {gets} weight 0."
 
 
 def runner_up(facts: Facts) -> str:
@@ -113,22 +150,39 @@ def ask_about_scores(facts: Facts) -> Question:
         if gain > best_gain:
             best, best_gain, answer = key, gain, weight
     if best_gain < 0.05:  # the row is all or nothing, and no drag of this size shows
-        seen = len(facts.by_weight)
-        return asks_number(
-            f"How many tokens may {facts.token} look at in this row, itself included?",
-            seen,
-            f"{counted(seen, 'token')} of {len(facts.tokens)} can have a weight here; the rest, if "
-            "any, are blocked before the softmax.",
-        )
+        return ask_about_sight(facts)
     before, old = float(facts.row[best]), float(scoring.scores[best])
     return asks_number(
         f"Drag the score of {facts.quoted(best)} from {old:.2f} to {old + step:.2f}. Its "
         f"weight was {before:.3f}; what does it become?",
         answer,
-        f"After scaling the step is worth 1{'' if scoring.softcap is None else ' at most'}, so "
-        f"this token's part of the sum grows e = {math.e:.2f} times and the whole row is shared "
-        f"out anew: {answer:.3f}. The same step again would gain less and less: no share passes 1.",
+        f"After scaling the step is worth 1, {told_growth(scoring, best)} and the whole row is "
+        f"shared out anew: {answer:.3f}. Step after step it comes nearer to 1 and never passes it.",
         min(0.02, best_gain / 3),
+    )
+
+
+def told_growth(scoring: Scoring, key: int) -> str:
+    """How much larger a token's part of the sum is after a step of 1, which a cap makes less."""
+    if scoring.softcap is None:
+        return f"so this token's part of the sum grows e = {math.e:.2f} times"
+    old = scoring.scores[key]
+    step = float(scoring.bent(old + 1 / scoring.scale) - scoring.bent(old))
+    return (
+        f"of which the cap leaves {step:.2f}, so this token's part of the sum grows "
+        f"{math.exp(step):.2f} times"
+    )
+
+
+def ask_about_sight(facts: Facts) -> Question:
+    """How many tokens are seen."""
+    seen, whole = len(facts.by_weight), len(facts.tokens)
+    return asks_number(
+        f"How many tokens can {facts.token} look at in this row, itself included?",
+        seen,
+        f"All {whole} tokens: none is blocked here."
+        if seen == whole
+        else f"{seen} of {whole} tokens: what cannot be seen is blocked before the softmax.",
     )
 
 
@@ -139,21 +193,23 @@ def mixing(facts: Facts) -> LessonStep:
     parts = facts.row[:, None] * values
     top = facts.by_weight[0]
     weight, value = float(facts.row[top]), float(values[top, 0])
-    names = [facts.quoted(key) for key in facts.by_weight[:3]]
-    shares = [share(float(facts.row[key])) for key in facts.by_weight[:3]]
-    taken = [f"{one} of the value of {name}" for one, name in zip(shares, names, strict=True)]
+    taken = [
+        f"{share(float(facts.row[key]))} of "
+        f"{'its own value' if key == facts.position else f'the value of {facts.quoted(key)}'}"
+        for key in facts.by_weight[:3]
+    ]
     return LessonStep(
         name="mixing",
         title="Mixing the values",
         minutes=MINUTES["mixing"],
         paragraphs=(
             "The weights are settled; now something is fetched. Every token that is looked at "
-            f"hands over its value, shrunk by its weight. In {facts.name}, {facts.token} takes "
-            f"{listed(taken)}, and so on down the row.",
-            f"Follow the first number. {names[0]} has {value:.3f} there and weight {weight:.3f}: "
-            f"it brings {weight * value:.3f}. All {counted(len(facts.by_weight), 'token')} "
-            f"together make {float(mixed[0]):.3f}. The same is done with each of the {len(mixed)} "
-            f"numbers: the mixed vector is {few(mixed.tolist())}.",
+            f"hands over its value, multiplied by its weight. In {facts.name}, {facts.token} takes "
+            f"{listed(taken)}{', and so on down the row' if len(facts.by_weight) > 3 else ''}.",
+            f"Follow the first number. {facts.quoted(top)} has {value:.3f} there and weight "
+            f"{weight:.3f}: it brings {weight * value:.3f}. {told_whole(facts, float(mixed[0]))} "
+            f"The same is done with each of the {len(mixed)} numbers: the mixed vector is "
+            f"{few(mixed.tolist())}.",
             "Weights only say how much; what is carried is in the values. A large weight on a "
             "small value fetches little.",
         ),
@@ -171,6 +227,14 @@ def mixing(facts: Facts) -> LessonStep:
             "difference": float((parts.sum(0) - mixed).abs().max()),
         },
     )
+
+
+def told_whole(facts: Facts, whole: float) -> str:
+    """What the parts of all tokens come to."""
+    if facts.sees_one:
+        return "No other token can be seen from here, so nothing is added to it."
+    seen = len(facts.by_weight)
+    return f"{'Both' if seen == 2 else f'All {seen}'} tokens together make {whole:.3f}."
 
 
 def ask_about_mixing(facts: Facts, top: int) -> Question:
@@ -223,7 +287,7 @@ def output(facts: Facts) -> LessonStep:
             f"vectors{'' if bias is None else ' and a bias'} {told_sum(trace.adds_up, difference)} "
             f"By length, {adds}.",
             "Segregation is 1 where every column has one owner and 0 where all heads share "
-            f"alike. Over your sentence it is {before:.2f} in the concat and {after:.2f} in the "
+            f"equally. Over your sentence it is {before:.2f} in the concat and {after:.2f} in the "
             f"output{': a lone head has nobody to share with' if trace.num_heads == 1 else ''}.",
         ),
         exercise="Switch between before and after Wo and watch one head's colour spread.",
@@ -274,8 +338,8 @@ def ask_about_output(facts: Facts, d_value: int) -> Question:
         "numbers of the output does it change?",
         touched,
         f"Its {d_value} numbers meet {d_value} rows of Wo, and each row has {facts.d_model:,} "
-        f"columns: counted here, {touched:,} of {facts.d_model:,} output numbers hold something "
-        "of it.",
+        f"columns: counted here, {touched:,} of {facts.d_model:,} output numbers contain "
+        "something of it.",
     )
 
 
@@ -301,7 +365,7 @@ def spare(facts: Facts) -> LessonStep:
             told_roles(facts),
             "A name is no proof of use. So we silence the layer's heads one at a time, run the "
             f"whole model, and see how far its answer moves. {told_effects(facts, last)}",
-            "Read it with care. A head at rest in this sentence may work hard in the next. And "
+            "Read this with care. A head at rest in this sentence may work hard in the next. And "
             "two heads that do the same job both look spare, until both are gone. To cut heads "
             "for good, headwise prune judges them together, on many texts.",
         ),
@@ -341,19 +405,19 @@ def next_figure(effects: Effects) -> list[dict[str, Any]]:
 
 def told_roles(facts: Facts) -> str:
     """What the scan found the layer's heads to do."""
-    start = "Nobody gave these heads their work; it came about in training. "
+    start = "Nobody assigned these heads their jobs; they emerged in training. "
     if facts.roles is None:
         return (
             f"{start}Some look one token back, some at separators, some from a verb to its "
-            "subject. Press Find roles in the panel of heads, and such roles are named here."
+            "subject. Press Find roles in the Heads panel, and this step will name such roles."
         )
     held = facts.roles[facts.head]
-    named = f"{facts.name} {listed(held)}" if held else f"{facts.name} nothing in particular"
+    named = f"calls {facts.name} {listed(held)}" if held else f"finds no role for {facts.name}"
     without = sum(not roles for roles in facts.roles)
     return (
-        f"{start}The scan, which measures where heads look on many texts, calls {named}; "
+        f"{start}The scan, which measures where heads look on many texts, {named}; "
         f"{without} of the {counted(len(facts.roles), 'head')} of this layer "
-        f"{'has' if without == 1 else 'have'} no clear role. Roles overlap."
+        f"{'has' if without == 1 else 'have'} no clear role. Roles can overlap."
     )
 
 
@@ -366,7 +430,7 @@ def told_effects(facts: Facts, least: str) -> str:
         word = effects.next[0]
         return (
             f"Untouched, it would go on with {quoted(word.token)}, at probability "
-            f"{word.probability:.3f}. Without {least}, the one missed least, that is "
+            f"{word.probability:.3f}. Without {least}, the one missed least, it is "
             f"{word.without[head]:.3f}."
         )
     if effects.unit == "cosine":
@@ -394,7 +458,7 @@ def ask_about_spare(facts: Facts, most: str) -> Question:
             "to find that out?",
             trace.num_heads,
             f"One for each head of the layer: {trace.num_heads}. They were run as one batch, each "
-            "in a copy of your sentence of its own.",
+            "on its own copy of your sentence.",
         )
     steps = max(1, len(below) // (MOST_OPTIONS - 1))
     wrong = below[::-1][::steps][: MOST_OPTIONS - 1]
@@ -403,7 +467,7 @@ def ask_about_spare(facts: Facts, most: str) -> Question:
         f"It also adds the most to the output of {facts.token}."
         if loudest == ranked[0]
         else f"Yet {trace.name_of(loudest)} adds the most to the output of {facts.token}: how much "
-        "a head says and how much the model needs it are two things."
+        "a head says and how much the model needs it are two different things."
     )
     return asks_choice(
         "Which of these heads does the model miss most on your sentence?",
@@ -428,5 +492,5 @@ def told_most(effects: Effects) -> str:
     return (
         f"its predictions move by {number(size)} nats"
         if effects.unit == "nats"
-        else (f"its loss changes by {number(size)}")
+        else f"its loss changes by {number(size)}"
     )

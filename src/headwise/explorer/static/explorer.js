@@ -21,8 +21,7 @@ const page = {
   async fail(error) {
     if (error.status !== 410 || !page.reading || isReadAgain) return page.say(api.sentence(error), true);
     isReadAgain = true;
-    page.say("The text was read long ago and is read again.");
-    await read(page.text);
+    await read(page.text, "", "This text is no longer in memory and is being read again.");
   },
   /** @type {any} */ reading: null,
   text: "",
@@ -54,18 +53,20 @@ const address = () => state.set({ text: page.text === page.sample ? "" : page.te
 /**
  * Read a text; once that has succeeded it is the page's text, and not before.
  * @param {string} text @param {string} [why] what was wrong with the text that was to be read
+ * @param {string} [begun] what is said meanwhile
  */
-async function read(text, why = "") {
+async function read(text, why = "", begun = "Reading \u2026") {
   reading.abort();
   const mine = reading = new AbortController();
-  page.say("Reading \u2026");
+  page.say(begun);
   const done = watchProgress(), start = performance.now();
   try {
     if (!text.trim()) throw new Error("The text is empty: write a few words.");
     const found = page.reading = await api.post("/api/readings", { text }, mine.signal);
     page.text = text;
     const tokens = found.tokens.length.toLocaleString("en");
-    const left = found.left_out ? ` The text is too long to be read whole: its last ${found.left_out === 1 ? "token was" : `${found.left_out.toLocaleString("en")} tokens were`} left out.` : "";
+    const last = found.left_out === 1 ? "token was" : `${found.left_out.toLocaleString("en")} tokens were`;
+    const left = found.left_out ? ` ${found.is_models_limit ? "The model takes" : "This page reads"} at most ${tokens} tokens: the last ${last} left out.` : "";
     const some = found.measured < found.tokens.length ? ` Figures of heads are means over ${found.measured} of them, drawn at random; maps are exact.` : "";
     page.say(`${why}${tokens} tokens read in ${((performance.now() - start) / 1000).toFixed(1)} s.${some}${left}`, Boolean(why));
     for (const panel of Object.values(page.panels)) panel.read?.(found, text);
@@ -134,7 +135,7 @@ async function start() {
       read($("text").value);
     });
     $("text").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
-      if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); $("reader").requestSubmit(); }
+      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); $("reader").requestSubmit(); }
     });
     for (const link of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("nav a"))) {
       link.addEventListener("click", state.follow({ panel: link.dataset.panel ?? "" }));

@@ -43,6 +43,9 @@ export class Grid {
       let start = 0;
       this.rows = this.layers.map((layer) => names.slice(start, start += layer.heads));
     }
+    const laid = JSON.stringify([Boolean(values), this.rows]);
+    if (laid === this.laid) return; // squares that are laid anew lose the focus
+    this.laid = laid;
     const columns = this.told.isNumbered && !values ? Math.max(...this.rows.map((row) => row.length)) : 0;
     const numbers = make("div", { role: "row" }, make("span", { class: "layer", role: "columnheader" }, "head"),
       ...Array.from({ length: columns }, (_, at) => make("span", { class: "column", role: "columnheader" }, String(at))));

@@ -6,7 +6,8 @@
  * an object with get, set, on, off and save_changes, and draws. The model holds
  *   head     name of the head
  *   row_labels, key_labels  what stands at the tokens that look, and at those looked at
- *   cells    {rows: [a, b], keys: [a, b], shape: [n, m], values, largest}: a part of the map
+ *   cells    {rows: [a, b], keys: [a, b], shape: [n, m], values, largest, tile}: a part of the map;
+ *            one of at most tile rows and columns has every number, a larger one is thinned out
  *   links    [row, key, weight] of the strongest links
  *   window   {rows: [a, b], keys: [a, b]}: the part that is looked at; set by this view
  *   token    the token whose row is shown in the sentence, -1 for none; set by this view
@@ -18,7 +19,6 @@
  */
 
 const STEPS = 65535;
-const TILE = 256;
 /** Text of this many pixels needs no larger map. */
 const USUAL = 15;
 const LABELS = { rows: "row_labels", keys: "key_labels" };
@@ -105,6 +105,8 @@ class HeadMap {
       make("button", { type: "button", onclick: zoom(Infinity) }, "Whole map"));
     el.append(this.box, this.scale, this.readout, this.tools);
     this.at = /** @type {number[] | null} */ (null);
+    /** The row and key to point at in the next cells. */
+    this.next = /** @type {number[] | null} */ (null);
     this.canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => this.moved(event));
     this.canvas.addEventListener("pointerleave", () => this.point(null));
     this.canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => this.pressed(event));
@@ -117,6 +119,13 @@ class HeadMap {
   }
 
   get cells() { return this.model.get("cells"); }
+
+  /** Other cells: what was pointed at is gone, unless the arrow keys went on to it. */
+  renew() {
+    const at = this.next?.map((one, side) => one - this.cells[side ? "keys" : "rows"][0]);
+    this.next = null;
+    this.point(at && at.every((one, side) => one >= 0 && one < this.cells.shape[side]) ? at : null);
+  }
 
   draw() {
     const cells = this.cells;
@@ -258,8 +267,17 @@ class HeadMap {
     const move = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
     if (!move || !this.cells) return;
     event.preventDefault();
-    const [row, column] = this.at ?? [0, 0], [rows, columns] = this.cells.shape;
-    this.point([Math.max(0, Math.min(rows - 1, row + move[0])), Math.max(0, Math.min(columns - 1, column + move[1]))]);
+    const { shape } = this.cells, to = (this.at ?? [0, 0]).map((one, side) => one + move[side]);
+    if (to.some((one, side) => one < 0 || one >= shape[side]) && this.shift(to, move)) return;
+    this.point(to.map((one, side) => Math.max(0, Math.min(shape[side] - 1, one))));
+  }
+
+  /** Look further on past the edge, by a quarter of what is seen; whether there is more. @param {number[]} to @param {number[]} move */
+  shift(to, move) {
+    const { rows, keys, shape } = this.cells, by = move.map((one, side) => one * Math.ceil(shape[side] / 4));
+    const isMoved = this.look(rows.map((/** @type {number} */ one) => one + by[0]), keys.map((/** @type {number} */ one) => one + by[1]));
+    if (isMoved) this.next = [rows[0] + to[0], keys[0] + to[1]];
+    return isMoved;
   }
 
   /** @param {number} factor */
@@ -268,8 +286,8 @@ class HeadMap {
     const next = (/** @type {"rows" | "keys"} */ side) => {
       const [start, stop] = cells[side];
       let size = Math.round((stop - start) * factor);
-      if (factor < 1 && size > TILE) size = TILE;
-      if (factor > 1 && size > TILE) return [0, whole[side]];
+      if (factor < 1 && size > cells.tile) size = cells.tile;
+      if (factor > 1 && size > cells.tile) return [0, whole[side]];
       size = Math.max(8, Math.min(whole[side], size));
       const middle = this.model.get("token") >= 0 && factor < 1 ? this.model.get("token") : (start + stop) / 2;
       return [Math.round(middle - size / 2), Math.round(middle - size / 2) + size];
@@ -277,17 +295,18 @@ class HeadMap {
     this.look(next("rows"), next("keys"));
   }
 
-  /** @param {number[]} rows @param {number[]} keys */
+  /** Look at another part; whether it is another. @param {number[]} rows @param {number[]} keys */
   look(rows, keys) {
     const within = (/** @type {number[]} */ [start, stop], /** @type {number} */ most) => {
       const size = Math.min(most, stop - start), low = Math.max(0, Math.min(most - size, start));
       return [low, low + size];
     };
     const next = { rows: within(rows, this.model.get("row_labels").length), keys: within(keys, this.model.get("key_labels").length) };
-    if (String([next.rows, next.keys]) === String([this.cells.rows, this.cells.keys])) return;
-    this.at = null;
+    if (String([next.rows, next.keys]) === String([this.cells.rows, this.cells.keys])) return false;
+    this.next = null;
     this.model.set("window", next);
     this.model.save_changes();
+    return true;
   }
 
   end() { this.watcher.disconnect(); }
@@ -312,8 +331,9 @@ class Sentence {
   end() { this.watcher.disconnect(); }
 
   lay() {
-    const keys = this.model.get("key_labels") ?? [], cells = this.model.get("cells");
-    const start = cells?.keys ? cells.keys[0] : 0, stop = Math.min(keys.length, start + TILE);
+    const keys = this.model.get("key_labels") ?? [], cells = this.model.get("cells"), most = cells?.tile ?? 0, chosen = this.model.get("token");
+    const first = cells?.keys?.[0] ?? 0, isFar = chosen >= 0 && (chosen < first || chosen >= first + most); // then it stands in the middle
+    const start = isFar ? Math.max(0, Math.min(keys.length - most, chosen - Math.floor(most / 2))) : first, stop = Math.min(keys.length, start + most);
     this.start = start;
     this.tokens = keys.slice(start, stop).map((/** @type {string} */ one, /** @type {number} */ at) => make("button", {
       type: "button", class: "token", "aria-pressed": "false", onclick: () => {
@@ -324,6 +344,15 @@ class Sentence {
     const more = keys.length > stop - start ? [make("span", { class: "legend" }, ` \u2026 ${keys.length.toLocaleString("en")} in all`)] : [];
     this.box.replaceChildren(this.arcs, ...this.tokens, ...more);
     this.draw();
+  }
+
+  /** Another token is chosen: it is brought into sight. */
+  choose() {
+    const at = this.model.get("token") - this.start;
+    if (at + this.start >= 0 && !this.tokens?.[at]) this.lay();
+    else this.draw();
+    const { box } = this, token = this.tokens?.[this.model.get("token") - this.start];
+    if (token && (token.offsetTop < box.scrollTop || token.offsetTop > box.scrollTop + box.clientHeight - token.offsetHeight)) box.scrollTop = token.offsetTop - box.clientHeight / 2;
   }
 
   draw() {
@@ -338,7 +367,7 @@ class Sentence {
       one.style.color = share ? ink(mixed) : "";
       one.title = weight.has(this.start + at) ? said(Number(weight.get(this.start + at))) : "";
     });
-    this.arcs.replaceChildren(...this.shapes(mine, chosen < 0 ? 0.2 : 0.02));
+    this.arcs.replaceChildren(...this.shapes(mine, chosen < 0 ? 0.2 : 0));
   }
 
   /** @param {number[][]} links @param {number} least */
@@ -397,9 +426,9 @@ export function render({ model, el: host }) {
   el.append(title, facts);
   const map = new HeadMap(model, el), sentence = new Sentence(model, el);
   const drawings = {
-    "change:cells": () => { map.draw(); sentence.lay(); },
+    "change:cells": () => { map.renew(); sentence.lay(); },
     "change:links": () => sentence.draw(),
-    "change:token": () => sentence.draw(),
+    "change:token": () => sentence.choose(),
     "change:head": () => { title.textContent = model.get("head"); picker?.draw(); },
     "change:facts": () => facts.replaceChildren(...(model.get("facts") ?? []).map((/** @type {string} */ line) => make("div", {}, line))),
   };

@@ -178,6 +178,13 @@ export class HeadsPanel {
     $("figures").textContent = `${name}${roles ? ` (${roles}${this.extra.scan ? "" : ", from this text alone"})` : ""}: ${shown.map((one) => `${one.replace("_", " ")} ${measures[one][at].toFixed(2)}`).join(", ")}`;
   }
 
+  /** What long work has found. @param {string} name @param {any} found */
+  add(name, found) {
+    this.extra[name] = found;
+    this.options();
+    this.show(new Set(["order"]));
+  }
+
   /** Begin long work, or stop it. @param {string} name */
   async job(name) {
     try {
@@ -199,19 +206,18 @@ export class HeadsPanel {
     try {
       let job = await api.get(`/api/jobs/${name}`);
       while (job.state === "running") {
+        if (job.found && !this.extra[name]) this.add(name, job.found); // it was found before, and is sought again
         button.dataset.running = "1";
         button.textContent = `Stop (${job.stage || "starting"}${job.total ? ` ${Math.round(100 * job.done / job.total)}%` : ""})`;
         await new Promise((done) => setTimeout(done, 400));
         job = await api.get(`/api/jobs/${name}`);
       }
       if (job.state === "failed") this.page.fail(new Error(job.said));
-      if (job.state === "done") {
-        this.extra[name] = job.found;
+      if (job.found) {
         words += " \u2713";
-        this.options();
+        this.add(name, job.found);
         if (isAsked && state.get("colour") === colour) state.set({ colour: name === "scan" ? "role" : "zero" });
         this.options();
-        this.show(new Set(["order"]));
       }
     } catch (error) {
       this.page.fail(error);

@@ -24,6 +24,12 @@ function kept() {
   try { return JSON.parse(sessionStorage.getItem(KEPT) ?? "{}") ?? {}; } catch { return {}; }
 }
 
+/** @param {unknown} one @param {unknown} other */
+const isSame = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+
+/** What a lesson asks in a step. @param {any[] | null} steps @param {string} name */
+const questionOf = (steps, name) => steps?.find((one) => one.name === name)?.question;
+
 export class LessonPanel {
   /** @param {any} about @param {{say: (text: string) => void, panels?: Record<string, any>}} page */
   constructor(about, page) {
@@ -38,7 +44,7 @@ export class LessonPanel {
     this.answers = {};
     this.done = kept();
     this.list = make("div", { class: "lesson-steps", role: "navigation", "aria-label": "Steps of the lesson" });
-    this.step = make("article", { class: "lesson-step", "aria-busy": "true" }, make("p", { class: "hint" }, "The lesson begins when your text was read."));
+    this.step = make("article", { class: "lesson-step", "aria-busy": "true" }, make("p", { class: "hint" }, "The lesson begins once your text has been read."));
     document.getElementById("steps")?.append(make("div", { class: "lesson" }, this.list, this.step));
   }
 
@@ -63,18 +69,52 @@ export class LessonPanel {
   async ask(focus) {
     this.asking?.abort();
     const mine = this.asking = new AbortController();
+    const isOther = this.text !== this.sent?.text; // else the step stays until the answer comes
     this.asked = this.wanted();
     this.sent = { text: this.text, ...this.place };
     delete document.body.dataset.lesson;
     this.step.setAttribute("aria-busy", "true");
-    if (!this.steps || !focus) this.tell(make("p", { class: "hint" }, "The model reads your sentence for the lesson \u2026"));
+    if (!this.steps || isOther) this.tell(make("p", { class: "hint" }, "The model is reading your sentence for the lesson \u2026"));
     try {
-      this.steps = await api.post("/api/lesson", this.sent, mine.signal);
-      this.answers = {};
-      this.draw();
+      this.renew(await api.post("/api/lesson", this.sent, mine.signal));
       if (focus) this.step.querySelector(focus)?.focus();
     } catch (error) {
       if (!mine.signal.aborted) this.refuse(/** @type {api.Refused} */ (error));
+    }
+  }
+
+  /** The same lesson again, or another: whatever is still asked keeps its answer, and what is unchanged is not drawn anew. @param {any[]} steps */
+  renew(steps) {
+    const before = this.steps, at = this.at(), was = before?.[at], high = scrollY, typed = this.typed();
+    const index = this.fields().indexOf(/** @type {HTMLElement} */ (document.activeElement));
+    this.steps = steps;
+    this.answers = Object.fromEntries(Object.entries(this.answers).filter(([name]) => isSame(questionOf(before, name), questionOf(steps, name))));
+    if (was && this.drawn === was.name && isSame(was, steps[at])) {
+      this.step.removeAttribute("aria-busy");
+      document.body.dataset.lesson = was.name;
+      return;
+    }
+    this.draw();
+    if (!was || !isSame(was.question, steps[at].question)) return;
+    this.put(typed);
+    this.fields()[index]?.focus({ preventScroll: true });
+    scrollTo({ top: high });
+  }
+
+  /** What can have the focus in the step. @returns {HTMLElement[]} */
+  fields() { return [.../** @type {NodeListOf<HTMLElement>} */ (this.step.querySelectorAll("button, input, [tabindex]"))]; }
+
+  /** What is in the answer's field, checked or not. @returns {string} */
+  typed() {
+    const form = this.step.querySelector("form");
+    return form ? String(new FormData(form).get("answer") ?? "") : "";
+  }
+
+  /** @param {string} given */
+  put(given) {
+    for (const input of /** @type {NodeListOf<HTMLInputElement>} */ (this.step.querySelectorAll("input[name=answer]"))) {
+      if (input.type === "radio") input.checked = input.value === given;
+      else input.value = given;
     }
   }
 
@@ -110,8 +150,8 @@ export class LessonPanel {
     const title = make("h3", { tabindex: -1, id: "lesson-step" }, step.title);
     const where = place ? `, on head ${place.name} and the token ${named(place.tokens, place.position)}` : "";
     this.step.replaceChildren(
-      make("p", { class: "legend" }, `${at ? `Step ${at} of ${steps.length - 1}` : "Warm-up"}, ${inMinutes(step.minutes)}${where}`), title,
       make("div", { class: "lesson-body" },
+        make("div", { class: "lesson-head" }, make("p", { class: "legend" }, `${at ? `Step ${at} of ${steps.length - 1}` : "Warm-up"}, ${inMinutes(step.minutes)}${where}`), title),
         make("div", { class: "lesson-words" }, ...step.paragraphs.map((/** @type {string} */ one) => make("p", {}, one))),
         make("div", { class: "lesson-figure" }, make("h4", {}, "Try it"), make("p", { class: "lesson-exercise" }, step.exercise), FIGURES[step.name](step.figures, this)),
         this.question(step)),
@@ -145,7 +185,7 @@ export class LessonPanel {
     const open = /** @type {HTMLDetailsElement | null} */ (this.list.firstElementChild)?.open ?? matchMedia(WIDE).matches;
     const total = steps.reduce((sum, one) => sum + one.minutes, 0);
     this.list.replaceChildren(make("details", { open }, make("summary", {}, `A warm-up and ${steps.length - 1} steps, ${inMinutes(total)}`), make("ol", {}, ...items)),
-      make("p", { class: "legend", id: "lesson-progress" }, `${right} of ${steps.length} questions answered.${right === steps.length ? " You have it all." : ""}`));
+      make("p", { class: "legend", id: "lesson-progress" }, `${right} of ${steps.length} questions answered.${right === steps.length ? " Well done: that is all of them." : ""}`));
   }
 
   /** @param {any} step */
@@ -170,12 +210,11 @@ export class LessonPanel {
   async check(step, given, verdict) {
     const say = (/** @type {string} */ text) => verdict.replaceChildren(make("p", { class: "bad" }, text));
     if (!given.trim()) return say(step.question.kind === "choice" ? "Choose one of the answers first." : "Write a number first.");
-    const asked = this.asked;
     try {
       const found = await api.post("/api/lesson/check", { ...this.sent, step: step.name, answer: given });
-      if (asked !== this.asked) return;
+      if (!isSame(questionOf(this.steps, step.name), step.question)) return; // something else is asked by now
       this.answers[step.name] = { given, ...found };
-      this.judge(verdict, found);
+      this.judge(verdict.isConnected || this.drawn !== step.name ? verdict : this.step.querySelector(".lesson-verdict"), found);
       this.done[step.name] = found.is_right || Boolean(this.done[step.name]);
       try { sessionStorage.setItem(KEPT, JSON.stringify(this.done)); } catch { /* it is only marked on this page, then */ }
       this.mark();

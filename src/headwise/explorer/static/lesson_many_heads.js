@@ -70,7 +70,7 @@ export function whyMany(f) {
   choose(chosen);
   return make("div", {}, make("div", { class: "controls" }, back, on), said,
     make("div", { class: "scroll" }, styled(make("div", { role: "group", "aria-label": `Rows of weights of ${named(tokens, f.place.position)}, a row a head` }, ...rows, single, axis), { minWidth: `${(150 + NARROWEST * f.keys.length) / 16}rem` })),
-    make("p", { class: "legend" }, `Bars are weights, all to one scale${isWhole ? "" : ", without the tokens left out"}; the number beside a row is its entropy. Heads alone: ${like(f.mean_entropy)} and ${share(f.mean_largest)} at most, on average; their average row: ${like(f.single.entropy)} and ${share(f.single.largest)}.`));
+    make("p", { class: "legend" }, `Bars are weights, all to one scale${isWhole ? "" : ", without the tokens left out"}; the number beside a row is its entropy. The heads' rows have ${like(f.mean_entropy)} and a largest weight of ${share(f.mean_largest)}, on average; their average row has ${like(f.single.entropy)} and ${share(f.single.largest)}.`));
 }
 
 /** A shape such as [batch 1, heads 12] in words. @param {string} shape */

@@ -28,9 +28,11 @@ export const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${
 /** A token in a sentence, with its turn where the text has it several times. @param {string[]} tokens @param {number} at */
 export function named(tokens, at) {
   const token = tokens[at], same = tokens.flatMap((one, where) => one === token ? [where] : []);
-  const turn = same.indexOf(at) + 1, end = turn % 100 > 10 && turn % 100 < 14 ? "th" : ORDINALS[turn % 10] ?? "th";
-  return `"\u2068${token.trim() || "\u00b7"}\u2069"${same.length > 1 ? ` (${turn}${end})` : ""}`;
+  return `"\u2068${token.trim() || "\u00b7"}\u2069"${same.length > 1 ? ` (${ordinal(same.indexOf(at) + 1)})` : ""}`;
 }
+
+/** A place in a row: 3rd. @param {number} count */
+export const ordinal = (count) => `${count}${count % 100 > 10 && count % 100 < 14 ? "th" : ORDINALS[count % 10] ?? "th"}`;
 
 /** A token as a label; it may be written from right to left. @param {string} token */
 export const label = (token) => make("bdi", { class: "lesson-token", title: token }, token.trim() || "\u00b7");

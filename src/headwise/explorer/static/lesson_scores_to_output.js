@@ -2,7 +2,7 @@
 /** Figures of the last four steps: from scores to weights, to a mixture, to the output, to what is missed. */
 
 import { make } from "./head_view.js";
-import { bar, counted, label, named, number, share, signed, stretch, styled, toggles, twoSided } from "./lesson_parts.js";
+import { bar, counted, label, named, number, ordinal, share, signed, stretch, styled, toggles, twoSided } from "./lesson_parts.js";
 
 const TENTHS = 10;
 
@@ -50,7 +50,7 @@ class Row {
   line(token, at) {
     const before = make("span", { class: "number was" }, share(this.f.weights[at]));
     if (this.f.added[at] === null) {
-      return { el: make("div", { class: "lesson-score blocked" }, label(token), make("span", { class: "lesson-blocked" }, "may not be seen"), make("span"), bar(0), make("span", { class: "number" }, "0.00"), before) };
+      return { el: make("div", { class: "lesson-score blocked" }, label(token), make("span", { class: "lesson-blocked" }, "cannot be seen"), make("span"), bar(0), make("span", { class: "number" }, "0.00"), before) };
     }
     const fill = make("span", { class: "fill" }), thumb = make("span", { class: "thumb" });
     const zero = styled(make("span", { class: "zero" }), { left: this.percent(0) });
@@ -190,7 +190,7 @@ export function spare(f) {
   const most = Math.max(...f.heads.map((/** @type {any} */ one) => one.effect)) || 1, answer = make("div", { class: "lesson-answer", "aria-live": "polite" });
   const rows = f.heads.map((/** @type {any} */ one, /** @type {number} */ at) => make("button", {
     type: "button", class: kind, "data-head": one.name, onclick: () => { silent = silent === at ? -1 : at; draw(); },
-    "aria-label": `Silence ${one.name}, missed ${at + 1} of ${f.heads.length}: effect ${number(one.effect)}`,
+    "aria-label": `Silence ${one.name}, ${at ? `${ordinal(at + 1)} ` : ""}most missed of ${f.heads.length}: effect ${number(one.effect)}`,
   }, make("span", {}, `${one.rank}. ${one.name}`), bar(one.effect / most), make("span", { class: "number" }, number(one.effect)), ...f.has_roles ? [make("span", { class: "lesson-roles" }, one.roles.join(", ") || "no clear role")] : []));
   const draw = () => {
     rows.forEach((/** @type {any} */ row, /** @type {number} */ at) => row.setAttribute("aria-pressed", String(at === silent)));

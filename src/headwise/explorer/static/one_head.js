@@ -37,7 +37,10 @@ export class OneHead {
     this.facts = make("div");
     this.el = make("article", { class: "card", "aria-label": `Head ${name}` }, this.view, this.facts);
     this.shown = /** @type {string} */ ("");
-    this.linked = /** @type {number} */ (0);
+    /** The row that the links begin at. */
+    this.linked = 0;
+    /** Labels and largest sizes; null while others are awaited, and no part of a map is asked for. @type {any} */
+    this.sizes = null;
     this.model.on("change:window", () => this.later());
     this.model.on("change:token", () => this.links());
     this.stop = render({ model: this.model, el: this.view });
@@ -93,15 +96,17 @@ export class OneHead {
     this.moving?.abort();
     this.loading?.abort();
     const mine = this.loading = new AbortController();
+    this.sizes = null;
     try {
       const axes = await api.get(this.path("axes"), mine.signal);
+      const cells = await this.cells(null, axes, mine.signal);
       this.sizes = axes;
       Object.assign(this.model.values, { row_labels: axes.rows, key_labels: axes.keys, token: -1, links: [] });
-      await this.cells({ rows: [0, axes.rows.length], keys: [0, axes.keys.length] }, mine.signal);
-      const figures = await api.get(this.path("head"), mine.signal);
-      this.model.set("links", figures.links);
-      this.linked = 0;
-      this.tell(figures);
+      this.model.set("cells", cells);
+      document.body.dataset.head = this.name;
+      this.linked = -1;
+      await this.links();
+      this.tell(await api.get(this.path("head"), mine.signal));
     } catch (error) {
       if (mine.signal.aborted) return;
       this.shown = "";
@@ -109,39 +114,39 @@ export class OneHead {
     }
   }
 
-  /** @param {{rows: number[], keys: number[]}} part @param {AbortSignal} signal */
-  async cells(part, signal) {
-    const tile = this.sizes.tile, size = Math.max(part.rows[1] - part.rows[0], part.keys[1] - part.keys[0]);
-    const range = (/** @type {number[]} */ one) => one.join(":");
-    const found = size <= tile
-      ? await api.numbers(this.path("map", { rows: range(part.rows), keys: range(part.keys) }), signal)
-      : await api.numbers(this.path("overview", { size: this.sizes.overview }), signal);
-    const whole = { rows: [0, this.sizes.rows.length], keys: [0, this.sizes.keys.length] };
-    this.model.set("cells", { ...(size <= tile ? part : whole), ...found });
-    document.body.dataset.head = this.name;
+  /** A part of the map, or all of it, thinned out where it is large. @param {{rows: number[], keys: number[]} | null} part @param {any} sizes @param {AbortSignal} signal */
+  async cells(part, sizes, signal) {
+    const whole = { rows: [0, sizes.rows.length], keys: [0, sizes.keys.length] }, { rows, keys } = part ?? whole;
+    const isExact = Math.max(rows[1] - rows[0], keys[1] - keys[0]) <= sizes.tile;
+    const found = isExact
+      ? await api.numbers(this.path("map", { rows: rows.join(":"), keys: keys.join(":") }), signal)
+      : await api.numbers(this.path("overview", { size: sizes.overview }), signal);
+    return { ...(isExact ? { rows, keys } : whole), ...found, tile: sizes.tile };
   }
 
   /** The part that is looked at has moved: fetch it when it rests. */
   later() {
     clearTimeout(this.timer);
     this.timer = setTimeout(async () => {
+      if (!this.sizes) return;
       this.moving?.abort();
       const mine = this.moving = new AbortController();
-      try { await this.cells(/** @type {any} */ (this.model.get("window")), mine.signal); } catch (error) {
+      try { this.model.set("cells", await this.cells(/** @type {any} */ (this.model.get("window")), this.sizes, mine.signal)); } catch (error) {
         if (!mine.signal.aborted) this.panel.page.fail(error);
       }
     }, 60);
   }
 
-  /** Links of a token far into a long text are fetched when it is chosen. */
+  /** Links of the first tokens; those of a token far into a long text are fetched when it is chosen. */
   async links() {
-    const token = /** @type {number} */ (this.model.get("token")), start = Math.floor(Math.max(0, token) / 256) * 256;
-    if (token < 0 || start === this.linked) return;
+    if (!this.sizes) return;
+    const token = Math.max(0, /** @type {number} */ (this.model.get("token"))), { tile } = this.sizes, start = Math.floor(token / tile) * tile;
+    if (start === this.linked) return;
     this.linked = start;
     const signal = this.loading?.signal;
     try {
-      const figures = await api.get(this.path("head", { rows: `${start}:${Math.min(start + 256, this.sizes.rows.length)}` }), signal);
-      if (this.linked === start) this.model.set("links", figures.links);
+      const found = await api.get(this.path("links", { rows: `${start}:${start + tile}` }), signal);
+      if (this.linked === start) this.model.set("links", found);
     } catch (error) {
       if (signal?.aborted) return;
       this.linked = -1;
@@ -154,12 +159,12 @@ export class OneHead {
     const held = figures.roles.filter((/** @type {any} */ one) => one.is_held);
     const served = figures.served_by ? `Keys and values come from KV head ${figures.served_by.kv_head} of ${figures.served_by.kv_heads}. ` : "";
     const summary = held.length ? held.map((/** @type {any} */ one) => `${one.role}: ${one.meaning}`).join(" ") : "No role stands out.";
-    const from = this.panel.extra.scan ? "" : " (From this text alone.)";
+    const from = figures.is_scanned ? "" : " (From this text alone.)";
     this.facts.replaceChildren(
       make("p", { class: "hint" }, `${served}${summary}${from}`),
       make("h3", {}, "Where it looks, by distance"), this.profile(figures.profile),
       make("h3", {}, "What it adds, before and after the output projection"), this.contribution(figures.contribution),
-      make("details", {}, make("summary", {}, "Evidence for roles"), this.roles(figures.roles)),
+      make("details", {}, make("summary", {}, "Evidence for roles"), this.roles(figures)),
       make("details", {}, make("summary", {}, "Every measure"), this.measures(figures.measures)));
   }
 
@@ -182,21 +187,22 @@ export class OneHead {
     const mean = (/** @type {number[]} */ values) => values.reduce((sum, one) => sum + one, 0) / values.length;
     const words = `Its part of the layer's output has a mean length of ${mean(given.before).toFixed(2)} before Wo and ${mean(given.after).toFixed(2)} after: `
       + `${(100 * given.mean_share).toFixed(1)}% of what all heads give, where an equal share is ${(100 * given.equal_share).toFixed(1)}%.`;
-    const count = Math.min(given.share.length, 256), wide = 600 / count, top = Math.max(...given.share.slice(0, count), given.equal_share);
+    const all = given.share.length, count = Math.min(all, this.sizes.tile), some = count < all ? ` The bars are the first ${count} of ${all.toLocaleString("en")} tokens.` : "";
+    const wide = 600 / count, top = Math.max(...given.share.slice(0, count), given.equal_share);
     const bars = given.share.slice(0, count).map((/** @type {number} */ share, /** @type {number} */ at) => make("rect", {
       class: "bar-rect other", x: (at * wide).toFixed(2), width: Math.max(0.8, wide - 1).toFixed(2), y: (60 - 56 * share / top).toFixed(1), height: (56 * share / top).toFixed(1),
     }, make("title", {}, `${this.panel.reading.tokens[at]}: ${(100 * share).toFixed(1)}%`)));
     const level = (60 - 56 * given.equal_share / top).toFixed(1);
-    return make("div", {}, make("p", { class: "hint" }, words), make("svg", { class: "bars", viewBox: "0 0 600 62", role: "img", "aria-label": "Share of the output, token by token; the line is an equal share" },
+    return make("div", {}, make("p", { class: "hint" }, words + some), make("svg", { class: "bars", viewBox: "0 0 600 62", role: "img", "aria-label": "Share of the output, token by token; the line is an equal share" },
       ...bars, make("line", { x1: 0, x2: 600, y1: level, y2: level })));
   }
 
-  /** @param {any[]} roles */
-  roles(roles) {
+  /** @param {any} figures */
+  roles(figures) {
     const number = (/** @type {number | null} */ value) => make("td", { class: "number" }, value == null ? "" : said(value));
-    return make("div", { class: "scroll" }, make("table", {}, make("caption", {}, this.panel.extra.scan ? "From built-in text and sentences" : "From this text alone"),
+    return make("div", { class: "scroll" }, make("table", {}, make("caption", {}, figures.is_scanned ? "From built-in text and sentences" : "From this text alone"),
       make("tr", {}, ...["role", "held"].map((one) => make("th", { scope: "col" }, one)), ...["score", "threshold", "baseline"].map((one) => make("th", { scope: "col", class: "number" }, one))),
-      ...roles.map((one) => make("tr", { title: one.meaning }, make("th", { scope: "row" }, one.role, make("small", {}, one.detail)),
+      ...figures.roles.map((/** @type {any} */ one) => make("tr", { title: one.meaning }, make("th", { scope: "row" }, one.role, make("small", {}, one.detail)),
         make("td", {}, one.is_held ? "yes" : "no"), number(one.score), number(one.threshold), number(one.baseline)))));
   }
 
@@ -220,7 +226,7 @@ export class OneHead {
     const canvas = /** @type {HTMLCanvasElement} */ (this.view.querySelector("canvas")), cells = /** @type {any} */ (this.model.get("cells"));
     const picture = () => new Promise((done) => canvas.toBlob(done, "image/png"));
     if (kind === "png") return api.save(/** @type {Blob} */ (await picture()), `${this.name}.png`);
-    if (cells.rows[1] - cells.rows[0] <= 96 && cells.keys[0] === cells.rows[0]) {
+    if (cells.rows[1] - cells.rows[0] <= this.sizes?.image && cells.keys[0] === cells.rows[0]) {
       const path = `/api/readings/${this.panel.reading.name}/image.svg?${api.query({ head: this.name, ...this.look(), rows: cells.rows.join(":") })}`;
       return api.save(await api.file(path), `${this.name}.svg`);
     }

@@ -143,7 +143,7 @@ export class PlanPanel {
       row("All weights of one layer, laid out", size(found.weight_matrix_bytes)),
       row("Operations a byte read in decoding", found.decode_intensity == null ? "" : found.decode_intensity.toFixed(2))));
     const shown = choices.filter((one) => one.heads <= 256);
-    this.choices.replaceChildren(make("table", {}, make("caption", {}, "Every number of heads that divides the width costs the same; what differs is the size of each"),
+    this.choices.replaceChildren(make("table", {}, make("caption", {}, "Every number of heads that divides the width takes the same parameters and multiply-adds. What differs is the size of each head, and the weights of a layer laid out: they grow with the heads."),
       make("tr", {}, ...["heads", "size of each", "remarks"].map((one) => make("th", { scope: "col" }, one))),
       ...shown.map((one) => make("tr", {}, make("th", { scope: "row", class: "number" }, String(one.heads)), make("td", { class: "number" }, String(one.d_key)), make("td", {}, one.remarks.join(", "))))));
   }

@@ -7,11 +7,15 @@ const USUAL = {
   words: "0", special: "1", sink: "1", values: "0", off: "", step: "", text: "",
 };
 const LONGEST = 2000;
+/** Milliseconds that the address waits for further changes: Safari takes no more than 100 in 30 seconds. */
+const REST = 300;
 
 /** @type {Set<(changed: Set<string>) => void>} */
 const listeners = new Set();
 /** @type {Record<string, string>} */
 let now = read();
+/** Set while the address waits to be written. @type {ReturnType<typeof setTimeout> | undefined} */
+let timer;
 
 /** What the address says, and the usual for the rest; a text that is too long for it is kept beside it. */
 function read() {
@@ -23,10 +27,13 @@ function read() {
 export const get = (name) => now[name];
 
 /** @param {Record<string, string>} values */
-export function set(values) { change({ ...now, ...values }, "replaceState"); }
+export const set = (values) => change({ ...now, ...values });
 
 /** The same, with a way back to what was shown before. @param {Record<string, string>} values */
-export function go(values) { change({ ...now, ...values }, "pushState"); }
+export function go(values) {
+  flush();
+  change({ ...now, ...values }, "pushState");
+}
 
 /**
  * What a press on a link does: it goes there, all else as it is; a new tab is the browser's affair.
@@ -38,26 +45,42 @@ export const follow = (values) => (event) => {
   go(values);
 };
 
-/** @param {Record<string, string>} next @param {"replaceState" | "pushState"} how */
-function change(next, how) {
+/**
+ * The address may be refused or wait: whoever listens hears of a change in any case.
+ * @param {Record<string, string>} next @param {"replaceState" | "pushState"} [how]
+ */
+function change(next, how = "replaceState") {
   const changed = new Set(Object.keys(next).filter((name) => now[name] !== next[name]));
   if (!changed.size) return;
   now = next;
-  write(how);
+  clearTimeout(timer);
+  if (how === "pushState") write(how);
+  else timer = setTimeout(flush, REST);
   for (const listener of listeners) listener(changed);
+}
+
+/** Write what waits, if anything does. */
+function flush() {
+  if (timer === undefined) return;
+  clearTimeout(timer);
+  timer = undefined;
+  write("replaceState");
 }
 
 /** @param {"replaceState" | "pushState"} how */
 function write(how) {
   const isLong = now.text.length > LONGEST;
   const said = Object.entries(now).filter(([name, value]) => value !== USUAL[name] && !(name === "text" && isLong));
-  history[how](isLong ? { text: now.text } : null, "", `#${new URLSearchParams(said)}`);
+  try {
+    history[how](isLong ? { text: now.text } : null, "", `#${new URLSearchParams(said)}`);
+  } catch { /* the address stays as it is */ }
 }
 
 /** @param {(changed: Set<string>) => void} listener */
 export const listen = (listener) => listeners.add(listener);
 
+addEventListener("pagehide", flush);
 addEventListener("hashchange", () => {
   if (document.getElementById(location.hash.slice(1))) write("replaceState"); // a place of the page, and no view
-  else change(read(), "replaceState");
+  else change(read());
 });

@@ -8,6 +8,9 @@ import * as state from "./state.js";
 
 const $ = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
 
+/** A table that may be too wide, and is then scrolled by keys, too. */
+const SCROLLED = { class: "scroll", tabindex: 0, role: "group", "aria-label": "What the model says" };
+
 /** @param {number} count */
 const heads = (count) => `${count} ${count === 1 ? "head" : "heads"}`;
 
@@ -130,7 +133,7 @@ export class WhatIfPanel {
     const bar = (/** @type {number} */ value, /** @type {string} */ kind) => make("svg", { class: "bars", viewBox: "0 0 200 12", "aria-hidden": "true" },
       make("rect", { class: kind, x: 0, y: 1, height: 10, width: (198 * value / top).toFixed(1) }));
     const percent = (/** @type {number} */ value) => `${(100 * value).toFixed(value < 0.001 ? 3 : 1)}%`;
-    return make("div", { class: "scroll" },
+    return make("div", SCROLLED,
       make("table", { class: "predicted" }, make("caption", {}, `${found.title}; ${
         found.divergence < 5e-5 ? "the two models say the same" : `the two models are ${found.divergence.toFixed(4)} nats apart (KL)`}`),
         make("tr", {}, ...[found.noun, "untouched", "", "changed", ""].map((one) => make("th", { scope: "col" }, one))),
@@ -149,7 +152,7 @@ export class WhatIfPanel {
         return make("td", {}, value.toFixed(3), ...isMoved ? [make("small", {}, Math.abs(moved) >= 0.0005 ? change : "\u00a0")] : []); // both tables are as high
       }))));
     const kept = found.kept.map((/** @type {number} */ one, /** @type {number} */ at) => `${at + 1}: ${one.toFixed(3)}`).join(", ");
-    return make("div", { class: "scroll" }, make("h3", {}, "How alike the sentences are (cosine)"), make("div", { class: "matrices" }, table(found.before, "Untouched"), table(found.after, "Changed")),
+    return make("div", SCROLLED, make("h3", {}, "How alike the sentences are (cosine)"), make("div", { class: "matrices" }, table(found.before, "Untouched"), table(found.after, "Changed")),
       make("p", { class: "hint" }, `Each sentence beside its own untouched embedding: ${kept}.`));
   }
 
@@ -160,7 +163,8 @@ export class WhatIfPanel {
       const answer = await api.posted("/api/cutplan", { heads: off });
       api.save(await answer.blob(), "plan.json");
       const left = scaled ? ` ${heads(scaled)} scaled, not off, and left out: a plan only says which heads go.` : "";
-      $("saved").textContent = `Saved plan.json with ${heads(off.length)}.${left} Cut ${off.length === 1 ? "it" : "them"} with: headwise prune ${this.about.name} --plan plan.json --out smaller`;
+      const named = this.about.loads_as, how = named ? `headwise prune ${named} --plan plan.json --out smaller` : 'headwise.cut(model, headwise.CutPlan.read("plan.json").heads) in Python';
+      $("saved").textContent = `Saved plan.json with ${heads(off.length)}.${left} Cut ${off.length === 1 ? "it" : "them"} with: ${how}`;
     } catch (error) {
       this.page.fail(error);
     }

@@ -1,0 +1,133 @@
+"""Sentences of the lesson are true of every model: with a cap, with a sink, with one token seen."""
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from headwise.explorer.lesson.effects import next_tokens
+from headwise.explorer.lesson.facts import Facts, facts_of
+from headwise.explorer.lesson.lesson import STEPS, LessonStep, lesson
+from headwise.explorer.lesson.scores_to_output import scores
+
+from .lesson_cases import (
+    TAUGHT,
+    WORDS,
+    assert_is_a_lesson,
+    browsers_weights,
+    figures_of,
+    taught,
+    tiny_subject,
+)
+
+SHIFTED = "add the same to every score, and no weight moves"
+UNSCALED = "Many models now scale such sums down; this one takes them as they are."
+NEARER = "Step after step it comes nearer to 1 and never passes it."
+
+
+def step_of(steps: tuple[LessonStep, ...], name: str) -> LessonStep:
+    return steps[STEPS.index(name)]
+
+
+def words_of(steps: tuple[LessonStep, ...], name: str) -> str:
+    return " ".join(step_of(steps, name).paragraphs)
+
+
+def raised(figure: dict[str, Any], key: int, steps: int) -> float:
+    """A token's weight after some steps of 1 after scaling."""
+    row = [one + (key == at) * steps * figure["step"] for at, one in enumerate(figure["scores"])]
+    return browsers_weights(figure, row)[key]
+
+
+def dragged(steps: tuple[LessonStep, ...]) -> int:
+    """The token whose score the question is about."""
+    figure, asked = figures_of(steps, "scores"), step_of(steps, "scores").question
+    gains = [raised(figure, key, 1) - raised(figure, key, 0) for key in range(len(WORDS.split()))]
+    best = max(range(len(gains)), key=gains.__getitem__)
+    assert f"from {figure['scores'][best]:.2f} to" in asked.text
+    return best
+
+
+@pytest.mark.parametrize("name", ["mistral", "gpt2", "gemma2", "gpt_oss", "bert"])
+def test_what_more_steps_are_said_to_do_is_what_they_do(name: str) -> None:
+    steps = taught(name)
+    figure, key = figures_of(steps, "scores"), dragged(steps)
+    weights = [raised(figure, key, number) for number in range(6)]
+    assert weights == sorted(weights) and weights[-1] <= 1
+    why = step_of(steps, "scores").question.why
+    assert why.endswith(NEARER)
+    odds = [one / (1 - one) for one in weights[:2]]
+    assert f"grows {'' if figure['softcap'] else 'e = '}{odds[1] / odds[0]:.2f} times" in why
+    assert ("the cap leaves" in why) == (figure["softcap"] is not None)
+
+
+@pytest.mark.parametrize("name", TAUGHT)
+def test_scores_are_said_as_they_are_scaled_and_capped(name: str) -> None:
+    steps, figure = taught(name), figures_of(taught(name), "scores")
+    scaled, cap = figure["drag"]["score"] * figure["scale"], figure["softcap"]
+    told = words_of(steps, "scores")
+    if figure["scale"] == 1:
+        assert UNSCALED in told
+    else:
+        assert f"which {'leaves' if 'square root' in told else 'makes'} {scaled:.2f}." in told
+    if cap is not None:
+        assert f"bends it to {cap * math.tanh(scaled / cap):.2f}: no score passes {cap:g}." in told
+    other = browsers_weights(figure, [one + 3 for one in figure["scores"]])
+    is_still = other == pytest.approx(figure["weights"], abs=1e-4)
+    assert (SHIFTED in told) == is_still == (cap is None and figure["sink"] is None)
+
+
+def told_with(facts: Facts, **rules: Any) -> str:
+    """The first paragraph on scores, of a model with other rules."""
+    other = replace(facts.call, rules=replace(facts.call.rules, **rules))
+    return scores(replace(facts, call=other)).paragraphs[0]
+
+
+def test_a_model_that_does_not_scale_is_said_not_to() -> None:
+    facts = facts_of(tiny_subject("bert"), WORDS, layer=1, head=2, position=3, table=None)
+    told = told_with(facts, scale=1.0)
+    assert told.endswith(UNSCALED)
+    assert "The model multiplies it by 0.500, which makes" in told_with(facts, scale=0.5)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2", "gpt_oss"])
+def test_a_token_that_sees_itself_alone_is_told_of_as_alone(name: str) -> None:
+    steps = lesson(tiny_subject(name), WORDS, position=0)
+    assert_is_a_lesson(steps)
+    why, asked = words_of(steps, "why-many"), step_of(steps, "why-many").question
+    assert "only one token can be seen" in why and "blurred" not in why
+    assert asked.answer == len(figures_of(steps, "why-many")["heads"])
+    told = words_of(steps, "scores")
+    assert "matches itself" in told and "its query by its key" in told and SHIFTED not in told
+    has_sink = figures_of(steps, "scores")["sink"] is not None
+    assert ("the sink loses what it gains" in told) == has_sink
+    assert ("Its share is 1 whatever its score is" in told) == (not has_sink)
+    assert ("it keeps its weight" in step_of(steps, "scores").exercise) == (not has_sink)
+    mixing = words_of(steps, "mixing")
+    assert "of its own value." in mixing and "nothing is added to it" in mixing
+    assert "together make" not in mixing and "and so on" not in mixing
+
+
+@pytest.mark.parametrize(
+    ("position", "whole"), [(1, "Both tokens"), (2, "All 3 tokens"), (3, "All 4 tokens")]
+)
+def test_tokens_are_counted_and_there_are_more_only_beyond_three(position: int, whole: str) -> None:
+    mixing = words_of(lesson(tiny_subject("llama"), WORDS, position=position), "mixing")
+    assert f"{whole} together make" in mixing
+    assert ("and so on down the row" in mixing) == (position == 3)
+
+
+def test_rows_of_a_model_with_a_sink_are_not_said_to_add_up_to_one() -> None:
+    for name, total in (("gpt_oss", "less than one"), ("llama", "one")):
+        assert f"shares, adding up to {total}, of what it" in words_of(taught(name), "why-many")
+
+
+def test_a_next_token_that_the_tokenizer_does_not_know_is_called_by_its_number() -> None:
+    tokenizer = SimpleNamespace(convert_ids_to_tokens=lambda _: None, decode=lambda _: "")
+    subject = replace(tiny_subject("llama"), tokenizer=tokenizer)
+    before = torch.tensor([0.2, 0.5, 0.3]).log()
+    found = next_tokens(subject, before, before[None])
+    assert [one.token for one in found] == ["1", "2", "0"]
