@@ -51,6 +51,8 @@ def test_heads_are_drawn_chosen_walked_and_shared(chrome: Browser, site: str) ->
     with page_at(chrome, site) as page:
         page.wait_for_selector("body[data-drawn]")
         assert page.locator("#grid .head canvas").count() == 72
+        page.wait_for_selector("body[data-head=L0H2]")  # a sharp head, until one is chosen
+        assert page.evaluate("location.hash") == ""
         numbers = page.locator("#grid [role=columnheader]").all_inner_texts()
         assert numbers == ["head", *map(str, range(12))]
         expect(page.locator("#legend")).to_contain_text("stronger colour is more")

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +17,8 @@ from headwise.explorer.figures import links
 from headwise.explorer.guard import HEADERS, LARGEST_BODY
 from headwise.explorer.looks import STEPS, Look, thinned, weights_between
 from headwise.explorer.server import Explorer
-from headwise.explorer.session import Session
-from headwise.heads import HeadId
+from headwise.explorer.session import Session, telling_head
+from headwise.heads import HeadId, HeadTable
 from headwise.pruning.cutplan import CutPlan
 from headwise.pruning.setting import make_subject
 
@@ -101,7 +102,17 @@ def test_a_reading_has_tokens_and_figures_of_every_head() -> None:
     table = cat().table
     want = table.df["normalised_entropy"].tolist()
     assert heads["measures"]["normalised_entropy"] == pytest.approx(want)
+    assert found["shown_first"] == "L0H2"
     assert read() == found, "the same text is read once"
+
+
+def test_the_head_that_is_shown_first_is_sharp_and_no_sink() -> None:
+    table = cat().table
+    columns = {"confidence": [0.9, math.nan, 0.6, 0.7], "first": [0.8, 0.1, 0.2, 0.3]}
+    four = HeadTable(table.df.iloc[:4].assign(**columns), table.about)
+    assert str(telling_head(four)) == "L0H3"
+    sinks = HeadTable(four.df.assign(first=0.9), table.about)
+    assert str(telling_head(sinks)) == "L0H0"
 
 
 def test_maps_are_the_weights_in_two_bytes() -> None:

@@ -25,7 +25,7 @@ from headwise.explorer.readings import (
     read,
 )
 from headwise.explorer.whatif import MOST_TEXTS, Untouched
-from headwise.heads import ROLES, HeadTable
+from headwise.heads import ROLES, HeadId, HeadTable
 from headwise.measures.reading import Reader, known_limit
 from headwise.measures.scan import make_task, run
 from headwise.planning.known import KNOWN
@@ -76,6 +76,12 @@ OTHERS = (
 
 class NotKept(HeadwiseError):
     """A reading that others have taken the place of."""
+
+
+def telling_head(table: HeadTable) -> HeadId:
+    """The head that is shown until one is chosen: the sharpest that does not rest on a sink."""
+    sharpness = table.df["confidence"].fillna(0) - (table.df["first"] >= 0.5)
+    return table.heads[int(sharpness.argmax())]
 
 
 class Session:
@@ -167,6 +173,7 @@ class Session:
             "is_models_limit": self.is_models_limit,
             "measured": reading.num_measured,
             "heads": self.grid(reading.table, SHOWN),
+            "shown_first": str(telling_head(reading.table)),
         }
 
     def grid(self, table: HeadTable, words: Mapping[str, str]) -> dict[str, Any]:

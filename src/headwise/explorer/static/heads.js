@@ -62,7 +62,7 @@ export class HeadsPanel {
   }
 
   chosen() {
-    const names = [state.get("head"), ...state.get("beside").split(",")].filter((name) => this.grid.squares.has(name));
+    const names = [state.get("head") || this.reading.shown_first, ...state.get("beside").split(",")].filter((name) => this.grid.squares.has(name));
     return [...new Set(names)].slice(0, MOST_BESIDE + 1);
   }
 
