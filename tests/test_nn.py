@@ -451,6 +451,27 @@ def test_other_padding_stays_a_mask(kind: str) -> None:
     assert torch.equal(rules.mask[:, 0, 0] == -math.inf, blocked)
 
 
+@pytest.mark.parametrize("size", [{}, LONG], ids=["short", "long"])
+@pytest.mark.parametrize("kind", ["another pattern", "a triangle with a bias", "one head's own"])
+def test_beside_padding_a_mask_is_heeded_whatever_the_hint_says(
+    kind: str, size: dict[str, int]
+) -> None:
+    case = Case(**size)
+    theirs, inputs = torch_layer(case), inputs_of(case)
+    call = MASKS["causal hint and padding"](case) | {"need_weights": False}
+    mask = call["attn_mask"]
+    if kind == "another pattern":
+        mask[-1, 1], mask[0, -1] = -math.inf, 0
+    elif kind == "a triangle with a bias":
+        mask[-1, 0] = 1.5
+    else:
+        mask = mask.repeat(case.batch * theirs.num_heads, 1, 1)
+        mask[1, -1, 1] = -math.inf
+    call["attn_mask"] = mask
+    want, got = (all_of(layer, inputs, call) for layer in (theirs, drop_in(theirs)))
+    assert_all_same(got, want, case)
+
+
 def test_a_causal_hint_makes_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(**LONG)
     seen = []

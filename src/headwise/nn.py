@@ -16,7 +16,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from headwise.attention.core import attend
-from headwise.attention.kernels import is_transformed
+from headwise.attention.kernels import can_be_read, is_transformed
 from headwise.attention.ragged import CALL_PAIRS
 from headwise.attention.rules import Rules
 from headwise.errors import OptionError
@@ -82,7 +82,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             # What it cannot take it refuses in its own words; nested tensors come without masks.
             rest = (key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal)
             return super().forward(query, key, value, *rest)
-        padding, pairs = four_axes(self, key_padding_mask, attn_mask)
+        padding, pairs = broadcastable(self, key_padding_mask, attn_mask)
         if not need_weights:
             return mix(self, inputs, padding, pairs, is_causal), None
         output, weights = weigh(self, inputs, padding, pairs)
@@ -196,7 +196,7 @@ def join_heads(
     return output if axes == 3 else output[0]
 
 
-def four_axes(
+def broadcastable(
     layer: MultiheadAttention, key_padding_mask: Mask, attn_mask: Mask
 ) -> tuple[Mask, Mask]:
     """Both masks as `[#batch #heads #query key]`."""
@@ -218,6 +218,8 @@ def mix(
     dropout = layer.dropout if layer.training else 0.0
     can_pay = queries.shape[1:3].numel() * keys.shape[2] > CALL_PAIRS
     if not dropout and (can_pay or is_transformed()):
+        # Beside padding torch takes the mask as it is, whatever the hint says of it.
+        is_causal = is_causal and (padding is None or is_triangle(pairs))
         rules = structure(padding, None if is_causal else pairs, is_causal, dtype)
         return join_heads(layer, attend(queries, keys, values, rules=rules), axes)
     # torch's own function is as quick as can be on short input, and draws torch's random numbers.
@@ -268,13 +270,25 @@ def structure(padding: Mask, pairs: Mask, is_causal: bool, dtype: torch.dtype) -
 
 def real_lengths(padding: Shaped[Tensor, "batch key"]) -> Int[Tensor, " batch"] | None:
     """How many keys of each sequence are real; None if not just keys at the end are blocked."""
-    if not can_read(padding) or padding.requires_grad:
+    if not only_blocks(padding):
         return None
     blocked = is_blocked(padding)
-    has_bias = padding.is_floating_point() and padding.masked_fill(blocked, 0).any()
-    if has_bias or (blocked[:, :-1] > blocked[:, 1:]).any():
-        return None
-    return (~blocked).sum(1)
+    return None if (blocked[:, :-1] > blocked[:, 1:]).any() else (~blocked).sum(1)
+
+
+def is_triangle(pairs: Mask) -> bool:
+    """Whether a mask is seen at once to block just the keys after each query's own, for all."""
+    if pairs is None or pairs.shape[:2] != (1, 1) or not only_blocks(pairs):
+        return False
+    blocked = is_blocked(pairs)
+    return torch.equal(blocked, torch.ones_like(blocked).triu(1))
+
+
+def only_blocks(mask: Tensor) -> bool:
+    """Whether a mask is seen at once to add nothing to the scores that it does not block."""
+    if not can_read_at_once(mask) or mask.requires_grad:
+        return False
+    return not (mask.is_floating_point() and mask.masked_fill(is_blocked(mask), 0).any())
 
 
 def may_have_empty_rows(key_padding_mask: Mask, attn_mask: Mask) -> bool:
@@ -282,7 +296,7 @@ def may_have_empty_rows(key_padding_mask: Mask, attn_mask: Mask) -> bool:
     mask = attn_mask if key_padding_mask is None else key_padding_mask
     if mask is None:
         return False
-    if (mask is not attn_mask and attn_mask is not None) or not can_read(mask):
+    if (mask is not attn_mask and attn_mask is not None) or not can_read_at_once(mask):
         return True
     return bool(is_blocked(mask).all(-1).any())
 
@@ -292,6 +306,6 @@ def is_blocked(mask: Tensor) -> Tensor:
     return mask if mask.dtype == torch.bool else mask == -math.inf
 
 
-def can_read(tensor: Tensor) -> bool:
+def can_read_at_once(tensor: Tensor) -> bool:
     """Whether the values are known here and now, with no wait for a device."""
-    return tensor.device.type == "cpu" and not (torch.compiler.is_compiling() or is_transformed())
+    return tensor.device.type == "cpu" and can_be_read(tensor)

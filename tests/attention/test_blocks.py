@@ -44,7 +44,7 @@ def test_no_block_lays_out_more_than_a_tile(
     tile, sizes, original = 2**20, [], paths.bias_tile
 
     def spy(task: Task, first: int, last: int, low: int, high: int) -> Tensor | None:
-        sizes.append(paths.score_bytes(task, last - first, high - low))
+        sizes.append(paths.score_bytes(task.queries, last - first, high - low))
         return original(task, first, last, low, high)
 
     monkeypatch.setattr(paths, "TILE_BYTES", tile)

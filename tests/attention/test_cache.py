@@ -358,9 +358,8 @@ def test_keys_of_another_batch_or_layer_are_refused(
 
 def test_keys_of_another_dtype_are_refused() -> None:
     cache = filled(GrowingCache(), 3)
-    with pytest.raises(
-        CacheError, match=r"torch\.float32; got \[2, 3, 1, 5\] torch\.float64: reset"
-    ):
+    words = r"torch\.float32 on cpu; got \[2, 3, 1, 5\] torch\.float64 on cpu: reset"
+    with pytest.raises(CacheError, match=words):
         append(cache, 1, dtype=torch.float64)
 
 

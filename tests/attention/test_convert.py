@@ -120,6 +120,35 @@ def test_a_given_number_of_heads_wins() -> None:
     assert from_textbook(theirs, num_heads=11).d_key == 3
 
 
+def test_dropout_and_frozen_parameters_are_carried_over() -> None:
+    theirs = randomised(Underscored())
+    theirs.W_q.requires_grad_(False)
+    theirs.w_k.bias.requires_grad_(False)
+    theirs.idle = nn.Dropout(0.0)
+    ours = from_textbook(theirs, num_heads=NUM_HEADS)
+    assert ours.dropout == 0.5
+    frozen = {name for name, one in ours.named_parameters() if not one.requires_grad}
+    assert frozen == {"Wq.weight", "Wk.bias"}
+    assert from_textbook(textbook.MultiHeadAttention(D_MODEL, NUM_HEADS)).dropout == 0
+
+
+def test_what_else_a_class_has_is_refused_by_name() -> None:
+    theirs = Underscored()
+    theirs.norm = nn.LayerNorm(D_MODEL)
+    message = "Underscored has norm.weight, norm.bias besides its four projections: Multi"
+    with pytest.raises(OptionError, match=message):
+        from_textbook(theirs, num_heads=NUM_HEADS)
+    theirs = Underscored()
+    theirs.temperature = nn.Parameter(torch.ones(()))
+    with pytest.raises(OptionError, match="has temperature besides its four projections"):
+        from_textbook(theirs, num_heads=NUM_HEADS)
+    theirs = Underscored()
+    theirs.after = nn.Dropout(0.25)
+    message = "has dropouts dropout, after: MultiHeadAttention has one, on the weights"
+    with pytest.raises(OptionError, match=message):
+        from_textbook(theirs, num_heads=NUM_HEADS)
+
+
 def test_a_class_without_the_four_projections_is_refused() -> None:
     theirs = Underscored()
     del theirs.wv, theirs.W_O
@@ -143,7 +172,7 @@ def test_heads_that_do_not_divide_the_textbooks_width_are_refused(num_heads: int
 
 def test_keys_that_hold_no_whole_number_of_heads_are_refused() -> None:
     theirs = textbook.MultiHeadAttention(D_MODEL, NUM_HEADS)
-    theirs.W_k = nn.Linear(D_MODEL, 7)
+    theirs.Wk = nn.Linear(D_MODEL, 7)
     with pytest.raises(OptionError, match="Wk has 7 rows and Wv 33: they hold no whole number of"):
         from_textbook(theirs, num_heads=NUM_HEADS)
 

@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from headwise.attention import core
 from headwise.attention.core import attend, attend_in_steps, attend_with_lse, explain_path
 from headwise.attention.rules import Rules
 from headwise.errors import OptionError, PathError
@@ -437,3 +438,17 @@ def test_a_mask_beside_another_in_the_rules_is_refused() -> None:
     for verb in (attend, attend_with_lse, attend_in_steps, explain_path):
         with pytest.raises(OptionError, match=message):
             verb(*tensors, mask=mask, rules=Rules(mask=mask[None]))
+
+
+def test_a_kernel_may_lay_one_new_token_out_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA's memory-efficient kernel gives its output position by position."""
+    queries, keys, values = (
+        torch.randn(2, heads, size, 5) for heads, size in ((6, 1), (3, 7), (3, 7))
+    )
+    wanted, kernel = attend(queries, keys, values), F.scaled_dot_product_attention
+
+    def position_major(*tensors: Tensor, **options: bool) -> Tensor:
+        return kernel(*tensors, **options).transpose(1, 2).contiguous().transpose(1, 2)
+
+    monkeypatch.setattr(core.F, "scaled_dot_product_attention", position_major)
+    assert torch.equal(attend(queries, keys, values), wanted)

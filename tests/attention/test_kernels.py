@@ -10,9 +10,10 @@ import torch
 from hypothesis import given
 from torch import Tensor
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headwise.attention import kernels, paths
-from headwise.attention.core import attend, attend_in_steps, attend_with_lse
+from headwise.attention.core import attend, attend_in_steps, attend_with_lse, explain_path
 from headwise.attention.kernels import (
     available_kernels,
     fold_groups,
@@ -296,6 +297,20 @@ def test_other_devices_get_the_same_from_torch_itself(
     output = attend(*problem.tensors, rules=problem.rules)
     assert output.dtype == dtype
     assert_same(output, want, roundings=problem.roundings)
+
+
+@pytest.mark.parametrize("mask_axes", [(5, 7), (3, 1, 7), (3, 4, 5, 7)])
+def test_other_devices_get_a_mask_or_the_causal_flag_and_never_both(
+    mask_axes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch's function promises nothing for both; of its kernels the plain one raises."""
+    mask = torch.randn(mask_axes, dtype=torch.float64)
+    problem = Problem(*tensors_of(), Rules(is_causal=True, offset=0, mask=mask))
+    assert explain_path(*problem.tensors, rules=problem.rules).path == "masked"
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    with sdpa_kernel(SDPBackend.MATH):
+        output = attend(*problem.tensors, rules=problem.rules)
+    assert_answers(problem, Answer(output))
 
 
 @pytest.mark.parametrize("kind", RULES)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad, jvp, stack_module_state, vjp, vmap
 
-from headwise import MultiHeadAttention, RelativeBias
+from headwise import GrowingCache, MultiHeadAttention, RelativeBias
 
 from .layers import (
     BATCH,
@@ -217,6 +217,7 @@ COMPILED: dict[str, dict[str, Any]] = {
     "full, weights": {"need_weights": True},
     "full, gates": {"gates": torch.linspace(0, 1, NUM_HEADS)},
     "full, lengths": {"lengths": torch.tensor([3, POSITIONS])},
+    "rotary, cache": {"cache": GrowingCache},
 }
 """Names of layers, and what they are called with."""
 LENGTHENED = ("full", "rotary", "alibi and sinks")
@@ -230,7 +231,8 @@ def check_compiled(backend: str, *cases: str) -> None:
         layer = make_layer(case.partition(",")[0])
         given, options = inputs(layer), COMPILED[case]
         compiled = torch.compile(layer, backend=backend, fullgraph=True)
-        output, expected = compiled(*given, **options), layer(*given, **options)
+        output = compiled(*given, **with_new_cache(options))
+        expected = layer(*given, **with_new_cache(options))
         tolerance = {"roundings": roundings(layer), "name": case}
         if options.get("need_weights"):
             assert_same(output[1], expected[1], **tolerance)
@@ -245,9 +247,28 @@ def check_compiled(backend: str, *cases: str) -> None:
         sys.stdout.write(f"{case} agrees by {backend}\n")
 
 
+def with_new_cache(options: dict[str, Any]) -> dict[str, Any]:
+    """What a layer is called with; a cache is filled, and so made anew for every call."""
+    return options | {"cache": options["cache"]()} if "cache" in options else options
+
+
+def check_lengths() -> None:
+    """A layer with a window takes any length compiled, one with a bias any length exported."""
+    windowed, biased = make_layer("causal", window=3), make_layer("alibi and sinks")
+    compiled = torch.compile(windowed, backend="aot_eager", fullgraph=True)
+    dynamic = {"x": {1: torch.export.Dim("length", min=2, max=500)}}
+    exported = torch.export.export(biased, inputs(biased), dynamic_shapes=dynamic).module()
+    for positions in (67, 131):  # the window's are two blocks of queries, and three
+        x = torch.randn(BATCH, positions, D_MODEL)
+        assert_same(compiled(x), windowed(x), roundings=roundings(windowed))
+        assert_same(exported(x), biased(x), roundings=roundings(biased))
+    sys.stdout.write("every length agrees\n")
+
+
 CODE = """
-from attention.test_layer_in_torch import COMPILED, check_compiled
+from attention.test_layer_in_torch import COMPILED, check_compiled, check_lengths
 check_compiled("aot_eager", *COMPILED)
+check_lengths()
 check_compiled("inductor", *{native})
 check_compiled("aot_eager", "no such layer")
 """
@@ -273,6 +294,13 @@ def test_compiled_layers_equal_eager_ones_without_a_graph_break(
 ) -> None:
     found = [line for line in compiled.stdout.splitlines() if line.endswith("aot_eager")]
     assert found == [f"{case} agrees by aot_eager" for case in COMPILED], compiled.stderr[-3000:]
+
+
+@pytest.mark.slow
+def test_layers_compiled_and_exported_take_every_length(
+    compiled: "subprocess.CompletedProcess[str]",
+) -> None:
+    assert "every length agrees" in compiled.stdout, compiled.stderr[-3000:]
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -67,6 +68,36 @@ def test_a_mask_that_is_no_tensor_is_refused() -> None:
         MultiHeadAttention(8, 2)(torch.zeros(1, 2, 8), mask=[[1, 0], [1, 1]])
     with pytest.raises(MaskError, match="the mask is a list: give a tensor"):
         attend(*torch.zeros(3, 1, 2, 3, 4), mask=[[1]])
+
+
+def test_a_mask_or_gates_that_are_no_tensor_leave_the_cache_as_it_was() -> None:
+    layer, x, cache = MultiHeadAttention(8, 2), torch.zeros(1, 2, 8), GrowingCache()
+    with pytest.raises(MaskError, match="the mask is a list: give a tensor"):
+        layer(x, mask=[[1, 0], [1, 1]], cache=cache)
+    words = r"gates is a list: give a tensor \[heads\] or \[batch, heads\]"
+    for options in ({}, {"cache": cache}):
+        with pytest.raises(OptionError, match=words):
+            layer(x, gates=[1, 0], **options)
+    assert cache.seen == 0
+
+
+def test_an_offset_may_be_one_of_numpys_integers() -> None:
+    tensors = torch.randn(3, 1, 2, 3, 4)
+    given = Rules(is_causal=True, offset=np.int64(0))
+    assert torch.equal(
+        attend(*tensors, rules=given), attend(*tensors, rules=Rules(is_causal=True, offset=0))
+    )
+
+
+def test_a_cache_on_another_device_is_refused() -> None:
+    cache = GrowingCache()
+    cache.append(*torch.zeros(2, 3, 1, 5, 7))
+    words = r"holds keys \[3, 1, 5, 7\] torch.float32 on cpu; got .* torch.float32 on meta: reset"
+    with pytest.raises(CacheError, match=words):
+        cache.append(*torch.zeros(2, 3, 1, 5, 7, device="meta"))
+    cache.reset()
+    keys, _ = cache.append(*torch.zeros(2, 3, 1, 5, 7, device="meta"))
+    assert keys.device.type == "meta"
 
 
 def test_a_cache_is_not_put_in_an_order_of_sequences_that_it_does_not_hold() -> None:

@@ -352,7 +352,7 @@ def test_structure_makes_no_mask(
 
     monkeypatch.setattr(paths, "bias_tile", refuse)
     if path == "ragged":
-        monkeypatch.setattr(core, "lengths_as_mask", refuse)
+        monkeypatch.setattr(ragged, "also_hiding", refuse)
         monkeypatch.setattr(ragged, "CALL_PAIRS", 0)
     problem = solved("full").problem
     queries = numbers(BATCH, HEADS, num_queries, D_KEY)
@@ -471,3 +471,25 @@ def test_short_half_precision_trains_in_plain_steps(dtype: torch.dtype) -> None:
         assert explain_path(*tensors).path == ("steps" if is_half else "fused")
         with torch.no_grad():
             assert explain_path(*tensors).path == "fused"
+
+
+def test_half_precision_with_large_scores_trains_in_the_fused_kernel() -> None:
+    """However few the keys: plain steps would lay all of them out."""
+    few, many = (
+        torch.zeros((), dtype=torch.bfloat16).expand(1, 2, rows, 4).requires_grad_()
+        for rows in (32768, 32769)  # times 128 keys, 2 heads and 4 bytes: 32 MiB, and more
+    )
+    keys = torch.zeros(1, 2, 128, 4, dtype=torch.bfloat16)
+    assert explain_path(few, keys, keys).path == "steps"
+    assert explain_path(many, keys, keys).path == "fused"
+
+
+@pytest.mark.parametrize("num_queries", [1, 7])
+def test_explain_path_is_true_under_autocast(num_queries: int) -> None:
+    queries, keys = (torch.randn(1, 2, rows, 4, requires_grad=True) for rows in (num_queries, 7))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        choice = explain_path(queries, keys, keys, is_causal=True)
+        with watched_paths() as taken:
+            output = attend(queries, keys, keys, is_causal=True)
+    assert output.dtype == torch.bfloat16
+    assert taken == [choice.path] == ["steps"]

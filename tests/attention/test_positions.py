@@ -2,6 +2,7 @@
 
 import copy
 import math
+import pickle
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -20,13 +21,17 @@ from transformers.models.llama import modeling_llama
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from headwise import Alibi, MultiHeadAttention, RelativeBias, Rotary, RotaryScaling
+from headwise.attention import layer as layers
+from headwise.attention import positions as module
 from headwise.attention.positions import (
     Layout,
     alibi_slopes,
+    angles_between,
     relative_buckets,
     rotary_angles,
     rotary_frequencies,
     rotate,
+    widest_dtype,
 )
 from headwise.errors import OptionError, ShapeError
 
@@ -290,6 +295,48 @@ def test_a_rotary_layer_that_first_ran_on_fake_tensors_still_computes() -> None:
     with FakeTensorMode(allow_non_fake_inputs=True) as fake:
         layer(fake.from_tensor(x))
     assert torch.equal(layer(x), expected)
+
+
+def test_a_rotary_layer_that_has_run_is_no_larger_as_a_file() -> None:
+    layer = MultiHeadAttention(6, 1, position=Rotary())
+    size = len(pickle.dumps(layer))
+    layer(torch.randn(1, 300, 6))
+    assert len(pickle.dumps(layer)) == size
+
+
+@pytest.mark.parametrize("is_compiling", [False, True])
+def test_one_new_token_has_the_angles_of_its_own_position(
+    is_compiling: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And in compiled code no other position's are computed."""
+    rotary, like = Rotary(), torch.zeros(1, 1, 1, 6)
+    cos, sin = rotary_angles(rotary, 6, torch.arange(92))
+    asked: list[Tensor] = []
+
+    def spy(*given: Any) -> tuple[Tensor, Tensor]:
+        asked.append(given[2])
+        return rotary_angles(*given)
+
+    monkeypatch.setattr(module, "rotary_angles", spy)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: is_compiling)
+    module.angle_table.cache_clear()
+    for _ in range(2):
+        found = angles_between(rotary, 6, 90, 92, like)
+        assert torch.equal(found[0], cos[90:]) and torch.equal(found[1], sin[90:])
+    lengths = [len(each) for each in asked]
+    assert lengths == ([2, 2] if is_compiling else [128])
+
+
+def test_a_device_without_float64_gets_what_float64_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert widest_dtype(torch.device("mps")) == torch.float32
+    assert widest_dtype(torch.device("cpu")) == torch.float64
+    places, cpu = torch.arange(9), torch.device("cpu")
+    exact = rotary_angles(Rotary(), 6, places)
+    for user in (module, layers):
+        monkeypatch.setattr(user, "widest_dtype", lambda _: torch.float32)
+    assert all(map(torch.equal, rotary_angles(Rotary(), 6, places), exact))
+    assert layers.Slopes(3)(cpu).dtype == torch.float32
+    assert torch.equal(layers.Slopes(3)(cpu), alibi_slopes(3).float())
 
 
 def test_a_rotary_layer_grows_its_table_of_angles() -> None:

@@ -1,20 +1,24 @@
 """Padded batches: every sequence is computed as if it were alone."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-from headwise.attention import ragged
+from headwise import MultiHeadAttention
+from headwise.attention import core, ragged
 from headwise.attention.core import attend, attend_in_steps, attend_with_lse, explain_path
-from headwise.attention.ragged import why_one_by_one
+from headwise.attention.ragged import count, count_if_known, why_one_by_one
 from headwise.attention.rules import Rules
+from headwise.attention.task import Task
 from headwise.errors import MaskError, ShapeError
 
-from .problems import Problem, problems
+from .problems import Answer, Problem, assert_answers, problems
 from .tolerance import assert_same
 
 RAGGED = ("lengths", "query_lengths")
@@ -115,17 +119,20 @@ def test_padding_that_costs_more_than_a_call_is_left_out() -> None:
     saved = 3 * (40 * 60 - 10 * 30)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ragged, "CALL_PAIRS", saved // 2)
-        assert why_one_by_one(queries, keys, rules) is None
+        counts = count(rules, queries, keys)
+        assert counts == ([40, 10], [60, 30])
+        assert why_one_by_one(queries, keys, rules, counts) is None
         assert explain_path(queries, keys, values, rules=rules).path == "masked"
         patch.setattr(ragged, "CALL_PAIRS", saved // 2 - 1)
         reason = "44% of the padded work is padding"
-        assert why_one_by_one(queries, keys, rules) == reason
+        assert why_one_by_one(queries, keys, rules, counts) == reason
         assert explain_path(queries, keys, values, rules=rules) == ("ragged", reason)
         meta = [tensor.to("meta") for tensor in (queries, keys)]
-        assert why_one_by_one(*meta, rules) is None
+        assert count_if_known(rules, *meta) is None
+        assert why_one_by_one(*meta, rules, None) is None
         with_offsets = replace(rules, offset=torch.tensor([0, 1]))
         reason = "each sequence has an offset of its own"
-        assert why_one_by_one(queries, keys, with_offsets) == reason
+        assert why_one_by_one(queries, keys, with_offsets, counts) == reason
 
 
 def test_lengths_can_be_met_by_a_transform(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,3 +234,61 @@ def test_lengths_that_every_sequence_fills_cost_no_mask() -> None:
     assert torch.equal(attend(queries, keys, values, rules=full), attend(queries, keys, values))
     nearly = replace(full, lengths=torch.tensor([13, 12]))
     assert explain_path(queries, keys, values, rules=nearly).path == "masked"
+
+
+class Reads(TorchFunctionMode):
+    """Counts how often the numbers of an integer tensor are asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(
+        self, function: Any, types: Any, given: Any = (), options: Any = None
+    ) -> Any:
+        names = ("tolist", "item", "__int__", "__bool__", "__index__")
+        if getattr(function, "__name__", "") in names and not given[0].is_floating_point():
+            self.count += 1
+        return function(*given, **options or {})
+
+
+@pytest.mark.parametrize("call_pairs", [ONE_CALL, ONE_BY_ONE])
+def test_lengths_are_read_once(call_pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a GPU every reading waits until all before it is done."""
+    monkeypatch.setattr(ragged, "CALL_PAIRS", call_pairs)
+    layer, x = MultiHeadAttention(6, 2, is_causal=True), torch.randn(3, 7, 6)
+    with Reads() as reads:
+        layer(x, lengths=torch.tensor([7, 4, 2]))
+    assert reads.count == 1
+    with Reads() as reads:
+        attend(*tensors_of(3, 5, 7), rules=Rules(offset=torch.tensor([2, 0, 1])), path=None)
+    assert reads.count == 1
+
+
+@pytest.mark.parametrize("with_lse", [False, True])
+def test_padding_of_queries_makes_no_mask_of_pairs(
+    with_lse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where lengths are not read, as in compiled code: keys are hidden from all alike."""
+    monkeypatch.setattr(ragged, "can_be_read", lambda _: False)
+    tensors = [tensor.requires_grad_() for tensor in tensors_of(3, 5, 7)]
+    rules = Rules(
+        lengths=torch.tensor([7, 3, 0]),
+        query_lengths=torch.tensor([2, 5, 4]),
+        sinks=torch.randn(3, dtype=torch.float64) if with_lse else None,
+    )
+    problem, seen = Problem(*tensors, rules), []
+    original = core.compute
+
+    def spy(task: Task, **options: Any) -> Any:
+        seen.append(task.mask)
+        return original(task, **options)
+
+    monkeypatch.setattr(core, "compute", spy)
+    got = attend_with_lse(*tensors, rules=rules) if with_lse else (attend(*tensors, rules=rules),)
+    assert_answers(problem, Answer(*got))
+    assert [tuple(mask.shape) for mask in seen] == [(3, 1, 1, 7)]
+    alone = replace(rules, lengths=None)
+    got = attend_with_lse(*tensors, rules=alone) if with_lse else (attend(*tensors, rules=alone),)
+    assert_answers(Problem(*tensors, alone), Answer(*got))
+    assert seen[1] is None

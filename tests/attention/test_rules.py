@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 from headwise.attention.core import attend, attend_in_steps, attend_with_lse, explain_path
 from headwise.attention.reference import added
@@ -37,7 +37,12 @@ BIASED = ("is_causal", "window", "offset", "mask", "slopes", "distance_bias")
         ({"lengths": [3, 5]}, r"lengths is \[3, 5\]: give an integer tensor, one number a seq"),
         ({"lengths": torch.ones(2)}, r"lengths is torch\.float32: give an integer tensor"),
         ({"query_lengths": torch.ones(2) > 0}, r"query_lengths is torch\.bool: give an integer"),
-        ({"offset": 1.5}, r"offset is 1\.5: give an integer tensor"),
+        ({"offset": 1.5}, r"offset is 1\.5: give a whole number, or an integer tensor"),
+        ({"scale": torch.tensor(0.5)}, "scale is a Tensor: give a number; a factor that is learn"),
+        (
+            {"scale": nn.Parameter(torch.tensor(0.5))},
+            "scale is a Parameter: give a number; .* is multiplied into the queries",
+        ),
         ({"dropout": 1.0}, r"dropout is 1\.0: it must lie in \[0, 1\)"),
         ({"dropout": -0.1}, r"dropout is -0\.1: it must lie in \[0, 1\)"),
         ({"distance_bias": torch.zeros(3, 4)}, "distance_bias has 4 columns: it needs an odd"),

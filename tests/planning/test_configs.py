@@ -45,7 +45,7 @@ def shape(folder: Path, config: object) -> Shape:
     ],
 )
 def test_local_layers_are_counted(tmp_path: Path, said: dict[str, Any], local: int) -> None:
-    found = shape(tmp_path, SIZES | {"model_type": "mistral"} | said)
+    found = shape(tmp_path, SIZES | {"model_type": "llama"} | said)
     assert (found.num_layers, found.num_local) == (7, local)
     assert found.window == (5 if local else None)
 
@@ -58,6 +58,12 @@ def test_local_layers_are_counted(tmp_path: Path, said: dict[str, Any], local: i
         ({"model_type": "falcon", "multi_query": False}, 6),
         ({"model_type": "llama", "num_key_value_heads": 2}, 2),
         ({"model_type": "llama"}, 6),
+        ({"model_type": "chatglm", "multi_query_attention": True, "multi_query_group_num": 2}, 2),
+        ({"model_type": "chatglm", "multi_query_attention": True}, 1),
+        ({"model_type": "chatglm", "multi_query_attention": False, "multi_query_group_num": 2}, 6),
+        ({"model_type": "dbrx", "attn_config": {"kv_n_heads": 3, "clip_qkv": 8}}, 3),
+        ({"model_type": "dbrx", "attn_config": {"clip_qkv": 8}}, 1),
+        ({"model_type": "dbrx"}, 1),
     ],
 )
 def test_kv_heads_are_found(tmp_path: Path, said: dict[str, Any], kv_heads: int) -> None:
@@ -115,11 +121,46 @@ def test_a_type_that_is_not_known_is_said_in_the_plan(tmp_path: Path) -> None:
 
     assert note(model_type="llama") == ""
     assert note(model_type="esm").startswith("its type, esm, is not known: taken as causal")
-    assert "its encoder as looking both ways" in note(model_type="novel", is_encoder_decoder=True)
+    both = note(model_type="novel", is_encoder_decoder=True)
+    assert both.startswith("its encoder alone is counted; its type, novel, is not known")
+    assert "taken as looking both ways and without norms" in both
     assert note().startswith("its config names no type")
     assert note(model_type="outer", text_config=SIZES | {"model_type": "llama"}) == ""
     for kind in ("convbert", "deberta", "squeezebert"):  # their projections are not the plain four
         assert f"{kind}, is not known: taken as looking both ways" in note(model_type=kind)
+
+
+def test_kv_heads_that_nothing_is_said_of_are_said_to_be_assumed(tmp_path: Path) -> None:
+    def note(**said: object) -> str:
+        (tmp_path / "config.json").write_text(json.dumps(SIZES | said), encoding="utf-8")
+        return plan(str(tmp_path)).note
+
+    words = "without norms, with a KV head for every head, with a bias only where"
+    assert words in note(model_type="novel") and words in note()
+    assert "KV head" not in note(model_type="novel", num_key_value_heads=3)
+    assert "KV head" not in note(model_type="novel", multi_query=True)
+    assert "KV head" not in note(model_type="dbrx")
+    assert note(model_type="llama") == ""
+
+
+@pytest.mark.parametrize("kind", ["bart", "marian", "mbart", "pegasus", "t5"])
+def test_of_an_encoder_decoder_the_encoder_alone_is_counted_and_that_is_said(
+    tmp_path: Path, kind: str
+) -> None:
+    assert AutoConfig.for_model(kind).is_encoder_decoder  # also where the file is silent
+    for said in ({}, {"is_encoder_decoder": True}):
+        config = SIZES | {"model_type": kind} | said
+        (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        made = plan(tmp_path)
+        assert made.note == "its encoder alone is counted"
+        assert not made.shape.is_causal
+
+
+def test_biases_of_chatglm_are_found(tmp_path: Path) -> None:
+    found = shape(tmp_path, SIZES | {"model_type": "chatglm", "add_qkv_bias": True})
+    assert (found.bias_in, found.bias_out) == (True, False)
+    found = shape(tmp_path, SIZES | {"model_type": "chatglm", "add_bias_linear": True})
+    assert (found.bias_in, found.bias_out) == (True, True)
 
 
 def test_a_window_of_layers_that_are_not_named_is_said_in_the_plan(tmp_path: Path) -> None:
@@ -148,6 +189,15 @@ def test_a_window_of_layers_that_are_not_named_is_said_in_the_plan(tmp_path: Pat
         ({"model_type": "llama4", "text_config": SIZES}, "chunked attention"),
         ({"model_type": "jamba", "attn_layer_period": 3}, "without attention"),
         ({"model_type": "nemotron_h", "hybrid_override_pattern": "M-*"}, "without attention"),
+        ({"model_type": "gemma3n_text", "num_kv_shared_layers": 3}, "keys and values from others"),
+        ({"model_type": "gemma3n", "text_config": SIZES}, "keys and values from others"),
+        ({"model_type": "gemma4_text"}, "heads of another size"),
+        ({"model_type": "gemma4", "text_config": SIZES}, "heads of another size"),
+        ({"model_type": "novel", "swa_head_dim": 16}, "heads of another size"),
+        ({"model_type": "step3p7", "per_layer_config": {"2": {"head_dim": 4}}}, "different shapes"),
+        ({"model_type": "nemotron-nas", "block_configs": [{"attention": {}}]}, "different shapes"),
+        ({"model_type": "mllama_text_model", "cross_attention_layers": [3]}, "cross-attention"),
+        ({"model_type": "mllama", "text_config": SIZES}, "cross-attention"),
     ],
 )
 def test_layers_that_cost_otherwise_are_refused_however_it_is_said(
@@ -161,7 +211,17 @@ def test_layers_that_cost_otherwise_are_refused_however_it_is_said(
 def test_gemma_that_looks_both_ways_keeps_no_cache(tmp_path: Path) -> None:
     said = {"model_type": "gemma3_text", "num_key_value_heads": 3, "sliding_window": 5}
     assert shape(tmp_path, SIZES | said).is_causal
-    assert not shape(tmp_path, SIZES | said | {"use_bidirectional_attention": True}).is_causal
+    for way in (True, "all"):
+        assert not shape(tmp_path, SIZES | said | {"use_bidirectional_attention": way}).is_causal
+    for way in (False, None, "vision"):
+        assert shape(tmp_path, SIZES | said | {"use_bidirectional_attention": way}).is_causal
+
+
+def test_a_bert_that_is_a_decoder_looks_back(tmp_path: Path) -> None:
+    for kind in ("bert", "roberta", "electra", "convbert", "albert"):  # the last two know no other
+        found = shape(tmp_path, SIZES | {"model_type": kind, "is_decoder": True})
+        assert found.is_causal is (kind not in ("convbert", "albert"))
+        assert not shape(tmp_path, SIZES | {"model_type": kind, "is_decoder": False}).is_causal
 
 
 def test_text_of_clip_looks_back(tmp_path: Path) -> None:

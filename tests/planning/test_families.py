@@ -10,7 +10,7 @@ from transformers import AlbertConfig, AlbertModel, AutoConfig, AutoModel, Stati
 
 from headwise.planning import costs
 from headwise.planning.configs import shape_of_config
-from headwise.planning.families import KNOWN_TYPES
+from headwise.planning.families import KNOWN_TYPES, SILENCE
 from headwise.planning.plans import plan
 
 from .building import attention_parameters
@@ -76,6 +76,17 @@ OLD = {
         "use_sliding_window": True,
         "max_window_layers": 4,
     },
+    "qwen3_moe, all of it local": {
+        "model_type": "qwen3_moe",
+        "hidden_size": 96,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+        "head_dim": 14,
+        "num_hidden_layers": 7,
+        "sliding_window": 11,
+        "use_sliding_window": True,
+        "max_window_layers": 3,
+    },
     "qwen2_vl, told flatly": {
         "model_type": "qwen2_vl",
         "hidden_size": 96,
@@ -104,6 +115,26 @@ OLD = {
     },
 }
 """Configs as they were published before `layer_types`, which say less than today's."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        ("gemma3n_text", "num_kv_shared_layers"),
+        ("mllama_text_model", "cross_attention_layers"),
+        ("t5", "is_encoder_decoder"),
+    ],
+)
+def test_silence_means_what_it_means_to_transformers(kind: str, key: str) -> None:
+    assert SILENCE[kind][key] == getattr(AutoConfig.for_model(kind), key)
+
+
+def test_kv_heads_of_dbrx_are_those_that_transformers_reads() -> None:
+    for said in ({}, {"attn_config": {"kv_n_heads": 2}}):
+        config = AutoConfig.for_model("dbrx", d_model=48, n_heads=8, n_layers=7, **said)
+        for told in (json.loads(config.to_json_string()), {"model_type": "dbrx", **SIZES, **said}):
+            found = shape_of_config(told, "dbrx")
+            assert (found.num_heads, found.num_kv_heads) == (8, config.attn_config.kv_n_heads)
 
 
 @pytest.mark.parametrize("name", OLD)

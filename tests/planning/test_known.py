@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from headwise.errors import ModelError, OptionError
 from headwise.planning.configs import shape_of_config
 from headwise.planning.known import KNOWN, known
 from headwise.planning.plans import plan
-from headwise.planning.shapes import shape_of_sizes
+from headwise.planning.shapes import make_shape, shape_of_sizes
 
 from .building import attention_parameters
 
@@ -234,6 +235,16 @@ def test_sizes_that_are_typed_are_a_shape() -> None:
     assert shape_of_sizes("no/such") is None and shape_of_sizes("768/12x") is None
     with pytest.raises(OptionError, match="d_model is 999,999,999: it must be from 1 to"):
         plan("999999999/3")
+
+
+def test_a_plan_of_a_shape_has_no_name_that_is_another_shapes() -> None:
+    usual = make_shape(d_model=48, num_heads=6, num_kv_heads=2, num_layers=5)
+    assert plan(shape=usual).name == "48/6:2x5"
+    assert plan("48/6:2x5").shape == usual
+    large = replace(usual, d_key=16, d_value=16)
+    assert plan(shape=large).name == "48/6:2x5, heads of 16"
+    assert plan(shape=replace(usual, d_value=16)).name == "48/6:2x5, heads of 8 / 16"
+    assert shape_of_sizes(plan(shape=large).name) is None
 
 
 def test_compressed_keys_are_refused_by_name() -> None:

@@ -142,15 +142,16 @@ class Store:
             return
         for name, old, new in (("keys", self.keys, keys), ("values", self.values, values)):
             fits = old.shape[:2] == new.shape[:2] and old.shape[3] == new.shape[3]
-            if fits and old.dtype == new.dtype:
+            if fits and (old.dtype, old.device) == (new.dtype, new.device):
                 continue
             if not self.held:
                 self.keys = self.values = None
                 return
             batch, heads, _, width = old.shape
             raise CacheError(
-                f"this cache holds {name} {[batch, heads, self.held, width]} {old.dtype}; "
-                f"got {list(new.shape)} {new.dtype}: reset it, or take another"
+                f"this cache holds {name} {[batch, heads, self.held, width]} {old.dtype} on "
+                f"{old.device}; got {list(new.shape)} {new.dtype} on {new.device}: reset it, or "
+                "take another"
             )
 
     def _make_room(self, like: Tensor, needed: int) -> Tensor:
@@ -171,7 +172,9 @@ def check_whole(name: str, number: object) -> None:
 
 def outside_inference() -> AbstractContextManager[object]:
     """Where tensors are made that can be written to after `torch.inference_mode`, too."""
-    return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
+    if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
+        return nullcontext()  # the mode cannot be changed inside a graph
+    return torch.inference_mode(False)
 
 
 class GrowingCache(Store):

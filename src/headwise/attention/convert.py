@@ -4,6 +4,8 @@ In: a module of one kind. Out: a new module of the other with the same weights a
 Whatever the other kind cannot express is refused by name.
 """
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 
@@ -15,7 +17,7 @@ def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHe
     """A layer with the weights of a class that has four linear layers named Wq, Wk, Wv and Wo.
 
     Capitals and underscores in the names do not matter (`W_q`, `wq`); `num_heads` is the module's
-    own unless given.
+    own unless given. A dropout that the class has is taken as the weights'.
     """
     found = {
         name.replace("_", "").lower(): child
@@ -28,10 +30,11 @@ def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHe
             f"{type(module).__name__} has no linear layer {', '.join(missing)}; "
             f"it has {', '.join(name for name, _ in module.named_children()) or 'none'}"
         )
+    projections = {name: found[name.lower()] for name in PROJECTIONS}
+    check_no_others(module, projections.values())
     heads = getattr(module, "num_heads", None) if num_heads is None else num_heads
     if not isinstance(heads, int):
         raise OptionError(f"{type(module).__name__} has no num_heads; give num_heads=...")
-    projections = {name: found[name.lower()] for name in PROJECTIONS}
     d_model, stacked = projections["Wq"].in_features, projections["Wq"].out_features
     rows = {name: linear.out_features for name, linear in projections.items()}
     if heads < 1 or stacked % heads:
@@ -53,12 +56,42 @@ def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHe
         d_value=d_value,
         d_context=d_context,
         bias=[name for name, linear in projections.items() if linear.bias is not None],
+        dropout=dropout_of(module),
         device=projections["Wq"].weight.device,
         dtype=projections["Wq"].weight.dtype,
     )
     for name, linear in projections.items():
-        getattr(layer, name).load_state_dict(linear.state_dict())
+        own: nn.Linear = getattr(layer, name)
+        own.load_state_dict(linear.state_dict())
+        for key, parameter in linear.named_parameters():
+            own.get_parameter(key).requires_grad_(parameter.requires_grad)
     return layer.train(module.training)
+
+
+def check_no_others(module: nn.Module, projections: Iterable[nn.Linear]) -> None:
+    """Raise where a class has parameters besides its four projections."""
+    taken = {id(parameter) for linear in projections for parameter in linear.parameters()}
+    left = [name for name, parameter in module.named_parameters() if id(parameter) not in taken]
+    if left:
+        raise OptionError(
+            f"{type(module).__name__} has {', '.join(left)} besides its four projections: "
+            "MultiHeadAttention has no place for that"
+        )
+
+
+def dropout_of(module: nn.Module) -> float:
+    """The probability with which a class drops weights; 0 where it drops none."""
+    found = {
+        name: child.p
+        for name, child in module.named_children()
+        if isinstance(child, nn.Dropout) and child.p
+    }
+    if len(found) > 1:
+        raise OptionError(
+            f"{type(module).__name__} has dropouts {', '.join(found)}: MultiHeadAttention has one, "
+            "on the weights"
+        )
+    return next(iter(found.values()), 0.0)
 
 
 def check_size(name: str, linear: nn.Linear, taken: int, given: int) -> None:

@@ -21,6 +21,7 @@ from headwise.attention.kernels import (
     fold_groups,
     is_transformed,
     plain_steps,
+    unfold_groups,
 )
 from headwise.attention.paths import (
     PATHS,
@@ -31,11 +32,15 @@ from headwise.attention.paths import (
 )
 from headwise.attention.ragged import (
     check_batch,
+    count,
+    count_if_known,
     is_ragged,
+    keys_as_mask,
     lengths_as_mask,
     one_by_one,
     sequences_of,
     why_one_by_one,
+    with_padding_cleared,
     without_full_lengths,
 )
 from headwise.attention.rules import Rules
@@ -74,7 +79,7 @@ def attend(
             [0.5000, 0.5000, 0.0000],
             [0.3333, 0.3333, 0.3333]])
     """
-    if rules is None and mask is None and path is None:
+    if rules is None and mask is None and path is None:  # before rules are made, which takes longer
         mixed = at_once(queries, keys, values, is_causal=is_causal)
         if mixed is not None:
             return mixed
@@ -114,9 +119,10 @@ def attend_in_steps(
     check_axes(queries, keys, values)
     queries, keys, values = under_autocast(queries, keys, values)
     values = check_sizes(queries, keys, values)
-    rules = without_full_lengths(combined(rules, mask, is_causal), queries, keys)
+    rules = combined(rules, mask, is_causal)
+    rules = without_full_lengths(rules, queries, keys, count_if_known(rules, queries, keys))
     check_batch(rules, queries, keys)
-    if isinstance(rules.offset, Tensor) and len(queries) > 0:
+    if isinstance(rules.offset, Tensor) and queries.shape[0] > 0:
         each = [
             attend_in_steps(*tensors, rules=alone)
             for tensors, alone in sequences_of(queries, keys, values, rules)
@@ -157,13 +163,15 @@ def explain_path(
     check_axes(queries, keys, values)
     queries, keys, values = under_autocast(queries, keys, values)
     values = check_sizes(queries, keys, values)
-    rules = without_full_lengths(combined(rules, mask, is_causal), queries, keys)
-    if is_ragged(rules, len(queries)):
+    rules = combined(rules, mask, is_causal)
+    counts = count_if_known(rules, queries, keys)
+    rules = without_full_lengths(rules, queries, keys, counts)
+    if is_ragged(rules, queries.shape[0]):
         check_batch(rules, queries, keys)
-        reason = why_one_by_one(queries, keys, rules)
+        reason = why_one_by_one(queries, keys, rules, counts)
         if reason is not None:
             return PathChoice("ragged", reason)
-    task = trimmed(make_task(queries, keys, values, lengths_as_mask(rules, queries, keys)))
+    task = trimmed(make_task(queries, keys, values, keys_as_mask(rules, queries, keys)))
     return choose(task, with_lse=rules.sinks is not None)
 
 
@@ -194,42 +202,38 @@ def at_once(queries: Tensor, keys: Tensor, values: Tensor, *, is_causal: bool) -
 
     Short inputs are over in some microseconds; reading rules would take as long again.
     """
-    if is_square(queries, keys, values):
+    if not is_plain(queries, keys, values):
+        return None
+    if queries.shape == keys.shape:
         return F.scaled_dot_product_attention(queries, keys, values, is_causal=is_causal)
-    if is_step(queries, keys, values):
+    if is_step(queries, keys):
         folded = fold_groups(queries, keys.shape[1])
-        return F.scaled_dot_product_attention(folded, keys, values).view(queries.shape)
+        mixed = F.scaled_dot_product_attention(folded, keys, values)
+        return unfold_groups(mixed, queries.shape[1])
     return None
 
 
-def is_square(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
-    """Whether torch's own fused call needs nothing from us: equal shapes, no transform at work."""
-    shape = queries.shape
+def is_plain(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
+    """Whether nothing but shapes may keep torch's own fused call from computing this."""
     return (
-        shape == keys.shape == values.shape
-        and len(shape) == 4
+        queries.dim() == keys.dim() == 4
+        and keys.shape == values.shape
         and queries.dtype == keys.dtype == values.dtype
         and queries.is_floating_point()
         and not is_transformed()
+        and not (torch.is_grad_enabled() and is_autocast(queries))
         and not trains_short_in_half(queries, keys, values)
     )
 
 
-def is_step(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
+def is_step(queries: Tensor, keys: Tensor) -> bool:
     """Whether this is one new token against a cache: it sees every key, causal or not."""
     shape = queries.shape
     return (
-        len(shape) == 4
-        and shape[2] == 1
-        and keys.shape == values.shape
-        and keys.dim() == 4
+        shape[2] == 1
         and shape[::3] == keys.shape[::3]
         and keys.shape[1] > 0
         and shape[1] % keys.shape[1] == 0
-        and queries.dtype == keys.dtype == values.dtype
-        and queries.is_floating_point()
-        and not is_transformed()
-        and not trains_short_in_half(queries, keys, values)
     )
 
 
@@ -271,16 +275,16 @@ def run(
         raise PathError(f"there is no path {path!r}; the paths are {', '.join(PATHS)}")
     check_axes(queries, keys, values)
     queries, keys, values = under_autocast(queries, keys, values)
-    if not is_ragged(rules, len(queries)):
+    if not is_ragged(rules, queries.shape[0]):
         if path == "ragged":
             raise PathError("path 'ragged' cannot compute this: it needs lengths")
-        rules = lengths_as_mask(rules, queries, keys)
         return run_together(queries, keys, values, rules, path, with_lse)
     values = check_sizes(queries, keys, values)
     check_batch(rules, queries, keys)
+    counts = count_if_known(rules, queries, keys)
     if path != "ragged":
-        rules = without_full_lengths(rules, queries, keys)
-    reason = why_one_by_one(queries, keys, rules)
+        rules = without_full_lengths(rules, queries, keys, counts)
+    reason = why_one_by_one(queries, keys, rules, counts)
     if (
         path == "ragged"
         or (reason is not None and path is None)
@@ -291,20 +295,21 @@ def run(
         def alone(queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Mixed:
             return run_together(queries, keys, values, rules, inner, with_lse)
 
-        return one_by_one(queries, keys, values, rules, alone)
-    return run_together(
-        queries, keys, values, lengths_as_mask(rules, queries, keys), path, with_lse
-    )
+        return one_by_one(
+            queries, keys, values, rules, counts or count(rules, queries, keys), alone
+        )
+    return run_together(queries, keys, values, rules, path, with_lse)
 
 
 def run_together(
     queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, path: str | None, with_lse: bool
 ) -> Mixed:
     """All sequences at once, sinks included."""
-    task = trimmed(make_task(queries, keys, values, rules))
-    if rules.sinks is None:
-        return compute(task, with_lse=with_lse, path=path)
-    return with_sinks(compute(task, with_lse=True, path=path), task)
+    task = trimmed(make_task(queries, keys, values, keys_as_mask(rules, queries, keys)))
+    mixed = compute(task, with_lse=with_lse or rules.sinks is not None, path=path)
+    if rules.sinks is not None:
+        mixed = with_sinks(mixed, task)
+    return with_padding_cleared(mixed, rules, queries)
 
 
 def share_beside_sinks(lse: Tensor, task: Task) -> Float[Tensor, "batch heads query 1"]:
@@ -329,12 +334,17 @@ def with_sinks(mixed: Mixed, task: Task) -> Mixed:
     return Mixed(mixed.output * share.to(mixed.output.dtype), lse)
 
 
+def is_autocast(tensor: Tensor) -> bool:
+    """Whether autocast is on where the tensor is."""
+    device = tensor.device.type
+    return device != "meta" and torch.is_autocast_enabled(device)
+
+
 def under_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     """The tensors in autocast's dtype where it is on, as for torch's own attention."""
-    device = tensors[0].device.type
-    if device == "meta" or not torch.is_autocast_enabled(device):
+    if not is_autocast(tensors[0]):
         return tensors
-    dtype = torch.get_autocast_dtype(device)
+    dtype = torch.get_autocast_dtype(tensors[0].device.type)
     return tuple(
         tensor if tensor.dtype == torch.float64 else tensor.to(dtype) for tensor in tensors
     )

@@ -58,6 +58,12 @@ def can_be_read(tensor: Tensor) -> bool:
     return not (torch.compiler.is_compiling() or is_transformed() or tensor.device.type == "meta")
 
 
+def has_flash(queries: Tensor) -> bool:
+    """Whether the CPU's fused kernel is called as it is: it gives log-sum-exps, and takes a bias
+    beside the causal triangle."""
+    return queries.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
 def fused(
     queries: Tensor,
     keys: Tensor,
@@ -72,7 +78,7 @@ def fused(
     d_key, d_value = keys.shape[-1], values.shape[-1]
     if d_key != d_value:
         queries, keys, values = same_width(queries, keys, values)
-    if queries.device.type == "cpu" and not torch.compiler.is_compiling():
+    if has_flash(queries):
         queries, keys, values = unit_stride(queries), unit_stride(keys), unit_stride(values)
         if with_lse and torch.is_grad_enabled():
             both = FusedWithLse.apply(queries, keys, values, bias, is_causal, scale)  # type: ignore[no-untyped-call]
@@ -83,6 +89,7 @@ def fused(
             )
     else:
         assert not with_lse, "paths.py gives log-sum-exp work on other devices to steps"
+        assert bias is None or not is_causal, "torch's own function takes one or the other"
         output = F.scaled_dot_product_attention(
             queries,
             keys,
@@ -204,17 +211,14 @@ def plain_steps(
     dropout: float = 0.0,
 ) -> Steps:
     """Attention with the whole weight matrix laid open; half precision is computed in float32."""
-    device = queries.device.type
-    if device != "meta" and torch.is_autocast_enabled(device):
-        with torch.autocast(device, enabled=False):  # it would round every product
-            return plain_steps(
-                queries, keys, values, scale=scale, bias=bias, softcap=softcap, dropout=dropout
-            )
-    scores, capped, biased = plain_scores(queries, keys, scale=scale, bias=bias, softcap=softcap)
-    empty = empty_rows(bias)
-    weights = row_softmax(biased, empty)
-    mixed = plain_mix(weights, values, dropout).to(queries.dtype)
-    return Steps(scores, capped, biased, weights, mixed, row_lse(biased, empty))
+    with without_autocast(queries):
+        scores, capped, biased = plain_scores(
+            queries, keys, scale=scale, bias=bias, softcap=softcap
+        )
+        empty = empty_rows(bias)
+        weights = row_softmax(biased, empty)
+        mixed = plain_mix(weights, values, dropout).to(queries.dtype)
+        return Steps(scores, capped, biased, weights, mixed, row_lse(biased, empty))
 
 
 def plain_mixed(  # noqa: PLR0913 - what `plain_steps` takes, and one more
@@ -229,12 +233,17 @@ def plain_mixed(  # noqa: PLR0913 - what `plain_steps` takes, and one more
     with_lse: bool,
 ) -> Mixed:
     """The last of the plain steps alone, which spares what nobody asked for."""
-    device = queries.device.type
-    with torch.autocast("cpu" if device == "meta" else device, enabled=False):
+    with without_autocast(queries):
         biased = plain_scores(queries, keys, scale=scale, bias=bias, softcap=softcap)[-1]
         empty = empty_rows(bias)
         mixed = plain_mix(row_softmax(biased, empty), values, dropout).to(queries.dtype)
         return Mixed(mixed, row_lse(biased, empty) if with_lse else None)
+
+
+def without_autocast(queries: Tensor) -> torch.autocast:
+    """Where products are computed in the dtype they have: autocast would round each of them."""
+    device = queries.device.type
+    return torch.autocast("cpu" if device == "meta" else device, enabled=False)
 
 
 def plain_scores(

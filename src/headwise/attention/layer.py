@@ -4,7 +4,6 @@ In: `[batch, position, d_model]`. Out: the same shape. Parameters carry the text
 Wk, Wv, Wo, so that a textbook class and this layer load each other's `state_dict`.
 """
 
-import math
 from collections.abc import Collection
 
 import torch
@@ -14,20 +13,20 @@ from torch import Tensor, nn
 from headwise.attention.cache import Cache
 from headwise.attention.core import CAUSAL, EVERY_KEY, attend_in_steps, run
 from headwise.attention.heads_view import HeadSlices
-from headwise.attention.kernels import can_be_read
 from headwise.attention.positions import (
     Alibi,
     Position,
     RelativeBias,
     Rotary,
     alibi_slopes,
+    angles_between,
     check_rotary,
     relative_buckets,
-    rotary_angles,
     rotary_frequencies,
     rotate,
+    widest_dtype,
 )
-from headwise.attention.ragged import sizes
+from headwise.attention.ragged import check_shape
 from headwise.attention.rules import Rules, Window, check_counts_of, check_window
 from headwise.attention.task import checked_mask
 from headwise.errors import CacheError, OptionError, ShapeError
@@ -63,8 +62,8 @@ class Slopes(nn.Module):
         self.num_heads, self.heads = num_heads, slice(None)
 
     def forward(self, device: torch.device) -> Float[Tensor, " heads"]:
-        """Penalty per position of distance, in float64."""
-        return alibi_slopes(self.num_heads)[self.heads].to(device)
+        """Penalty per position of distance, in the widest dtype of the device."""
+        return alibi_slopes(self.num_heads)[self.heads].to(widest_dtype(device)).to(device)
 
 
 class MultiHeadAttention(nn.Module):
@@ -144,7 +143,6 @@ class MultiHeadAttention(nn.Module):
                 raise OptionError(
                     f"position is {position!r}: give Rotary(), Alibi(), RelativeBias() or None"
                 )
-        self._angles: tuple[Tensor, Tensor] | None = None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -192,12 +190,12 @@ class MultiHeadAttention(nn.Module):
         queries, keys, values = self.projected(x, source, 0 if cache is None else cache.seen)
         if gates is not None:
             gates = check_gates(gates, queries)
+        rules = self.rules_for(mask, lengths, is_self=context is None, device=x.device)
         if cache is not None:
             if mask is not None:
                 checked_mask(mask, queries, cache.held_after(keys.shape[2]))
             cache.belong_to(self)
             keys, values = cache.append(keys, values)
-        rules = self.rules_for(mask, lengths, is_self=context is None, device=x.device)
         if need_weights:
             steps = attend_in_steps(queries, keys, values, rules=rules)
             return self._output(steps.mixed, gates), steps.weights
@@ -268,37 +266,16 @@ class MultiHeadAttention(nn.Module):
     def _rotated(
         self, queries: Tensor, keys: Tensor, rotary: Rotary, seen: int
     ) -> tuple[Tensor, Tensor]:
-        new, total = keys.shape[2], seen + keys.shape[2]
-        cos, sin = self._angle_table(rotary, total, queries)
-        keys = rotate(keys, cos[seen:total], sin[seen:total], layout=rotary.layout)
-        first = total - queries.shape[2]
-        if first < 0:
+        num_queries, new = queries.shape[2], keys.shape[2]
+        if num_queries > new:
             raise ShapeError(
-                f"rotary positions need at least as many keys as queries; got {queries.shape[2]} "
+                f"rotary positions need at least as many keys as queries; got {num_queries} "
                 f"queries and {new} keys"
             )
-        queries = rotate(queries, cos[first:total], sin[first:total], layout=rotary.layout)
-        return queries, keys
-
-    def _angle_table(self, rotary: Rotary, total: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines of positions `0..total`, kept between calls."""
-        dtype = torch.promote_types(like.dtype, torch.float32)
-        kept = self._angles
-        if torch.compiler.is_compiling():
-            return rotary_angles(rotary, self.d_key, torch.arange(total, device=like.device), dtype)
-        if (
-            kept is None
-            or len(kept[0]) < total
-            or kept[0].device != like.device
-            or (kept[0].dtype != dtype)
-        ):
-            room = 2 ** math.ceil(math.log2(max(total, 64)))
-            with torch.inference_mode(False):  # a table made in inference must serve training too
-                positions = torch.arange(room, device=like.device)
-                kept = rotary_angles(rotary, self.d_key, positions, dtype)
-            if type(kept[0]) is Tensor:  # and not a stand-in of some tracer's
-                self._angles = kept
-        return kept
+        cos, sin = angles_between(rotary, self.d_key, seen, seen + new, queries)
+        keys = rotate(keys, cos, sin, layout=rotary.layout)
+        last = slice(new - num_queries, None)  # the last query stands at the last key
+        return rotate(queries, cos[last], sin[last], layout=rotary.layout), keys
 
     def _check(
         self, x: Tensor, context: Tensor | None, *, lengths: Tensor | None, cache: Cache | None
@@ -326,8 +303,7 @@ class MultiHeadAttention(nn.Module):
                 )
         if lengths is not None:
             check_counts_of("lengths", lengths)
-            if can_be_read(lengths):
-                sizes(lengths, "lengths", len(x), (x if context is None else context).shape[1])
+            check_shape(lengths, "lengths", x.shape[0])
         if cache is not None and (isinstance(cache, type) or not isinstance(cache, Cache)):
             raise CacheError(f"cache is {cache!r}: give GrowingCache(), FixedCache or RollingCache")
         if cache is not None and cache.window is not None:
@@ -415,6 +391,10 @@ def biased_projections(bias: bool | Collection[str]) -> Collection[str]:
 
 def check_gates(gates: Tensor, queries: Tensor) -> Float[Tensor, "#batch heads 1 1"]:
     """The gates, one a head or one a sequence and head, ready to multiply."""
+    if not isinstance(gates, Tensor):
+        raise OptionError(
+            f"gates is a {type(gates).__name__}: give a tensor [heads] or [batch, heads]"
+        )
     batch, heads = queries.shape[:2]
     if gates.shape not in ((heads,), (batch, heads), (1, heads)):
         raise ShapeError(

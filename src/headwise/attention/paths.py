@@ -18,6 +18,7 @@ from headwise.attention.kernels import (
     Mixed,
     fold_groups,
     fused,
+    has_flash,
     is_transformed,
     plain_mixed,
     unfold_groups,
@@ -54,7 +55,7 @@ def choose(task: Task, *, with_lse: bool) -> PathChoice:
     """The fastest path that computes the task."""
     obstacle = why_not_fused(task, with_lse=with_lse)
     if obstacle is not None:
-        whole = score_bytes(task, task.num_queries, task.num_keys) <= TILE_BYTES
+        whole = score_bytes(task.queries, task.num_queries, task.num_keys) <= TILE_BYTES
         return PathChoice("steps" if whole or is_transformed() else "step_blocks", obstacle)
     if trains_short_in_half(task.queries, task.keys, task.values):
         return PathChoice("steps", "the fused backward pass is slow on short half-precision input")
@@ -79,6 +80,7 @@ def trains_short_in_half(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
     return (
         queries.dtype in (torch.bfloat16, torch.float16)
         and keys.shape[2] <= LONGEST_SHORT
+        and score_bytes(queries, queries.shape[2], keys.shape[2]) <= TILE_BYTES
         and queries.device.type == "cpu"
         and torch.is_grad_enabled()
         and (queries.requires_grad or keys.requires_grad or values.requires_grad)
@@ -88,7 +90,7 @@ def trains_short_in_half(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
 def choose_biased(task: Task, *, with_lse: bool) -> PathChoice:
     """The path for a task with a mask or a bias."""
     by_distance = task.rules.slopes is not None or task.rules.distance_bias is not None
-    if by_distance and score_bytes(task, task.num_queries, task.num_keys) > TILE_BYTES:
+    if by_distance and score_bytes(task.queries, task.num_queries, task.num_keys) > TILE_BYTES:
         return PathChoice("blocks", "the bias of all pairs at once would be too large")
     if task.band.is_full or (causal_from_start(task) and not with_lse):
         return PathChoice("masked", "a dense mask or bias was given")
@@ -119,7 +121,7 @@ def why_not_fused(task: Task, *, with_lse: bool) -> str | None:
 
 def has_fused_lse(task: Task) -> bool:
     """Whether the fused kernel at hand gives the log-sum-exp of its rows."""
-    return task.queries.device.type == "cpu" and not torch.compiler.is_compiling()
+    return has_flash(task.queries)
 
 
 def cannot(path: str, task: Task, *, with_lse: bool) -> str | None:
@@ -215,14 +217,17 @@ def join(left: Mixed, right: Mixed) -> Mixed:
 
 def run_masked(task: Task, with_lse: bool) -> Mixed:
     """One call with everything that is added to the scores laid out."""
-    full = replace(task, band=replace(task.band, before=None, after=None))
+    by_kernel = not task.band.is_full and has_flash(task.queries)
+    added = task
+    if by_kernel:  # which adds the triangle itself
+        added = replace(task, band=replace(task.band, before=None, after=None))
     return fused(
         task.queries,
         task.keys,
         task.values,
         scale=task.scale,
-        bias=bias_tile(full, 0, task.num_queries, 0, task.num_keys),
-        is_causal=not task.band.is_full,
+        bias=bias_tile(added, 0, task.num_queries, 0, task.num_keys),
+        is_causal=by_kernel,
         with_lse=with_lse,
     )
 
@@ -243,7 +248,7 @@ def block_size(task: Task, *, lays_out: bool) -> int:
     A block `lays_out` a tile of numbers for all its heads, scores or biases, or lets a fused kernel
     do without.
     """
-    per_query = TILE_BYTES // score_bytes(task, 1, task.num_keys)
+    per_query = TILE_BYTES // score_bytes(task.queries, 1, task.num_keys)
     before, after = task.band.before, task.band.after
     if before is None or after is None:
         return whole_units(per_query)
@@ -251,7 +256,8 @@ def block_size(task: Task, *, lays_out: bool) -> int:
     half = (reach + 1) // 2
     if not lays_out:
         return whole_units(half)
-    pairs = TILE_BYTES // score_bytes(task, 1, 1)  # of which a block has size * (size + reach)
+    # Pairs of a tile, of which a block has size * (size + reach).
+    pairs = TILE_BYTES // score_bytes(task.queries, 1, 1)
     square = math.isqrt(reach * reach + 4 * pairs)
     return whole_units(min(half, max(per_query, (square - reach) // 2)))
 
@@ -261,10 +267,10 @@ def whole_units(size: int) -> int:
     return max(64, min(size // 64 * 64, 1024))
 
 
-def score_bytes(task: Task, num_queries: int, num_keys: int) -> int:
-    """Size of the scores of so many queries and keys, all heads."""
-    batch, heads = task.queries.shape[:2]
-    return batch * heads * num_queries * num_keys * max(4, task.queries.element_size())
+def score_bytes(queries: Tensor, num_queries: int, num_keys: int) -> int:
+    """Size of the scores of so many queries and keys, all heads and sequences of these."""
+    batch, heads = queries.shape[:2]
+    return batch * heads * num_queries * num_keys * max(4, queries.element_size())
 
 
 def blocks_of(task: Task, size: int, align: int) -> Iterator[Block]:
@@ -347,7 +353,10 @@ def over_blocks(
     blocks = blocks_of(task, size, size if has_grad else 1)
     split = list(zip(blocks, task.queries.split(size, 2), strict=True))
     results: dict[int, Mixed] = {}
-    for block, own_queries in sorted(split, key=lambda pair: pair[0].low - pair[0].high):
+    largest_first = split
+    if not torch.compiler.is_compiling():  # where sizes may be symbols, which have no order
+        largest_first = sorted(split, key=lambda pair: pair[0].low - pair[0].high)
+    for block, own_queries in largest_first:
         if has_grad:
             pieces = slice(block.low // size, -(-block.high // size))
             block_keys, block_values = torch.cat(keys[pieces], 2), torch.cat(values[pieces], 2)

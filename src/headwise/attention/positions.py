@@ -8,12 +8,14 @@ scores by distance. Nothing here knows a layer; the layer asks.
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from headwise.attention.kernels import is_transformed
 from headwise.errors import OptionError, ShapeError
 
 Layout = Literal["half", "interleaved"]
@@ -133,7 +135,7 @@ def check_rotary(rotary: Rotary, d_key: int) -> int:
 
 def rotary_frequencies(rotary: Rotary, d_rotary: int) -> tuple[Float[Tensor, " pairs"], float]:
     """Radians per position of every channel pair, and the factor on the rotated channels."""
-    exponents = torch.arange(0, d_rotary, 2, dtype=torch.float64) / d_rotary
+    exponents = torch.arange(0, d_rotary, 2, dtype=torch.float64, device="cpu") / d_rotary
     frequencies = rotary.base**-exponents
     scaling = rotary.scaling
     if scaling is None:
@@ -189,8 +191,40 @@ def rotary_angles(
 ) -> tuple[Float[Tensor, "*axes position pairs"], Float[Tensor, "*axes position pairs"]]:
     """Cosine and sine of every position and channel pair, on the positions' device."""
     frequencies, factor = rotary_frequencies(rotary, check_rotary(rotary, d_key))
+    device = positions.device
+    if widest_dtype(device) != torch.float64:
+        positions = positions.cpu()
     angles = positions[..., None].double() * frequencies.to(positions.device)
-    return (angles.cos() * factor).to(dtype), (angles.sin() * factor).to(dtype)
+    cos, sin = (angles.cos() * factor).to(dtype), (angles.sin() * factor).to(dtype)
+    return cos.to(device), sin.to(device)
+
+
+def widest_dtype(device: torch.device) -> torch.dtype:
+    """The floating dtype with most digits that a device has: Apple's GPUs have no float64."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+@lru_cache(maxsize=8)
+def angle_table(
+    rotary: Rotary, d_key: int, room: int, device: torch.device, dtype: torch.dtype
+) -> tuple[Float[Tensor, "position pairs"], Float[Tensor, "position pairs"]]:
+    """`rotary_angles` of the first positions, kept for all layers that turn alike."""
+    with torch.inference_mode(False):  # a table made in inference must serve training, too
+        return rotary_angles(rotary, d_key, torch.arange(room, device=device), dtype)
+
+
+def angles_between(
+    rotary: Rotary, d_key: int, first: int, last: int, like: Tensor
+) -> tuple[Float[Tensor, "position pairs"], Float[Tensor, "position pairs"]]:
+    """`rotary_angles` of the positions `first..last`, half-open, to turn such a tensor by."""
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    is_real = type(like) is Tensor and not is_transformed()  # and no stand-in of some tracer's
+    if torch.compiler.is_compiling() or not is_real:
+        positions = torch.arange(first, last, device=like.device)
+        return rotary_angles(rotary, d_key, positions, dtype)
+    room = 1 << (max(last, 64) - 1).bit_length()
+    cos, sin = angle_table(rotary, d_key, room, like.device, dtype)
+    return cos[first:last], sin[first:last]
 
 
 def rotate(
@@ -228,7 +262,7 @@ def alibi_slopes(num_heads: int) -> Float[Tensor, " heads"]:
     power = 2 ** math.floor(math.log2(num_heads))
     slopes = [2 ** (-8 * (head + 1) / power) for head in range(power)]
     between = [2 ** (-4 * (head + 1) / power) for head in range(0, 2 * power, 2)]
-    return torch.tensor((slopes + between)[:num_heads], dtype=torch.float64)
+    return torch.tensor((slopes + between)[:num_heads], dtype=torch.float64, device="cpu")
 
 
 def relative_buckets(

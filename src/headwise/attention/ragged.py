@@ -7,8 +7,10 @@ sequence is computed is the caller's business.
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headwise.attention.kernels import Mixed, can_be_read
@@ -29,13 +31,37 @@ def is_ragged(rules: Rules, batch: int) -> bool:
     )
 
 
-def without_full_lengths(rules: Rules, queries: Tensor, keys: Tensor) -> Rules:
+class Counts(NamedTuple):
+    """Real positions of every sequence, read from the device once."""
+
+    queries: list[int]
+    keys: list[int]
+
+
+def count(rules: Rules, queries: Tensor, keys: Tensor) -> Counts:
+    """How many queries and keys of each sequence are real, checked against the padded sizes."""
+    batch, rows, columns = queries.shape[0], queries.shape[2], keys.shape[2]
+    found = sizes(rules.lengths, "lengths", batch, columns)
+    if rules.query_lengths is rules.lengths and rows == columns:
+        return Counts(found, found)
+    return Counts(sizes(rules.query_lengths, "query_lengths", batch, rows), found)
+
+
+def count_if_known(rules: Rules, queries: Tensor, keys: Tensor) -> Counts | None:
+    """`count`, where sequences differ and numbers can be read; else None."""
+    if not is_ragged(rules, queries.shape[0]) or not can_be_read(queries):
+        return None
+    return count(rules, queries, keys)
+
+
+def without_full_lengths(
+    rules: Rules, queries: Tensor, keys: Tensor, counts: Counts | None
+) -> Rules:
     """The same rules without lengths that every sequence fills: they would cost a dense mask."""
-    if not is_ragged(rules, len(queries)) or not can_be_read(queries):
+    if counts is None:
         return rules
-    batch, rows, columns = len(queries), queries.shape[2], keys.shape[2]
-    are_full = sizes(rules.lengths, "lengths", batch, columns) == [columns] * batch
-    are_queries_full = sizes(rules.query_lengths, "query_lengths", batch, rows) == [rows] * batch
+    are_queries_full = set(counts.queries) == {queries.shape[2]}
+    are_full = set(counts.keys) == {keys.shape[2]}
     return replace(
         rules,
         lengths=None if are_full else rules.lengths,
@@ -53,24 +79,20 @@ def check_batch(rules: Rules, queries: Tensor, keys: Tensor) -> None:
         checked_mask(rules.mask, queries, keys.shape[2])
 
 
-def why_one_by_one(queries: Tensor, keys: Tensor, rules: Rules) -> str | None:
+def why_one_by_one(
+    queries: Tensor, keys: Tensor, rules: Rules, counts: Counts | None
+) -> str | None:
     """Why the sequences are better computed one by one, or None if one masked call is better."""
     if isinstance(rules.offset, Tensor):
         return "each sequence has an offset of its own"
-    if not can_be_read(queries):
+    if counts is None:
         return None
     batch, heads, num_queries, num_keys = *queries.shape[:3], keys.shape[2]
-    pairs, padded = real_pairs(rules, batch, num_queries, num_keys), batch * num_queries * num_keys
+    pairs = sum(row * column for row, column in zip(*counts, strict=True))
+    padded = batch * num_queries * num_keys
     if heads * (padded - pairs) <= batch * CALL_PAIRS:
         return None
     return f"{1 - pairs / padded:.0%} of the padded work is padding"
-
-
-def real_pairs(rules: Rules, batch: int, num_queries: int, num_keys: int) -> int:
-    """Query-key pairs of the batch that are not padding."""
-    rows = sizes(rules.query_lengths, "query_lengths", batch, num_queries)
-    columns = sizes(rules.lengths, "lengths", batch, num_keys)
-    return sum(row * column for row, column in zip(rows, columns, strict=True))
 
 
 def sizes(lengths: Tensor | None, name: str, batch: int, padded: int) -> list[int]:
@@ -94,23 +116,54 @@ def check_shape(lengths: Tensor, name: str, batch: int) -> None:
 
 def lengths_as_mask(rules: Rules, queries: Tensor, keys: Tensor) -> Rules:
     """The same rules with a mask that hides padding keys from all, and all from padding queries."""
-    batch, device = queries.shape[0], queries.device
-    if batch == 0:
-        return replace(rules, lengths=None, query_lengths=None, offset=None)
-    if not is_ragged(rules, batch):
+    padding = padding_queries(rules, queries)
+    rules = keys_as_mask(rules, queries, keys)
+    if padding is None:
         return rules
-    allowed = torch.ones((), dtype=torch.bool, device=device)
-    for name, count in (("lengths", keys.shape[2]), ("query_lengths", queries.shape[2])):
-        lengths: Tensor | None = getattr(rules, name)
-        if lengths is None:
-            continue
-        check_shape(lengths, name, batch)
-        if can_be_read(lengths):
-            sizes(lengths, name, batch, count)
-        real = torch.arange(count, device=device) < lengths.to(device)[:, None]
-        allowed = allowed & (real[:, None, None] if name == "lengths" else real[:, None, :, None])
     mask = None if rules.mask is None else four_axes(rules.mask)
-    return replace(rules, lengths=None, query_lengths=None, mask=also_hiding(mask, allowed))
+    return replace(rules, mask=also_hiding(mask, ~padding[:, None, :, None]))
+
+
+def keys_as_mask(rules: Rules, queries: Tensor, keys: Tensor) -> Rules:
+    """The same rules with a mask that hides padding keys; rows of padding are still computed."""
+    if queries.shape[0] == 0:
+        return replace(rules, lengths=None, query_lengths=None, offset=None)
+    if rules.lengths is None:
+        return rules if rules.query_lengths is None else replace(rules, query_lengths=None)
+    padding = beyond(rules.lengths, "lengths", keys)
+    mask = None if rules.mask is None else four_axes(rules.mask)
+    mask = also_hiding(mask, ~padding[:, None, None])
+    return replace(rules, lengths=None, query_lengths=None, mask=mask)
+
+
+def with_padding_cleared(mixed: Mixed, rules: Rules, queries: Tensor) -> Mixed:
+    """The result with rows of padding queries as those of queries that see no key."""
+    padding = padding_queries(rules, queries)
+    if padding is None:
+        return mixed
+    output, lse = mixed.output.masked_fill(padding[:, None, :, None], 0.0), mixed.lse
+    if lse is not None:
+        lse = torch.where(padding[:, None], lse_of_nothing(rules, lse)[:, None], lse)
+    return Mixed(output, lse)
+
+
+def padding_queries(rules: Rules, queries: Tensor) -> Bool[Tensor, "batch query"] | None:
+    """Which queries are padding; None where none can be."""
+    if rules.query_lengths is None or queries.shape[0] == 0:
+        return None
+    return beyond(rules.query_lengths, "query_lengths", queries)
+
+
+def beyond(lengths: Tensor, name: str, padded: Tensor) -> Bool[Tensor, "batch position"]:
+    """Which positions of queries or keys lie after the real ones of their sequence."""
+    check_shape(lengths, name, padded.shape[0])
+    places = torch.arange(padded.shape[2], device=padded.device)
+    return places >= lengths.to(padded.device)[:, None]
+
+
+def lse_of_nothing(rules: Rules, lse: Tensor) -> Float[Tensor, " #heads"]:
+    """The log-sum-exp of each head where a query sees no key: its sink's logit, or -inf."""
+    return lse.new_full((1,), -torch.inf) if rules.sinks is None else rules.sinks.to(lse.dtype)
 
 
 def sequences_of(
@@ -119,23 +172,19 @@ def sequences_of(
     """Each sequence at its full padded size, with the rules that are its own."""
     # Split once: the backward pass of a slice fills a gradient as large as the whole batch.
     apart = zip(queries.split(1), keys.split(1), values.split(1), strict=True)
+    bottom_right = keys.shape[2] - queries.shape[2]
+    offset = bottom_right if rules.offset is None else rules.offset
+    offsets = offset.tolist() if isinstance(offset, Tensor) else [offset] * queries.shape[0]
     for index, tensors in enumerate(apart):
         one = slice(index, index + 1)
         alone = replace(
             rules,
             lengths=None if rules.lengths is None else rules.lengths[one],
             query_lengths=None if rules.query_lengths is None else rules.query_lengths[one],
-            offset=own_offset(rules, index, keys.shape[2] - queries.shape[2]),
+            offset=offsets[index],
             mask=own_mask(rules.mask, index),
         )
         yield tensors, alone
-
-
-def own_offset(rules: Rules, index: int, bottom_right: int) -> int:
-    """Key position of one sequence's first query, in the padded batch."""
-    if isinstance(rules.offset, Tensor):
-        return int(rules.offset[index])
-    return bottom_right if rules.offset is None else rules.offset
 
 
 def own_mask(mask: Tensor | None, index: int) -> Tensor | None:
@@ -151,16 +200,14 @@ def one_by_one(
     keys: Tensor,
     values: Tensor,
     rules: Rules,
+    counts: Counts,
     alone: Callable[[Tensor, Tensor, Tensor, Rules], Mixed],
 ) -> Mixed:
     """Every sequence computed at its own length, the results padded with zeros."""
     batch, heads, num_queries = queries.shape[:3]
-    rows = sizes(rules.query_lengths, "query_lengths", batch, num_queries)
-    columns = sizes(rules.lengths, "lengths", batch, keys.shape[2])
-    unseen = queries.new_full((), -torch.inf) if rules.sinks is None else rules.sinks
     outputs, lses = [], []
     for (tensors, own), row, column in zip(
-        sequences_of(queries, keys, values, rules), rows, columns, strict=True
+        sequences_of(queries, keys, values, rules), *counts, strict=True
     ):
         own_queries, own_keys, own_values = tensors
         own = replace(own, lengths=None, query_lengths=None, mask=crop(own.mask, row, column))
@@ -171,7 +218,7 @@ def one_by_one(
         # Token-major, as the kernels write it, so that one copy puts the batch together.
         outputs += [output[0].transpose(0, 1), output.new_zeros(padding, heads, output.shape[-1])]
         if lse is not None:
-            lses += [lse[0].transpose(0, 1), unseen.to(lse.dtype).expand(padding, heads)]
+            lses += [lse[0].transpose(0, 1), lse_of_nothing(rules, lse).expand(padding, heads)]
     output = torch.cat(outputs).unflatten(0, (batch, num_queries)).transpose(1, 2)
     lse = torch.cat(lses).unflatten(0, (batch, num_queries)).transpose(1, 2) if lses else None
     return Mixed(output, lse)

@@ -5,6 +5,7 @@ knows nothing of kernels; `task.py` reads it against real queries and keys.
 """
 
 import math
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +59,7 @@ class Rules:
         """Refuse what no input could make sense of."""
         for name in ("softcap", "dropout", "scale"):
             check_number(name, getattr(self, name))
+        check_is_fixed("scale", self.scale)
         if self.softcap is not None and not 0 < self.softcap < math.inf:
             raise OptionError(
                 f"softcap is {self.softcap}: it must be positive and finite, or None for no cap"
@@ -76,8 +78,7 @@ class Rules:
         check_window(self.window)
         check_counts_of("lengths", self.lengths)
         check_counts_of("query_lengths", self.query_lengths)
-        if not isinstance(self.offset, int | torch.SymInt):
-            check_counts_of("offset", self.offset)
+        object.__setattr__(self, "offset", checked_offset(self.offset))
 
     @property
     def bounds(self) -> tuple[int | None, int | None]:
@@ -97,6 +98,15 @@ def check_number(name: str, number: object) -> None:
         raise OptionError(f"{name} is {number!r}: give a number")
 
 
+def check_is_fixed(name: str, number: object) -> None:
+    """Raise where a number comes as a tensor, whose gradient would be lost."""
+    if isinstance(number, Tensor):
+        raise OptionError(
+            f"{name} is a {type(number).__name__}: give a number; a factor that is learned is "
+            "multiplied into the queries"
+        )
+
+
 def check_window(window: Window | None) -> None:
     """Raise unless `window` is None, a positive count, or two counts of neighbours."""
     if window is None:
@@ -110,6 +120,21 @@ def check_window(window: Window | None) -> None:
             f"window is {window}: it must be a positive number of keys, or (before, after) "
             "with each at least 0 or None"
         )
+
+
+def checked_offset(offset: Any) -> Any:
+    """The offset, an integer of numpy's as Python's; raises where it is of no use."""
+    if offset is None or isinstance(offset, int | torch.SymInt):
+        return offset
+    if isinstance(offset, Tensor):
+        check_counts_of("offset", offset)
+        return offset
+    if hasattr(offset, "__index__"):
+        return operator.index(offset)
+    raise OptionError(
+        f"offset is {offset!r}: give a whole number, or an integer tensor with one number a "
+        "sequence"
+    )
 
 
 def is_count(number: Any) -> bool:

@@ -120,7 +120,7 @@ def make_task(queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Ta
     values = check_sizes(queries, keys, values)
     num_queries, num_keys = queries.shape[2], keys.shape[2]
     offset = num_keys - num_queries if rules.offset is None else rules.offset
-    assert isinstance(offset, int), "sequences with offsets of their own are computed one by one"
+    assert not isinstance(offset, Tensor), "sequences with their own offsets come one by one"
     band = Band(*rules.bounds, offset)
     if not band.is_full:
         band = band.simplified(num_queries, num_keys)
@@ -263,7 +263,7 @@ def bias_of(
         part = part if task.mask.shape[3] == 1 else part[..., low:high]
     visible = None if task.band.is_full else task.band.visible(rows, columns)
     bias = summed_bias(task, part, distance_tile(task, rows, columns), visible)
-    return None if bias is None else bias.expand(-1, -1, len(rows), high - low)
+    return None if bias is None else bias.expand(-1, -1, rows.shape[0], high - low)
 
 
 def summed_bias(

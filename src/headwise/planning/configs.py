@@ -27,7 +27,7 @@ NAMES = {
     ),
     "num_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers"),
     "d_key": ("head_dim", "d_kv"),
-    "num_kv_heads": ("num_key_value_heads", "num_kv_heads"),
+    "num_kv_heads": ("num_key_value_heads", "num_kv_heads", "kv_n_heads"),
     "d_value": ("v_head_dim",),
     "context": ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"),
 }
@@ -50,7 +50,13 @@ def shape_and_note(place: str) -> tuple[Shape, str]:
 def note_of_config(config: Mapping[str, Any]) -> str:
     """What was assumed of a model, and what is not as usual in it; "" if nothing."""
     config = spoken(config)
-    return "; ".join(filter(None, (type_note(config), window_note(config), sharing_note(config))))
+    notes = (encoder_note, type_note, window_note, sharing_note)
+    return "; ".join(filter(None, (note(config) for note in notes)))
+
+
+def encoder_note(config: Mapping[str, Any]) -> str:
+    """That a decoder is left out, where there is one beside an encoder."""
+    return "its encoder alone is counted" if config.get("is_encoder_decoder") else ""
 
 
 def type_note(config: Mapping[str, Any]) -> str:
@@ -59,9 +65,11 @@ def type_note(config: Mapping[str, Any]) -> str:
     if kind in families.KNOWN_TYPES:
         return ""
     sees = "as causal" if is_causal(config) else "as looking both ways"
-    sees = "its encoder as looking both ways" if config.get("is_encoder_decoder") else sees
     said = f"its type, {kind}, is not known" if kind else "its config names no type"
-    return f"{said}: taken {sees} and without norms, with a bias only where the config has one"
+    shared = ", with a KV head for every head" if said_kv_heads(config, "") is None else ""
+    return (
+        f"{said}: taken {sees} and without norms{shared}, with a bias only where the config has one"
+    )
 
 
 def window_note(config: Mapping[str, Any]) -> str:
@@ -83,6 +91,9 @@ def sharing_note(config: Mapping[str, Any]) -> str:
 def spoken(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The part of a config that is counted, with what its type means where it says nothing."""
     config = config_of_text(config)
+    nested = config.get("attn_config")
+    if isinstance(nested, dict) and "kv_n_heads" in nested:
+        config = {**config, "kv_n_heads": nested["kv_n_heads"]}
     return {**families.SILENCE.get(type_of(config), {}), **config}
 
 
@@ -193,9 +204,14 @@ def check_formulas(config: Mapping[str, Any], name: str) -> None:
 
 def is_causal(config: Mapping[str, Any]) -> bool:
     """Whether queries see no key after their own."""
-    if config.get("is_encoder_decoder") or config.get("use_bidirectional_attention") is True:
+    if config.get("is_encoder_decoder"):
         return False
-    return type_of(config) not in families.LOOK_BOTH_WAYS
+    if config.get("use_bidirectional_attention") in (True, "all"):  # "vision" is of images alone
+        return False
+    kind = type_of(config)
+    if kind in families.BACK_AS_DECODERS and config.get("is_decoder"):
+        return True
+    return kind not in families.LOOK_BOTH_WAYS
 
 
 def biases(config: Mapping[str, Any]) -> dict[str, bool]:
@@ -253,8 +269,14 @@ def kv_heads(config: Mapping[str, Any], num_heads: int, name: str) -> int:
     """KV heads; as many as heads where nothing is said, one where queries share all."""
     if config.get("model_type") == "falcon" and not config.get("new_decoder_architecture"):
         return 1 if config.get("multi_query", True) else num_heads
-    found = size(config, "num_kv_heads", name)
-    return found or (1 if config.get("multi_query") else num_heads)
+    return said_kv_heads(config, name) or num_heads
+
+
+def said_kv_heads(config: Mapping[str, Any], name: str) -> int | None:
+    """KV heads that the config tells of; None if it does not."""
+    if config.get("multi_query_attention"):
+        return whole({"multi_query_group_num": 1, **config}, "multi_query_group_num", name)
+    return size(config, "num_kv_heads", name) or (1 if config.get("multi_query") else None)
 
 
 def window_key(config: Mapping[str, Any]) -> str | None:
@@ -293,6 +315,8 @@ def locality(config: Mapping[str, Any], num_layers: int, name: str) -> tuple[int
 
 def unlisted_local(config: Mapping[str, Any], num_layers: int, name: str) -> int:
     """How many layers are local where the config does not list them; all if nothing is said."""
+    if type_of(config) in families.ALL_LOCAL:  # which heed none of the keys below
+        return num_layers
     least = {"max_window_layers": 0}
     said = {
         key: whole(config, key, name, least=least.get(key, 1))

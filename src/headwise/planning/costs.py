@@ -6,7 +6,7 @@ In: a shape, a length, a batch, a dtype. Out: whole numbers. Every formula is in
 from dataclasses import dataclass
 
 from headwise.errors import OptionError
-from headwise.planning.shapes import Shape
+from headwise.planning.shapes import Shape, check_whole
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
 
@@ -25,8 +25,9 @@ class Setting:
             raise OptionError(f"there is no dtype {self.dtype!r}: give {', '.join(DTYPE_BYTES)}")
         for name in ("length", "batch"):
             number = getattr(self, name)
-            if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-                raise OptionError(f"the {name} is {number!r}: it must be a whole number from 1 on")
+            check_whole(f"the {name}", number)
+            if number < 1:
+                raise OptionError(f"the {name} is {number}: it must be at least 1")
 
     @property
     def bytes_each(self) -> int:
@@ -34,17 +35,24 @@ class Setting:
         return DTYPE_BYTES[self.dtype]
 
 
+def widths(shape: Shape) -> dict[str, int]:
+    """The side of each projection's matrix that is not d_model, all its heads together."""
+    return {
+        "Wq": shape.num_heads * shape.d_key,
+        "Wk": shape.num_kv_heads * shape.d_key,
+        "Wv": shape.num_kv_heads * shape.d_value,
+        "Wo": shape.num_heads * shape.d_value,
+    }
+
+
 def parameters(shape: Shape) -> dict[str, int]:
     """Parameters of one layer's attention, by projection, biases included."""
-    queries, keys = shape.num_heads * shape.d_key, shape.num_kv_heads * shape.d_key
-    values, concat = shape.num_kv_heads * shape.d_value, shape.num_heads * shape.d_value
-    found = {
-        name: shape.d_model * width + width * shape.bias_in
-        for name, width in (("Wq", queries), ("Wk", keys), ("Wv", values))
-    }
-    found["Wo"] = concat * shape.d_model + shape.d_model * shape.bias_out
+    sides = widths(shape)
+    biases = {name: width * shape.bias_in for name, width in sides.items()}
+    biases["Wo"] = shape.d_model * shape.bias_out
+    found = {name: shape.d_model * width + biases[name] for name, width in sides.items()}
     if shape.has_qk_norm:
-        scales = queries + keys if shape.norms_span_heads else 2 * shape.d_key
+        scales = sides["Wq"] + sides["Wk"] if shape.norms_span_heads else 2 * shape.d_key
         found["norms"] = scales * (2 if shape.norms_shift else 1)
     if shape.has_sinks:
         found["sinks"] = shape.num_heads
@@ -82,8 +90,7 @@ def all_pairs(shape: Shape, length: int) -> int:
 
 def projection_weights(shape: Shape) -> int:
     """Entries of the four matrices of one layer: multiply-adds a token spends on them."""
-    inwards = shape.num_kv_heads * (shape.d_key + shape.d_value) + shape.num_heads * shape.d_key
-    return shape.d_model * (inwards + shape.num_heads * shape.d_value)
+    return shape.d_model * sum(widths(shape).values())
 
 
 def multiply_adds(shape: Shape, length: int) -> dict[str, int]:

@@ -13,6 +13,10 @@ LOOK_BOTH_WAYS = frozenset(
     "vit_mae xlm-roberta".split()
 )
 """Types whose queries see keys on both sides."""
+BACK_AS_DECODERS = frozenset(
+    "bert camembert data2vec-text electra ernie roberta xlm-roberta".split()
+)
+"""Types of these that look back where their config says `is_decoder`."""
 
 BIASED = frozenset(
     "albert bart bert biogpt bloom camembert clip clip_text_model clip_vision_model data2vec-text "
@@ -27,9 +31,9 @@ BIASED_OUT = frozenset("deit dinov2 vit vit_mae".split())
 """Types with a bias in Wo, whatever their config says of the others."""
 UNBIASED_OUT = BIASED_IN | {"helium"}
 """Types with no bias in Wo, whatever their config says of the others."""
-BIAS_KEYS = ("attention_bias", "bias", "enable_bias", "use_bias")
+BIAS_KEYS = ("add_bias_linear", "attention_bias", "bias", "enable_bias", "use_bias")
 """What configs call a bias in all four projections."""
-BIAS_IN_KEYS = ("qkv_bias", "use_qkv_bias")
+BIAS_IN_KEYS = ("add_qkv_bias", "qkv_bias", "use_qkv_bias")
 """What configs call a bias in Wq, Wk and Wv."""
 
 NORMED = frozenset("gemma3 gemma3_text olmo2 olmo3 olmoe qwen3 qwen3_moe qwen3_vl_text".split())
@@ -65,9 +69,12 @@ _GEMMA3 = {
     "sliding_window_pattern": 6,
     "max_position_embeddings": 131072,
 }
-SILENCE: Mapping[str, Mapping[str, int | bool]] = {
+_MLLAMA = {"cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]}
+SILENCE: Mapping[str, Mapping[str, int | bool | list[int]]] = {
     "albert": {"num_hidden_groups": 1},
+    "bart": {"is_encoder_decoder": True},
     "cohere2": {"sliding_window": 4096, "sliding_window_pattern": 4},
+    "dbrx": {"kv_n_heads": 1},
     "deit": {"qkv_bias": True},
     "dinov2": {"qkv_bias": True},
     "ernie4_5": {"head_dim": 128},
@@ -80,6 +87,10 @@ SILENCE: Mapping[str, Mapping[str, int | bool]] = {
     },
     "gemma3": _GEMMA3,
     "gemma3_text": _GEMMA3,
+    "gemma3n": {"num_kv_shared_layers": 15},
+    "gemma3n_text": {"num_kv_shared_layers": 15},
+    "gemma4": {"global_head_dim": 512},
+    "gemma4_text": {"global_head_dim": 512},
     "gpt_bigcode": {"multi_query": True},
     "gpt_neox": {"attention_bias": True},
     "gpt_oss": {
@@ -91,11 +102,16 @@ SILENCE: Mapping[str, Mapping[str, int | bool]] = {
     "helium": {"head_dim": 128},
     "llama4": {"attention_chunk_size": 8192},
     "llama4_text": {"attention_chunk_size": 8192},
+    "marian": {"is_encoder_decoder": True},
+    "mbart": {"is_encoder_decoder": True},
     "ministral3": {"head_dim": 128},
     "mistral": {"sliding_window": 4096},
+    "mllama": _MLLAMA,
+    "mllama_text_model": _MLLAMA,
     "modernbert": {"local_attention": 128, "global_attn_every_n_layers": 3},
     "olmo3": {"sliding_window": 4096, "sliding_window_pattern": 4},
     "opt": {"enable_bias": True},
+    "pegasus": {"is_encoder_decoder": True},
     "qwen2": _QWEN,
     "qwen2_5_vl": _QWEN_VL,
     "qwen2_5_vl_text": _QWEN_VL,
@@ -110,7 +126,7 @@ SILENCE: Mapping[str, Mapping[str, int | bool]] = {
     "qwen3_vl_text": {"head_dim": 128},
     "smollm3": {"use_sliding_window": False},
     "starcoder2": {"use_bias": True},
-    "t5": {"d_kv": 64},
+    "t5": {"d_kv": 64, "is_encoder_decoder": True},
     "vit": {"qkv_bias": True},
     "vit_mae": {"qkv_bias": True},
 }
@@ -130,5 +146,11 @@ OTHER_FORMULAS = {
     "block_types": "has layers without attention",
     "hybrid_override_pattern": "has layers without attention",
     "layers_block_type": "has layers without attention",
+    "num_kv_shared_layers": "has layers that take their keys and values from others",
+    "cross_attention_layers": "has layers of cross-attention",
+    "global_head_dim": "has layers with heads of another size",
+    "swa_head_dim": "has layers with heads of another size",
+    "per_layer_config": "has layers of different shapes",
+    "block_configs": "has layers of different shapes",
 }
 """What a config says of layers whose cost is not counted here, and what it means."""

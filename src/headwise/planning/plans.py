@@ -146,7 +146,7 @@ def plan(
     if not model:
         if not isinstance(shape, Shape):
             raise OptionError("there is nothing to plan: name a model or give a headwise.Shape")
-        name = shape.sizes
+        name = name_of(shape)
     elif shape is not None:
         raise OptionError(f"{model} has its own shape: give one or the other")
     elif model.lower() in KNOWN:
@@ -164,6 +164,14 @@ def plan(
         length = min(shape.context or 1024, LONGEST)
     setting = Setting(length=length, batch=batch, dtype=dtype)
     return Plan(name=name, shape=shape, setting=setting, source=source, total=total, note=note)
+
+
+def name_of(shape: Shape) -> str:
+    """The sizes of a shape; with those of its heads, where they do not share out the width."""
+    heads = {shape.d_key, shape.d_value}
+    if heads == {shape.d_model / shape.num_heads}:
+        return shape.sizes
+    return f"{shape.sizes}, heads of {shape.size_of_heads}"
 
 
 def looks_like_a_place(name: str) -> bool:

@@ -81,18 +81,21 @@ class Shape:
         return f"{self.d_model}/{self.num_heads}{kv_heads}{layers}"
 
     @property
+    def size_of_heads(self) -> str:
+        """d_key; and d_value, where it is another."""
+        return str(self.d_key) if self.d_key == self.d_value else f"{self.d_key} / {self.d_value}"
+
+    @property
     def words(self) -> str:
         """The shape in a line."""
         served = "" if self.group == 1 else f" over {counted(self.num_kv_heads, 'KV head')}"
-        sizes = str(self.d_key) if self.d_key == self.d_value else f"{self.d_key} / {self.d_value}"
         local = ""
         if self.window is not None and self.num_local:
             which = "all" if self.num_local == self.num_layers else str(self.num_local)
             local = f", {which} of them with a window of {self.window:,}"
-        return (
-            f"d_model {self.d_model:,}, {counted(self.num_heads, 'head')} of {sizes}{served}, "
-            f"{counted(self.num_layers, 'layer')}{local}"
-        )
+        heads = f"{counted(self.num_heads, 'head')} of {self.size_of_heads}{served}"
+        layers = f"{counted(self.num_layers, 'layer')}{local}"
+        return f"d_model {self.d_model:,}, {heads}, {layers}"
 
 
 def make_shape(
