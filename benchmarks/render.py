@@ -121,7 +121,7 @@ def targets(record: tuple[dict[str, object], list[Result]]) -> list[str]:
         for rival in RIVALS:
             if rival in times and ("8,192" in row.size or row.kind == "ragged"):
                 gain = times[rival] / times["headwise"]
-                lines.append(f"{where}: {gain:.1f}x faster than {rival}")
+                lines.append(f"{where}: {gain:.1f}x as fast as {rival}")
         if "read" in times:
             cost = times["headwise"] / times["read"]
             lines.append(f"{where}: {cost:.1f}x the time of reading the cache once")
@@ -132,8 +132,8 @@ SCAN = HERE / "results" / "scan.json"
 
 
 def scan_markdown(record: dict[str, Any]) -> str:
-    """What measuring costs, a row a length and a way."""
-    heading = ("tokens", "way", "seconds", "times plain", "peak memory", "times plain")
+    """What measuring costs, one row per length and way."""
+    heading = ("tokens", "way", "seconds", "time / plain", "peak memory", "memory / plain")
     lines: list[tuple[str, ...]] = [heading]
     for row in record["results"]:
         for name in row["seconds"]:
@@ -150,14 +150,14 @@ def scan_markdown(record: dict[str, Any]) -> str:
     for length, found in record.get("lens", {}).items():
         if "seconds" in found:
             memory = f"{found['memory'] / 2**20:,.0f} MiB"
-            name = "TransformerLens run_with_cache"
+            name = "TransformerLens run_with_cache, no measures"
             lines.append((f"{int(length):,}", name, f"{found['seconds']:.3g}", "", memory, ""))
     text = markdown(lines)
     longest = record.get("longest")
     if longest:
         text += (
-            f"\n\n{longest['length']:,} tokens, 512 rows: {longest['seconds']:.0f} s; eager "
-            f"weights would take {longest['eager_bytes'] / 1e9:.0f} GB."
+            f"\n\nAt {longest['length']:,} tokens, 512 rows take {longest['seconds']:.0f} s; the "
+            f"eager weights alone would take {longest['eager_bytes'] / 1e9:.0f} GB."
         )
     return f"{text}\n"
 
@@ -166,7 +166,7 @@ PRUNE = {name: HERE / "results" / f"prune-{name}.json" for name in ("minilm", "s
 
 
 def quality_markdown(record: dict[str, Any]) -> str:
-    """A method a row, a share of heads a column."""
+    """One row per method, one column per share of heads."""
     rows = [*record.get("choose", []), *record.get("refit", [])]
     shares = sorted({row["share"] for row in rows})
     is_embedding = record["unit"] == "cosine"
@@ -266,9 +266,11 @@ def scan_job(record: dict[str, Any]) -> Job:
 
     lens = record["lens"]["4096"]
     return (
-        "all measures of every head, six layers, 4,096 tokens, 512 random rows",
+        "all measures of every head, six layers, 4,096 tokens",
+        f"every row: **{took('headwise, every row')}**; 512 random rows: "
         f"**{took('headwise, 512 rows')}** (a plain pass: {took('plain')})",
-        f"`output_attentions`: {took('eager weights')}; TransformerLens `run_with_cache`: "
+        f"`output_attentions`, then the same measures on every row: {took('eager weights')}; "
+        "TransformerLens `run_with_cache`, which caches activations and computes no measure: "
         f"{lens['seconds']:.2g} s, {lens['memory'] / 2**20:,.0f} MiB",
         "`benchmarks/scan.py`",
     )
@@ -310,8 +312,8 @@ def cut_job(record: dict[str, Any]) -> Job:
     others = [name for name in half if name.startswith(("ablation", "michel", "random"))]
     return (
         "minilm without half its heads: cosine to the uncut model",
-        f"**{half['rounds + refit']}**",
-        "; ".join(f"{name}: {half[name]}" for name in others),
+        f"{half['rounds']}; with a refit **{half['rounds + refit']}**",
+        f"{'; '.join(f'{name}: {half[name]}' for name in others)} (none has a refit)",
         "`benchmarks/prune.py minilm`",
     )
 

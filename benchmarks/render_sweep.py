@@ -27,10 +27,20 @@ COLUMNS = {
     "loss": "loss",
     "entropy": "entropy",
     "largest": "largest weight",
-    "rate": "rate",
+    "rate": "learning rate",
     "parameters": "parameters",
 }
-SPEED = ("task", "d_model", "layers", "batch", "positions", "heads", "headwise", "torch", "ratio")
+SPEED = {
+    "task": "task",
+    "d_model": "d_model",
+    "layers": "layers",
+    "batch": "batch",
+    "positions": "positions",
+    "heads": "heads",
+    "headwise": "headwise, steps/s",
+    "torch": "torch, steps/s",
+    "ratio": "ratio",
+}
 
 
 def take_in(folder: Path) -> None:
@@ -44,7 +54,7 @@ def table_of(record: dict[str, Any]) -> str:
     """A sweep, or the benchmark of its steps, as a Markdown table."""
     if "rows" in record:
         rows = [[str(row[name]) for name in SPEED] for row in record["rows"]]
-        return markdown([SPEED, *rows]) + "\n"
+        return markdown([[*SPEED.values()], *rows]) + "\n"
     rows = [[cell(row, name) for name in COLUMNS] for row in record["summary"]]
     return markdown([[*COLUMNS.values()], *rows]) + "\n"
 

@@ -11,8 +11,21 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 COMMANDS = """# Commands
 
-What `--help` prints. A mistake is one sentence on standard error and exit code 2; Ctrl-C is 130.
-`--json` prints for programs, and nothing else on standard output.
+This page shows what `--help` prints for every command. A mistake prints one sentence on standard
+error and exits with code 2; Ctrl-C exits with 130. With `--json`, nothing but JSON goes to standard
+output.
+
+Three names mean different things in different commands:
+
+- `--text` is a file for `scan`, `importance` and `prune` (`-` reads standard input), and the
+  sentence itself for `trace` and `report`.
+- `--heads` names heads for `trace` and `prune` (`"L2H0 L2H3"`), and is a count for `plan show`.
+- A *cut plan* says which heads `prune` removes (`prune --plan plan.json`); `headwise plan` says
+  what heads cost.
+
+The options of `scan`, `prune` and `sweep` are fields of settings objects in Python. The pages
+[Scan](scan.md#settings), [Prune](prune.md#settings) and [Sweep](sweep.md#settings) show how the
+names correspond.
 """
 PLAIN = {"COLUMNS": "96", "NO_COLOR": "1", "TERM": "dumb"}
 """A help text as wide as the site shows without a scroll bar, in letters alone."""
@@ -91,6 +104,30 @@ def returned() -> str:
     return f"{code(*sorted(WEIGHTS_RETURNED))}\n"
 
 
+def known() -> str:
+    """Sizes of every known model, and what its attention takes."""
+    from headwise.planning.known import KNOWN
+    from headwise.planning.plans import plan
+
+    sizes_of = ("name", "d_model", "heads", "KV heads", "d_key", "layers")
+    heading = (*sizes_of, "attention parameters", "share of the model")
+    rows = [heading]
+    for name, one in KNOWN.items():
+        shape, costs = one.shape, plan(name)
+        attention = costs.model_parameters
+        share = "" if one.total is None else f"{attention / one.total:.0%}"
+        sizes = (shape.d_model, shape.num_heads, shape.num_kv_heads, shape.d_key, shape.num_layers)
+        rows.append((f"`{name}`", *(f"{size:,}" for size in sizes), in_short(attention), share))
+    return table(*rows)
+
+
+def in_short(count: int) -> str:
+    """A number of parameters in three digits."""
+    unit, size = ("G", 1e9) if count >= 1e9 else ("M", 1e6)
+    digits = 2 if count < 10 * size else 1 if count < 100 * size else 0
+    return f"{count / size:.{digits}f} {unit}"
+
+
 def helps() -> Iterator[tuple[str, str]]:
     """Every command and what its --help prints."""
     from typer.main import get_command
@@ -117,7 +154,12 @@ def commands() -> str:
     return "\n".join(parts)
 
 
-MARKED = {"api.md": [names], "measures.md": [columns], "families.md": [returned, families, refused]}
+MARKED = {
+    "api.md": [names],
+    "measures.md": [columns],
+    "families.md": [returned, families, refused],
+    "plan.md": [known],
+}
 
 
 def pages() -> dict[Path, str]:

@@ -96,7 +96,8 @@ def main() -> None:
         show(console)
     if path is not None:
         # rich would have the reader's browser fetch a font from the network
-        drawn = re.sub(r"@font-face {.*?}", "", console.export_svg(title="make demo"), flags=re.S)
+        title = "python examples/cat_sleeps.py"
+        drawn = re.sub(r"@font-face {.*?}", "", console.export_svg(title=title), flags=re.S)
         path.write_text(drawn, encoding="utf-8")
 
 

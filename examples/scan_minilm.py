@@ -4,6 +4,7 @@ Without `--svg` it prints what `headwise scan` prints.
 """
 
 import argparse
+import re
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -32,7 +33,11 @@ def main() -> None:
     console = Console(record=True, width=84, highlight=False)
     console.print(Group(*parts))
     if options.svg:
-        console.save_svg(str(options.svg), title="headwise scan")
+        # rich would have the reader's browser fetch a font from the network
+        drawn = re.sub(
+            r"@font-face {.*?}", "", console.export_svg(title="headwise scan"), flags=re.S
+        )
+        options.svg.write_text(drawn, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from headwise.measures.counting import MEASURES
 from headwise.pruning import families
 from headwise.watching import places
 from snippets import assert_prints_alike, printed_by, snippets
+from test_readme import printed_at, transcripts
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -22,10 +23,30 @@ CASES = [
     for page in sorted(DOCS.glob("*.md"))
     for number, (code, output) in enumerate(snippets(page.read_text("utf-8")))
 ]
+COMMANDS = [
+    pytest.param(command, output, id=f"{page.name}-{command}")
+    for page in sorted(DOCS.glob("*.md"))
+    for command, output in transcripts(page.read_text("utf-8"))
+    if "--out" not in command
+]
+"""Those that write a model take minutes, and the README shows the same."""
 
 
 def test_there_are_snippets_to_check() -> None:
     assert len(CASES) >= 5
+    assert len(COMMANDS) >= 5
+
+
+@pytest.mark.parametrize(("command", "output"), COMMANDS)
+def test_a_command_prints_what_the_page_shows(command: str, output: str) -> None:
+    assert_prints_alike(printed_at(command), output)
+
+
+def test_what_prune_prints_is_the_same_on_both_pages() -> None:
+    pages = (ROOT / "README.md", DOCS / "prune.md")
+    shown = [dict(transcripts(page.read_text("utf-8"))) for page in pages]
+    command = "headwise prune --keep 0.7 --out smaller"
+    assert shown[0][command] == shown[1][command]
 
 
 @pytest.fixture

@@ -16,12 +16,30 @@ README = (ROOT / "README.md").read_text("utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 BLOCKS = blocks(README)
 SNIPPETS = snippets(README)
-TRANSCRIPTS = [
-    tuple(part.split("\n", 1))
-    for language, text in BLOCKS
-    if language == "console"
-    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]
-]
+
+
+def transcripts(page: str) -> list[tuple[str, str]]:
+    """Commands in console blocks, each with what it prints."""
+    parts = [
+        part.partition("\n")
+        for language, text in blocks(page)
+        if language == "console"
+        for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]
+    ]
+    return [(command, output) for command, _, output in parts]
+
+
+def printed_at(command: str) -> str:
+    """What a headwise command prints in a terminal of 80 columns."""
+    typed, _, most = command.partition(" | head -")
+    name, *arguments = shlex.split(typed)
+    ran = CliRunner(env={"COLUMNS": "80"}).invoke(app, arguments)
+    assert (name, ran.exit_code) == ("headwise", 0)
+    lines = ran.stdout.splitlines()[: int(most) if most else None]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+TRANSCRIPTS = transcripts(README)
 QUICK = [one for one in TRANSCRIPTS if "--out" not in one[0]]
 """Those that write a model take minutes: they are only held to exist."""
 COMMANDS = [command for command, _ in TRANSCRIPTS if "--out" in command] + [
@@ -62,13 +80,7 @@ def test_a_snippet_prints_what_the_readme_shows(snippet: str, output: str) -> No
 
 @pytest.mark.parametrize(("command", "output"), QUICK)
 def test_a_command_prints_what_the_readme_shows(command: str, output: str) -> None:
-    typed, _, most = command.partition(" | head -")
-    name, *arguments = shlex.split(typed)
-    ran = CliRunner(env={"COLUMNS": "80"}).invoke(app, arguments)
-    assert (name, ran.exit_code) == ("headwise", 0)
-    lines = ran.stdout.splitlines()[: int(most) if most else None]
-    printed = "".join(f"{line.rstrip()}\n" for line in lines)
-    assert_prints_alike(printed, output)
+    assert_prints_alike(printed_at(command), output)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -105,7 +117,7 @@ def test_the_python_version_is_the_one_in_pyproject() -> None:
 
 
 def test_every_runtime_dependency_is_named_with_its_purpose() -> None:
-    table = README.split("## What it stands on")[1].split("##")[0]
+    table = README.split("## Dependencies")[1].split("##")[0]
     rows = re.findall(r"^\| ([\w-]+) \| \S", table, re.MULTILINE)
     dependencies = [re.split(r"[^\w.-]", line)[0] for line in PROJECT["dependencies"]]
-    assert [name for name in rows if name != "package"] == dependencies
+    assert [name for name in rows if name not in ("package", "extra")] == dependencies
