@@ -146,7 +146,7 @@ def _other_roles(roles: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeadTable:
-    """A row a head, a column a measure, and how it was made.
+    """One row per head, one column per measure, and a record of how they were made.
 
     `df` starts with the columns stack, layer, head and roles; its rows are sorted by stack (in the
     order of first appearance), layer and head. `about` is what JSON can hold. Both are copies.

@@ -251,7 +251,7 @@ def test_the_planner_moves_with_its_sliders(chrome: Browser, site: str) -> None:
         told = page.locator("#planner table").first
         for row in (
             "KV cache 36 MiB",
-            "laid out 24 MiB",
+            "materialised 24 MiB",
             "Operations a byte read in decoding 1.00",
         ):
             expect(told).to_contain_text(re.compile(row.replace(" ", r"\s*")))

@@ -123,11 +123,11 @@ def test_a_type_that_is_not_known_is_said_in_the_plan(tmp_path: Path) -> None:
     assert note(model_type="esm").startswith("its type, esm, is not known: taken as causal")
     both = note(model_type="novel", is_encoder_decoder=True)
     assert both.startswith("its encoder alone is counted; its type, novel, is not known")
-    assert "taken as looking both ways and without norms" in both
+    assert "taken as bidirectional and without norms" in both
     assert note().startswith("its config names no type")
     assert note(model_type="outer", text_config=SIZES | {"model_type": "llama"}) == ""
     for kind in ("convbert", "deberta", "squeezebert"):  # their projections are not the plain four
-        assert f"{kind}, is not known: taken as looking both ways" in note(model_type=kind)
+        assert f"{kind}, is not known: taken as bidirectional" in note(model_type=kind)
 
 
 def test_kv_heads_that_nothing_is_said_of_are_said_to_be_assumed(tmp_path: Path) -> None:

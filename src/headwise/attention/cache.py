@@ -186,7 +186,7 @@ class GrowingCache(Store):
 
 
 class FixedCache(Store):
-    """Holds up to `capacity` positions in memory taken once."""
+    """Holds up to `capacity` positions in memory allocated once."""
 
     def __init__(self, capacity: int) -> None:
         """Room for `capacity` positions, taken at the first `append`."""

@@ -68,7 +68,7 @@ def attend(
     rules: Rules | None = None,
     path: str | None = None,
 ) -> Float[Tensor, "batch heads query d_value"]:
-    """For each query the mean of the values under its weights; zeros where it sees no key.
+    """The weighted mean of the values for each query; zeros where it may attend to no key.
 
     `mask` and `is_causal` are shorthands for the same fields of `rules`, which holds everything
     else. A `path` that is asked for is taken or refused with the reason, never replaced by another.

@@ -67,7 +67,7 @@ class Slopes(nn.Module):
 
 
 class MultiHeadAttention(nn.Module):
-    """Multi-head attention: `output = concat(heads) Wo`, each head looking its own way.
+    """Multi-head attention: `output = concat(heads) Wo`.
 
     Only `d_model` and `num_heads` are needed. Heads may share keys and values (`num_kv_heads`),
     have sizes of their own (`d_key`, `d_value`), look at another sequence (`d_context` wide), look

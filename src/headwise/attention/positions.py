@@ -69,7 +69,7 @@ class RotaryScaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotary:
-    """Queries and keys turned by their position (https://arxiv.org/abs/2104.09864)."""
+    """Queries and keys rotated by their position (https://arxiv.org/abs/2104.09864)."""
 
     base: float = 10_000.0
     d_rotary: int | None = None
@@ -95,7 +95,7 @@ def check_name(what: str, name: str, names: Collection[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Alibi:
-    """A penalty per position of distance, one slope a head (https://arxiv.org/abs/2108.12409)."""
+    """A penalty proportional to distance, one slope per head (https://arxiv.org/abs/2108.12409)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,7 @@ def explore(
     opens: bool = True,
     options: "LoadOptions | None" = None,
 ) -> None:
-    """Heads, live, in the browser: says the address, and answers until it is interrupted.
+    """Serve the explorer: print its address, and answer until interrupted.
 
     With `opens` a browser is opened on it. In a notebook use `headwise.view`, which does not wait.
     """

@@ -64,7 +64,7 @@ def type_note(config: Mapping[str, Any]) -> str:
     kind = type_of(config)
     if kind in families.KNOWN_TYPES:
         return ""
-    sees = "as causal" if is_causal(config) else "as looking both ways"
+    sees = "as causal" if is_causal(config) else "as bidirectional"
     said = f"its type, {kind}, is not known" if kind else "its config names no type"
     shared = ", with a KV head for every head" if said_kv_heads(config, "") is None else ""
     return (

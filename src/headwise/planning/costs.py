@@ -118,7 +118,7 @@ def cache_bytes(shape: Shape, setting: Setting) -> int:
 
 
 def weight_matrix_bytes(shape: Shape, setting: Setting) -> int:
-    """Bytes of one layer's weights laid out: `batch x heads x query x key` numbers."""
+    """Bytes of one layer's weights, materialised: `batch x heads x query x key` numbers."""
     return setting.batch * shape.num_heads * setting.length**2 * setting.bytes_each
 
 

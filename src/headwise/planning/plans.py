@@ -83,12 +83,12 @@ class Plan:
 
     @property
     def weight_matrix_bytes(self) -> int:
-        """Of one layer's weights, laid out."""
+        """Of one layer's weights, materialised."""
         return costs.weight_matrix_bytes(self.shape, self.setting)
 
     @property
     def decoding(self) -> Decoding | None:
-        """One new token after a full context; None for models that look both ways."""
+        """One new token after a full context; None for bidirectional models."""
         return costs.decoding(self.shape, self.setting) if self.shape.is_causal else None
 
     def to_row(self) -> dict[str, Any]:

@@ -30,8 +30,8 @@ class Shape:
     """Layers with weights of their own, where layers share them; None = all."""
     is_causal: bool = True
     window: int | None = None
-    """Keys that a query of a local layer sees, its own included; None = all. A model that looks
-    both ways sees half the window on either side."""
+    """Keys that a query of a local layer sees, its own included; None = all. For a bidirectional
+    model this is the whole width, half of it on either side."""
     num_local: int = 0
     """Layers that see a window only; the others see everything."""
     bias_in: bool = False

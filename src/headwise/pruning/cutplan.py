@@ -27,7 +27,7 @@ FORMAT = "headwise cut plan 1"
 
 @dataclass(frozen=True, repr=False)
 class CutPlan:
-    """Heads to cut, sorted, each once, with what is known of each and of how it was chosen.
+    """The heads to cut, sorted, each once, with the reason and the expected cost of each.
 
     >>> str(CutPlan.parse("L2H3 L0H1"))
     'L0H1 L2H3'

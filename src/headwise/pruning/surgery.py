@@ -60,7 +60,7 @@ def cut(
     *,
     inputs: Mapping[str, Tensor] | None = None,
 ) -> Surgery:
-    """Remove heads from the model in place; with `inputs`, only if it then says what it should.
+    """Remove heads in place; with `inputs`, undo it unless it equals silencing them.
 
     Heads are numbered as the model has them now; what is written into `model.config.headwise`, and
     `kept`, count in the uncut model. With `inputs` the model runs before, those heads silenced, and

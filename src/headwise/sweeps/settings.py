@@ -34,7 +34,7 @@ PILOT_SEED = 10_000
 
 @dataclass(frozen=True)
 class SweepSettings:
-    """One sweep."""
+    """Everything that decides the results of a sweep."""
 
     task: Task = field(default_factory=Relations)
     groups: tuple[str, ...] = ()

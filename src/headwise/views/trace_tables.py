@@ -1,10 +1,13 @@
 """A trace in the terminal: its steps, its matrices with token labels, and what each head adds."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.columns import Columns
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 from torch import Tensor
@@ -37,13 +40,56 @@ def matrix(
             f"{title}: {values.shape[0]} x {values.shape[1]}, from {float(finite.min()):.3g} to "
             f"{float(finite.max()):.3g}, mean {float(finite.mean()):.3g}"
         )
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
-    table.add_column("")
-    for column in columns:
-        table.add_column(Text(column), justify="right")
-    for name, row in zip(rows, values.tolist(), strict=True):
-        table.add_row(Text(name), *(number(value, digits) for value in row))
-    return table
+    cells = [[number(value, digits) for value in row] for row in values.tolist()]
+    return Matrix(title, tuple(rows), tuple(columns), cells)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Numbers with labels, in as many parts as it takes for every column to be read."""
+
+    title: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: list[list[str]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The whole table where it fits, else its columns one part after the other."""
+        start = 0
+        while start < len(self.columns):
+            stop = start + 1
+            while stop < len(self.columns) and self.width(start, stop + 1) <= options.max_width:
+                stop += 1
+            yield self.table(start, stop)
+            start = stop
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """As wide as the whole, or as there is room."""
+        width = min(self.width(0, len(self.columns)), options.max_width)
+        return Measurement(width, width)
+
+    def width(self, start: int, stop: int) -> int:
+        """Characters that some of the columns take beside the labels of the rows."""
+        sizes = [max(map(cell_len, self.rows))]
+        for place in range(start, stop):
+            longest = max(len(row[place]) for row in self.cells)
+            sizes.append(max(cell_len(self.columns[place]), longest))
+        return sum(sizes) + BETWEEN * len(sizes) + 1
+
+    def table(self, start: int, stop: int) -> Table:
+        """Some of the columns."""
+        title = self.title if start == 0 else f"{self.title}, continued"
+        table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+        table.add_column("")
+        for column in self.columns[start:stop]:
+            table.add_column(Text(column), justify="right")
+        for name, row in zip(self.rows, self.cells, strict=True):
+            table.add_row(Text(name), *row[start:stop])
+        return table
+
+
+BETWEEN = 3
+"""Characters between two columns of a table: its padding, and where a line would stand."""
 
 
 def number(value: float, digits: int) -> str:

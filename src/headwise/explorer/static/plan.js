@@ -140,10 +140,10 @@ export class PlanPanel {
     this.result.replaceChildren(make("table", {}, make("caption", {}, `${found.num_heads} heads of ${found.d_key}, ${found.num_kv_heads} KV heads, bfloat16`),
       row("Parameters of one layer", found.parameters_layer.toLocaleString("en")), row("Parameters of all layers", found.parameters_attention.toLocaleString("en")),
       row("Multiply-adds a token", short(found.multiply_adds_per_token)), row("KV cache", size(found.cache_bytes)),
-      row("All weights of one layer, laid out", size(found.weight_matrix_bytes)),
+      row("All weights of one layer, materialised", size(found.weight_matrix_bytes)),
       row("Operations a byte read in decoding", found.decode_intensity == null ? "" : found.decode_intensity.toFixed(2))));
     const shown = choices.filter((one) => one.heads <= 256);
-    this.choices.replaceChildren(make("table", {}, make("caption", {}, "Every number of heads that divides the width takes the same parameters and multiply-adds. What differs is the size of each head, and the weights of a layer laid out: they grow with the heads."),
+    this.choices.replaceChildren(make("table", {}, make("caption", {}, "Every number of heads that divides the width takes the same parameters and multiply-adds. What differs is the size of each head, and the memory of materialised weights, which grows with the heads."),
       make("tr", {}, ...["heads", "size of each", "remarks"].map((one) => make("th", { scope: "col" }, one))),
       ...shown.map((one) => make("tr", {}, make("th", { scope: "row", class: "number" }, String(one.heads)), make("td", { class: "number" }, String(one.d_key)), make("td", {}, one.remarks.join(", "))))));
   }
