@@ -4,7 +4,7 @@
     ├── ShapeError      a tensor's shape does not fit (also a ValueError)
     ├── MaskError       a mask's kind or shape cannot be used (also a ValueError)
     ├── OptionError     an option is unknown, or contradicts another (also a ValueError)
-    │   └── OutputError what would be written is there already (also a ValueError)
+    │   └── OutputError something cannot be written, or is there already (also a ValueError)
     ├── PathError       the path asked for cannot compute this call
     ├── CacheError      a cache is full, or belongs to another layer or batch
     ├── ModelError      a model cannot be found, loaded or watched
@@ -17,7 +17,7 @@ an AssertionError, never one of these.
 
 
 class HeadwiseError(Exception):
-    """A user's mistake; catching it catches every error below it."""
+    """The base class of every error that wrong input causes."""
 
 
 class ShapeError(HeadwiseError, ValueError):
@@ -45,7 +45,7 @@ class ModelError(HeadwiseError):
 
 
 class OutputError(OptionError):
-    """What would be written is there already, or belongs to work with other settings."""
+    """Something cannot be written: it is there already, is of other work, or the disk refuses."""
 
 
 class MissingPackage(HeadwiseError):

@@ -19,6 +19,14 @@ def read_text(path: str | Path) -> str:
         raise OptionError(f"{path} cannot be read: {err.strerror}") from err
 
 
+def read_bytes(path: str | Path) -> bytes:
+    """What a file holds."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as err:
+        raise OptionError(f"{path} cannot be read: {err.strerror}") from err
+
+
 def write_aside(path: Path, content: bytes | str) -> None:
     """Write beside the place and move there: a stop at any moment leaves the old or the new."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")

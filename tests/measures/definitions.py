@@ -93,8 +93,9 @@ def picks(case: Case) -> dict[str, Pick]:
     if not case.is_cross:
         offsets = OFFSETS if case.is_causal else OFFSETS | AHEAD
         found |= {name: at(offset, case.num_keys) for name, offset in offsets.items()}
-    if case.ids is not None:
+    if case.is_special is not None:
         found["special"] = marked(case.is_special)
+    if case.is_punctuation is not None:
         found["punctuation"] = marked(case.is_punctuation)
     if case.ids is not None and not case.is_cross:
         ids = case.ids.tolist()

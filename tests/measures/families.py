@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 import transformers
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from headwise.measures.reading import Batch, given_batches
 from headwise.watching.calls import AttentionCall
@@ -72,7 +72,7 @@ def measured(name: str, padding: str) -> Measured:
         model, _ = tiny(name, dtype=dtype)
         inputs, _ = ragged(name, LENGTHS, padding, dtype=dtype)
     inputs = in_dtype(few_words(inputs), model.dtype)
-    batch = flagged(inputs)
+    batch = flagged(inputs, model.config)
     cases = cases_of(family, model, batch)
     columns = {place: every_column(case) for place, case in cases.items()}
     return Measured(family, model, batch, cases, columns)
@@ -88,9 +88,9 @@ def few_words(inputs: Inputs) -> Inputs:
     }
 
 
-def flagged(inputs: Inputs) -> Batch:
+def flagged(inputs: Inputs, config: PreTrainedConfig) -> Batch:
     """The batch with some tokens called special, and others punctuation."""
-    (batch,) = given_batches([inputs], None)
+    (batch,) = given_batches([inputs], config)
     facts = {
         stack: replace(
             one,
@@ -99,7 +99,7 @@ def flagged(inputs: Inputs) -> Batch:
         )
         for stack, one in batch.facts.items()
     }
-    return replace(batch, facts=facts, knows_kinds=True)
+    return replace(batch, facts=facts)
 
 
 def stack_of(module: str, family: Family) -> str:
@@ -177,7 +177,7 @@ def cases_of(family: Family, model: PreTrainedModel, batch: Batch) -> dict[Place
     """A case for every stack, layer and sequence."""
     values = watched_values(model, batch.inputs)
     return {
-        (stack, layer, row): case_of(family, batch, stack, row, eager, values.get((stack, layer)))
+        (stack, layer, row): case_of(family, batch, (stack, layer, row), eager, values)
         for stack, layers in eager_layers(family, model, batch.inputs).items()
         for layer, eager in enumerate(layers)
         for row in range(len(batch.indices))
@@ -185,23 +185,35 @@ def cases_of(family: Family, model: PreTrainedModel, batch: Batch) -> dict[Place
 
 
 def case_of(
-    family: Family, batch: Batch, stack: str, row: int, eager: Eager, values: Tensor | None
+    family: Family,
+    batch: Batch,
+    place: Place,
+    eager: Eager,
+    values: dict[tuple[str, int], Tensor],
 ) -> Case:
+    stack, layer, row = place
     weights = eager.weights[row].double()
     num_heads, num_queries, num_keys = weights.shape
     queries = real(batch, "decoder" if stack == "cross" else stack, row, num_queries)
     keys = real(batch, stack, row, num_keys)
     weights = weights[:, queries][:, :, keys]
     mixed = eager.concat[row].reshape(num_queries, num_heads, -1).transpose(0, 1)[:, queries]
-    kept = None if values is None else values[row][:, keys].double()
+    shown = values.get((stack, layer))
+    kept = None if shown is None else shown[row][:, keys].double()
     if kept is not None:
         dtype = eager.concat.dtype if precision(family) == torch.float64 else torch.float32
         assert_same(weights @ kept, mixed, roundings=ROUNDINGS, dtype=dtype)
     facts = batch.facts.get(stack)
     is_causal = stack in ("decoder", "text") or family.kind == "decoder"
+    allowed = torch.ones_like(weights[0], dtype=torch.bool)
+    if is_causal:
+        allowed = allowed.tril()
+    if family.reach and (reach := family.reach[layer]) is not None:
+        allowed = allowed.tril(reach).triu(-reach)
+    assert not weights[:, ~allowed].any()
     return Case(
         weights=weights,
-        allowed=(weights > 0).all(0),
+        allowed=allowed,
         mixed=mixed.double(),
         projection=eager.projection.double().unflatten(0, (num_heads, -1)),
         values=kept,

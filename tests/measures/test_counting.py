@@ -1,5 +1,6 @@
 """Counting: whose rows are counted, where, and which of them heads are compared on."""
 
+import gc
 from dataclasses import replace
 from typing import ClassVar
 
@@ -9,15 +10,18 @@ import transformers
 
 from headwise.errors import ModelError
 from headwise.measures.counting import Kept, RowChoice, compared, default_measures, views_of
+from headwise.measures.layout import Layout
 from headwise.measures.measure import Measure, RowValues, measure_rows
 from headwise.measures.reading import Batch, Reader, given_batches
-from headwise.measures.scan import ScanSettings, scan
+from headwise.measures.scan import ScanSettings, make_task, scan
 from headwise.measures.similarity import LOOKS
+from headwise.measures.tally import Tally
 from headwise.measures.view import Sums, Tile, View
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.watch import watch
 
 from ..attention.tolerance import assert_same
+from ..watching.tiny import tiny
 from .multimodal import tiny_gemma, tokenizer
 
 ENTROPY = ScanSettings(measures=("entropy",))
@@ -86,6 +90,54 @@ def test_keys_made_of_several_positions_are_refused_by_name() -> None:
         scan(model, inputs=[{"pixel_values": torch.randn(2, 3, 64, 64)}], settings=ENTROPY)
 
 
+def test_a_short_or_empty_sequence_may_stand_before_a_longer_one() -> None:
+    model = small_llama()
+    ids, mask = torch.randint(0, 53, (3, 11)), torch.ones(3, 11, dtype=torch.long)
+    mask[0], mask[1, 3:] = 0, 0
+    both = scan(model, inputs=[{"input_ids": ids, "attention_mask": mask}])
+    alone = scan(model, inputs=[{"input_ids": ids[2:]}])
+    assert both.df["nearest_cka"].notna().all()
+    assert list(both.df["nearest"]) == list(alone.df["nearest"])
+
+
+def test_padding_of_embeddings_is_not_measured() -> None:
+    model, inputs = tiny("bert", batch=2, dtype=torch.float32)
+    embed, ids = model.get_input_embeddings(), inputs["input_ids"]
+    mask = torch.ones_like(ids)
+    mask[1, 5:] = 0
+    told = {"attention_mask": mask, "inputs_embeds": embed(ids).detach()}
+    by_ids = scan(model, inputs=[{"attention_mask": mask, "input_ids": ids}], settings=ENTROPY)
+    by_embeddings = scan(model, inputs=[told], settings=ENTROPY)
+    assert (by_ids.df["entropy"] == by_embeddings.df["entropy"]).all()
+    assert by_embeddings.df["duplicate"].isna().all(), "nobody says which tokens they are"
+
+
+def test_padding_of_labels_is_not_measured() -> None:
+    model, inputs = tiny("t5", batch=2, dtype=torch.float32)
+    model.config.decoder_start_token_id = 0
+    labels, length = inputs.pop("decoder_input_ids"), inputs.pop("decoder_attention_mask").shape[1]
+    labels[1, 4:] = -100
+    given = {**inputs, "labels": labels}
+    first = {name: part[:1] for name, part in given.items()}
+    second = {name: part[1:] for name, part in given.items()} | {"labels": labels[1:, :4]}
+    both, one, other = (scan(model, inputs=[some]).df for some in (given, first, second))
+    mean = (one["entropy"] * length + other["entropy"] * 4) / (length + 4)
+    is_written = both["stack"] != "encoder"
+    rounding = float(torch.finfo(torch.float32).eps) * 1000
+    assert (both["entropy"] - mean)[is_written].abs().max() < rounding
+
+
+def test_a_batch_leaves_nothing_behind() -> None:
+    model = small_llama()
+    given = [{"input_ids": torch.randint(0, 53, (2, 11))} for _ in range(3)]
+    task, tally = make_task(model, inputs=given), Tally()
+    steps = task.steps()
+    for step in steps:
+        step.run(tally)
+    assert [one for one in gc.get_objects() if isinstance(one, Layout)] == []
+    assert tally.counts == {"tokens": 66, "windows": 6}
+
+
 def test_a_picture_has_no_tokens() -> None:
     config = transformers.ViTConfig(
         image_size=28, patch_size=14, hidden_size=15, num_attention_heads=3, num_hidden_layers=1,
@@ -101,15 +153,19 @@ def views(call: AttentionCall, batch: Batch) -> list[View]:
     return [view for _, view in views_of(call, batch, RowChoice("all"), Kept())]
 
 
-def calls_of(length: int) -> tuple[list[Call], Batch]:
-    """A causal model's calls on two sequences."""
+def small_llama() -> transformers.LlamaModel:
     config = transformers.LlamaConfig(
         vocab_size=53, hidden_size=30, intermediate_size=7, num_hidden_layers=1,
         num_attention_heads=5, num_key_value_heads=5,
     )  # fmt: skip
     torch.manual_seed(0)
-    model = transformers.LlamaModel(config).eval()
-    (batch,) = given_batches([{"input_ids": torch.randint(0, 53, (2, length))}], config)
+    return transformers.LlamaModel(config).eval()
+
+
+def calls_of(length: int) -> tuple[list[Call], Batch]:
+    """A causal model's calls on two sequences."""
+    model = small_llama()
+    (batch,) = given_batches([{"input_ids": torch.randint(0, 53, (2, length))}], model.config)
     with torch.no_grad(), watch(model, needs_lse=True) as seen:
         model(**batch.inputs)
     return list(seen.calls), batch

@@ -12,7 +12,7 @@ from headwise.measures import layout as layout_module
 from headwise.measures import measure as measure_module
 from headwise.measures.counting import Count, Kept, RowChoice, default_measures, views_of
 from headwise.measures.measure import RowValues, measure_rows
-from headwise.measures.reading import Batch
+from headwise.measures.reading import Batch, given_batches
 from headwise.measures.steps import TextStep
 from headwise.measures.tally import Tally
 from headwise.watching import places
@@ -20,8 +20,9 @@ from headwise.watching.calls import AttentionCall, Call, TokenFacts
 from headwise.watching.watch import watch
 
 from ..attention.tolerance import assert_same
+from ..watching.tiny import tiny
 from ..watching.tiny_configs import FAMILIES
-from .definitions import Case, every_column, lead
+from .definitions import Case, entropy, every_column, lead, uniform
 from .families import ROUNDINGS, Measured, Place, measured, precision, quiet
 
 CASES = [(name, padding) for name, family in FAMILIES.items() for padding in ("none", *family.pads)]
@@ -130,6 +131,29 @@ def test_a_step_counts_the_mean_of_the_rows(name: str) -> None:
         dtype = max(precision(case.family), case.model.dtype, key=lambda one: torch.finfo(one).eps)
         assert_same(got, rows.nanmean(1), roundings=ROUNDINGS, dtype=dtype, name=column)
         assert not tally.totals.errors((stack, layer), column).any()
+
+
+def test_weights_too_small_for_half_precision_are_seen() -> None:
+    model, inputs = tiny("bloom", batch=1, length=600, dtype=torch.float16)
+    (batch,) = given_batches([inputs], model.config)
+    with quiet(), torch.no_grad(), watch(model) as seen:
+        model(**inputs)
+    for call in seen.calls:
+        ((_, view),) = views_of(call, batch, RowChoice("all"), Kept())
+        weights = call.weights()[0].double()
+        allowed = torch.ones(600, 600, dtype=torch.bool).tril()
+        assert (weights[:, allowed] == 0).double().mean() > 0.01
+        case = Case(
+            weights=weights, allowed=allowed, mixed=view.sequence.mixed, projection=torch.empty(0),
+            values=None, ids=batch.facts[""].ids[0], is_special=None, is_punctuation=None,
+            is_cross=False, is_causal=True,
+        )  # fmt: skip
+        got = measure_rows(view, default_measures(("entropy", "uniform")))
+        want = uniform(case) | entropy(case)
+        assert got.keys() == want.keys()
+        for name, part in want.items():
+            dense_part = dense(got[name]).double().expand_as(part)
+            assert_column(dense_part, part, torch.float32, name)
 
 
 def test_layers_with_and_without_a_mask_do_not_share_what_they_see() -> None:

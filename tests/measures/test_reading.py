@@ -26,6 +26,8 @@ from headwise.watching.models import LoadedModel
 
 START, END = 1, 2
 CONFIG = SimpleNamespace(max_position_embeddings=64, model_type="bert")
+BOTH = SimpleNamespace(is_encoder_decoder=True)
+MASK = torch.tensor([[True, True, True, False], [True] * 4])
 
 
 class Numbers:
@@ -122,15 +124,44 @@ def test_a_batch_is_padded_on_the_right_and_knows_it() -> None:
 
 def test_tensors_tell_the_tokens_of_each_stack() -> None:
     read, written = torch.randint(3, 9, (2, 5)), torch.randint(3, 9, (2, 3))
-    (batch,) = given_batches([{"input_ids": read, "decoder_input_ids": written}], None)
+    given = {"input_ids": read, "decoder_input_ids": written}
+    (batch,) = given_batches([given], BOTH)
     assert {name: tuple(one.ids.shape) for name, one in batch.facts.items()} == {
         **dict.fromkeys(("", "encoder", "cross", "text"), (2, 5)),
         "decoder": (2, 3),
     }
-    (sound,) = given_batches(
-        [{"input_features": torch.ones(2, 3, 4), "decoder_input_ids": written}], None
-    )
+    sounds = {"input_features": torch.ones(2, 3, 4), "decoder_input_ids": written}
+    (sound,) = given_batches([sounds], BOTH)
     assert list(sound.facts) == ["decoder"]
+    (alone,) = given_batches([{"input_ids": read}], None)
+    assert {tuple(one.ids.shape) for one in alone.facts.values()} == {(2, 5)}
+
+
+@pytest.mark.parametrize(
+    ("config", "stack", "given"),
+    [
+        (None, "", {"inputs_embeds": torch.ones(2, 4, 3), "attention_mask": MASK}),
+        (None, "decoder", {"input_ids": torch.ones(2, 4).long(), "attention_mask": MASK}),
+        (BOTH, "decoder", {"labels": torch.ones(2, 4).long().where(MASK, -100)}),
+        (BOTH, "decoder", {"labels": torch.ones(2, 4).long(), "decoder_attention_mask": MASK}),
+        (BOTH, "cross", {"input_features": torch.ones(2, 3, 4), "attention_mask": MASK}),
+    ],
+)
+def test_padding_is_told_by_masks_and_labels_too(
+    config: Any, stack: str, given: dict[str, Any]
+) -> None:
+    (batch,) = given_batches([given], config)
+    facts = batch.facts_of(stack, 4)
+    assert facts is not None and torch.equal(facts.is_real, MASK)
+    assert batch.facts_of(stack, 5) is None
+    assert (facts.ids is None) == (batch.num_tokens == 0) == ("input_ids" not in given)
+
+
+def test_labels_beside_a_decoders_tokens_tell_no_padding() -> None:
+    written = torch.ones(2, 4).long()
+    labels = written.where(MASK, -100)
+    (batch,) = given_batches([{"decoder_input_ids": written, "labels": labels}], BOTH)
+    assert batch.facts["decoder"].is_real.all()
 
 
 @pytest.mark.parametrize(

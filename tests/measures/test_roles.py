@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from headwise.heads import HeadTable
+from headwise.heads import ROLES, HeadTable
 from headwise.measures.roles import FLOORS, MARGIN, relation_roles, with_roles
 
 NAN = math.nan
@@ -61,6 +61,14 @@ def test_a_head_may_have_several_roles_and_says_why() -> None:
     assert df["sink_detail"][0] == "first"
     assert df["sink_threshold"][0] == 0.5
     assert list(df.columns[:4]) == ["stack", "layer", "head", "roles"]
+
+
+def test_roles_come_in_one_order_whatever_decides_them() -> None:
+    found = relation_roles(relations(("subject", 1, 0.9, 0.1, True)), 3)
+    df = with_roles(table(normalised_entropy=[0.2, 0.9, 0.3]), found)
+    assert df["roles"][1] == ("syntactic", "broad")
+    scores = [name.removesuffix("_score") for name in df if name.endswith("_score")]
+    assert scores == [role for role in ROLES if role in scores]
 
 
 def test_what_was_not_measured_names_nothing() -> None:

@@ -267,8 +267,11 @@ try:
     main()
 except SystemExit as end:
     assert end.code == 0
-table = headwise.scan("minilm", text, settings=headwise.ScanSettings(measures="entropy"))
+settings = headwise.ScanSettings(measures="entropy")
+table = headwise.scan("minilm", text, settings=settings, shares_work=True)
 table.write(f"{folder}/{os.environ['RANK']}.parquet")
+if os.environ["RANK"] == "1":  # one alone waits for nobody
+    assert len(headwise.scan("minilm", text, settings=settings)) == 72
 """
 
 
@@ -293,6 +296,17 @@ def test_two_processes_give_the_table_of_one_and_each_has_it(
     first, second = (HeadTable.read(tmp_path / f"{rank}.parquet") for rank in (0, 1))
     assert first == second
     assert len(first) == 72
+
+
+def test_one_process_of_several_scans_alone(
+    minilm: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"WORLD_SIZE": "2", "RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    quick = ScanSettings(repeats=False, measures="entropy")
+    assert scan(minilm, "The cat sat down.", settings=quick).about["tokens"] == 7
+    with pytest.raises(ValueError, match="MASTER_ADDR"):  # torchrun sets it
+        scan(minilm, "The cat sat down.", settings=quick, shares_work=True)
 
 
 def test_a_seed_that_is_large_draws_rows(minilm: LoadedModel) -> None:
@@ -329,7 +343,7 @@ def test_a_name_alone_is_scanned_on_what_is_built_in() -> None:
     task = make_task("minilm")
     assert task.settings.probe
     assert task.texts == list(TEXTS)
-    json.dumps(task.fingerprint())
+    json.dumps(task.fingerprint)
 
 
 def test_a_length_beyond_the_models_limit_is_refused(minilm: LoadedModel) -> None:

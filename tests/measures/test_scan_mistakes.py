@@ -6,10 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 
-from headwise.errors import ModelError, OptionError, ShapeError
+from headwise.errors import MaskError, ModelError, OptionError, ShapeError
+from headwise.measures.counting import Count, RowChoice, default_measures
+from headwise.measures.reading import given_batches
 from headwise.measures.scan import ScanSettings, make_task, scan
 from headwise.measures.spread import Spread
+from headwise.measures.steps import TextStep
 from headwise.probes.sentences import Arc, ProbeSentence
 from headwise.watching.loading import load_model
 from headwise.watching.models import LoadedModel
@@ -70,6 +74,7 @@ def test_no_text_at_all_is_refused(minilm: LoadedModel) -> None:
 
 
 WORDS = torch.ones(2, 5, dtype=torch.long)
+HOLES = torch.tensor([[0, 1, 1, 1, 0], [1, 0, 1, 1, 1]])
 
 
 @pytest.mark.parametrize(
@@ -86,6 +91,10 @@ WORDS = torch.ones(2, 5, dtype=torch.long)
         (
             {"inputs": [{"input_ids": WORDS, "attention_mask": torch.ones(2, 1, 5, 5)}]},
             r"attention_mask is \[2, 1, 5, 5\]: give \[2, 5\] as the tokens are",
+        ),
+        (
+            {"inputs": [{"input_ids": WORDS, "attention_mask": HOLES}]},
+            "attention_mask hides tokens between others in sequence 1: give a mask that is 0 ",
         ),
         ({"inputs": [{"input_ids": WORDS.float()}]}, "input_ids are of torch.float32: give whole"),
         (
@@ -120,7 +129,7 @@ WORDS = torch.ones(2, 5, dtype=torch.long)
 def test_what_a_model_cannot_read_is_refused(
     minilm: LoadedModel, given: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises((OptionError, ShapeError), match=words):
+    with pytest.raises((MaskError, OptionError, ShapeError), match=words):
         scan(minilm, **given, settings=ScanSettings(repeats=False))
 
 
@@ -134,6 +143,44 @@ def test_an_input_that_a_model_cannot_take_is_named() -> None:
         scan(model, inputs=[{"input_idz": inputs["input_ids"]}])
     with pytest.raises(OptionError, match="no input 'glow': it takes input_ids, "):
         scan(model, inputs=[{"glow": torch.ones(1, 3)}])
+
+
+def clip(words: int) -> transformers.CLIPModel:
+    """A tiny model that needs a picture beside its text."""
+    sizes = {"hidden_size": 15, "intermediate_size": 7, "num_hidden_layers": 1}
+    config = transformers.CLIPConfig(
+        text_config={**sizes, "num_attention_heads": 3, "vocab_size": words},
+        vision_config={**sizes, "num_attention_heads": 5, "image_size": 28, "patch_size": 14},
+    )
+    return transformers.CLIPModel(config).eval()
+
+
+def test_a_model_that_needs_more_than_text_says_so(minilm: LoadedModel) -> None:
+    model, quick = clip(len(minilm.tokenizer)), ScanSettings(repeats=False)
+    words = r"CLIPModel cannot read text alone \(.*NoneType.*\): give inputs=\[\.\.\.\] with every"
+    with pytest.raises(OptionError, match=words):
+        scan(model, "A cat sat down.", tokenizer=minilm.tokenizer, settings=quick)
+    wrong = {"input_ids": WORDS, "pixel_values": torch.randn(2, 3, 5, 28)}
+    with pytest.raises(OptionError, match=r"CLIPModel cannot read these inputs \(.*\): give"):
+        scan(model, inputs=[wrong], tokenizer=minilm.tokenizer, settings=quick)
+
+
+def test_repeated_tokens_are_left_out_where_more_than_text_is_read(minilm: LoadedModel) -> None:
+    model, told = clip(len(minilm.tokenizer)), {"token_type_ids": torch.zeros_like(WORDS)}
+    given = {"input_ids": WORDS, "pixel_values": torch.randn(2, 3, 28, 28)}
+    with pytest.warns(UserWarning, match="repeated random tokens: the model is given pixel_values"):
+        table = scan(model, inputs=[given], tokenizer=minilm.tokenizer)
+    assert table.df["induction"].isna().all() and table.df["entropy"].notna().all()
+    plain = make_task(minilm, inputs=[{"input_ids": WORDS, **told}])
+    assert "repeats 0" in [step.name for step in plain.steps()]
+
+
+def test_a_mistake_of_headwise_is_not_the_models(minilm: LoadedModel) -> None:
+    nowhere: Any = None
+    count = Count(nowhere, default_measures(), RowChoice("all"), compares=False)
+    (batch,) = given_batches([{"input_ids": WORDS}], minilm.model.config)
+    with pytest.raises(AttributeError, match="num_heads"):
+        TextStep(count).run(minilm.model, batch)
 
 
 def test_a_module_that_is_no_model_is_refused_by_name(minilm: LoadedModel) -> None:

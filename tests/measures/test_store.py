@@ -1,5 +1,6 @@
 """A folder belongs to one scan: what goes on, what is refused by name, and what --force leaves."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaModel
 
-from headwise.errors import OutputError
+from headwise.errors import OptionError, OutputError
 from headwise.measures.digests import digest_of_weights
 from headwise.measures.scan import ScanSettings, scan
 from headwise.measures.store import differences
@@ -19,10 +20,10 @@ WORDS = 53
 QUICK = ScanSettings(repeats=False, measures=("entropy",))
 
 
-def llama(seed: int) -> LlamaModel:
+def llama(seed: int, **options: Any) -> LlamaModel:
     config = LlamaConfig(
         vocab_size=WORDS, hidden_size=30, intermediate_size=7, num_hidden_layers=2,
-        num_attention_heads=5, num_key_value_heads=5,
+        num_attention_heads=5, num_key_value_heads=5, **options,
     )  # fmt: skip
     torch.manual_seed(seed)
     return LlamaModel(config).eval()
@@ -57,6 +58,30 @@ def test_another_model_of_the_same_class_is_refused(tmp_path: Path) -> None:
     scan(llama(0), inputs=inputs(0), out=tmp_path)
     with pytest.raises(OutputError, match=r"other settings \(of other weights\)"):
         scan(llama(1), inputs=inputs(0), out=tmp_path)
+
+
+def test_the_same_weights_with_another_config_are_refused(tmp_path: Path) -> None:
+    scan(llama(0), inputs=inputs(0), out=tmp_path)
+    with pytest.raises(OutputError, match=r"other settings \(of another config\)"):
+        scan(llama(0, rope_theta=100.0), inputs=inputs(0), out=tmp_path)
+
+
+def test_another_tokenizer_is_refused(tmp_path: Path, tokenizer: Any) -> None:
+    def read(one: Any) -> None:
+        scan(model, "The cat sat down.", tokenizer=one, settings=QUICK, out=tmp_path)
+
+    model, other = bert(tokenizer), copy.deepcopy(tokenizer)
+    read(tokenizer)
+    other(["a", "b c"], padding=True, truncation=True, max_length=3)  # which it remembers
+    read(other)
+    other.backend_tokenizer.normalizer = None
+    with pytest.raises(OutputError, match=r"other settings \(of another tokenizer\)"):
+        read(other)
+
+
+def test_which_attention_runs_makes_no_other_scan(tmp_path: Path) -> None:
+    scan(llama(0, attn_implementation="sdpa"), inputs=inputs(0), out=tmp_path)
+    scan(llama(0, attn_implementation="eager"), inputs=inputs(0), out=tmp_path)
 
 
 def test_other_inputs_are_refused(tmp_path: Path) -> None:
@@ -97,6 +122,15 @@ def test_one_changed_weight_changes_the_digest_and_nothing_else_does() -> None:
         large.weight[4001, 1] += 1
     assert digest_of_weights(large) != before
     assert digest_of_weights(nn.Embedding(4099, 3, device="meta"))
+
+
+@pytest.mark.parametrize("name", ["settings.json", "progress-0.npz"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
+    scan(llama(0), inputs=inputs(0), out=tmp_path)
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    with pytest.raises(OptionError, match=f"{name} cannot be read: Is a directory"):
+        scan(llama(0), inputs=inputs(0), out=tmp_path)
 
 
 def test_digests_are_told_apart_in_words() -> None:

@@ -1,5 +1,9 @@
 """A sentence cannot hold an arc that points nowhere or asks nothing."""
 
+import json
+from dataclasses import astuple
+
+import numpy as np
 import pytest
 
 from headwise.errors import OptionError
@@ -27,6 +31,18 @@ def test_a_sentence_keeps_its_words_and_arcs() -> None:
 )
 def test_an_arc_that_asks_nothing_is_refused(arc: tuple[object, ...], message: str) -> None:
     with pytest.raises(OptionError, match=message):
+        Arc(*arc)  # type: ignore[arg-type]
+
+
+def test_places_are_pythons_own_numbers() -> None:
+    arc = Arc("pronoun-antecedent", np.int64(4), np.int64(0), (np.int64(0), np.int64(2)))  # type: ignore[arg-type]
+    assert arc == Arc("pronoun-antecedent", 4, 0, (0, 2))
+    assert json.dumps(astuple(arc)) == '["pronoun-antecedent", 4, 0, [0, 2]]'
+
+
+@pytest.mark.parametrize("arc", [("obj", 1.0, 0), ("obj", 1, "0"), ("obj", 1, 0, (0, None))])
+def test_a_place_that_is_no_whole_number_is_refused(arc: tuple[object, ...]) -> None:
+    with pytest.raises(OptionError, match=r"obj names word (1\.0|'0'|None): give a whole number"):
         Arc(*arc)  # type: ignore[arg-type]
 
 

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from headwise.attention.rules import Rules
 from headwise.errors import ModelError, OptionError, ShapeError
+from headwise.measures.layout import Layout
+from headwise.measures.view import View
 from headwise.watching.calls import AttentionCall, ShownCall, TokenFacts
 from headwise.watching.places import Place
 from headwise.watching.sequence import LOWEST, Sequence
@@ -174,7 +176,6 @@ def assert_tiles(name: str, sequence: Sequence, want: Tensor) -> None:
         logs = sequence.log_weights(sequence.block(rows, low, high), room)
         assert logs.isfinite().all()
         assert_close(name, logs.exp(), want[:, rows, low:high], "tile")
-        assert_close(name, sequence.count_seen(rows), (want[:, rows] > 0).sum(-1).to(want))
     low, high = sequence.band.keys_of(0, queries - 1, keys)
     assert (want[..., :low] == 0).all() and (want[..., high:] == 0).all()
 
@@ -259,15 +260,26 @@ def test_rules_of_every_kind_reach_pairs_and_tiles(rules: dict[str, Any]) -> Non
                 alone = sequence.of_head(head)
                 logs = alone.log_weights(alone.block(rows, 0, 11))
                 assert_same(logs.exp(), want[head][None], roundings=roundings, name="one head")
-            assert torch.equal(sequence.count_seen(rows), (want > 0).sum(-1).to(want))
+            layout = Layout.of(sequence, rows, None)
+            seen = View(sequence=sequence, layout=layout, output_roots=None).seen
+            assert torch.equal(seen.expand(6, -1), (want > 0).sum(-1).to(want))
 
 
-def test_counting_in_pieces_counts_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    call = random_call(**RULES["holes"])
-    rows = torch.arange(11)
-    whole = call.sequence(0, slice(None), slice(None)).count_seen(rows)
-    monkeypatch.setattr("headwise.watching.sequence.COUNTED_AT_ONCE", 2 * 6 * 11)
-    assert torch.equal(call.sequence(0, slice(None), slice(None)).count_seen(rows), whole)
+def test_what_may_be_seen_is_told_by_all_heads_and_rows() -> None:
+    def band(*weights: Tensor) -> tuple[int | None, int | None]:
+        shown, mixed = torch.stack(weights), torch.zeros(len(weights), 7, 5)
+        found = Sequence(task=None, mixed=mixed, lse=None, shown=shown).band
+        assert found.offset == 0
+        return found.before, found.after
+
+    whole = torch.ones(7, 7)
+    near, far = whole.tril().triu(-1), whole.tril() - whole.tril(-2)
+    far[6, 0] = 1.0
+    assert band(near, far) == (None, 0), "one weight over 0 is enough"
+    assert band(near) == (1, 0)
+    assert band(whole.tril(2).triu(-3)) == (3, 2)
+    assert band(whole, near) == (None, None)
+    assert band(0 * whole) == (None, None)
 
 
 def test_padding_inside_a_span_is_not_seen() -> None:
@@ -277,14 +289,12 @@ def test_padding_inside_a_span_is_not_seen() -> None:
     assert (logs[..., 4:] <= LOWEST / 2).all()
     want = call.weights()[0, :, :4, :7]
     assert_same(logs.exp(), want, roundings=16)
-    assert torch.equal(sequence.count_seen(torch.arange(4)), torch.full((6, 4), 4.0).double())
 
 
 def test_no_rows_have_no_weights() -> None:
     sequence = random_call(is_causal=True).sequence(0, slice(None), slice(None))
     nothing = torch.arange(0)
     assert sequence.log_weights(sequence.block(nothing, 0, 11)).shape == (6, 0, 11)
-    assert sequence.count_seen(nothing).shape == (6, 0)
 
 
 def test_a_sequence_of_a_model_in_training_carries_no_gradients() -> None:

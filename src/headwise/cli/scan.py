@@ -104,8 +104,9 @@ def run(  # noqa: PLR0913 - one parameter an option
     )
     console = quiet_console(is_stderr=True)
     task = make_task(model, options, settings, texts_of(text), treebank)
-    found = run_scan(task, out=out, force=force, report=bar(console))
-    if not Spread.here().is_first:
+    spread = Spread.here()
+    found = run_scan(task, out=out, force=force, report=bar(console), spread=spread)
+    if not spread.is_first:
         return
     if as_json:
         typer.echo(found.table.to_json())

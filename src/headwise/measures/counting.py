@@ -32,8 +32,12 @@ from headwise.measures.similarity import (
 from headwise.measures.tally import Tally
 from headwise.measures.uniform import Uniform
 from headwise.measures.view import LEAST_LOG, Scratch, View
-from headwise.watching.calls import Call, ShownCall, TokenFacts, at_least_float32
+from headwise.watching.calls import Call, TokenFacts, at_least_float32
+from headwise.watching.remarks import remark
+from headwise.watching.running import stack_of_queries
 from headwise.watching.sequence import Block
+from headwise.watching.watch import described
+from headwise.wording import listed
 
 MEASURES: dict[str, type[Measure]] = {
     "offsets": Offsets,
@@ -74,11 +78,13 @@ def drawn(total: int, count: int, seed: int, index: int) -> Tensor:
     return torch.randperm(total, generator=generator)[:count].sort().values
 
 
-def span_of(facts: TokenFacts | None, sequence: int, size: int) -> slice:
+def span_of(facts: TokenFacts | None, sequence: int) -> slice:
     """Where the real positions of a sequence stand; all of them where nothing is known."""
-    if facts is None or facts.ids.shape[1] != size:
-        return slice(0, size)
-    return facts.span(sequence)
+    return slice(None) if facts is None else facts.span(sequence)
+
+
+NOTHING = slice(0, 0)
+"""The span of a sequence that is padding alone."""
 
 
 class Kept:
@@ -88,15 +94,18 @@ class Kept:
         """Nothing yet."""
         self.scratch = Scratch()
         self._roots: dict[tuple[str, int], Tensor | None] = {}
+        self._indirect: list[str] = []
 
     def roots_of(self, call: Call) -> Float[Tensor, "heads d_value width"] | None:
         """For each head's part of the output projection a small matrix that gives its lengths.
 
         `|v Wo| = |v R^T|` with the triangle `R` of `Wo^T = Q R`. None if the projection is not
-        known.
+        known, or gets something else.
         """
         key = (call.stack, call.layer)
         if key not in self._roots:
+            if not call.is_direct:
+                self._indirect.append(type(call.place.module).__name__)
             roots = call.output_weight
             if roots is not None:
                 parts = roots.to(at_least_float32(call.mixed)).unflatten(0, (call.num_heads, -1))
@@ -104,10 +113,15 @@ class Kept:
             self._roots[key] = roots
         return self._roots[key]
 
-
-def num_keys_of(call: Call) -> int:
-    """Keys of each sequence, padding included."""
-    return call.shown.shape[3] if isinstance(call, ShownCall) else call.keys.shape[2]
+    def say_what_is_left_out(self) -> None:
+        """Remark, once, where the output projection gets something else than what heads give."""
+        if self._indirect:
+            names = listed(list(dict.fromkeys(self._indirect)))
+            self._indirect.clear()
+            remark(
+                f"{names} changes what its heads give before its output projection gets it: "
+                "measures of outputs and values are left out there"
+            )
 
 
 def indices_of(call: Call, batch: Batch) -> Sequence[int]:
@@ -116,18 +130,17 @@ def indices_of(call: Call, batch: Batch) -> Sequence[int]:
     Pictures beside texts may be fewer or more than those; but a sequence that nobody gave, and
     queries that are not among the keys, have no positions that could be measured.
     """
-    count, num_queries, num_keys = len(call.mixed), call.mixed.shape[2], num_keys_of(call)
-    place = f"{call.place.name} ({type(call.place.module).__name__})"
+    count = len(call.mixed)
     given = {len(one) for one in batch.inputs.values() if isinstance(one, Tensor) and one.dim()}
     if count not in {*given, len(batch.indices)}:
         raise ModelError(
-            f"{place} cannot be measured: it computes {count} sequences where "
+            f"{described(call.place)} cannot be measured: it computes {count} sequences where "
             f"{len(batch.indices)} are given, as attention within windows does"
         )
-    if num_keys < num_queries and call.stack != "cross":
+    if call.num_keys < call.num_queries and call.stack != "cross":
         raise ModelError(
-            f"{place} cannot be measured: its {num_queries} queries see {num_keys} keys, each made "
-            "of several positions"
+            f"{described(call.place)} cannot be measured: its {call.num_queries} queries see "
+            f"{call.num_keys} keys, each made of several positions"
         )
     return batch.indices if count == len(batch.indices) else range(count)
 
@@ -135,12 +148,11 @@ def indices_of(call: Call, batch: Batch) -> Sequence[int]:
 def views_of(call: Call, batch: Batch, choice: RowChoice, kept: Kept) -> list[tuple[int, View]]:
     """One view for each sequence of a call, with its place in the batch."""
     found, device = [], call.mixed.device
-    of_keys, of_queries = batch.facts_of_keys(call.stack), batch.facts_of_queries(call.stack)
-    num_keys = num_keys_of(call)
+    of_keys = batch.facts_of(call.stack, call.num_keys)
+    of_queries = batch.facts_of(stack_of_queries(call.stack), call.num_queries)
     for place, index in enumerate(indices_of(call, batch)):
-        queries = span_of(of_queries, place, call.mixed.shape[2])
-        keys = span_of(of_keys, place, num_keys)
-        if queries.stop == queries.start or keys.stop == keys.start:
+        queries, keys = span_of(of_queries, place), span_of(of_keys, place)
+        if NOTHING in (queries, keys):
             continue
         sequence = call.sequence(place, queries, keys)
         shape = (sequence.num_heads, sequence.num_queries, sequence.num_keys)
@@ -150,7 +162,7 @@ def views_of(call: Call, batch: Batch, choice: RowChoice, kept: Kept) -> list[tu
             layout = Layout.of(
                 sequence,
                 choice.of(sequence.num_queries, index).to(device),
-                batch.key_facts(call.stack, place, num_keys, device),
+                batch.key_facts(call.stack, place, call.num_keys, device),
                 is_cross=call.stack == "cross",
             )
         if not layout.has_gaps:  # a mask may differ from layer to layer
@@ -176,7 +188,8 @@ class Count:
         """What to count, on which rows, and whether heads are compared with each other."""
         self.tally, self.measures, self.choice, self.compares = tally, measures, choice, compares
         self.kept = kept or Kept()
-        self.kernels: dict[str, list[list[Tensor]]] = {}
+        self.kernels: dict[tuple[str, int], list[Tensor]] = {}
+        """By stack and place in the batch: of every layer so far."""
 
     def add(self, call: Call, batch: Batch) -> None:
         """Count one layer's attention."""
@@ -194,10 +207,8 @@ class Count:
         if view.layout.num_queries < 4:
             return
         rows, looks = compared(view, self.choice.seed + 1, index)
-        kernels = self.kernels.setdefault(key[0], [])
-        while len(kernels) <= place:
-            kernels.append([])
-        kernels[place].append(centred_kernels(view.sequence.mixed[:, rows]))
+        kernels = centred_kernels(view.sequence.mixed[:, rows])
+        self.kernels.setdefault((key[0], place), []).append(kernels)
         if len(looks.rows) == 0:
             return
         weights = view.sequence.log_weights(looks).clamp_(min=LEAST_LOG).exp_()
@@ -207,10 +218,9 @@ class Count:
 
     def finish(self) -> None:
         """Every layer of a batch was counted: add up how alike their heads are."""
-        for stack, by_sequence in self.kernels.items():
-            for kernels in by_sequence:
-                together = [one.to(kernels[0].device) for one in kernels]
-                self.tally.add_to(self.tally.hsic, stack, products(torch.cat(together)))
+        for (stack, _), kernels in self.kernels.items():
+            together = [one.to(kernels[0].device) for one in kernels]
+            self.tally.add_to(self.tally.hsic, stack, products(torch.cat(together)))
         self.kernels = {}
 
 

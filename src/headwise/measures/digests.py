@@ -1,13 +1,14 @@
 """Digests: short names of what a scan reads, which differ where that differs.
 
-In: texts, tensors, sentences, a model. Out: SHA-256 as text. A model's own is made of a sample of
-its weights and of an exact sum of all, which takes no longer than to read them once.
+In: texts, tensors, sentences, a model, its config and tokenizer. Out: SHA-256 as text. That of the
+weights is made of a sample and of an exact sum of all, and takes no longer than to read them once.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -52,6 +53,27 @@ def digest_of_inputs(inputs: Iterable[Mapping[str, Tensor]]) -> str:
                     yield bits(tensor).cpu().numpy().tobytes()
 
     return digest_of_bytes(parts())
+
+
+def digest_of_config(config: Any) -> str:
+    """SHA-256 of what a config says; neither of where it came from nor of which attention runs."""
+    said = config.to_json_string() if hasattr(config, "to_json_string") else repr(config)
+    return digest([said])
+
+
+def digest_of_tokenizer(tokenizer: Any) -> str:
+    """SHA-256 of how a tokenizer splits, what is special to it, and how much it takes.
+
+    How it pads and where it cuts off changes from call to call, and is left out.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None and hasattr(backend, "to_str"):
+        said = json.loads(backend.to_str()) | {"truncation": None, "padding": None}
+    else:
+        said = getattr(tokenizer, "get_vocab", dict)()
+    limit = getattr(tokenizer, "model_max_length", None)
+    facts = [type(tokenizer).__name__, tokenizer.all_special_ids, limit, said]
+    return digest([json.dumps(facts, sort_keys=True, default=str)])
 
 
 @torch.no_grad()

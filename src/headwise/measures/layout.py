@@ -97,10 +97,6 @@ class Layout:
         is_cross: bool = False,
     ) -> "Layout":
         """The layout that some rows of a sequence have."""
-        if sequence.shown is not None:
-            never_ahead = not bool(sequence.shown.triu(sequence.band.offset + 1).any())
-        else:
-            never_ahead = sequence.band.after == 0
         return cls(
             rows=rows,
             num_heads=sequence.num_heads,
@@ -108,7 +104,7 @@ class Layout:
             num_keys=sequence.num_keys,
             band=sequence.band,
             has_gaps=has_gaps(sequence),
-            never_ahead=never_ahead,
+            never_ahead=sequence.band.after == 0,
             tokens=tokens,
             is_cross=is_cross,
         )
@@ -169,10 +165,5 @@ class Layout:
 
 
 def has_gaps(sequence: Sequence) -> bool:
-    """Whether something besides the band may hide keys: cheap to say of masks of keys alone."""
-    if sequence.task is None:
-        return True
-    mask = sequence.task.mask
-    if mask is None:
-        return False
-    return not (mask.dtype == torch.bool and mask.shape[:3].numel() == 1 and bool(mask.all()))
+    """Whether something besides the band may hide keys."""
+    return sequence.task is not None and sequence.task.mask is not None

@@ -20,9 +20,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.errors import OptionError, ShapeError
+from headwise.errors import MaskError, OptionError, ShapeError
 from headwise.measures.layout import KeyFacts, Layout
 from headwise.watching.calls import TokenFacts
+from headwise.watching.running import TEXT_STACKS, prefix_of, real_tokens
 
 BATCH_TOKENS = 4096
 """Tokens of a batch, padding included, unless one window alone has more."""
@@ -56,34 +57,32 @@ class Batch:
     there are no tokens."""
     indices: tuple[int, ...]
     """Place of each sequence among all that are read: what its random rows are drawn by."""
-    knows_kinds: bool = True
-    """Whether it is known which tokens are special or punctuation: a tokenizer has to say it."""
     layouts: dict[Hashable, Layout] = field(default_factory=dict, repr=False)
     """Which rows are measured and what they see, for the layers that have them in common."""
     _key_facts: dict[Hashable, KeyFacts] = field(default_factory=dict, repr=False)
 
-    def facts_of_keys(self, stack: str) -> TokenFacts | None:
-        """What is known of the tokens that a stack's keys are made of."""
-        is_one_text = set(self.facts) == {""}
-        return self.facts.get("" if is_one_text else stack)
+    def facts_of(self, stack: str, size: int) -> TokenFacts | None:
+        """What is known of the `size` keys of a stack; None if they are no tokens that were read.
 
-    def facts_of_queries(self, stack: str) -> TokenFacts | None:
-        """The same of its queries, which in cross attention are the decoder's."""
-        return self.facts_of_keys("decoder" if stack == "cross" else stack)
+        Its queries are the keys of `stack_of_queries`.
+        """
+        is_one_text = set(self.facts) == {""}
+        facts = self.facts.get("" if is_one_text else stack)
+        return facts if facts is not None and facts.is_real.shape[1] == size else None
 
     def key_facts(
         self, stack: str, sequence: int, size: int, device: torch.device
     ) -> KeyFacts | None:
-        """What is known of the `size` keys of one sequence, the same object for every layer."""
-        facts = self.facts_of_keys(stack)
-        if facts is None or facts.ids.shape[1] != size:
+        """Which tokens the `size` keys of one sequence are, the same object for every layer."""
+        facts = self.facts_of(stack, size)
+        if facts is None or facts.ids is None:
             return None
         key = (stack, sequence, device)
         if key not in self._key_facts:
             span = facts.span(sequence)
-            kinds = (facts.is_special, facts.is_punctuation) if self.knows_kinds else (None, None)
             special, punctuation = (
-                None if kind is None else kind[sequence, span].to(device) for kind in kinds
+                None if kind is None else kind[sequence, span].to(device)
+                for kind in (facts.is_special, facts.is_punctuation)
             )
             self._key_facts[key] = KeyFacts(
                 ids=facts.ids[sequence, span].to(device),
@@ -94,8 +93,9 @@ class Batch:
 
     @property
     def num_tokens(self) -> int:
-        """Real tokens; 0 where something else is read."""
-        return int(next(iter(self.facts.values())).is_real.sum()) if self.facts else 0
+        """Real tokens of the first stack that reads some; 0 where something else is read."""
+        known = (int(one.is_real.sum()) for one in self.facts.values() if one.ids is not None)
+        return next(known, 0)
 
 
 def checked_texts(texts: str | Sequence[str] | None) -> list[str] | None:
@@ -156,7 +156,7 @@ class Reader:
             )
         return found
 
-    def first_ids(self, text: str, most: float) -> list[int]:
+    def first_ids(self, text: str, most: int | float) -> list[int]:
         """The tokens of a text, or more than `most` of them where that is a small part of it."""
         size = LONG_TOKEN * (most + SURPLUS)
         while size < len(text):
@@ -300,20 +300,27 @@ def given_batches(
 ) -> Iterator[Batch]:
     """Batches of tensors that the user made for the model, with what they tell of its tokens."""
     reader = None if tokenizer is None else Reader(tokenizer, config)
-    count = 0
+    first = 0
     for tensors in map(checked_tensors, inputs):
-        facts = {}
-        for stack, prefix in (("", ""), ("encoder", ""), ("decoder", "decoder_")):
-            ids = tensors.get(f"{prefix}input_ids")
-            if ids is not None:
-                mask = tensors.get(f"{prefix}attention_mask")
-                facts[stack] = facts_of_tensors(ids, mask, reader)
-        if "encoder" in facts:
-            facts["cross"] = facts["text"] = facts["encoder"]  # whose tokens are the keys
-        size = len(next(one for one in tensors.values() if isinstance(one, Tensor) and one.dim()))
-        indices = tuple(range(count, count + size))
-        yield Batch(tensors, facts, indices, knows_kinds=reader is not None)
-        count += size
+        batch = given_batch(tensors, config, reader, first)
+        yield batch
+        first += len(batch.indices)
+
+
+def given_batch(
+    tensors: Mapping[str, Tensor], config: Any, reader: Reader | None, first: int
+) -> Batch:
+    """One batch of tensors, whose sequences are number `first` and on of all that are read."""
+    told: dict[str, TokenFacts | None] = {}
+    for stack in TEXT_STACKS:
+        prefix = prefix_of(config, stack)
+        if prefix not in told:
+            is_real = real_tokens(config, tensors, stack)
+            told[prefix] = facts_of_tensors(tensors.get(f"{prefix}input_ids"), is_real, reader)
+    by_stack = {stack: told[prefix_of(config, stack)] for stack in TEXT_STACKS}
+    facts = {stack: one for stack, one in by_stack.items() if one is not None}
+    size = len(next(one for one in tensors.values() if isinstance(one, Tensor) and one.dim()))
+    return Batch(tensors, facts, tuple(range(first, first + size)))
 
 
 def checked_batches(inputs: Any) -> list[Mapping[str, Tensor]]:
@@ -323,7 +330,10 @@ def checked_batches(inputs: Any) -> list[Mapping[str, Tensor]]:
             f"inputs is of type {type(inputs).__name__}: give a list of mappings from the names of "
             "the model's inputs to tensors"
         )
-    return [checked_tensors(one) for one in inputs]
+    batches = [checked_tensors(one) for one in inputs]
+    for batch in batches:
+        check_padding(batch)
+    return batches
 
 
 def checked_tensors(tensors: Any) -> Mapping[str, Tensor]:
@@ -363,6 +373,19 @@ def check_tokens(prefix: str, ids: Tensor | None, tensors: Mapping[str, Tensor])
         )
 
 
+def check_padding(tensors: Mapping[str, Tensor]) -> None:
+    """Raise where a mask hides tokens between others: rows would be measured at wrong distances."""
+    for name, mask in tensors.items():
+        if not name.endswith("attention_mask") or mask is None or mask.dim() != 2:
+            continue
+        runs = mask.bool().int().diff(dim=1, prepend=torch.zeros_like(mask[:, :1]).int()) > 0
+        if len(broken := (runs.sum(1) > 1).nonzero()[:, 0]):
+            raise MaskError(
+                f"{name} hides tokens between others in sequence {int(broken[0])}: give a mask "
+                "that is 0 before or after the tokens alone"
+            )
+
+
 def check_names(
     model: nn.Module, tensors: Mapping[str, Tensor], *, is_strict: bool = False
 ) -> None:
@@ -383,14 +406,28 @@ def check_names(
         raise OptionError(f"{type(model).__name__} has no input {name!r}: {advice}")
 
 
-def facts_of_tensors(ids: Tensor, mask: Tensor | None, reader: Reader | None) -> TokenFacts:
+TEXT_INPUTS = (
+    *("input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask"),
+    *("inputs_embeds", "decoder_inputs_embeds", "token_type_ids", "position_ids", "labels"),
+)
+"""What a model that reads text alone may be given; a reader makes the first four."""
+
+
+def beside_text(tensors: Mapping[str, Tensor], tokenizer: Any = None) -> list[str]:
+    """Names of inputs that are neither text nor made of it by the tokenizer."""
+    known = {*TEXT_INPUTS, *getattr(tokenizer, "model_input_names", ())}
+    return [name for name, one in tensors.items() if one is not None and name not in known]
+
+
+def facts_of_tensors(
+    ids: Tensor | None, is_real: Tensor | None, reader: Reader | None
+) -> TokenFacts | None:
     """What tensors alone tell, or with a tokenizer what it knows of them."""
+    if ids is None:
+        return None if is_real is None else TokenFacts(is_real=is_real.cpu())
     ids = ids.cpu()
-    is_real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.cpu().bool()
-    if reader is not None:
-        return reader.facts(ids, is_real)
-    nothing = torch.zeros_like(is_real)
-    return TokenFacts(ids=ids, is_real=is_real, is_special=nothing, is_punctuation=nothing)
+    is_real = torch.ones_like(ids, dtype=torch.bool) if is_real is None else is_real.cpu()
+    return TokenFacts(ids=ids, is_real=is_real) if reader is None else reader.facts(ids, is_real)
 
 
 FEWEST_PERIODS = 5

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from headwise.heads import ROLES
 from headwise.measures.offsets import OFFSETS
 from headwise.probes.builtin import CONCEPT, PRONOUN
 from headwise.probes.tables import MARGIN
@@ -189,11 +190,13 @@ def relation_roles(relations: pd.DataFrame, num_heads: int) -> dict[str, Verdict
 def with_roles(df: pd.DataFrame, decided: dict[str, Verdict]) -> pd.DataFrame:
     """The table with every role's score, threshold, baseline and detail, and who has it.
 
-    `*_counts` says of the roles that sentences decide whether the lead is more than luck, and of
-    broad whether the head stands out. A role without a score or a baseline has no columns.
+    Roles come in the order of `ROLES`; one without a score or a baseline has no columns. `*_counts`
+    says of the roles that sentences decide whether the lead is more than luck, and of broad whether
+    the head stands out.
     """
     verdicts = {role: judge(df) for role, judge in MEASURED.items()} | decided
-    verdicts = {role: verdict for role, verdict in verdicts.items() if verdict.is_tested}
+    tested = [role for role, verdict in verdicts.items() if verdict.is_tested]
+    verdicts = {role: verdicts[role] for role in ROLES if role in tested}
     held = {role: verdict.is_held for role, verdict in verdicts.items()}
     new: dict[str, Any] = {}
     for role, verdict in verdicts.items():

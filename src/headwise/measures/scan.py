@@ -33,8 +33,10 @@ from headwise.measures.counting import (
 )
 from headwise.measures.digests import (
     digest,
+    digest_of_config,
     digest_of_inputs,
     digest_of_sentences,
+    digest_of_tokenizer,
     digest_of_weights,
 )
 from headwise.measures.progress import Quiet, Reporter
@@ -42,10 +44,11 @@ from headwise.measures.reading import (
     Batch,
     Reader,
     Window,
+    beside_text,
     check_names,
     checked_batches,
     checked_texts,
-    given_batches,
+    given_batch,
     known_limit,
     repeated_windows,
 )
@@ -59,7 +62,9 @@ from headwise.probes.texts import TEXTS
 from headwise.probes.treebank import sentences_of
 from headwise.probes.words import encode
 from headwise.watching.models import Source, as_loaded
+from headwise.watching.remarks import remark
 from headwise.watching.running import in_evaluation
+from headwise.wording import listed
 
 REPEATED_WINDOWS = 32
 SENTENCES_AT_ONCE, SENTENCE_TOKENS = 32, 1024
@@ -78,7 +83,7 @@ class ScanSettings:
     """Longest window in tokens; None = the model's own limit."""
     max_tokens: int | None = None
     rows: int | str = "auto"
-    """`all`, a number of random rows of each document, or `auto`: all up to 2,048 tokens."""
+    """`all`, a number of random rows of each window, or `auto`: all up to 2,048 tokens."""
     measures: str | tuple[str, ...] = field(default_factory=lambda: tuple(MEASURES))
     """Names, or one name alone."""
     compares: bool = True
@@ -88,6 +93,7 @@ class ScanSettings:
     probe: bool | None = None
     """Whether the built-in sentences with gold relations are read; None = if nothing is given."""
     per_relation: int = 100
+    """Built-in sentences that are read for each relation."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -188,7 +194,16 @@ class Task:
         """All the work, in an order that depends on nothing but the task."""
         found = list(self.text_steps())
         if self.tokenizer is not None and self.settings.repeats:
-            found += self.repeat_steps()
+            beside = {
+                name: None for one in self.inputs or () for name in beside_text(one, self.tokenizer)
+            }
+            if beside:
+                remark(
+                    "induction is not measured on repeated random tokens: the model is given "
+                    f"{listed(list(beside))} besides text"
+                )
+            else:
+                found += self.repeat_steps()
         if self.settings.probe:
             sentences = builtin_sentences(self.settings.per_relation, self.settings.seed)
             found += self.relation_steps("probe", sentences)
@@ -210,16 +225,25 @@ class Task:
     def text_steps(self) -> Iterator[Step]:
         """The measures on texts or tensors."""
         if self.inputs is not None:
-            batches = given_batches(self.inputs, self.config, self.tokenizer)
-            for number, batch in enumerate(batches):
+            reader = None if self.tokenizer is None else Reader(self.tokenizer, self.config)
+            first = 0
+            for number, tensors in enumerate(self.inputs):
+                batch = given_batch(tensors, self.config, reader, first)
                 size = batch.num_tokens or len(batch.indices)
-                yield Step(f"inputs {number}", size, partial(self.measure, batch))
+                yield Step(f"inputs {number}", size, partial(self.take, reader, tensors, first))
+                first += len(batch.indices)
         if self.texts is not None:
             reader = self.reader()
             windows = reader.windows(self.texts, self.settings.max_tokens)
             for number, group in enumerate(reader.batches(windows)):
                 tokens = sum(len(window.ids) for window in group)
                 yield Step(f"text {number}", tokens, partial(self.read, reader, group))
+
+    def take(
+        self, reader: Reader | None, tensors: Mapping[str, Tensor], first: int, tally: Tally
+    ) -> None:
+        """Measure a batch of tensors; all that is worked out of it is gone afterwards."""
+        self.measure(given_batch(tensors, self.config, reader, first), tally)
 
     def read(self, reader: Reader, windows: list[Window], tally: Tally) -> None:
         """Measure some windows of text."""
@@ -232,7 +256,7 @@ class Task:
         measures = default_measures((*settings.measures, "uniform"))
         count = Count(tally, measures, choice, compares=settings.compares, kept=self.kept)
         TextStep(count).run(self.model, batch)
-        if batch.facts:
+        if batch.num_tokens:
             tally.count("tokens", batch.num_tokens)
         tally.count("windows", len(batch.indices))
 
@@ -275,15 +299,17 @@ class Task:
         tally.count(f"{source}_sentences", len(sentences))
 
     @cached_property
-    def weights(self) -> str:
-        """A digest of the model's weights as they are when it is first asked for."""
-        return digest_of_weights(self.model)
-
     def fingerprint(self) -> dict[str, Any]:
-        """What a scan that goes on must agree in with the one that was stopped."""
+        """What a scan that goes on must agree in with the one that was stopped.
+
+        The model is as it is when this is first asked for.
+        """
+        tokenizer = self.tokenizer
         made = {
             "model": dict(self.about),
-            "weights": self.weights,
+            "weights": digest_of_weights(self.model),
+            "config": None if self.config is None else digest_of_config(self.config),
+            "tokenizer": None if tokenizer is None else digest_of_tokenizer(tokenizer),
             "texts": None if self.texts is None else digest(self.texts),
             "inputs": None if self.inputs is None else digest_of_inputs(self.inputs),
             "treebank": None if self.treebank is None else digest_of_sentences(self.treebank),
@@ -321,14 +347,16 @@ def run(
     out: Path | None = None,
     force: bool = False,
     report: Reporter | None = None,
+    spread: Spread | None = None,
 ) -> Scan:
-    """Do every step that is not in yet; of several processes each has all that they found.
+    """Do every step that is not in yet.
 
-    With `out` the sums are kept there as they grow, and the tables at the end.
+    With `out` the sums are kept there as they grow, and the tables at the end. The processes of a
+    `spread` share the steps, and each has all that they found; without one, all work is done here.
     """
-    report = report or Quiet()
-    spread = Spread.here()
-    store = None if out is None else Store(out, task.fingerprint(), spread, force=force)
+    report, spread = report or Quiet(), spread or Spread()
+    fingerprint = task.fingerprint  # now, and not after the work: it can refuse what is read
+    store = None if out is None else Store(out, fingerprint, spread, force=force)
     steps = [step for number, step in enumerate(task.steps()) if spread.owns(number)]
     tally = Tally() if store is None else store.begin()
     report.start(sum(step.tokens for step in steps))
@@ -362,7 +390,7 @@ def scan_of(tally: Tally, task: Task) -> Scan:
             )
         raise OptionError("nothing was scanned: give texts, inputs or sentences")
     relations = tables.relations(tally)
-    made = task.fingerprint()
+    made = task.fingerprint
     about = {
         "model": made["model"].get("name", ""),
         "loaded": made["model"],
@@ -404,6 +432,7 @@ def scan(  # noqa: PLR0913 - what is read, how, and where it goes
     settings: ScanSettings | None = None,
     out: str | Path | None = None,
     force: bool = False,
+    shares_work: bool = False,
 ) -> HeadTable:
     """What every head of a model does.
 
@@ -411,12 +440,14 @@ def scan(  # noqa: PLR0913 - what is read, how, and where it goes
     name: `minilm`, `smollm2`, a directory, a hub id. `texts` are documents, read by the tokenizer;
     `inputs` are tensors the model takes, for a model without one; `treebank` is a CoNLL-U file, or
     sentences with gold relations. Left alone, the built-in text and sentences are read. A stopped
-    scan goes on in `out`; `force` replaces another scan there.
+    scan goes on in `out`; `force` replaces another scan there. With `shares_work` the processes
+    that torchrun started share the steps: all of them must call this, and each gets the table.
     """
     task = make_task(
         model, texts, tokenizer=tokenizer, inputs=inputs, treebank=treebank, settings=settings
     )
-    return run(task, out=None if out is None else Path(out), force=force).table
+    folder, spread = None if out is None else Path(out), Spread.here() if shares_work else None
+    return run(task, out=folder, force=force, spread=spread).table
 
 
 def make_task(

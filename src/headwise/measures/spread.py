@@ -3,6 +3,7 @@
 In: the environment. Out: which steps are this process's own, and everyone's sums.
 """
 
+import atexit
 import os
 from dataclasses import dataclass
 
@@ -23,6 +24,12 @@ def world_size() -> int:
     return int(given)
 
 
+def leave() -> None:
+    """End the group of processes, if nobody has done so."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
 @dataclass(frozen=True)
 class Spread:
     """This process among those that share the work."""
@@ -32,11 +39,15 @@ class Spread:
 
     @classmethod
     def here(cls) -> "Spread":
-        """As torchrun set it up; alone without torchrun."""
+        """As torchrun set it up; alone without torchrun. Every process has to come here.
+
+        A group that is made for it lasts as long as the process: torch cannot make it twice.
+        """
         if world_size() == 1 or "RANK" not in os.environ:
             return cls()
         if not dist.is_initialized():
             dist.init_process_group("gloo")
+            atexit.register(leave)
         return cls(dist.get_rank(), dist.get_world_size())
 
     @property

@@ -4,6 +4,7 @@ In: a model and a batch. Out: sums in a tally. Which batches there are, and in w
 scan's business.
 """
 
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from headwise.errors import HeadwiseError, OptionError
 from headwise.measures.counting import Count, Kept, RowChoice, views_of
 from headwise.measures.measure import measure_rows
-from headwise.measures.reading import Batch, check_names, known_limit
+from headwise.measures.reading import Batch, beside_text, check_names, known_limit
 from headwise.measures.repeats import Repeats
 from headwise.measures.tally import Tally
 from headwise.measures.uniform import Uniform
@@ -23,23 +24,37 @@ from headwise.probes.scoring import RelationScores
 from headwise.probes.sentences import ProbeSentence
 from headwise.probes.words import Encoded, word_weights
 from headwise.watching.calls import Call
+from headwise.watching.loading import one_sentence
+from headwise.watching.remarks import OWN
 from headwise.watching.running import run_layers
 from headwise.watching.watch import watch
 
 
 def read(model: nn.Module, batch: Batch) -> None:
-    """Let the model read; what it stumbles over is a sentence where its tokens tell."""
+    """Let the model read; what it stumbles over is told in a sentence, if possible with why."""
+    name = type(model).__name__
     try:
         run_layers(model, batch.inputs)
-    except HeadwiseError:
+    except (HeadwiseError, MemoryError, torch.OutOfMemoryError):
         raise
-    except (IndexError, RuntimeError, TypeError, ValueError) as err:
-        reason = stumbling_block(getattr(model, "config", None), batch.inputs)
-        if not reason and isinstance(err, TypeError | ValueError):
-            check_names(model, batch.inputs, is_strict=True)
-        if not reason:
+    except Exception as err:  # models fail in any way over what they are not given
+        if is_our_own(err):
             raise
-        raise OptionError(f"{type(model).__name__} cannot read this: {reason}") from err
+        if reason := stumbling_block(getattr(model, "config", None), batch.inputs):
+            raise OptionError(f"{name} cannot read this: {reason}") from err
+        if isinstance(err, TypeError | ValueError):
+            check_names(model, batch.inputs, is_strict=True)
+        what = "these inputs" if beside_text(batch.inputs) else "text alone"
+        raise OptionError(
+            f"{name} cannot read {what} ({one_sentence(err)}): give inputs=[...] with everything "
+            "it takes"
+        ) from err
+
+
+def is_our_own(error: Exception) -> bool:
+    """Whether it was raised by headwise's own code, which runs inside of the model's."""
+    *_, (innermost, _) = traceback.walk_tb(error.__traceback__)
+    return innermost.f_globals.get("__name__", "").split(".")[0] in OWN
 
 
 def stumbling_block(config: Any, tensors: Mapping[str, Tensor]) -> str:
@@ -82,6 +97,7 @@ class TextStep:
         with torch.inference_mode(), watch(model, each, needs_lse=True):
             read(model, batch)
         self.count.finish()
+        self.count.kept.say_what_is_left_out()
 
 
 ON_REPEATS = {
@@ -113,6 +129,7 @@ class RepeatStep:
 
         with torch.inference_mode(), watch(model, each, needs_lse=True):
             read(model, batch)
+        self.kept.say_what_is_left_out()
 
 
 @dataclass(frozen=True, eq=False)

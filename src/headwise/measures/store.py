@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwise.errors import OutputError
-from headwise.files import make_folder, write_aside
+from headwise.files import make_folder, read_bytes, read_text, write_aside
 from headwise.measures.spread import Spread
 from headwise.measures.tally import Tally
 
@@ -87,8 +87,8 @@ class Store:
     def held_settings(self) -> dict[str, Any]:
         """What the sums in the folder are sums of."""
         try:
-            held = json.loads(self.settings_file.read_text(encoding="utf-8"))
-        except ValueError:
+            held = json.loads(read_text(self.settings_file))
+        except json.JSONDecodeError:
             held = None
         if not isinstance(held, dict) or "settings" not in held:
             raise OutputError(
@@ -99,8 +99,11 @@ class Store:
     def load(self) -> Tally:
         """The sums that an earlier scan left, or none."""
         file = self.progress_file()
+        if not file.exists():
+            return Tally()
+        content = read_bytes(file)
         try:
-            return Tally.from_bytes(file.read_bytes()) if file.exists() else Tally()
+            return Tally.from_bytes(content)
         except (ValueError, LookupError, EOFError, zipfile.BadZipFile) as error:
             raise OutputError(f"{file} holds no sums of a scan: remove it") from error
 
@@ -126,6 +129,8 @@ DIGESTS = {
     "inputs": "of other inputs",
     "treebank": "of other sentences",
     "weights": "of other weights",
+    "config": "of another config",
+    "tokenizer": "of another tokenizer",
     "model.sha256": "of other weights",
 }
 """Settings whose values say nothing to a reader, and what it means when they differ."""

@@ -1,4 +1,4 @@
-"""Totals: sums that many sequences, processes and restarts add up to, and the table they give.
+"""Totals: sums that many sequences, processes and restarts add up to, and the means they give.
 
 In: values per head and row. Out: means over all rows, and where only some rows were measured a
 standard error. Sums of sums are sums: any way of splitting the work gives the same result.

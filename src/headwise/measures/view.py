@@ -60,7 +60,7 @@ class View:
     def seen(self) -> Float[Tensor, "#heads query"]:
         """How many keys each row may see."""
         if self.layout.has_gaps:
-            return self.sequence.count_seen(self.layout.rows)
+            return self.allowed.sum(-1).to(self.sequence.mixed.dtype)
         return self.layout.seen.to(self.sequence.mixed.dtype)[None]
 
     def sees_at_least(self, keys: int) -> Bool[Tensor, " query"]:
@@ -82,8 +82,6 @@ class View:
     @cached_property
     def allowed(self) -> Bool[Tensor, "#heads query key"]:
         """Which keys each row may see, laid out: for layouts with gaps."""
-        if self.sequence.shown is not None:
-            return self.sequence.shown[:, self.layout.rows] > 0
         assert self.sequence.task is not None
         bias = bias_at(self.sequence.task, self.layout.rows, 0, self.layout.num_keys)
         assert bias is not None

@@ -4,7 +4,9 @@ In: words and arcs between their places. Out: records that cannot hold an imposs
 module refuses to know where a sentence comes from, what a relation means and what a token is.
 """
 
+import operator
 from dataclasses import dataclass
+from typing import Any
 
 from headwise.errors import OptionError
 
@@ -24,6 +26,10 @@ class Arc:
 
     def __post_init__(self) -> None:
         """Refuse an arc that asks nothing, or whose answer is not among its candidates."""
+        for name in ("dependent", "governor"):
+            object.__setattr__(self, name, place_of(self.relation, getattr(self, name)))
+        places = tuple(place_of(self.relation, one) for one in self.candidates)
+        object.__setattr__(self, "candidates", places)
         if not self.relation:
             raise OptionError(
                 f"the arc {self.dependent} -> {self.governor} has no relation: name one"
@@ -44,6 +50,16 @@ class Arc:
                 f"candidates of {self.relation} are {self.candidates}: "
                 "two or more different words are a question"
             )
+
+
+def place_of(relation: str, place: Any) -> int:
+    """A word's number as Python's own, which every file can hold."""
+    try:
+        return operator.index(place)
+    except TypeError as err:
+        raise OptionError(
+            f"{relation or 'an arc'} names word {place!r}: give a whole number, counted from 0"
+        ) from err
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def make_bench(
     """
     find_layers(subject.model)  # raises where heads cannot be cut
     check_variant(subject.model, settings.refit)
-    if any(place.turns > 1 for place in find_places(subject.model)):
+    if any(place.loop is not None for place in find_places(subject.model)):
         raise ModelError(
             f"{subject.name} cannot be pruned layer by layer: its layers share their weights; name "
             "the same heads of all of them to headwise.cut"

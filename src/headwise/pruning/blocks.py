@@ -32,7 +32,7 @@ def find_blocks(model: nn.Module, places: Sequence[Place]) -> tuple[Block, ...]:
 
     None where a block computes several layers, as in ALBERT: it cannot be left out for one of them.
     """
-    if any(place.turns > 1 for place in places):
+    if any(place.loop is not None for place in places):
         return ()
     inside: dict[str, list[Place]] = {}
     for place in places:

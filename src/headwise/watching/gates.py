@@ -1,8 +1,9 @@
-"""Gates: factors on what each head gives, at the input of the output projection.
+"""Gates: factors on what each head gives, before the output projection mixes the heads.
 
 In: a model and which heads to silence, or a gate for every head. Out: the same model, whose heads
 are gated while a `with` block lasts. Acting on the projection's output instead would be wrong: by
-then the heads are mixed.
+then the heads are mixed. Where a model has a gate or a norm of its own between its heads and the
+projection, ours come before it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

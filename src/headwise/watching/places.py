@@ -79,8 +79,6 @@ class Place:
     """Whether it asks transformers' attention interface; else it returns its weights."""
     turn: int = 0
     """Which of the layers that share the module, one after the other."""
-    turns: int = 1
-    """How many layers share the module."""
     loop: nn.Module | None = None
     """What runs the layers that share the module, where they do."""
 
@@ -125,7 +123,6 @@ def find_places(model: nn.Module) -> tuple[Place, ...]:
             output_projection=output_projection(name, modules),
             is_routed=is_routed(module),
             turn=turn,
-            turns=len(layers[name]),
             loop=modules[loop_of(name)] if len(layers[name]) > 1 else None,
         )
         for name, module in found.items()

@@ -13,7 +13,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.utils import output_capturing
 
@@ -28,7 +30,7 @@ from headwise.watching.places import Place
 NAME = "headwise"
 
 Change = Callable[[Tensor], Tensor]
-"""From a layer's mixed values `[batch heads query d_value]` to what its projection gets instead."""
+"""From a layer's mixed values `[batch heads query d_value]` to what goes on in their place."""
 
 
 @dataclass(eq=False)
@@ -38,6 +40,47 @@ class Listener:
     each: Callable[[Call], None] | None = None
     change: Change | None = None
     needs_lse: bool = False
+    waiting: tuple[AttentionCall, RemovableHandle] | None = field(default=None, repr=False)
+    """A call whose output projection has not run yet, and the hook there."""
+
+    def hear(self, call: AttentionCall, given: Float[Tensor, "batch query heads d_value"]) -> None:
+        """Tell of a call once its output projection runs, and whether that gets the `given`."""
+        projection = call.place.output_projection
+        if projection is None:
+            self.tell(call)
+            return
+
+        def project(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+            self.settle(is_direct=bool(inputs) and are_same(inputs[0], given))
+
+        # First of all, so as to hear what arrives before anybody changes it.
+        self.waiting = call, projection.register_forward_pre_hook(project, prepend=True)
+
+    def settle(self, *, is_direct: bool = False) -> None:
+        """Tell of the call that waits, if one does; no projection that is a module has got it."""
+        if (call := self.forget()) is not None:
+            self.tell(call if is_direct else replace(call, is_direct=False))
+
+    def forget(self) -> AttentionCall | None:
+        """Stop waiting; the call that did."""
+        if self.waiting is None:
+            return None
+        (call, hook), self.waiting = self.waiting, None
+        hook.remove()
+        return call
+
+    def tell(self, call: AttentionCall) -> None:
+        """Tell of a call now."""
+        assert self.each is not None
+        self.each(call)
+
+
+def are_same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors hold the same numbers in the same order, whatever their shapes."""
+    if one.numel() != other.numel() or not can_be_read(one):
+        return one.numel() == other.numel()
+    one, other = one.flatten(), other.to(one).flatten()
+    return torch.equal(one, other) or torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
 
 
 Entry = tuple[Place, Listener]
@@ -74,11 +117,13 @@ def headwise_attention(
     rules = rules_of(module, query, key, attention_mask, options)
     rules = replace(rules, scale=scaling, dropout=dropout)
     entries = entries_now(module)
+    for _, listener in entries:
+        listener.settle()
     with_lse = any(listener.needs_lse for _, listener in entries)
     if with_lse:
         check_finite(entries[0][0], query, key)
     mixed, lse = run(query, key, value, rules, with_lse=with_lse)
-    given = mixed
+    given, heard = mixed, []
     for place, listener in entries:
         if listener.each is not None:
             call = AttentionCall(
@@ -90,14 +135,17 @@ def headwise_attention(
                 mixed=mixed,
                 known_lse=lse,
             )
-            listener.each(call)
+            heard.append((listener, call))
         if listener.change is not None:
             given = listener.change(given)
+    given = given.transpose(1, 2).contiguous()
+    for listener, call in reversed(heard):  # the last to wait is the first to be told
+        listener.hear(call, given)
     weights = None
     if options.get("output_attentions") or records_weights():
         sure = replace(rules, dropout=0.0)
         weights = attend_in_steps(query, key, value, rules=sure).weights.to(query.dtype)
-    return given.transpose(1, 2).contiguous(), weights
+    return given, weights
 
 
 def records_weights() -> bool:
@@ -255,10 +303,13 @@ def listening(entries: list[Entry]) -> Iterator[None]:
         LISTENERS.setdefault(entry[0].module, []).append(entry)
     try:
         yield
+        for _, listener in entries:
+            listener.settle()
     finally:
         for hook in hooks:
             hook.remove()
         for entry in entries:
+            entry[1].forget()
             kept = [one for one in LISTENERS[entry[0].module] if one is not entry]
             LISTENERS[entry[0].module] = kept
             if not kept:

@@ -52,8 +52,7 @@ def without_labels(inputs: Inputs) -> Inputs:
 
 def read_by(model: nn.Module, inputs: Inputs) -> Inputs:
     """What the model's layers read: not the labels, unless a decoder's tokens are made of them."""
-    is_given = any(name in inputs for name in ("decoder_input_ids", "decoder_inputs_embeds"))
-    return inputs if has_decoder(model) and not is_given else without_labels(inputs)
+    return inputs if makes_tokens_of_labels(config_of(model), inputs) else without_labels(inputs)
 
 
 def taken(model: nn.Module, **options: Any) -> dict[str, Any]:
@@ -63,7 +62,7 @@ def taken(model: nn.Module, **options: Any) -> dict[str, Any]:
 
 
 TEXT_STACKS = ("", "text", "encoder", "decoder", "cross")
-"""Stacks whose queries may be tokens with padding among them."""
+"""Stacks whose positions may be tokens with padding among them."""
 
 
 def real_queries(
@@ -73,26 +72,47 @@ def real_queries(
 
     `values` are anything that was computed of the queries.
     """
-    found = query_mask(model, inputs) if stack in DECODING else inputs.get("attention_mask")
-    if stack in TEXT_STACKS and found is not None and found.shape == values.shape[:2]:
-        return found.to(values.device).bool()
+    found = real_tokens(config_of(model), inputs, stack_of_queries(stack))
+    if found is not None and found.shape == values.shape[:2]:
+        return found.to(values.device)
     return torch.ones(values.shape[:2], dtype=torch.bool, device=values.device)
 
 
-DECODING = ("decoder", "cross")
-"""Stacks whose queries are a decoder's tokens."""
+def stack_of_queries(stack: str) -> str:
+    """The stack whose positions a stack's queries are: in cross attention, the decoder's."""
+    return "decoder" if stack == "cross" else stack
 
 
-def query_mask(model: nn.Module, inputs: Inputs) -> Tensor | None:
-    """Which of a decoder's tokens are no padding; None where the inputs do not say."""
-    if not has_decoder(model):
-        return inputs.get("attention_mask")
-    if "decoder_attention_mask" in inputs:
-        return inputs["decoder_attention_mask"]
-    labels = read_by(model, inputs).get("labels")  # of which its tokens are made, if they are there
-    return None if labels is None else labels != NOTHING
+def real_tokens(config: Any, inputs: Inputs, stack: str) -> Bool[Tensor, "batch position"] | None:
+    """Which of a stack's positions are no padding; None where the inputs do not say.
+
+    Those of cross attention are its keys, which the encoder makes.
+    """
+    if stack not in TEXT_STACKS:
+        return None
+    mask = inputs.get(f"{prefix_of(config, stack)}attention_mask")
+    if mask is None and stack == "decoder" and makes_tokens_of_labels(config, inputs):
+        labels = inputs.get("labels")
+        mask = None if labels is None else labels != NOTHING
+    return mask.bool() if mask is not None and mask.dim() == 2 else None
 
 
-def has_decoder(model: nn.Module) -> bool:
-    """Whether the model has an encoder and a decoder, each with tokens of its own."""
-    return bool(getattr(getattr(model, "config", None), "is_encoder_decoder", False))
+def prefix_of(config: Any, stack: str) -> str:
+    """How the names of the inputs begin that a stack's tokens are given by."""
+    return "decoder_" if stack == "decoder" and has_decoder(config) else ""
+
+
+def makes_tokens_of_labels(config: Any, inputs: Inputs) -> bool:
+    """Whether a decoder's tokens are made of the labels, as they are where none are given."""
+    is_given = any(name in inputs for name in ("decoder_input_ids", "decoder_inputs_embeds"))
+    return has_decoder(config) and not is_given
+
+
+def has_decoder(config: Any) -> bool:
+    """Whether a model has an encoder and a decoder, each with tokens of its own."""
+    return bool(getattr(config, "is_encoder_decoder", False))
+
+
+def config_of(model: nn.Module) -> Any:
+    """What a model says of itself; None where it says nothing."""
+    return getattr(model, "config", None)

@@ -17,8 +17,6 @@ from headwise.attention.task import Band, Task, bias_at
 
 LOWEST = -1e30
 """Stands for the log of 0: its exponential is 0 in every dtype, and twice it is finite."""
-COUNTED_AT_ONCE = 1 << 22
-"""Query-key pairs, over all heads, whose masks are looked through at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +27,6 @@ class Block:
     low: int
     high: int
     band: Band
-    """Everything may be seen where the weights are given as they are."""
 
     @property
     def width(self) -> int:
@@ -115,11 +112,12 @@ class Sequence:
         """The values, where the model shows them."""
         return None if self.task is None else self.task.values[0]
 
-    @property
+    @cached_property
     def band(self) -> Band:
         """Which keys each query may see by its place alone."""
-        if self.task is None:
-            return Band(None, None, self.num_keys - self.num_queries)
+        if self.shown is not None:
+            return band_of_weights(self.shown)
+        assert self.task is not None
         return self.task.band
 
     def of_head(self, head: int) -> "Sequence":
@@ -177,23 +175,20 @@ class Sequence:
                 logs[:, :, columns].add_(lowering)
         return logs
 
-    def count_seen(self, rows: Int[Tensor, " query"]) -> Float[Tensor, "heads query"]:
-        """How many keys each row may see."""
-        if self.task is None:
-            assert self.shown is not None
-            return (self.shown[:, rows] > 0).sum(-1).to(self.mixed.dtype)
-        if self.task.mask is None:
-            low, high = self.band.range_of(rows, self.num_keys)
-            return (high - low).to(self.mixed.dtype).expand(self.num_heads, -1)
-        size = max(1, COUNTED_AT_ONCE // (self.num_heads * self.num_keys))
-        counts = [self._count_unblocked(part) for part in rows.split(size)]
-        return torch.cat(counts, -1).to(self.mixed.dtype).expand(self.num_heads, -1)
 
-    def _count_unblocked(self, rows: Tensor) -> Int[Tensor, "#heads query"]:
-        assert self.task is not None
-        bias = bias_at(self.task, rows, 0, self.num_keys)
-        assert bias is not None
-        return (bias[0] > -torch.inf).sum(-1)
+def band_of_weights(shown: Float[Tensor, "heads query key"]) -> Band:
+    """The narrowest band around all weights over 0 of any head: what the queries may see.
+
+    A single weight does not tell: in half precision those under 6e-8 are 0 though they are seen.
+    """
+    num_queries, num_keys = shown.shape[1:]
+    offset = num_keys - num_queries
+    places = torch.arange(num_queries, device=shown.device) + offset
+    apart = (torch.arange(num_keys, device=shown.device) - places[:, None])[(shown > 0).any(0)]
+    if len(apart) == 0:
+        return Band(None, None, offset)
+    before, after = max(0, -int(apart.min())), max(0, int(apart.max()))
+    return Band(before, after, offset).simplified(num_queries, num_keys)
 
 
 def task_of_head(task: Task, head: int) -> Task:

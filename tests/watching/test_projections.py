@@ -1,0 +1,120 @@
+"""What an output projection gets is what the heads give, or a call says that it is not."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, PreTrainedModel
+
+from headwise.measures.scan import ScanSettings, scan
+from headwise.watching.calls import Call
+from headwise.watching.gates import silence
+from headwise.watching.watch import watch
+
+from .helpers import allow_weights, each_family, family_model, run
+from .tiny import tiny
+
+pytestmark = allow_weights
+WORDS = 53
+SIZES = {
+    "vocab_size": WORDS, "hidden_size": 24, "intermediate_size": 7, "num_hidden_layers": 2,
+    "num_attention_heads": 6, "num_key_value_heads": 2, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+GATED = {
+    "qwen3_next": {
+        "head_dim": 8, "layer_types": ["full_attention"] * 2, "num_experts": 3,
+        "num_experts_per_tok": 2, "moe_intermediate_size": 5, "shared_expert_intermediate_size": 5,
+    },
+    "bitnet": {},
+}  # fmt: skip
+EAGER_EXPERTS = {"qwen3_next": {"experts_implementation": "eager"}}
+
+
+def gated(name: str) -> tuple[PreTrainedModel, dict[str, Tensor]]:
+    """A model with a gate or a norm between its heads and their output projection."""
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(name, **SIZES, **GATED[name])
+    model = AutoModel.from_config(config, **EAGER_EXPERTS.get(name, {})).eval()
+    return model, {"input_ids": torch.randint(3, WORDS, (2, 11))}
+
+
+@each_family
+def test_the_projection_gets_what_the_heads_give(name: str) -> None:
+    model, inputs = family_model(name)
+    with watch(model) as watched:
+        run(model, inputs)
+    assert all(call.is_direct and call.output_weight is not None for call in watched.calls)
+
+
+@pytest.mark.parametrize("name", GATED)
+def test_a_call_says_that_something_stands_between(name: str) -> None:
+    model, inputs = gated(name)
+    with watch(model) as watched:
+        run(model, inputs)
+    assert len(watched.calls) == 2
+    assert not any(call.is_direct or call.output_weight is not None for call in watched.calls)
+
+
+@pytest.mark.parametrize("name", GATED)
+def test_outputs_and_values_are_left_out_where_something_stands_between(name: str) -> None:
+    model, inputs = gated(name)
+    batches = [inputs, {"input_ids": inputs["input_ids"].flip(1)}]
+    with pytest.warns(UserWarning, match="Attention changes what its heads give before") as said:
+        table = scan(model, inputs=batches, settings=ScanSettings(repeats=False))
+    assert len([one for one in said if "heads give" in str(one.message)]) == 1
+    assert table.df["output_share"].isna().all() and table.df["entropy"].notna().all()
+    assert not [name for name in table.df if name.startswith(("value_", "output_norm"))]
+
+
+def test_heads_that_are_silenced_leave_the_projection_known() -> None:
+    model, inputs = tiny("llama")
+    with silence(model, ["L0H1"]), watch(model) as watched, silence(model, ["L1H0"]):
+        run(model, inputs)
+    assert all(call.is_direct for call in watched.calls)
+
+
+class Multiplied(nn.Module):
+    """A projection that is not called: its weight is used."""
+
+    def __init__(self, plain: Any) -> None:
+        super().__init__()
+        self.weight, self.bias = plain.weight, plain.bias
+
+    def __call__(self, given: Tensor) -> Tensor:
+        return nn.functional.linear(given, self.weight, self.bias)
+
+
+def test_a_projection_that_never_runs_delays_a_call_and_loses_none() -> None:
+    model, inputs = tiny("llama")
+    for layer in model.model.layers:
+        layer.self_attn.o_proj = Multiplied(layer.self_attn.o_proj)
+    told: list[Call] = []
+    with watch(model, told.append):
+        run(model, inputs)
+        assert len(told) == len(model.model.layers) - 1
+    assert [call.layer for call in told] == list(range(len(model.model.layers)))
+    assert not any(call.is_direct for call in told)
+    assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+def test_a_run_that_fails_before_the_projection_leaves_no_hook() -> None:
+    model, inputs = gated("bitnet")
+    model.layers[0].self_attn.attn_sub_norm.register_forward_pre_hook(fail)
+    told: list[Call] = []
+    with pytest.raises(RuntimeError, match="in between"), watch(model, told.append):
+        run(model, inputs)
+    assert not model.layers[0].self_attn.o_proj._forward_pre_hooks
+    assert told == []
+
+
+def fail(*_: Any) -> None:
+    raise RuntimeError("in between")
+
+
+def test_who_came_first_is_told_first() -> None:
+    model, inputs = tiny("llama")
+    order: list[str] = []
+    with watch(model, lambda _: order.append("first")), watch(model, lambda _: order.append("2nd")):
+        run(model, inputs)
+    assert order == ["first", "2nd"] * len(model.model.layers)
