@@ -182,9 +182,9 @@ def heads(
         screen.print(line)
     screen.print(
         "Every row costs the same parameters and multiply-adds; what grows is the memory for "
-        "materialised weights, which fused kernels avoid. Rank: the scores of a head have a rank of "
-        "at most d_key (https://arxiv.org/abs/2002.07028). headwise sweep finds out by experiment "
-        "what one head cannot do, and when heads are too thin."
+        "materialised weights, which fused kernels avoid. Rank: the scores of a head have a rank "
+        "of at most d_key (https://arxiv.org/abs/2002.07028). headwise sweep finds out by "
+        "experiment what one head cannot do, and when heads are too thin."
     )
 
 
