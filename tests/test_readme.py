@@ -31,16 +31,16 @@ def transcripts(page: str) -> list[tuple[str, str]]:
 
 def printed_at(command: str) -> str:
     """What a headwise command prints in a terminal of 80 columns."""
-    typed, _, most = command.partition(" | head -")
-    name, *arguments = shlex.split(typed)
+    name, *arguments = shlex.split(command)
     ran = CliRunner(env={"COLUMNS": "80"}).invoke(app, arguments)
     assert (name, ran.exit_code) == ("headwise", 0)
-    lines = ran.stdout.splitlines()[: int(most) if most else None]
-    return "".join(f"{line.rstrip()}\n" for line in lines)
+    return "".join(f"{line.rstrip()}\n" for line in ran.stdout.splitlines())
 
 
 TRANSCRIPTS = transcripts(README)
-QUICK = [one for one in TRANSCRIPTS if "--out" not in one[0]]
+SCAN = "headwise scan | head -14"
+"""Whose beginning is shown here, and the whole on the page about scans."""
+QUICK = [one for one in TRANSCRIPTS if "--out" not in one[0] and one[0] != SCAN]
 """Those that write a model take minutes: they are only held to exist."""
 COMMANDS = [command for command, _ in TRANSCRIPTS if "--out" in command] + [
     line.partition("#")[0].strip()
@@ -69,7 +69,7 @@ def file_maps() -> tuple[str, str]:
 
 def test_the_readme_has_code_and_commands_to_check() -> None:
     assert [language for language, _ in BLOCKS].count("python") == len(SNIPPETS) > 0
-    assert len(QUICK) == 3
+    assert len(QUICK) == 2
     assert COMMANDS
 
 
@@ -81,6 +81,13 @@ def test_a_snippet_prints_what_the_readme_shows(snippet: str, output: str) -> No
 @pytest.mark.parametrize(("command", "output"), QUICK)
 def test_a_command_prints_what_the_readme_shows(command: str, output: str) -> None:
     assert_prints_alike(printed_at(command), output)
+
+
+def test_the_scan_begins_as_on_its_own_page() -> None:
+    page = (ROOT / "docs" / "scan.md").read_text("utf-8")  # which is held to what is printed
+    command, _, most = SCAN.partition(" | head -")
+    whole = dict(transcripts(page))[command].splitlines()
+    assert dict(TRANSCRIPTS)[SCAN].splitlines() == whole[: int(most)]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -175,7 +175,7 @@ def test_a_worker_says_what_went_wrong(tmp_path: Path) -> None:
         Crew(settings, 2) as crew,
         pytest.raises(HeadwiseError, match="data of characters have changed since the sweep bega"),
     ):
-        list(crew.train([Run(one, 0.01, 0) for one in settings.variants]))
+        list(crew.train([Run(settings.variants[0], 0.01, 0)]))
     held = json.dumps(make_settings(Mine(), **SMALL).as_json())
     asked = {"variant": asdict(ONE), "rate": 0.01, "seed": 0}
     assert worker.answer(held, asked)["error"].startswith("there is no task 'mine': the tasks are")
