@@ -89,10 +89,10 @@ def test_the_directory_says_how_it_came_about(
     held = found.record["text"]["measured_on"]
     perplexities = [found.record["quality"][one]["perplexity"] for one in ("uncut", "cut")]
     assert f"| perplexity | {perplexities[0]:.4f} | {perplexities[1]:.4f} |" in card
-    assert f"of {held['tokens']:,} tokens of its maker's own, on which no head was chosen" in card
+    assert f"on {held['tokens']:,} tokens of its maker's own data, on which no head was" in card
     assert found.record["amount"] == {"keep": 0.5}
     assert "The same examples decided whether the refit stays." in card
-    assert "Heads are numbered anew" in card
+    assert "Heads have new numbers" in card
     assert CutPlan.from_json((out / "plan.json").read_text("utf-8")) == found.plan
     assert found.curve is not None
     points = pd.read_csv(out / "curve.csv")

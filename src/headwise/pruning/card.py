@@ -71,7 +71,7 @@ def kept_lines(kept: Mapping[str, list[int]]) -> list[str]:
     """Which heads each layer kept."""
     rows = [f"| {layer} | {', '.join(map(str, own)) or 'none'} |" for layer, own in kept.items()]
     return [
-        "Heads are numbered anew from 0 in every layer. Layers that are not in this table kept all "
+        "Heads have new numbers, from 0 in every layer. Layers that are not in this table kept all "
         "their heads.",
         "",
         "| layer | heads kept, by their numbers in the uncut model |",
@@ -112,13 +112,13 @@ def sources(record: Mapping[str, Any]) -> str:
     is_named = method == "named"
     chosen = "Its maker named the heads" if is_named else f"Heads were chosen by {method}"
     refitted = ", and what is left was refitted" if quality["refitted"] else ""
-    whose = "its maker's own" if text["source"] == "given" else text["source"]
+    whose = "its maker's own data" if text["source"] == "given" else text["source"]
     model, versions = record["model"], record["versions"]
     source = f" ({model['source']})" if model.get("source") else ""
     return (
         f"Made from {model['model']}{source} by headwise {versions['headwise']}. "
-        f"{chosen}{refitted}. The {quality['unit']} is of {text['measured_on']['amount']} of "
-        f"{whose}, on which no head was chosen and nothing fitted. {without_refit(quality)}"
+        f"{chosen}{refitted}. The {quality['unit']} was measured on "
+        f"{text['measured_on']['amount']} of {whose}, on which no head was chosen and nothing fitted. {without_refit(quality)}"
         f"With as many heads cut at random, and none refitted, it is "
         f"{written(quality['random_mean'][quality['unit']])}. {decided(record)}"
         "`prune.json` holds every figure, `plan.json` the heads that went."
