@@ -118,7 +118,8 @@ def sources(record: Mapping[str, Any]) -> str:
     return (
         f"Made from {model['model']}{source} by headwise {versions['headwise']}. "
         f"{chosen}{refitted}. The {quality['unit']} was measured on "
-        f"{text['measured_on']['amount']} of {whose}, on which no head was chosen and nothing fitted. {without_refit(quality)}"
+        f"{text['measured_on']['amount']} of {whose}, on which no head was chosen and "
+        f"nothing fitted. {without_refit(quality)}"
         f"With as many heads cut at random, and none refitted, it is "
         f"{written(quality['random_mean'][quality['unit']])}. {decided(record)}"
         "`prune.json` holds every figure, `plan.json` the heads that went."
