@@ -63,7 +63,7 @@ class HeadId:
         if min(self.layer, self.head) < 0:
             raise OptionError(f"layers and heads are counted from 0, which {self} is not")
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """`L3H11`, or `encoder.L3H11` in a model with several stacks."""
         return f"{self.stack}{'.' if self.stack else ''}L{self.layer}H{self.head}"
 

@@ -259,6 +259,13 @@ def test_the_planner_moves_with_its_sliders(chrome: Browser, site: str) -> None:
         page.keyboard.press("ArrowRight")
         page.wait_for_selector("body[data-planned='37748736']")
         expect(page.locator("#planner svg").first).to_contain_text("gpt2")
+        page.focus("#plan-heads")
+        page.keyboard.press("ArrowRight")
+        expect(told.locator("caption")).to_contain_text("16 heads of 48, 16 KV heads")
+        assert page.get_attribute("body", "data-planned") == "37748736", "the same parameters"
+        page.keyboard.press("ArrowRight")
+        uneven = "20 heads do not share a width of 768 evenly: each is taken as 38 wide."
+        expect(page.locator("#planner")).to_contain_text(uneven)
         page.locator("#planner").get_by_label("Up").select_option("num_heads")
         expect(page.locator("#planner svg").first).to_contain_text("Heads")
         expect(page.locator("#planner")).to_contain_text("rank 64 of 1,024")

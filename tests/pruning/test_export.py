@@ -144,6 +144,7 @@ def test_the_card_says_what_went_and_how_to_load_it(tmp_path: Path) -> None:
     assert "| L0 | 0, 3, 4 |" in card
     assert 'AutoModelForMaskedLM.from_pretrained(".", trust_remote_code=True)' in card
     assert 'headwise.load(".")' in card
+    assert "`ignore_mismatched_sizes`, which it then advises, would load random weights." in card
     uncut = export(tiny("bert")[0], tmp_path / "uncut").path / "README.md"
     assert "all its heads" in uncut.read_text()
     assert "trust_remote_code" not in uncut.read_text()

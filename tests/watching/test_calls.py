@@ -364,3 +364,13 @@ def test_positions_may_count_from_the_end_and_must_be_there(name: str) -> None:
     ):
         call.weight_at(torch.tensor([num_queries]), torch.tensor([0]))
     assert call.weight_at(query[:0], key[:0]).shape[2] == 0
+
+
+def test_what_was_watched_is_printed_on_a_line() -> None:
+    model, inputs = family_model("llama")
+    with watch(model) as watched:
+        model(**inputs)
+    assert repr(watched) == "Watched(3 attention layers, 3 calls)"
+    batch, heads, queries = watched.calls[1].mixed.shape[:3]
+    sizes = f"batch {batch}, heads {heads}, query {queries}"
+    assert repr(watched.calls[1]) == f"AttentionCall(L1, {sizes})"

@@ -60,7 +60,7 @@ StepName = Annotated[
     typer.Option(
         "--step",
         help="Show one step: input, queries, keys, values, scores, scaled, masked, weights, mixed, "
-        "concat, Wo, contributions or output.",
+        "concat, Wo, contributions or output; of an example also Wq, Wk or Wv.",
     ),
 ]
 ExampleName = Annotated[Example | None, typer.Option(help="A worked example instead of a model.")]

@@ -42,6 +42,7 @@ def model_card(
     name = public_class(model).__name__
     loader = next((one for one, of in auto.items() if of == name), "AutoModel")
     is_sentence = (part / "modules.json").exists()
+    is_plain = not (part / f"{CODE}.py").exists()
     return "\n".join(
         [
             "---",
@@ -58,13 +59,18 @@ def model_card(
             "It loads from this directory in each of these ways:",
             "",
             "```python",
-            *load_lines(
-                loader, is_plain=not (part / f"{CODE}.py").exists(), is_sentence=is_sentence
-            ),
+            *load_lines(loader, is_plain=is_plain, is_sentence=is_sentence),
             "```",
             "",
+            *([] if is_plain else [WARNING, ""]),
         ]
     )
+
+
+WARNING = (
+    "Without `trust_remote_code=True` transformers raises, because the sizes are not those of its "
+    "own class. `ignore_mismatched_sizes`, which it then advises, would load random weights."
+)
 
 
 def kept_lines(kept: Mapping[str, list[int]]) -> list[str]:

@@ -57,6 +57,12 @@ class PlacedCall:
     is_direct: bool = True
     """Whether the output projection gets just that: some models put a gate or a norm between."""
 
+    def __repr__(self) -> str:
+        """One line: which layer it is of, and how large."""
+        batch, heads, queries = self.mixed.shape[:3]
+        sizes = f"batch {batch}, heads {heads}, query {queries}"
+        return f"{type(self).__name__}({self.place.layer_name}, {sizes})"
+
     @property
     def layer(self) -> int:
         """Its layer, counted from 0."""
@@ -90,7 +96,7 @@ class PlacedCall:
         return weight if fits else None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class AttentionCall(PlacedCall):
     """One layer's attention on one batch; heads that share keys are not repeated."""
 
@@ -198,7 +204,7 @@ class AttentionCall(PlacedCall):
         return None if mask is not None and mask.dtype == torch.bool and mask.all() else mask
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ShownCall(PlacedCall):
     """One layer's attention of a module that shows its weights, and neither keys nor values."""
 

@@ -19,6 +19,7 @@ from headwise.watching.models import LoadedModel, module_of
 from headwise.watching.places import Place, find_places
 from headwise.watching.remarks import remark
 from headwise.watching.routing import STANCE, Change, Listener, listening, routed
+from headwise.wording import counted
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,11 @@ class Watched:
     places: tuple[Place, ...]
     calls: list[Call] = field(default_factory=list)
     """Every call since the block began, if no function of your own takes them."""
+
+    def __repr__(self) -> str:
+        """One line: how much there is."""
+        layers = counted(len(self.places), "attention layer")
+        return f"Watched({layers}, {counted(len(self.calls), 'call')})"
 
     def __iter__(self) -> Iterator[Call]:
         """The calls so far."""

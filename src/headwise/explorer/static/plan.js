@@ -85,8 +85,10 @@ export class PlanPanel {
     const input = make("input", {
       type: "range", min: 0, max: one.values.length - 1, step: 1, value: one.values.indexOf(one.usual), id: `plan-${one.name}`,
       "aria-valuetext": one.usual.toLocaleString("en"), oninput: () => {
+        const isEach = this.values.kv_heads === this.values.heads; // then every head keeps a KV head of its own
         this.put(one.name, one.values[Number(input.value)]);
         if (one.name === "kv_heads") this.asked = this.values.kv_heads;
+        if (one.name === "heads" && isEach) this.asked = this.values.heads;
         if (one.name === "heads") this.put("kv_heads", one.values.filter((kv) => this.values.heads % kv === 0 && kv <= this.asked).at(-1) ?? 1);
         this.later();
       },
@@ -137,7 +139,9 @@ export class PlanPanel {
   /** @param {any} found @param {any[]} choices */
   tell(found, choices) {
     const row = (/** @type {string} */ words, /** @type {string} */ value) => make("tr", {}, make("th", { scope: "row" }, words), make("td", { class: "number" }, value));
-    this.result.replaceChildren(make("table", {}, make("caption", {}, `${found.num_heads} heads of ${found.d_key}, ${found.num_kv_heads} KV heads, bfloat16`),
+    const isEven = found.d_model % found.num_heads === 0;
+    const uneven = `${found.num_heads} heads do not share a width of ${found.d_model.toLocaleString("en")} evenly: each is taken as ${found.d_key} wide.`;
+    this.result.replaceChildren(...isEven ? [] : [make("p", { class: "hint" }, uneven)], make("table", {}, make("caption", {}, `${found.num_heads} heads of ${found.d_key}, ${found.num_kv_heads} KV heads, bfloat16`),
       row("Parameters of one layer", found.parameters_layer.toLocaleString("en")), row("Parameters of all layers", found.parameters_attention.toLocaleString("en")),
       row("Multiply-adds a token", short(found.multiply_adds_per_token)), row("KV cache", size(found.cache_bytes)),
       row("All weights of one layer, materialised", size(found.weight_matrix_bytes)),
