@@ -161,10 +161,21 @@ def test_scaled_heads_are_known_after_a_reload_and_left_out_of_a_plan(
 def test_kv_heads_follow_the_heads_of_a_plan(chrome: Browser, tiny: str) -> None:
     with page_at(chrome, f"{tiny}#panel=plan") as page:
         page.wait_for_selector("body[data-planned]")
+        shown = page.locator("#plan-kv_heads + output")
         page.focus("#plan-heads")
-        for key, heads, kv_heads in (("Right", 16, 8), ("Left", 12, 12), ("Left", 9, 9)):
+        for key, heads in (("Right", 16), ("Left", 12), ("Left", 9), ("Right", 12)):
             page.keyboard.press(f"Arrow{key}")
-            expect(page.locator("#plan-kv_heads + output")).to_have_text(str(kv_heads))
+            expect(shown).to_have_text(str(heads))  # each head has a KV head of its own
+            expect(page.locator("#planner caption").first).to_contain_text(f"{heads} heads of")
+            assert page.locator("#plan .bad").count() == 0
+        page.focus("#plan-kv_heads")
+        for kv_heads in (9, 8, 6):
+            page.keyboard.press("ArrowLeft")
+            expect(shown).to_have_text(str(kv_heads))
+        page.focus("#plan-heads")
+        for key, heads, kv_heads in (("Right", 16, 4), ("Left", 12, 6)):
+            page.keyboard.press(f"Arrow{key}")
+            expect(shown).to_have_text(str(kv_heads))  # fewer, and they divide the heads
             expect(page.locator("#planner caption").first).to_contain_text(f"{heads} heads of")
             assert page.locator("#plan .bad").count() == 0
         page.set_viewport_size(PHONE)
