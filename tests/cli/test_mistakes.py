@@ -68,3 +68,11 @@ def test_a_file_where_a_sentence_is_wanted_is_told_apart(
     file.write_text("The cat sat down.", encoding="utf-8")
     said = headwise.refused(command, "--text", file)
     assert f"--text takes a sentence here, and {file} is a file: give the sentence itself" in said
+
+
+def test_a_closed_standard_input_is_named(
+    headwise: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    said = headwise.refused("scan", "--text", "-")
+    assert said == "headwise: standard input is closed: give --text a file\n"

@@ -43,15 +43,15 @@ def test_only_a_model_is_replaced_and_only_by_force(tmp_path: Path) -> None:
     out.mkdir()  # an empty directory is as good as none
     model, inputs = cut_tiny("bert")
     export(model, out)
-    (out / "old").write_text("of the old one")
+    (out / "old.json").write_text("of the old one")
     cut(model, "L1H0")
     with pytest.raises(
         OutputError, match=r"model holds a model already: choose another place, or give force=True"
     ):
         export(model, out)
-    assert (out / "old").exists()
+    assert (out / "old.json").exists()
     export(model, out, force=True)
-    assert not (out / "old").exists()
+    assert not (out / "old.json").exists()
     assert [one.name for one in tmp_path.iterdir()] == ["model"]
     assert_close("bert", output_of(run(load(out).model, inputs)), output_of(run(model, inputs)))
 
@@ -182,3 +182,17 @@ def test_leftovers_of_another_place_are_left_alone(tmp_path: Path) -> None:
     with placed(tmp_path / "model", force=False) as part:
         (part / "config.json").write_text("{}")
     assert other.exists()
+
+
+@pytest.mark.parametrize("name", [".git/HEAD", "checkpoints/a.bin", "notes.txt", "thesis.tex"])
+def test_what_is_no_part_of_a_model_is_not_replaced_with_it(name: str, tmp_path: Path) -> None:
+    model, _ = cut_tiny("bert")
+    place = export(model, tmp_path / "model").path
+    export(model, place, force=True)
+    mine = place / name
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("mine")
+    other = name.partition("/")[0]
+    with pytest.raises(OutputError, match=f"holds {other} beside a model, and is not replaced"):
+        export(model, place, force=True)
+    assert mine.read_text() == "mine"

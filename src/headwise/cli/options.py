@@ -87,6 +87,8 @@ def text_of(name: str) -> str:
                 "read standard input"
             )
         return read_text(name)
+    if sys.stdin is None:
+        raise OptionError("standard input is closed: give --text a file")
     try:
         return sys.stdin.read()
     except UnicodeDecodeError as err:

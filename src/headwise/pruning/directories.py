@@ -78,8 +78,29 @@ def check_place(out: Path, *, force: bool) -> None:
             raise OutputError(
                 f"{out} holds a model already: choose another place, or give force=True (--force)"
             )
+        if (other := foreign_to(out)) is not None:  # it would go with the model
+            raise OutputError(
+                f"{out} holds {other} beside a model, and is not replaced, even by force: choose "
+                "another place"
+            )
     elif out.exists() and not out.is_dir():
         raise OutputError(f"{out} is a file, and a model is written as a directory")
+
+
+OF_MODELS = re.compile(
+    r".+\.(json|safetensors|py|md|model|onnx|data|csv|svg|jinja|gguf)|(vocab|merges)\.txt"
+    r"|\.gitattributes|LICENSE(\.txt)?"
+)
+"""Files that models' directories hold, those that `prune` writes among them."""
+
+
+def foreign_to(folder: Path) -> str | None:
+    """The first thing in a model's directory that is no part of a model; None if all is."""
+    for one in sorted(folder.iterdir()):
+        names = r"\d+_\w+" if one.is_dir() else OF_MODELS  # sentence-transformers: 1_Pooling
+        if re.fullmatch(names, one.name) is None:
+            return one.name
+    return None
 
 
 def is_model(folder: Path) -> bool:
