@@ -68,30 +68,16 @@ def head_steps(
     if rules.softcap is not None:
         scaled = rules.softcap * torch.tanh(scaled / rules.softcap)
     masked = scaled + added(rules, batch, head, *scores.shape).to(scaled.dtype)
-    rows, log_sums = [], []
-    for row in masked:
-        seen = row > -math.inf
-        logits = row[seen]
-        if rules.sinks is not None:
-            logits = torch.cat([logits, rules.sinks[head : head + 1].to(row.dtype)])
-        weights = torch.zeros_like(row)
-        if seen.any():
-            shares = torch.softmax(logits, 0)
-            weights = weights.masked_scatter(seen, shares[: int(seen.sum())])
-        rows.append(weights)
-        log_sums.append(torch.logsumexp(logits, 0) if len(logits) else row.new_tensor(-math.inf))
-    weights = torch.stack(rows)
-    return HeadSteps(
-        queries,
-        keys,
-        values,
-        scores,
-        scaled,
-        masked,
-        weights,
-        weights @ values,
-        torch.stack(log_sums),
-    )
+    logits = masked
+    if rules.sinks is not None:
+        sink = rules.sinks[head].to(masked.dtype).expand(len(masked), 1)
+        logits = torch.cat([masked, sink], 1)
+    sees_nothing = (logits == -math.inf).all(1)
+    safe = logits.masked_fill(sees_nothing[:, None], 0.0)  # -inf alone would give NaN gradients
+    shares = torch.softmax(safe, 1)[:, : masked.shape[1]]
+    weights = shares.masked_fill(masked == -math.inf, 0.0)
+    lse = torch.logsumexp(safe, 1).masked_fill(sees_nothing, -math.inf)
+    return HeadSteps(queries, keys, values, scores, scaled, masked, weights, weights @ values, lse)
 
 
 def added(
@@ -102,19 +88,13 @@ def added(
     real_keys = own(rules.lengths, batch, default=num_keys)
     real_queries = own(rules.query_lengths, batch, default=num_queries)
     before, after = sides(rules)
-
-    def may_look(query: int, key: int) -> bool:
-        ahead = key - (query + position)
-        is_future = rules.is_causal and ahead > 0
-        is_near = -before <= ahead <= after
-        return query < real_queries and key < real_keys and is_near and not is_future
-
-    rows = [
-        [0.0 if may_look(query, key) else -math.inf for key in range(num_keys)]
-        for query in range(num_queries)
-    ]
-    total = torch.tensor(rows, dtype=torch.float64).view(num_queries, num_keys)
-    distances = torch.arange(num_keys) - (torch.arange(num_queries) + position)[:, None]
+    query, key = torch.arange(num_queries)[:, None], torch.arange(num_keys)
+    distances = key - (query + position)
+    may_look = (query < real_queries) & (key < real_keys)
+    may_look &= (distances >= -before) & (distances <= after)
+    if rules.is_causal:
+        may_look &= distances <= 0
+    total = torch.zeros(num_queries, num_keys, dtype=torch.float64).where(may_look, -math.inf)
     if rules.slopes is not None:
         total = total - rules.slopes[head].double() * distances.abs()
     if rules.distance_bias is not None:
