@@ -250,7 +250,7 @@ def test_rounds_tell_how_far_all_of_them_together_are() -> None:
     order_by("rounds", problem)
     batches = len(problem.task.samples)
     assert told == [
-        ("backward passes", done + 1, problem.rounds * batches)
+        ("backward passes", done, problem.rounds * batches)
         for done in range(problem.rounds * batches)
     ]
 

@@ -98,7 +98,7 @@ def test_the_curve_of_a_uniform_cut_ends_with_the_smallest_layer() -> None:
         assert list(rows.cut) == list(range(10))
     last = curve.points[curve.points.method == "ablation"].iloc[-1]
     assert last.loss == task.loss(order.first(9)).value
-    assert told[-1][1] == told[-1][2]
+    assert told[-1][1] + 1 == told[-1][2]  # what is told of is under way
 
 
 def test_random_orders_that_cut_groups_of_different_sizes_stand_at_their_mean() -> None:
@@ -196,4 +196,4 @@ def test_the_same_question_is_measured_once() -> None:
     work = Work(held_out("llama"), lambda *step: told.append(step), 2)
     one = work.loss(problem.units[:2])
     assert work.loss(problem.units[1::-1]) is one
-    assert told == [("measuring the curve", done, 2) for done in (1, 2)]
+    assert told == [("measuring the curve", done, 2) for done in (0, 1)]

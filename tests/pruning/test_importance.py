@@ -90,7 +90,7 @@ def test_the_best_alone_is_best_when_all_others_are_silent() -> None:
         assert row.best == min(costs, key=lambda name: costs[name])
         assert row.added == pytest.approx(costs[row.best])
         assert row.shown == task.objective.shown(base.value + costs[row.best])
-    assert told == [1, 2, 3]
+    assert told == [0, 1, 2]
 
 
 def test_a_layer_of_one_head_loses_nothing() -> None:

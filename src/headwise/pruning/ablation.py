@@ -47,10 +47,10 @@ def ablate(
     blocks = find_blocks(task.model, places)
     changes, weights = [], []
     for number, sample in enumerate(task.samples):
+        progress("silencing heads one by one", number, len(task.samples))
         found = Ablated(task, sample, counts, means=means, blocks=blocks)
         changes.append(found.changes(units))
         weights.append(found.weights)
-        progress("silencing heads one by one", number + 1, len(task.samples))
     sums, weight = torch.cat(changes, 1), torch.cat(weights)
     return [ratio(row, weight) for row in sums]
 

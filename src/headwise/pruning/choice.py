@@ -207,6 +207,7 @@ def by_greedy(problem: Problem, count: int) -> Found:
     """Exact ablation of every unit left, measured anew after each cut."""
     found: Found = []
     while len(found) < count:
+        problem.progress("cutting heads one by one", len(found), count)
         gone = [one for one, _ in found]
         left = [one for one in range(len(problem.units)) if one not in set(gone)]
         units = [problem.units[one] for one in left]
@@ -215,7 +216,6 @@ def by_greedy(problem: Problem, count: int) -> Found:
         values = torch.full((len(problem.units),), torch.inf, dtype=torch.float64)
         values[left] = torch.tensor([one.value for one in costs], dtype=torch.float64)
         found += ranked(problem, values, 1, gone)
-        problem.progress("cutting heads one by one", len(found), count)
     return found
 
 

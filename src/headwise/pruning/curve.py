@@ -150,11 +150,11 @@ class Work:
 
     def loss(self, units: Sequence[Unit]) -> Estimate:
         """The loss without these units; the same question is not measured twice."""
+        self.progress("measuring the curve", self.done, self.total)
         key = frozenset(head for unit in units for head in unit.heads)
         if key not in self.known:
             self.known[key] = self.task.loss(sorted(key))
         self.done += 1
-        self.progress("measuring the curve", self.done, self.total)
         return self.known[key]
 
 

@@ -72,8 +72,8 @@ def gradients(
     totals = Totals(len(heads))
     with without_weight_gradients(task.model):
         for number, sample in enumerate(task.samples):
+            progress("backward passes", number, len(task.samples))
             totals.add(*per_example(task, sample, counts, draws, random))
-            progress("backward passes", number + 1, len(task.samples))
     return totals.gradients(heads)
 
 

@@ -151,6 +151,7 @@ def best_alone(
         layers.setdefault(head.layer_name, []).append(head)
     rows = []
     for number, (layer, own) in enumerate(layers.items()):
+        progress("leaving one head a layer", number, len(layers))
         others = [Unit(tuple(one for one in own if one != head)) for head in own]
         costs = ablate(task, others, counts) if len(own) > 1 else [Estimate(0.0, 0.0)]
         best = min(range(len(own)), key=lambda one: costs[one].value)
@@ -164,5 +165,4 @@ def best_alone(
                 "shown": task.objective.shown(base.value + costs[best].value),
             }
         )
-        progress("leaving one head a layer", number + 1, len(layers))
     return pd.DataFrame(rows)

@@ -64,11 +64,11 @@ def refit(
     pair = Pair(cut, uncut, [*fitting, *choosing], len(fitting))
     found = []
     for index in range(len(pair.blocks)):
+        progress("refitting layers", index, len(pair.blocks))
         found += [pair.refit_joint(index, one, variant) for one in pair.attention(index)]
         if variant == "wide":
             found += [pair.refit_joint(index, one, variant) for one in pair.feed_forward(index)]
         pair.move_on(index)
-        progress("refitting layers", index + 1, len(pair.blocks))
     return tuple(found)
 
 

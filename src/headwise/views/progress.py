@@ -85,7 +85,7 @@ class Stages:
         self.clock = clock
         self.tells = tells and not console.is_terminal
         self.progress = bar_on(console)
-        self.stage = ""
+        self.stage, self.done = "", 0
         self.task: TaskID | None = None
         self.named: set[str] = set()
         self.told = clock()
@@ -111,12 +111,12 @@ class Stages:
             return
         if self.tells:
             self.tell(stage, done, total)
-        if self.task is not None and (stage != self.stage or done <= 1):
+        if self.task is not None and (stage != self.stage or done < self.done):
             self.progress.remove_task(self.task)
             self.task = None
         if self.task is None:
             self.task = self.progress.add_task(stage, total=total)
-        self.stage = stage
+        self.stage, self.done = stage, done
         self.progress.update(self.task, completed=done, total=total)
 
     def tell(self, stage: str, done: int, total: int) -> None:
