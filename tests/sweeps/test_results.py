@@ -34,6 +34,14 @@ def test_words_name_the_fewest_heads_that_come_close_to_the_best() -> None:
     assert "4 heads of 1" in said.partition("; ")[2]
 
 
+def test_models_that_have_learned_nothing_are_not_called_enough() -> None:
+    chance = 1 / planted_sweep(SPLIT).settings.task.num_answers
+    (said,) = planted_sweep({key: [chance, chance + 0.02] for key in SPLIT}).in_words()
+    assert said.endswith(f"; none has learned the task, for chance is {chance:.3f}: train longer")
+    (said,) = planted_sweep({key: [chance + 0.2] for key in SPLIT}).in_words()
+    assert "none has learned" not in said
+
+
 def test_words_have_a_sentence_for_every_group_in_its_order() -> None:
     narrow = {("narrow", 1, 1): [0.2], ("narrow", 1, 2): [0.7], ("narrow", 1, 4): [0.7]}
     split = {key: [0.5] for key in SPLIT}

@@ -1,6 +1,7 @@
 """What a report reads from folders, what it refuses, and when it goes without maps."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ from torch import nn
 from headwise.errors import OptionError
 from headwise.heads import HeadTable
 from headwise.pruning.curve import as_csv
-from headwise.views.report.findings import read_curve, read_folders
+from headwise.views.report.findings import Findings, read_curve, read_folders
 from headwise.views.report.maps import MOST_TOKENS, chosen_heads, draw_maps
 from headwise.views.report.report import report_page
+from headwise.views.report.roles import roles
 from headwise.watching.models import LoadedModel
 
 from .report_cases import Page, curve_of, pairs_of, record_of, relations_of, table_of, worth_of
@@ -228,8 +230,21 @@ def test_a_model_that_cannot_be_asked_is_told_of(about: dict[str, Any], words: s
     assert not drawn.maps
 
 
-def test_without_roles_no_model_is_loaded() -> None:
-    assert draw_maps(table_of({})).reason == "no head has a role"
+def test_without_roles_and_entropy_no_model_is_loaded() -> None:
+    table = table_of({})
+    bare = HeadTable(table.df.drop(columns="normalised_entropy"), table.about)
+    assert draw_maps(bare).reason == "no head has a role, and no entropy was measured"
+
+
+def test_without_roles_the_sharpest_heads_are_drawn() -> None:
+    table = table_of({})
+    df = table.df.assign(normalised_entropy=[0.9, 0.2, math.nan, 0.7, *[0.8] * 4, 0.1, *[0.3] * 4])
+    ranked = HeadTable(df, {"model": "minilm"})
+    drawn = draw_maps(ranked)
+    assert set(drawn.maps) == {"L0H1", "L2H0", "L2H1", "L2H2"}
+    page = roles(Findings(table=ranked, drawn=drawn))
+    assert "No head has a role. These spread their attention least." in page
+    assert page.count("<figure") == 4 and "L2H0, normalised entropy 0.10. The largest" in page
 
 
 def test_a_text_that_no_map_can_show_is_refused() -> None:

@@ -22,6 +22,8 @@ KEYS = ["group", "num_heads", "d_key", "d_value"]
 FILES = ("runs.csv", "heads.csv", "summary.csv", "sweep.json", "sweep.svg")
 CLOSE = 0.01
 """Accuracies no further apart than this are called the same."""
+LEARNED = 0.1
+"""Part of the way from chance to 1 that the best model has to have come to have learned at all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,9 +84,9 @@ class Sweep:
 
     def in_words(self) -> list[str]:
         """What the figures come down to, a sentence a group."""
-        table = self.summary
+        table, chance = self.summary, 1 / self.settings.task.num_answers
         return [
-            sentence(group, table[table["group"] == group])
+            sentence(group, table[table["group"] == group], chance)
             for group in self.settings.groups
             if (table["group"] == group).any()
         ]
@@ -121,8 +123,8 @@ def mean_of_heads(record: Record, name: str) -> float:
     return float(sum(found) / len(found))
 
 
-def sentence(group: str, rows: pd.DataFrame) -> str:
-    """What one group's figures say."""
+def sentence(group: str, rows: pd.DataFrame, chance: float) -> str:
+    """What one group's figures say; which heads are enough only where some model has learned."""
     best = float(rows["accuracy"].max())
     enough = rows[rows["accuracy"] >= best - CLOSE]
     first, last = rows.iloc[0], rows.iloc[-1]
@@ -133,6 +135,8 @@ def sentence(group: str, rows: pd.DataFrame) -> str:
     shown += [] if last.equals(shown[-1]) else [last]
     parts = [f"{said(row)} {row['accuracy']:.3f}" for row in shown]
     close = f"fewest within {CLOSE} of the best, {best:.3f}: {said(fewest)}"
+    if best < chance + LEARNED * (1 - chance):
+        close = f"none has learned the task, for chance is {chance:.3f}: train longer"
     return f"{group}: {', '.join(parts)}; {close}"
 
 

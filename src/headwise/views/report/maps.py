@@ -1,9 +1,12 @@
 """Attention maps for the report: the strongest heads of each role on one sentence.
 
+Where no head has a role, the sharpest heads are drawn instead.
+
 In: a head table, which names its model, and a text. Out: a map a head, or the reason why the model
 could not be asked. A model other than the scanned one is not drawn.
 """
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from headwise.drawing.heat import HeatMap
@@ -17,13 +20,14 @@ if TYPE_CHECKING:
 
 SENTENCE = "The teacher lost her red pen, so the teacher bought a new one."
 """Has a pronoun and what it stands for, an adjective, objects of verbs, and a phrase twice."""
-MAPS_A_ROLE = 2
+MAPS_A_ROLE, MAPS_WITHOUT_ROLES = 2, 4
+SHARPNESS = "normalised_entropy"
 MOST_TOKENS = 40
 """A map has a cell for every two tokens: with more, a page of a dozen maps passes 4 MB."""
 
 
 def draw_maps(table: HeadTable, text: str = SENTENCE, model: "LoadedModel | None" = None) -> Drawn:
-    """Maps of the strongest heads of each role; the model is loaded by its name unless given.
+    """Maps of the heads that are worth a look; the model is loaded by its name unless given.
 
     A text that no map can show is the caller's mistake, and raises.
     """
@@ -31,7 +35,7 @@ def draw_maps(table: HeadTable, text: str = SENTENCE, model: "LoadedModel | None
         raise OptionError("the text is empty: give some words")
     heads = chosen_heads(table)
     if not heads:
-        return Drawn(text, reason="no head has a role")
+        return Drawn(text, reason="no head has a role, and no entropy was measured")
     try:
         loaded = model or load_scanned(table)
         if loaded.tokenizer is None:
@@ -50,8 +54,19 @@ def draw_maps(table: HeadTable, text: str = SENTENCE, model: "LoadedModel | None
 
 def chosen_heads(table: HeadTable) -> list[HeadId]:
     """The heads that are drawn, each once, in the order of the table."""
+    if not table.held_roles:
+        return sharpest_heads(table)
     rows = [row for role in table.held_roles for row in strongest_of(table, role, MAPS_A_ROLE)]
     return sorted({HeadId.parse(str(row.name)) for row in rows})
+
+
+def sharpest_heads(table: HeadTable) -> list[HeadId]:
+    """The heads whose rows have the least entropy; none where it was not measured."""
+    if SHARPNESS not in table.df:
+        return []
+    entropies = zip(table.df[SHARPNESS], table.heads, strict=True)
+    known = sorted((value, head) for value, head in entropies if math.isfinite(value))
+    return [head for _, head in known[:MAPS_WITHOUT_ROLES]]
 
 
 def load_scanned(table: HeadTable) -> "LoadedModel":

@@ -8,7 +8,7 @@ from headwise.heads import ROLES, HeadRow
 from headwise.views.head_table import strongest_of
 from headwise.views.report.findings import Findings, number
 from headwise.views.report.grids import chip
-from headwise.views.report.maps import MAPS_A_ROLE
+from headwise.views.report.maps import MAPS_A_ROLE, SHARPNESS, sharpest_heads
 from headwise.views.report.parts import (
     Html,
     data_table,
@@ -62,6 +62,8 @@ def roles(found: Findings) -> Html:
         reason = drawn.reason or "none were asked for"
         told = [tag("p", f"There are no attention maps in this report: {reason}.", class_="limit")]
     parts = [role_part(found, role) for role in table.held_roles]
+    if drawn.maps and not parts:
+        parts = [sharpest_part(found)]
     for title, others in (
         ("Roles that no head has", table.missed_roles),
         ("Roles that were not tested", table.untested_roles),
@@ -124,6 +126,23 @@ def role_part(found: Findings, role: str) -> Html:
     )
 
 
+def sharpest_part(found: Findings) -> Html:
+    """Maps of the heads with the least entropy: what there is to see where no head has a role."""
+    drawn = [(head, found.drawn.maps.get(str(head))) for head in sharpest_heads(found.table)]
+    maps = [
+        head_map(one, f"{SHARPNESS.replace('_', ' ')} {found.table[head][SHARPNESS]:.2f}")
+        for head, one in drawn
+        if one is not None and one.has_cells
+    ]
+    return tag(
+        "div",
+        tag("h3", "The sharpest heads"),
+        tag("p", "No head has a role. These spread their attention least."),
+        tag("div", *maps, class_="maps"),
+        class_="role",
+    )
+
+
 def in_detail(detail: str) -> str:
     """What a table calls a detail: a distance or a relation in words, anything else as it is.
 
@@ -137,17 +156,22 @@ def in_detail(detail: str) -> str:
 
 
 def role_map(drawn: HeatMap, head: HeadRow, role: str) -> Html:
-    """The map of one head, and its largest weight in words."""
+    """The map of one head of a role."""
     score = figures(number(head, f"{role}_score"), 2)
+    bare = ", special tokens left out" if role in RELATIONAL else ""
+    return head_map(drawn, f"{role}{f' {score}' if score else ''}{bare}")
+
+
+def head_map(drawn: HeatMap, known: str) -> Html:
+    """The map of one head, what is known of it, and its largest weight in words."""
     cells = [
         (value, query, key, row == column)
         for row, (query, line) in enumerate(zip(drawn.rows, drawn.values, strict=True))
         for column, (key, value) in enumerate(zip(drawn.columns, line, strict=True))
     ]
     value, query, key, is_self = max(cells, key=lambda cell: (not cell[3], cell[0]))
-    bare = ", special tokens left out" if role in RELATIONAL else ""
     caption = (
-        f"{drawn.name}, {role}{f' {score}' if score else ''}{bare}. The largest weight "
+        f"{drawn.name}, {known}. The largest weight "
         f"{'here' if is_self else 'between two tokens'} is {value:.2f}, from \u201c{query}\u201d "
         f"to \u201c{key}\u201d."
     )
