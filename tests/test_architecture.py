@@ -14,9 +14,11 @@ PACKAGE = ROOT / "src/headwise"
 LINES = (
     "errors",
     "wording",
+    "checks",
     "files",
     "hub",
     "drawing",
+    "columns",
     "heads",
     "attention",
     "nn",
@@ -32,7 +34,7 @@ LINES = (
     "cli",
 )
 ALLOWED = {line: set(LINES[: place + 1]) for place, line in enumerate(LINES)}
-ALLOWED["heads"].add("explorer")  # a table shows itself in a notebook, and only when it is asked to
+ALLOWED["heads"] |= {"views", "explorer"}  # a table shows itself, and only when it is asked to
 ALLOWED["cli"].add("")  # "" is headwise itself: the public names and the version
 ALLOWED[""] = {"", *LINES}
 ALLOWED["__main__"] = {"cli"}

@@ -280,7 +280,7 @@ def test_only_a_column_of_numbers_is_ranked_or_laid_out(column: str, message: st
 
 
 def test_at_least_one_head_is_asked_for() -> None:
-    with pytest.raises(OptionError, match="count must be at least 1, not -2"):
+    with pytest.raises(OptionError, match="count is -2: it must be at least 1"):
         small().top("entropy", -2)
 
 

@@ -33,5 +33,5 @@ def test_the_wheel_is_the_package(wheel: zipfile.ZipFile) -> None:
 
 def test_the_wheel_starts_the_command_and_carries_the_license(wheel: zipfile.ZipFile) -> None:
     about = {Path(name).name: name for name in wheel.namelist() if ".dist-info/" in name}
-    assert b"headwise = headwise.cli:main" in wheel.read(about["entry_points.txt"])
+    assert b"headwise = headwise.__main__:main" in wheel.read(about["entry_points.txt"])
     assert wheel.read(about["LICENSE"]) == (ROOT / "LICENSE").read_bytes()

@@ -1,6 +1,22 @@
-"""`python -m headwise`: the same as the command `headwise`."""
+"""The command `headwise`, and `python -m headwise`.
 
-from headwise.cli import main
+Little is imported before `main` runs, so that Ctrl-C is heard from the beginning.
+"""
+
+import sys
+
+STOPPED = 130  # 128 + SIGINT
+
+
+def main() -> None:
+    """Run the command named in `sys.argv`."""
+    try:
+        from headwise.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(STOPPED)
+
 
 if __name__ == "__main__":
     main()

@@ -28,16 +28,33 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def write_aside(path: Path, content: bytes | str) -> None:
-    """Write beside the place and move there: a stop at any moment leaves the old or the new."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """Write beside the place and move there: a stop at any moment leaves the old or the new.
+
+    A link stays one, and what it leads to is replaced; a device is written to as it is.
+    """
+    content = content.encode() if isinstance(content, str) else content
+    place = resolved(path)
+    part = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
-        part.write_bytes(content.encode() if isinstance(content, str) else content)
-        part.replace(path)
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+            return
+        part.write_bytes(content)
+        part.replace(place)
     except OSError as err:
         raise OutputError(f"{path} cannot be written: {err.strerror or err}") from err
     finally:
         with suppress(OSError):
             part.unlink()
+
+
+def resolved(path: Path) -> Path:
+    """The place that a path leads to."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as err:  # links that lead to each other
+        reason = getattr(err, "strerror", None) or err
+        raise OutputError(f"{path} cannot be written: {reason}") from err
 
 
 def finite(values: Any) -> Any:

@@ -7,10 +7,9 @@ by a head's name, and files that are read back without loss. It knows no model, 
 import difflib
 import functools
 import json
-import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from headwise.checks import whole_number
+from headwise.columns import PLACE, format_of, kind_of, note_of, tidied, to_json
 from headwise.drawing.tables import STYLE, words_table
 from headwise.errors import OptionError, OutputError
 from headwise.files import write_aside
@@ -37,10 +38,6 @@ ROLES = {
 }
 """Each role by name: what it says of a head, and what it does not."""
 
-PLACE = ("stack", "layer", "head")
-DTYPES: dict[str, Any] = dict(int="int64", float="float64", bool="bool", text="str", roles="object")
-"""The five kinds of column, and how pandas holds each."""
-
 
 @functools.total_ordering
 @dataclass(frozen=True)
@@ -58,8 +55,7 @@ class HeadId:
     def __post_init__(self) -> None:
         """Refuse what no model counts."""
         for name in ("layer", "head"):
-            if not hasattr(getattr(self, name), "__index__"):
-                raise OptionError(f"{name} is {getattr(self, name)!r}: give a whole number")
+            whole_number(name, getattr(self, name))
         if min(self.layer, self.head) < 0:
             raise OptionError(f"layers and heads are counted from 0, which {self} is not")
 
@@ -164,7 +160,7 @@ class HeadTable:
         if not isinstance(about, dict):
             raise OptionError(f"about is {about!r}: give a dict of how the table was made")
         object.__setattr__(self, "about", about)
-        object.__setattr__(self, "df", _tidy(self.df))
+        object.__setattr__(self, "df", tidied(self.df))
         head, count = Counter(self.heads).most_common(1)[0]
         if count > 1:
             raise OptionError(f"a head has one row in a table, and {head} has {count}")
@@ -200,6 +196,12 @@ class HeadTable:
         model = f", model={self.about['model']!r}" if "model" in self.about else ""
         return f"HeadTable({len(self)} heads, {len(self.df.columns)} columns{model})"
 
+    def __str__(self) -> str:
+        """How many heads have which role, and the grid of all of them."""
+        from headwise.views.head_table import as_text
+
+        return as_text(self)
+
     def _repr_html_(self) -> str:
         """The table for a notebook, as pandas draws it."""
         return self.df.to_html(max_rows=24, max_cols=16, notebook=True)
@@ -230,8 +232,7 @@ class HeadTable:
 
     def top(self, column: str, count: int = 5) -> pd.DataFrame:
         """Heads with the largest values first: their `name`, the column, their `roles`; no NaN."""
-        if count < 1:
-            raise OptionError(f"count must be at least 1, not {count}")
+        count = whole_number("count", count, least=1)
         df = self.df.assign(**{column: self._numbers(column)}, name=list(map(str, self.heads)))
         ranked = df[["name", column, "roles"]].dropna(subset=[column])
         return ranked.sort_values(column, ascending=False, kind="stable").head(count)
@@ -281,7 +282,7 @@ class HeadTable:
 
     def to_json(self) -> str:
         """The table and how it was made as one JSON text, every number in full."""
-        return _to_json(self.df, self.about).decode()
+        return to_json(self.df, self.about).decode()
 
     def write(self, path: str | Path, *, force: bool = False) -> None:
         """Keep the table in a .parquet, .csv or .json file, as the name ends.
@@ -289,9 +290,9 @@ class HeadTable:
         CSV has a companion, `heads.about.json` beside `heads.csv`, for what it cannot say.
         """
         path = Path(path)
-        files = {path: _format(path)[0](self.df, self.about)}
+        files = {path: format_of(path)[0](self.df, self.about)}
         if path.suffix.lower() == ".csv":
-            note = json.dumps(_note(self.df, self.about), indent=1)
+            note = json.dumps(note_of(self.df, self.about), indent=1)
             files[path.with_suffix(".about.json")] = note.encode()
         there = [str(file) for file in files if file.exists()]
         if there and not force:
@@ -312,7 +313,7 @@ class HeadTable:
             path /= "heads.parquet"
             if not path.is_file():
                 raise OptionError(f"{path.parent} holds no scan: it has no {path.name}")
-        decode = _format(path)[1]
+        decode = format_of(path)[1]
         if not path.is_file():
             raise OptionError(f"there is no file {path}")
         try:
@@ -331,7 +332,7 @@ class HeadTable:
     def _numbers(self, column: str) -> npt.NDArray[np.float64]:
         if column not in self.df:
             raise OptionError(f"{column!r} is not a column: {_near(column, self.df.columns)}")
-        kind = _kind(column, self.df[column])
+        kind = kind_of(column, self.df[column])
         if kind in ("text", "roles"):
             raise OptionError(f"column {column!r} holds {kind}, and numbers are needed here")
         return self.df[column].to_numpy(dtype="float64")
@@ -362,139 +363,3 @@ def _in_words(cell: Any) -> str:
 def _near(name: str, names: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, list(names), n=3)
     return f"perhaps {' or '.join(near)}" if near else f"there are {', '.join(names)}"
-
-
-def _tidy(df: pd.DataFrame) -> pd.DataFrame:
-    """The same rows sorted, in columns of the five kinds, place and roles first."""
-    names = [str(name) for name in df.columns]
-    absent = [name for name in PLACE if name not in names]
-    if absent:
-        raise OptionError(f"a head table needs a column {' and a column '.join(absent)}")
-    if not len(df):
-        raise OptionError("a head table needs a row for each head, and there is none")
-    name, count = Counter(names).most_common(1)[0]
-    if count > 1:
-        raise OptionError(f"{count} columns are called {name!r}: give each a name of its own")
-    df = df.set_axis(names, axis=1).reset_index(drop=True)
-    if "roles" not in df:
-        df["roles"] = [()] * len(df)
-    order = dict.fromkeys([*PLACE, "roles", *names])
-    tidy = pd.DataFrame({name: _tidy_column(name, df[name]) for name in order})
-    stacks = pd.factorize(tidy["stack"])[0]
-    rows = np.lexsort((tidy["head"].to_numpy(), tidy["layer"].to_numpy(), stacks))
-    return tidy.iloc[rows].reset_index(drop=True)
-
-
-def _tidy_column(name: str, column: pd.Series) -> pd.Series:
-    """The column in the one dtype of its kind; missing text is empty text."""
-    if name == "roles":
-        return pd.Series([_role_names(cell) for cell in column], dtype="object")
-    column = column.infer_objects()
-    kind = _kind(name, column)
-    needed = {"stack": "text", "layer": "int", "head": "int"}.get(name, kind)
-    if kind != needed or (kind in ("int", "bool") and column.isna().any()):
-        raise OptionError(f"column {name!r} must hold {needed} without gaps, not {column.dtype}")
-    if kind == "text":
-        column = column.astype("object").where(column.notna(), "")
-    tidy: pd.Series = column.astype(DTYPES[kind])
-    return tidy
-
-
-def _kind(name: str, column: pd.Series) -> str:
-    letters = {"b": "bool", "i": "int", "u": "int", "f": "float"}
-    kind = "roles" if name == "roles" else letters.get(column.dtype.kind, "text")
-    if kind == "text" and not all(isinstance(cell, str) for cell in column.dropna()):
-        raise OptionError(f"column {name!r} holds {column.dtype}, not numbers, bool or text")
-    return kind
-
-
-def _role_names(cell: Any) -> tuple[str, ...]:
-    names: list[Any] = list(cell) if isinstance(cell, list | tuple | np.ndarray) else [None]
-    if not all(isinstance(name, str) and name and ";" not in name for name in names):
-        raise OptionError(f"{cell!r} is not a list of roles: give a list of words without ';'")
-    return tuple(names)
-
-
-# What files hold, and how: from here on nothing knows of HeadTable.
-
-_Held = tuple[pd.DataFrame, dict[str, Any]]
-
-
-def _note(df: pd.DataFrame, about: dict[str, Any]) -> dict[str, Any]:
-    return {"about": about, "columns": {name: _kind(name, df[name]) for name in df.columns}}
-
-
-def _plain(cell: Any) -> Any:
-    """A cell as JSON can hold it: NaN is null, an infinity is text."""
-    if isinstance(cell, float) and not math.isfinite(cell):
-        return None if math.isnan(cell) else str(cell)
-    return cell
-
-
-def _to_json(df: pd.DataFrame, about: dict[str, Any]) -> bytes:
-    rows = df.to_dict("records")
-    heads = [{name: _plain(cell) for name, cell in row.items()} for row in rows]
-    return json.dumps({**_note(df, about), "heads": heads}, indent=1).encode()
-
-
-def _from_json(path: Path) -> _Held:
-    held = json.loads(path.read_text("utf-8"))
-    dtypes = {name: DTYPES[kind] for name, kind in held["columns"].items()}
-    df = pd.DataFrame(held["heads"], columns=list(dtypes), dtype="object")
-    return df.astype(dtypes), held["about"]
-
-
-def _to_csv(df: pd.DataFrame, _: dict[str, Any]) -> bytes:
-    flat = df.assign(roles=df["roles"].map(";".join))
-    return flat.to_csv(index=False, lineterminator="\r\n").encode()
-
-
-def _from_csv(path: Path) -> _Held:
-    from pyarrow import csv
-
-    companion = path.with_suffix(".about.json")
-    note = {"about": {}, "columns": {"stack": "text", "roles": "roles"}}
-    if companion.is_file():
-        note = json.loads(companion.read_text("utf-8"))
-    kinds = DTYPES | {"roles": "str"}
-    types = {name: kinds[kind] for name, kind in note["columns"].items()}
-    parse = csv.ParseOptions(newlines_in_values=True)
-    convert = csv.ConvertOptions(column_types=types, null_values=["", "nan", "NaN"])
-    df = csv.read_csv(path, parse_options=parse, convert_options=convert).to_pandas()
-    if "roles" in df:
-        df["roles"] = [list(filter(None, cell.split(";"))) for cell in df["roles"]]
-    return df, note["about"]
-
-
-def _to_parquet(df: pd.DataFrame, about: dict[str, Any]) -> bytes:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    types = DTYPES | {"roles": pa.list_(pa.string())}
-    fields = [(name, types[kind]) for name, kind in _note(df, about)["columns"].items()]
-    schema = pa.schema(fields, {"headwise": json.dumps(about)})
-    columns = {name: df[name].tolist() for name in schema.names}
-    file = pa.BufferOutputStream()
-    parquet.write_table(pa.Table.from_pydict(columns, schema), file)
-    return file.getvalue().to_pybytes()
-
-
-def _from_parquet(path: Path) -> _Held:
-    from pyarrow import parquet
-
-    held = parquet.read_table(path, partitioning=None)
-    about = (held.schema.metadata or {}).get(b"headwise", b"{}")
-    return held.to_pandas(), json.loads(about)
-
-
-_FORMATS = {
-    ".parquet": (_to_parquet, _from_parquet),
-    ".csv": (_to_csv, _from_csv),
-    ".json": (_to_json, _from_json),
-}
-
-
-def _format(path: Path) -> tuple[Callable[..., bytes], Callable[[Path], _Held]]:
-    if path.suffix.lower() not in _FORMATS:
-        raise OptionError(f"{path} must end in {', '.join(_FORMATS)}: the end says the format")
-    return _FORMATS[path.suffix.lower()]

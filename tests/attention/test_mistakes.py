@@ -8,7 +8,7 @@ import torch
 
 from headwise import Alibi, MultiHeadAttention, RelativeBias, Rotary, RotaryScaling, Rules, attend
 from headwise.attention.cache import FixedCache, GrowingCache, RollingCache
-from headwise.errors import CacheError, HeadwiseError, MaskError, OptionError
+from headwise.errors import CacheError, HeadwiseError, MaskError, OptionError, ShapeError
 
 
 @pytest.mark.parametrize(
@@ -127,3 +127,13 @@ def test_biases_by_distance_are_made_where_the_input_is(position: Any) -> None:
     layer, x = MultiHeadAttention(12, 3, position=position), torch.randn(2, 5, 12)
     wanted = layer(x)
     assert torch.equal(cpu_offload(layer, torch.device("cpu"))(x), wanted)
+
+
+@pytest.mark.parametrize(
+    "given", [(1, 2, 3), np.zeros((3, 1, 2, 3, 4)), torch.zeros(3, 1, 2).numpy()]
+)
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_what_is_no_tensor_is_refused_by_its_kind(given: Any, is_causal: bool) -> None:
+    kind = type(given[0]).__name__
+    with pytest.raises(ShapeError, match=f"queries, keys and values are {kind}, {kind}, {kind}"):
+        attend(*given, is_causal=is_causal)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from headwise import __main__, cli
+
 from .running import Runner
 
 MISTAKES = {
@@ -25,6 +27,11 @@ MISTAKES = {
     "prune --keeep 0.7": "headwise prune has no option --keeep: did you mean --keep?",
     "trace --example dog": "invalid value for '--example': 'dog' is not one of 'cat-sleeps', 'dim"
     "ensions'",
+    "scan --max-tokens 3": "--max-tokens is 3: give at least 4, 2 of text and the special tokens",
+    "prune --cut -1 --dry-run": "--cut is -1: it counts heads, and cannot be below 0",
+    "prune --cut 3 --dry-run --fit-tokens 3": "--fit-tokens is 3: it must be at least 64",
+    "prune --heads L0H1 --dry-run --method fisher": "the heads are named: leave --method out",
+    "sweep --seeds 0": "--seeds is 0: give from 1 to 10,000",
     "trace smollm2 --example cat-sleeps": "an example has a model and a text of its own: leave smo",
 }
 
@@ -39,6 +46,25 @@ def test_a_command_alone_says_what_there_is(headwise: Runner, typed: str) -> Non
     ran = headwise(*typed.split())
     assert ran.code == 0 and ran.err == ""
     assert "Usage: headwise" in ran.out
+
+
+@pytest.mark.parametrize("command", ["trace", "report"])
+def test_a_sentence_in_another_encoding_is_refused(headwise: Runner, command: str) -> None:
+    said = headwise.refused(command, "--text", os.fsdecode("caf\u00e9".encode("latin-1")))
+    assert said == "headwise: --text is not UTF-8: character 4 is '\\udce9'\n"
+
+
+def test_a_stop_while_the_command_is_loaded_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "main", stop)
+    with pytest.raises(SystemExit) as end:
+        __main__.main()
+    assert end.value.code == cli.INTERRUPTED
+    assert capsys.readouterr().err == ""
 
 
 def test_a_sentence_where_a_file_is_wanted_is_told_apart(headwise: Runner) -> None:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -138,6 +139,25 @@ def test_a_total_of_a_part_is_noted(headwise: Runner) -> None:
     assert "note: the whole model is that of the text alone, without the part that reads" in out
 
 
+@pytest.mark.parametrize(
+    "arguments", [("gpt2",), ("compare", "gpt2", "llama3-8b"), ("heads", 768), ("heads", 67)]
+)
+def test_no_number_is_cut_short_by_a_narrow_terminal(
+    headwise: Runner, monkeypatch: pytest.MonkeyPatch, arguments: tuple[object, ...]
+) -> None:
+    figures = {}
+    for columns in (200, 30):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        out = headwise("plan", *arguments).out
+        assert "\u2026" not in out
+        figures[columns] = sorted(re.findall(r"[\d.]+ [A-Z]\w*|\d+(?:,\d+)+", out))
+    assert figures[30] == figures[200] and len(figures[30]) > 5
+
+
+def test_one_head_is_one(headwise: Runner) -> None:
+    assert "With 1 head, it has 64 to 128 dimensions" in headwise("plan", "heads", 67).out
+
+
 def test_numbers_are_never_shown_with_an_exponent(headwise: Runner) -> None:
     out = headwise("plan", "gpt3", "--length", 200_000, "--batch", 700).out
     assert "e+" not in out and " PiB" in out
@@ -166,13 +186,13 @@ def test_every_known_model_is_listed_with_its_source(headwise: Runner) -> None:
         (["gpt2", "--length", 0], "the length is 0"),
         (["gpt2", "--json", "--csv"], "--json and --csv are two formats"),
         (["compare", "gpt2", "nothing"], "nothing is neither a known model"),
-        (["heads", "--d-model", 0], "d_model is 0"),
+        (["heads", "--d-model", 0], "--d-model is 0"),
         (["no/such-model"], "the config of no/such-model cannot be had"),
         (["./nope"], "./nope is no directory with a config.json"),
         ([""], "there is nothing to plan"),
         (["compare", "gpt2"], "gpt2 alone cannot be compared"),
         (["heads", "--d-model", 10**17], "it must be from 1 to 16,777,216"),
-        (["--d-model", 0, "--heads", 0], "d_model is 0"),
+        (["--d-model", 0, "--heads", 0], "--d-model is 0"),
     ],
 )
 def test_a_mistake_is_one_sentence(headwise: Runner, arguments: list[object], words: str) -> None:

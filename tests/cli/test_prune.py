@@ -9,6 +9,7 @@ import pytest
 
 from headwise.heads import HeadTable
 from headwise.pruning.cutplan import CutPlan
+from headwise.pruning.directories import locked
 from headwise.pruning.loading import load
 
 from ..watching.test_loading import save
@@ -51,6 +52,15 @@ def test_importance_is_printed_and_written(
     assert table == HeadTable.read(out / "importance.csv")
     again = headwise.refused("importance", folder, "--text", text, "--out", out)
     assert "importance.parquet is in" in again
+
+
+def test_two_runs_do_not_write_into_one_folder(
+    headwise: Runner, folder: Path, text: Path, tmp_path: Path
+) -> None:
+    with locked(tmp_path):
+        said = headwise.refused("importance", folder, "--text", text, "--out", tmp_path)
+    assert f"{tmp_path} is being written by another process: wait for it, or choose" in said
+    assert list(tmp_path.iterdir()) == [text]
 
 
 def test_importance_as_json(headwise: Runner, folder: Path, text: Path) -> None:

@@ -247,7 +247,7 @@ def test_parameters_are_those_of_a_built_model(kind: str) -> None:
 @pytest.mark.parametrize("wrong", ["768", 768.5, True])
 def test_a_size_that_is_no_whole_number_is_refused(wrong: Any) -> None:
     sizes = {"num_heads": 6, "num_kv_heads": 6, "d_key": 8, "d_value": 8, "num_layers": 7}
-    with pytest.raises(OptionError, match=f"d_model is {wrong!r}: it must be a whole number"):
+    with pytest.raises(OptionError, match=f"d_model is {wrong!r}: give a whole number"):
         Shape(d_model=wrong, **sizes)
 
 

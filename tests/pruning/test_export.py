@@ -311,6 +311,8 @@ def test_directories_that_cannot_be_loaded_say_why(tmp_path: Path) -> None:
 def test_names_are_loaded_as_ever(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"there is no directory \./nowhere"):
         load("./nowhere")
+    with pytest.raises(ModelError, match=r"^3 names no model"):
+        load(3)
     with pytest.raises(ModelError, match=r"holds no model: it has no config\.json"):
         load(tmp_path)
     loaded = load("minilm", dtype="float64")

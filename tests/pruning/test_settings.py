@@ -39,6 +39,9 @@ from .subjects import model_of, plain, texts, words_tokenizer
         ({"cut": -1}, "cut is -1: it counts heads, and cannot be below 0"),
         ({"keep": 1.5}, r"keep is 1\.5: it is the share of heads that stay, 0 to 1"),
         ({"keep": float("nan")}, "keep is nan"),
+        ({"keep": "60%"}, "keep is '60%': give a number such as 0.6"),
+        ({"cut": "3"}, "cut is '3': give a whole number"),
+        ({"max_loss": "1%"}, "max_loss is '1%': give a number such as 0.01"),
         ({"max_loss": -0.1}, r"max_loss is -0\.1: it must be 0 or more, as 0\.01 is"),
         ({"max_loss": float("inf")}, "max_loss is inf: it must be 0 or more"),
         ({"max_loss": float("nan")}, "max_loss is nan"),
@@ -56,7 +59,7 @@ def test_an_amount_that_cannot_be_is_refused(options: dict[str, Any], said: str)
         ({"policy": "some"}, f"policy is 'some': choose from {', '.join(POLICIES)}"),
         ({"refit": "half"}, f"refit is 'half': choose from {', '.join(REFITS)}"),
         ({"choose_tokens": 0}, "choose_tokens is 0: it must be at least 1"),
-        ({"fit_tokens": -5}, "fit_tokens is -5: it must be at least 1"),
+        ({"fit_tokens": -5}, "fit_tokens is -5: it must be at least 64"),
         ({"held_tokens": 0}, "held_tokens is 0: it must be at least 1"),
     ],
 )

@@ -53,6 +53,20 @@ def test_a_grid_has_a_letter_for_the_first_role_a_plus_for_more_and_a_dot_for_no
     ]
 
 
+def test_a_printed_table_shows_its_grid_and_its_repr_stays_one_line() -> None:
+    table = table_of({(0, 1): ["positional"], (1, 0): ["sink", "broad"]}, layers=2, heads=3)
+    assert str(table).splitlines() == [
+        "6 heads in 2 layers",
+        "positional 1, sink 1, broad 1, no role 4",
+        "",
+        "   0  1  2",
+        "L0 ·  P  ·",
+        "L1 S+ ·  ·",
+        "P=positional  S=sink  ·=none  +=more",
+    ]
+    assert repr(table) == "HeadTable(6 heads, 4 columns)"
+
+
 def test_a_letter_has_the_colour_of_its_role() -> None:
     roles = {(0, 0): ["positional"], (0, 1): ["sink", "broad"]}
     colours = colours_in(head_grid(table_of(roles, layers=1, heads=2)))

@@ -46,6 +46,7 @@ from headwise.attention.ragged import (
 from headwise.attention.rules import Rules
 from headwise.attention.task import (
     Task,
+    are_tensors,
     bias_tile,
     check_axes,
     check_per_head,
@@ -216,7 +217,8 @@ def at_once(queries: Tensor, keys: Tensor, values: Tensor, *, is_causal: bool) -
 def is_plain(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
     """Whether nothing but shapes may keep torch's own fused call from computing this."""
     return (
-        queries.dim() == keys.dim() == 4
+        are_tensors(queries, keys, values)
+        and queries.dim() == keys.dim() == 4
         and keys.shape == values.shape
         and queries.dtype == keys.dtype == values.dtype
         and queries.is_floating_point()

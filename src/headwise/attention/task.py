@@ -157,8 +157,16 @@ def shapes_of(queries: Tensor, keys: Tensor, values: Tensor) -> str:
     return "got queries {}, keys {}, values {}".format(*shapes)
 
 
+def are_tensors(queries: object, keys: object, values: object) -> bool:
+    """Whether all three are tensors."""
+    return isinstance(queries, Tensor) and isinstance(keys, Tensor) and isinstance(values, Tensor)
+
+
 def check_axes(queries: Tensor, keys: Tensor, values: Tensor) -> None:
     """Raise unless all three have the four axes of attention."""
+    if not are_tensors(queries, keys, values):
+        kinds = ", ".join(type(one).__name__ for one in (queries, keys, values))
+        raise ShapeError(f"attention takes tensors; queries, keys and values are {kinds}")
     if not queries.dim() == keys.dim() == values.dim() == 4:
         got = shapes_of(queries, keys, values)
         raise ShapeError(f"attention takes [batch, heads, position, size] tensors; {got}")

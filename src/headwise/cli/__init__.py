@@ -13,7 +13,7 @@ import typer
 from typer.exceptions import TyperException
 
 from headwise.cli import doctor, explore, importance, plan, prune, report, scan, sweep, trace
-from headwise.cli.mistakes import sentence_of
+from headwise.cli.mistakes import sentence_of, with_option
 from headwise.errors import HeadwiseError
 
 BAD_INPUT, INTERRUPTED = 2, 130  # 2 is what a wrong option exits with; 130 is 128 + SIGINT
@@ -60,21 +60,22 @@ def _headwise(
     """Multi-head attention you can run, read and reshape."""
 
 
-def command_in(words: list[str]) -> str:
-    """The full name of the command that these words call."""
+def command_in(words: list[str]) -> tuple[str, Any]:
+    """The full name of the command that these words call, and the command."""
     command: Any = typer.main.get_command(app)
     called = ["headwise"]
     for word in words:
-        command = getattr(command, "commands", {}).get(word)
-        if command is None:
+        inner = getattr(command, "commands", {}).get(word)
+        if inner is None:
             break
+        command = inner
         called.append(word)
-    return " ".join(called)
+    return " ".join(called), command
 
 
 def after_a_stop(words: list[str]) -> str:
     """What a stop by Ctrl-C leaves to do; of the explorer, which has no other end, nothing."""
-    command = command_in(words)
+    command, _ = command_in(words)
     if command == "headwise explore":
         return ""
     has_folder = any(word.partition("=")[0] == "--out" for word in words)
@@ -87,10 +88,10 @@ def outcome() -> tuple[int, str]:
     try:
         code = app(prog_name="headwise", standalone_mode=False) or 0  # 130 after a Ctrl-C, too
     except TyperException as err:
-        sentence = sentence_of(err, command_in(sys.argv[1:]))
+        sentence = sentence_of(err, command_in(sys.argv[1:])[0])
         return BAD_INPUT if sentence else 0, sentence
     except HeadwiseError as err:
-        return BAD_INPUT, str(err)
+        return BAD_INPUT, with_option(str(err), command_in(sys.argv[1:])[1])
     except OSError as err:  # a disk that is full, a name that is too long: no mistake of headwise
         where = "" if err.filename is None else f"{err.filename}: "
         return BAD_INPUT, f"{where}{err.strerror or err}"

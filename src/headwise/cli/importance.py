@@ -1,6 +1,8 @@
 """`headwise importance`: what every head of a model is worth."""
 
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +18,7 @@ from headwise.cli.options import (
     texts_of,
     with_head,
 )
-from headwise.cli.screen import quiet_console, say
+from headwise.cli.screen import quiet_console, say, show_table
 from headwise.errors import OptionError, OutputError
 from headwise.files import finite, make_folder, write_aside
 
@@ -57,12 +59,10 @@ def run(  # noqa: PLR0913 - one parameter an option
     texts = texts_of(text)
     options = with_head(dtype, device, revision, trust_remote_code)
     loaded = load_model(model, options)
-    if out is not None:
-        make_folder(out)
-    with Stages(quiet_console(is_stderr=True), tells=True) as stages:
+    with only_writer(out), Stages(quiet_console(is_stderr=True), tells=True) as stages:
         found = importance(loaded, texts, max_tokens=max_tokens, progress=stages)
-    if out is not None:
-        write(found, out)
+        if out is not None:
+            write(found, out)
     if as_json:
         typer.echo(as_text(found))
     else:
@@ -78,6 +78,25 @@ def check_folder(out: Path | None, *, force: bool) -> None:
     there = [name for name in FILES if (out / name).exists()]
     if there and not force:
         raise OutputError(f"{there[0]} is in {out} already: choose another folder, or give --force")
+
+
+@contextmanager
+def only_writer(out: Path | None) -> Iterator[None]:
+    """The folder, made if need be, while no other process writes such tables into it."""
+    from headwise.pruning.directories import locked
+
+    if out is None:
+        yield
+        return
+    make_folder(out)
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(out))
+        except BlockingIOError as err:
+            raise OutputError(
+                f"{out} is being written by another process: wait for it, or choose another folder"
+            ) from err
+        yield
 
 
 def write(found: "Importance", out: Path) -> None:
@@ -115,14 +134,14 @@ def show(found: "Importance", out: Path | None) -> None:
 
     console, about = quiet_console(), found.table.about
     console.print(importance_line(about))
-    console.print(importance_table(found.table.df))
+    show_table(console, importance_table(found.table.df))
     if about["examples"] > 1:
         console.print("--json and --out give every measure with its standard error.")
     else:
         console.print(
             "There are no standard errors, because only one example was read: give more text."
         )
-    console.print(layers_table(found.layers, about["unit"]))
+    show_table(console, layers_table(found.layers, about["unit"]))
     console.print("Heads that stand in for each other:" if found.groups else "No stand-ins found.")
     for group in found.groups:
         console.print(f"  {group}")

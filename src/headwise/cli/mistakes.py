@@ -34,6 +34,15 @@ def sentence_of(error: TyperException, called: str) -> str:
     return said if ": " in said else f"{said}: {path} --help says what it takes"
 
 
+def with_option(said: str, command: Any) -> str:
+    """What the library says of a setting, said of the command's option that gave it."""
+    name = said.partition(" is ")[0]
+    for one in command.params:
+        if one.name == name and one.opts[0].startswith("--"):
+            return f"{one.opts[0]}{said.removeprefix(name)}"
+    return said
+
+
 def what_was_given(error: TyperException) -> str:
     """The value that could not be read, where the parser knows it."""
     errors: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()

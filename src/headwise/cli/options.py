@@ -1,12 +1,14 @@
 """Options that several commands have, and what is read from them."""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwise.checks import check_characters
 from headwise.errors import OptionError
 from headwise.files import read_text
 from headwise.wording import listed
@@ -42,6 +44,7 @@ def check_sentence(text: str | None) -> None:
         return
     if not text.strip():
         raise OptionError("the text is empty: give --text some words")
+    check_characters("--text", text)
     if is_there(text) and Path(text).is_file():
         raise OptionError(
             f"--text takes a sentence here, and {text} is a file: give the sentence itself, "
@@ -55,6 +58,16 @@ def is_there(name: str) -> bool:
         return Path(name).exists()
     except OSError:
         return False
+
+
+def refuse(why: str, options: Mapping[str, object]) -> None:
+    """Raise if any of the options was given: what would be left unheard is a mistake.
+
+    Where there is no reason why, every one of them is heard.
+    """
+    given = [name for name, value in options.items() if value is not None and value is not False]
+    if why and given:
+        raise OptionError(f"{why}: leave {listed(given)} out")
 
 
 def whole_number(text: str, option: str, works: str = "a whole number") -> int:

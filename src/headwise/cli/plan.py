@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from headwise.cli.options import AsJson
-from headwise.cli.screen import quiet_console
+from headwise.cli.screen import quiet_console, show_table
 from headwise.errors import OptionError
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def compare(
 
     screen = quiet_console()
     screen.print(f"At {length:,} tokens, batch {batch}, {dtype}:")
-    screen.print(comparison(found))
+    show_table(screen, comparison(found))
     screen.print(
         "params: of the attention of all layers. share: of the whole model. a token: "
         "multiply-adds of attention, on average. ops/B: operations for each byte read when "
@@ -177,7 +177,7 @@ def heads(
     screen = quiet_console()
     summed = "one layer" if layers == 1 else f"{layers:,} layers together"
     screen.print(f"d_model {shared:,}, {summed}, one causal sequence of {length:,} tokens")
-    screen.print(choices(found))
+    show_table(screen, choices(found))
     for line in filter(None, (usual_choices(found), known_choices(found))):
         screen.print(line)
     screen.print(
@@ -235,4 +235,4 @@ def print_plan(plan: "Plan") -> None:
         screen.print(line)
     for table in plan_tables(plan):
         screen.print()
-        screen.print(table)
+        show_table(screen, table)

@@ -14,10 +14,11 @@ from headwise.cli.options import (
     Model,
     RemoteCode,
     Revision,
+    refuse,
     texts_of,
     with_head,
 )
-from headwise.cli.screen import quiet_console, say
+from headwise.cli.screen import quiet_console, say, show_table
 from headwise.errors import OptionError
 from headwise.wording import counted, listed
 
@@ -44,8 +45,10 @@ Policy = Annotated[
     typer.Option(help="Grouped-query models: groups (whole KV heads) or even (some of each)."),
 ]
 Method = Annotated[
-    str,
-    typer.Option(help="rounds, quadratic, greedy, ablation, michel, fisher or random."),
+    str | None,
+    typer.Option(
+        help="rounds, quadratic, greedy, ablation, michel, fisher or random (default: rounds)."
+    ),
 ]
 Refit = Annotated[
     str, typer.Option(help="full, wide (feed-forward parts too), scale, bias or none.")
@@ -108,7 +111,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     max_loss: MaxLoss = None,
     uniform: Uniform = False,
     policy: Policy = "groups",
-    method: Method = "rounds",
+    method: Method = None,
     refit: Refit = "full",
     text: Text = None,
     choose_tokens: ChooseTokens = 4096,
@@ -133,14 +136,18 @@ def run(  # noqa: PLR0913 - one parameter an option
     if out is None and not dry_run:
         raise OptionError("nothing says where to write the model: give --out DIR, or --dry-run")
     place = None if dry_run else out
+    from headwise.pruning.choice import BEST
     from headwise.pruning.directories import check_place
     from headwise.pruning.settings import PruneSettings
 
     if place is not None:
         check_place(place.expanduser(), force=force)
 
+    has_curve, names = curve and not dry_run, heads is not None or plan is not None
+    if names and not has_curve:
+        refuse("the heads are named", {"--method": method, "--uniform": uniform})
     settings = PruneSettings(
-        method=method,
+        method=method or BEST,
         policy=policy,
         is_uniform=uniform,
         refit=refit,
@@ -148,7 +155,7 @@ def run(  # noqa: PLR0913 - one parameter an option
         fit_tokens=fit_tokens,
         held_tokens=held_tokens,
         seed=seed,
-        draws_curve=curve and not dry_run,
+        draws_curve=has_curve,
         times_speed=speed and not dry_run,
     )
     options = with_head(dtype, device, revision, trust_remote_code)
@@ -237,13 +244,13 @@ def show(found: "Pruned", out: Path | None) -> None:
         f"[bold]{escape(found.plan.model)}[/bold]: {counted(len(found.plan), 'head')} cut"
     )
     console.print(found.plan.text() if out is None else str(found.plan), markup=False)
-    console.print(sizes_table(record["sizes"]))
-    console.print(quality_table(record["quality"], unit))
+    show_table(console, sizes_table(record["sizes"]))
+    show_table(console, quality_table(record["quality"], unit))
     console.print(held_out_line(record["text"], unit))
     if record["quality"]["refit_dropped"]:
         console.print("the refit did not help on text it was not fitted on, and was dropped")
     if found.curve is not None:
-        console.print(curve_table(found.curve.points, unit))
+        show_table(console, curve_table(found.curve.points, unit))
         if found.curve.elbow:
             cut = f"{found.curve.elbow} of {found.curve.total} heads cut"
             console.print(f"elbow of {found.curve.method}: {cut}")

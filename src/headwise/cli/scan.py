@@ -145,15 +145,11 @@ def bar(console: "Console") -> Any:
 def show(found: "Scan", out: Path | None) -> None:
     """Print the head table for people."""
     from headwise.measures.store import TABLES
-    from headwise.views.head_table import head_grid, strongest, summary_lines
+    from headwise.views.head_table import overview, strongest
     from headwise.views.relations import leaders, left_out, notes
 
     console = quiet_console()
-    for line in summary_lines(found.table):
-        console.print(line, markup=False)
-    for stack in found.table.stacks:
-        console.print()
-        console.print(head_grid(found.table, stack))
+    console.print(overview(found.table))
     console.print()
     if found.table.held_roles:
         console.print(strongest(found.table))

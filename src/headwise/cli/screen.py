@@ -8,13 +8,36 @@ from headwise.files import write_aside
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 
-def quiet_console(*, is_stderr: bool = False) -> "Console":
-    """A terminal that colours nothing but what is asked for."""
+def quiet_console(*, is_stderr: bool = False, width: int | None = None) -> "Console":
+    """A terminal that colours nothing but what is asked for; a width is believed to be its own."""
     from rich.console import Console
 
-    return Console(stderr=is_stderr, highlight=False)
+    return Console(stderr=is_stderr, highlight=False, width=width)
+
+
+def show_table(console: "Console", table: "Table") -> None:
+    """A table whose figures are whole: it goes beyond the edge of too narrow a terminal.
+
+    Columns of words become as narrow as their longest word before that.
+    """
+    from rich.measure import Measurement, measure_renderables
+
+    wide = console.options.update(max_width=WIDEST)
+    words = [
+        measure_renderables(console, wide, [column.header, *column.cells])
+        for column in table.columns
+        if column.justify != "right" and not column.no_wrap
+    ]
+    spare = sum(one.maximum - one.minimum for one in words)
+    needed = Measurement.get(console, wide, table).maximum - spare
+    (console if needed <= console.width else quiet_console(width=needed)).print(table)
+
+
+WIDEST = 10_000
+"""Columns that no table has."""
 
 
 def say(console: "Console", line: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from headwise.cli.options import AsJson, whole_number
-from headwise.cli.screen import quiet_console, say
+from headwise.cli.screen import quiet_console, say, show_table
 from headwise.errors import OptionError
 
 TaskName = Annotated[str, typer.Argument(help="relations, recall, brackets or characters.")]
@@ -85,7 +85,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     from headwise.views.sweep_table import summary_table
 
     console = quiet_console()
-    console.print(summary_table(found))
+    show_table(console, summary_table(found))
     for line in found.in_words():
         say(console, line)
     say(console, f"\nwrote {', '.join(FILES)} in {folder}")

@@ -1,7 +1,6 @@
 """`headwise trace`: every number of one layer's attention."""
 
 import json
-from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +16,7 @@ from headwise.cli.options import (
     Revision,
     check_sentence,
     is_there,
+    refuse,
     without_head,
 )
 from headwise.cli.screen import check_new, quiet_console, say, write_new
@@ -160,16 +160,6 @@ def run(  # noqa: PLR0913 - one parameter an option
     for path in (svg, html):
         if path is not None and not as_json:
             say(console, f"wrote {path}")
-
-
-def refuse(why: str, options: Mapping[str, object]) -> None:
-    """Raise if any of the options was given: what would be left unheard is a mistake.
-
-    Where there is no reason why, every one of them is heard.
-    """
-    given = [name for name, value in options.items() if value is not None and value is not False]
-    if why and given:
-        raise OptionError(f"{why}: leave {listed(given)} out")
 
 
 def why_no_map(compares: bool, as_json: bool, step: str | None, example: Example | None) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headwise.checks import check_characters
 from headwise.errors import MaskError, OptionError, ShapeError
 from headwise.measures.layout import KeyFacts, Layout
 from headwise.watching.calls import TokenFacts
@@ -136,6 +137,11 @@ class Reader:
         before, after = self.around
         around = len(before) + len(after)
         left = math.inf if max_tokens is None else max_tokens
+        if left < around + SHORTEST:
+            raise OptionError(
+                f"max_tokens is {max_tokens}: give at least {around + SHORTEST}, {SHORTEST} of "
+                "text and the special tokens around them"
+            )
         found: list[Window] = []
         for text in texts:
             if left < around + SHORTEST:
@@ -169,6 +175,7 @@ class Reader:
 
     def ids(self, text: str) -> list[int]:
         """The tokens of a text, without special ones around it."""
+        check_characters("the text", text)
         ids: list[int] = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
         return ids
 

@@ -7,7 +7,6 @@ steps that are not in yet.
 
 import importlib.metadata
 import json
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
@@ -19,6 +18,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from headwise.checks import whole_number
 from headwise.errors import OptionError
 from headwise.heads import HeadTable
 from headwise.measures import tables
@@ -102,17 +102,14 @@ class ScanSettings:
         for name in ("length", "max_tokens", "per_relation", "seed"):
             value = getattr(self, name)
             if value is not None or name in ("per_relation", "seed"):
-                object.__setattr__(self, name, whole_number(name, value))
+                least = 1 if name in ("length", "max_tokens") else None
+                object.__setattr__(self, name, whole_number(name, value, least=least))
         if self.rows not in ("all", "auto"):
             if isinstance(self.rows, str):
                 raise OptionError(f"rows is {self.rows!r}: give all, auto or a number of rows")
             object.__setattr__(self, "rows", whole_number("rows", self.rows))
         if isinstance(self.rows, int) and self.rows < 1:
             raise OptionError(f"rows is {self.rows}: give all, auto, or a number from 1")
-        for name in ("length", "max_tokens"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise OptionError(f"{name} is {value}: it must be at least 1")
         for name in ("compares", "repeats", "probe"):
             value = getattr(self, name)
             if not isinstance(value, bool) and not (value is None and name == "probe"):
@@ -120,16 +117,6 @@ class ScanSettings:
         if not 0 <= self.seed <= LARGEST_SEED:
             raise OptionError(f"seed is {self.seed}: it must lie in 0..{LARGEST_SEED}")
         check_number(self.per_relation)
-
-
-def whole_number(name: str, value: Any) -> int:
-    """A setting that counts something, as Python's own number; True and False count nothing."""
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        return operator.index(value)
-    except TypeError as err:
-        raise OptionError(f"{name} is {value!r}: give a whole number") from err
 
 
 def checked_measures(measures: Any) -> tuple[str, ...]:

@@ -5,8 +5,9 @@ In: a shape, a length, a batch, a dtype. Out: whole numbers. Every formula is in
 
 from dataclasses import dataclass
 
+from headwise.checks import whole_number
 from headwise.errors import OptionError
-from headwise.planning.shapes import Shape, check_whole
+from headwise.planning.shapes import Shape
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
 
@@ -24,10 +25,7 @@ class Setting:
         if self.dtype not in DTYPE_BYTES:
             raise OptionError(f"there is no dtype {self.dtype!r}: give {', '.join(DTYPE_BYTES)}")
         for name in ("length", "batch"):
-            number = getattr(self, name)
-            check_whole(f"the {name}", number)
-            if number < 1:
-                raise OptionError(f"the {name} is {number}: it must be at least 1")
+            whole_number(f"the {name}", getattr(self, name), least=1)
 
     @property
     def bytes_each(self) -> int:

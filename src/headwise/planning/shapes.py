@@ -8,6 +8,7 @@ import math
 import re
 from dataclasses import dataclass
 
+from headwise.checks import whole_number
 from headwise.errors import OptionError
 from headwise.wording import counted
 
@@ -58,7 +59,7 @@ class Shape:
                 f"one of {', '.join(map(str, divisors(self.num_heads)))}"
             )
         if self.window is not None:
-            check_whole("window", self.window)
+            whole_number("window", self.window)
             if self.window < 1:
                 raise OptionError(f"the window is {self.window}: a query sees at least its own key")
         if self.num_distinct is not None and not 1 <= self.num_distinct <= self.num_layers:
@@ -151,15 +152,9 @@ def shape_of_sizes(text: str) -> Shape | None:
 
 def check_size(name: str, size: int) -> None:
     """Raise where no model has such a size."""
-    check_whole(name, size)
+    whole_number(name, size)
     if not 1 <= size <= LARGEST_SIZE:
         raise OptionError(f"{name} is {size:,}: it must be from 1 to {LARGEST_SIZE:,}")
-
-
-def check_whole(name: str, number: object) -> None:
-    """Raise where something is no whole number."""
-    if not isinstance(number, int) or isinstance(number, bool):
-        raise OptionError(f"{name} is {number!r}: it must be a whole number")
 
 
 def divisors(number: int) -> list[int]:

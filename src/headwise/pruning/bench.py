@@ -124,7 +124,7 @@ def tasks_on_texts(subject: Subject, texts: Sequence[str], settings: PruneSettin
     return (
         text_task(subject, fitted, max_tokens=settings.choose_tokens, seed=seed),
         text_task(subject, fitted, max_tokens=most, seed=seed + 1, is_measured=False),
-        text_task(subject, checked, max_tokens=max(1, most // 4), seed=seed),
+        text_task(subject, checked, max_tokens=most // 4, seed=seed),
         text_task(subject, other, max_tokens=settings.held_tokens, seed=seed),
     )
 

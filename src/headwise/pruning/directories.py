@@ -16,6 +16,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from headwise.errors import OptionError, OutputError
+from headwise.files import resolved
 from headwise.watching.loading import one_sentence
 
 PART, OLD = "headwise-part", "headwise-old"
@@ -41,14 +42,6 @@ def placed(out: Path, *, force: bool) -> Iterator[Path]:
         raise OutputError(f"{out} cannot be written: {one_sentence(error)}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
-
-
-def resolved(out: Path) -> Path:
-    """The place that a path leads to."""
-    try:
-        return out.resolve()
-    except (OSError, RuntimeError) as error:  # links that lead to each other
-        raise OutputError(f"{out} cannot be written: {one_sentence(error)}") from error
 
 
 def aside(place: Path, kind: str) -> Path:

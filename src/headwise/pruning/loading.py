@@ -5,6 +5,7 @@ and its tokenizer. No code that lies in the directory is run: the class is rebui
 config.json and headwise's own mixin. It refuses blocks of a format that it does not know.
 """
 
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ def load(
     Weights come in the dtype that they were saved in unless another is named. What is no directory
     is a name, and loaded as `load_model` does, then in float32 by default.
     """
-    usual = AS_SAVED if Path(path).expanduser().is_dir() else "float32"
+    is_name = not isinstance(path, str | PathLike) or not Path(path).expanduser().is_dir()
+    usual = "float32" if is_name else AS_SAVED
     options = LoadOptions(dtype or usual, device, keeps_head=keeps_head, needs_tokenizer=False)
     return load_model(path, options)
 

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from headwise.checks import real_number, whole_number
 from headwise.errors import OptionError
 from headwise.pruning.choice import BEST, METHODS
 from headwise.wording import counted, listed
@@ -43,9 +44,13 @@ class PruneSettings:
                 raise OptionError(
                     f"{name} is {getattr(self, name)!r}: choose from {', '.join(known)}"
                 )
-        for name in ("choose_tokens", "fit_tokens", "held_tokens"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        for name, least in LEAST.items():
+            number = whole_number(name, getattr(self, name), least=least)
+            object.__setattr__(self, name, number)
+
+
+LEAST = {"choose_tokens": 16, "fit_tokens": 64, "held_tokens": 16, "seed": 0}
+"""Room for a few words between special tokens; a ridge is chosen on a quarter of `fit_tokens`."""
 
 
 def to_go(count: int) -> str:
@@ -71,12 +76,13 @@ class Amount:
                 "how much goes is said by one of heads (names or a plan), cut, keep and max_loss, "
                 f"and by {said} here"
             )
-        if self.cut is not None and self.cut < 0:
+        if self.cut is not None and whole_number("cut", self.cut) < 0:
             raise OptionError(f"cut is {self.cut}: it counts heads, and cannot be below 0")
-        if self.keep is not None and not 0 <= self.keep <= 1:
+        if self.keep is not None and not 0 <= real_number("keep", self.keep, "0.6") <= 1:
             raise OptionError(f"keep is {self.keep}: it is the share of heads that stay, 0 to 1")
-        if self.max_loss is not None and not 0 <= self.max_loss < math.inf:
-            raise OptionError(f"max_loss is {self.max_loss}: it must be 0 or more, as 0.01 is")
+        most = self.max_loss
+        if most is not None and not 0 <= real_number("max_loss", most, "0.01") < math.inf:
+            raise OptionError(f"max_loss is {most}: it must be 0 or more, as 0.01 is")
 
     def named(self) -> dict[str, Any]:
         """The four ways by name."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from headwise.checks import whole_number
 from headwise.errors import OptionError, OutputError
 from headwise.files import make_folder, write_aside
 from headwise.measures.store import differences
@@ -59,8 +60,7 @@ def sweep(
         raise OptionError(f"there are settings and {given}: give one of them")
     if processes is None:
         processes = os.cpu_count() or 1
-    if processes < 1:
-        raise OptionError(f"processes is {processes}: give at least 1")
+    processes = whole_number("processes", processes, least=1)
     folder = None if out is None else Path(out).expanduser()
     kept = Records(None if folder is None else prepared(folder, settings, force=force))
     with Crew(settings, processes if is_ours(settings.task) else 1) as crew:

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headwise.errors import OptionError
+from headwise.checks import whole_number
 
 NOTHING = -100
 """An answer that is not asked for: torch's own mark for positions without a loss."""
@@ -109,5 +109,4 @@ def read_at(
 def check_at_least(least: int, **values: int) -> None:
     """Raise where a setting is smaller than it can be."""
     for name, value in values.items():
-        if value < least:
-            raise OptionError(f"{name} is {value}: it must be at least {least}")
+        whole_number(name, value, least=least)

@@ -3,10 +3,12 @@
 In: a HeadTable. Out: rich tables and lines of text. It decides no role; it shows those it is given.
 """
 
+import io
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
@@ -40,6 +42,21 @@ GLYPHS = {
 }
 UNKNOWN = Glyph("?", "bold")
 NONE, MORE = "·", "+"
+
+
+def overview(table: HeadTable) -> Group:
+    """What the table was made of, how many heads have which role, and the grid of each stack."""
+    summary = [Text(line) for line in summary_lines(table)]
+    grids = [part for stack in table.stacks for part in (Text(), head_grid(table, stack))]
+    return Group(*summary, *grids)
+
+
+def as_text(table: HeadTable) -> str:
+    """The overview in plain characters, as wide as the terminal."""
+    screen = Console(file=io.StringIO(), color_system=None)
+    with screen.capture() as shown:
+        screen.print(overview(table))
+    return "\n".join(line.rstrip() for line in shown.get().splitlines())
 
 
 def head_grid(table: HeadTable, stack: str = "") -> Table:

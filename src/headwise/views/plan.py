@@ -60,13 +60,17 @@ def three_digits(number: float) -> str:
     return f"{number:,.0f}" if number >= 999.5 else f"{number:.3g}"
 
 
+NAME_WIDTH, NUMBER_WIDTH = 34, 20
+"""Where there is room for it, so that tables stand below each other."""
+
+
 def two_columns(title: str, rows: Iterable[tuple[str, str]]) -> Table:
     """A small table of names and numbers."""
     table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
-    table.add_column(min_width=34)
-    table.add_column(justify="right", min_width=20)
+    table.add_column()
+    table.add_column(justify="right", no_wrap=True)
     for name, number in rows:
-        table.add_row(name, number)
+        table.add_row(name.ljust(NAME_WIDTH), number.rjust(NUMBER_WIDTH))
     return table
 
 
@@ -149,7 +153,7 @@ def choices(found: Sequence[HeadChoice]) -> Table:
     """Every head count of a width; parameters and weights are those of all layers."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for heading in ("heads", "d_key", "parameters", "scores", "weights"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("remarks")
     for choice in found:
         work = choice.plan.multiply_adds
@@ -170,7 +174,9 @@ def usual_choices(found: Sequence[HeadChoice]) -> str:
     sizes = f"{SMALLEST} to {LARGEST} dimensions"
     if not usual:
         return f"No number of heads gives {sizes} each, as nearly all published models have."
-    return f"With {listed(usual, 'or')} heads, each has {sizes}, as in nearly all published models."
+    heads, each = ("head", "it") if usual == ["1"] else ("heads", "each")
+    counts = listed(usual, "or")
+    return f"With {counts} {heads}, {each} has {sizes}, as in nearly all published models."
 
 
 def known_choices(found: Sequence[HeadChoice]) -> str:

@@ -26,7 +26,7 @@ def table_of(title: str, columns: tuple[str, ...], *, first: str = "") -> Table:
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column(first)
     for column in columns:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     return table
 
 

@@ -1,0 +1,37 @@
+"""Files are written aside and moved into place; links and devices stay what they are."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headwise.errors import OutputError
+from headwise.files import write_aside
+
+
+def test_a_link_stays_one_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "shelf").mkdir()
+    target, link = tmp_path / "shelf/page.html", tmp_path / "link.html"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_aside(link, "new")
+    assert link.is_symlink() and target.read_text() == "new"
+    assert [one.name for one in (tmp_path / "shelf").iterdir()] == ["page.html"]
+
+
+def test_a_device_is_written_to_as_it_is(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    try:
+        write_aside(Path(f"/dev/fd/{writer}"), "text")
+        os.close(writer)
+        assert os.read(reader, 100) == b"text"
+    finally:
+        os.close(reader)
+
+
+def test_links_that_lead_to_each_other_are_refused(tmp_path: Path) -> None:
+    for name, other in (("one", "two"), ("two", "one")):
+        (tmp_path / name).symlink_to(tmp_path / other)
+    with pytest.raises(OutputError, match="one cannot be written"):
+        write_aside(tmp_path / "one", "text")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["one", "two"]
