@@ -58,14 +58,18 @@ SHAPED := $(addprefix tests/, test_shapes.py attention/test_reference.py attenti
 	probes/test_scoring.py tracing pruning/test_ablation.py pruning/test_objective.py \
 	pruning/test_redundancy.py explorer/test_looks.py explorer/test_figures.py)
 
-# The explorer is tested in the system's Chromium; HEADWISE_CHROMIUM names another one.
+# The explorer is tested in the system's Chromium, without the windows that nobody sees where its
+# packages have that; HEADWISE_CHROMIUM names another one.
+APT = $$(test "$$(id -u)" = 0 || echo "sudo -n") apt-get -qq
+GET = DEBIAN_FRONTEND=noninteractive $(APT) install -y --no-install-recommends fonts-dejavu-core
 browser:
-	@test -n "$$HEADWISE_CHROMIUM" || command -v chromium >/dev/null || { \
+	@test -n "$$HEADWISE_CHROMIUM" || command -v chromium-headless-shell >/dev/null || \
+	command -v chromium >/dev/null || { \
 	echo "Installing Chromium, which the explorer is tested in."; \
-	sudo=$$(test "$$(id -u)" = 0 || echo "sudo -n"); \
-	$$sudo apt-get -qq update && DEBIAN_FRONTEND=noninteractive $$sudo apt-get -qq install -y \
-	--no-install-recommends chromium fonts-dejavu-core >/dev/null; } || { echo "Chromium is missing and cannot be \
-	installed here: install it, or set HEADWISE_CHROMIUM to its path" >&2; exit 1; }
+	$(APT) update && { $(GET) chromium-headless-shell 2>/dev/null || \
+	$(GET) chromium; } >/dev/null; } || { \
+	echo "Chromium is missing and cannot be installed here: install it, or set \
+	HEADWISE_CHROMIUM to its path" >&2; exit 1; }
 
 check: test ## the same as make test
 

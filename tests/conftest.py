@@ -18,7 +18,7 @@ MACHINE = Path(__file__).parents[1] / "src/headwise/attention/machine.py"
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["COLUMNS"] = "80"  # of the terminal that tables and sentences are broken for
 settings.register_profile(
-    "headwise", deadline=None, derandomize="CI" in os.environ, max_examples=30
+    "headwise", deadline=None, derandomize="CI" in os.environ, max_examples=20
 )
 settings.load_profile("headwise")
 

@@ -1,13 +1,9 @@
 """The drop-in in its surroundings: transformers, `swap`, copies, compiler and transforms."""
 
 import copy
-import os
 import pickle
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -211,34 +207,22 @@ def test_it_is_one_of_torchs_layers() -> None:
     assert isinstance(ours.MultiheadAttention(22, 2), nn.MultiheadAttention)
 
 
-# torch.compile, in a process of its own: the shape checks of the test run cannot be traced
-
-
-def check_compiled() -> None:
-    """Compiled without a break, the drop-in gives what it gives by itself."""
-    masks = (MASKS["no mask"], MASKS["causal hint and padding"], EMPTYING["blocked query"])
-    for case, makes in ((Case(), masks), (Case(num_queries=131), masks[:1])):
-        layer, inputs = drop_in(torch_layer(case)), inputs_of(case)
-        for make in makes:
-            for weights in ("no weights", "mean weights"):
-                torch._dynamo.reset()
-                call = make(case) | WEIGHTS[weights]
-                compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
-                assert_all_same(results(compiled, inputs, call), results(layer, inputs, call), case)
-    sys.stdout.write("compiled layers agree")
-
-
-@pytest.mark.slow
-def test_it_compiles_to_one_graph() -> None:
-    folder = str(Path(__file__).parents[1])
-    done = subprocess.run(
-        [sys.executable, "-c", "from tests.test_nn_models import check_compiled; check_compiled()"],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([folder, *sys.path])},
-        check=False,
-    )
-    assert done.stdout == "compiled layers agree", done.stderr[-3000:]
+@pytest.mark.parametrize("weights", ["no weights", "mean weights"])
+@pytest.mark.parametrize(
+    ("num_queries", "mask"),
+    [
+        *((Case().num_queries, name) for name in ("no mask", "causal hint and padding")),
+        (Case().num_queries, "blocked query"),
+        (131, "no mask"),
+    ],
+)
+def test_it_compiles_to_one_graph(num_queries: int, mask: str, weights: str) -> None:
+    case = Case(num_queries=num_queries)
+    layer, inputs = drop_in(torch_layer(case)), inputs_of(case)
+    call = (MASKS | EMPTYING)[mask](case) | WEIGHTS[weights]
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    assert_all_same(results(compiled, inputs, call), results(layer, inputs, call), case)
 
 
 @pytest.mark.parametrize("weights", ["no weights", "mean weights"])

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headwise.cli import app
-from snippets import assert_prints_alike, blocks, printed_by, snippets
+from snippets import assert_prints_alike, blocks, each_scan_once, printed_by, snippets
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -32,7 +32,8 @@ def transcripts(page: str) -> list[tuple[str, str]]:
 def printed_at(command: str) -> str:
     """What a headwise command prints in a terminal of 80 columns."""
     name, *arguments = shlex.split(command)
-    ran = CliRunner(env={"COLUMNS": "80"}).invoke(app, arguments)
+    with each_scan_once():
+        ran = CliRunner(env={"COLUMNS": "80"}).invoke(app, arguments)
     assert (name, ran.exit_code) == ("headwise", 0)
     return "".join(f"{line.rstrip()}\n" for line in ran.stdout.splitlines())
 

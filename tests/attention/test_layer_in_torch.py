@@ -1,22 +1,17 @@
-"""The layer among torch's own tools: copies, dtypes, autocast, torch.func, torch.compile."""
+"""The layer among torch's own tools: copies, dtypes, autocast, torch.func."""
 
 import copy
 import os
 import pickle
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from io import BytesIO
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.func import functional_call, grad, jvp, stack_module_state, vjp, vmap
 
-from headwise import GrowingCache, MultiHeadAttention, RelativeBias
+from headwise import MultiHeadAttention, RelativeBias
 
 from .layers import (
     BATCH,
@@ -200,132 +195,3 @@ def test_a_transform_leaves_nothing_behind(name: str) -> None:
     expected = gradients(untouched, untouched(*given))
     for key, gradient in gradients(layer, layer(*given)).items():
         assert torch.equal(gradient, expected[key]), key
-
-
-# torch.compile, in a process of its own: the shape checks of the test run cannot be traced
-
-
-COMPILED: dict[str, dict[str, Any]] = {
-    "full": {},
-    "causal": {},
-    "grouped": {},
-    "cross": {},
-    "rotary": {},
-    "alibi and sinks": {},
-    "norms": {},
-    "full, masked": {"mask": torch.ones(POSITIONS, POSITIONS).tril(-1).bool()},  # an empty row
-    "full, weights": {"need_weights": True},
-    "full, gates": {"gates": torch.linspace(0, 1, NUM_HEADS)},
-    "full, lengths": {"lengths": torch.tensor([3, POSITIONS])},
-    "rotary, cache": {"cache": GrowingCache},
-}
-"""Names of layers, and what they are called with."""
-LENGTHENED = ("full", "rotary", "alibi and sinks")
-"""Layers that a longer input is given, too; what depends on the length is of these kinds."""
-
-
-DIFFERENTIATED = ("full", "rotary", "rotary, cache", "norms", "full, masked")
-"""Cases whose backward pass is traced ahead, too, which takes thrice the time; all have one."""
-
-
-def backend_of(case: str) -> str:
-    """What a case is compiled by."""
-    return "aot_eager" if case in DIFFERENTIATED else "eager"
-
-
-def check_compiled(backend: str, *cases: str) -> None:
-    """Each case, compiled without a break, gives the output and gradients of the layer itself."""
-    for case in cases:
-        torch._dynamo.reset()
-        layer = make_layer(case.partition(",")[0])
-        given, options = inputs(layer), COMPILED[case]
-        compiled = torch.compile(layer, backend=backend, fullgraph=True)
-        output = compiled(*given, **with_new_cache(options))
-        expected = layer(*given, **with_new_cache(options))
-        tolerance = {"roundings": roundings(layer), "name": case}
-        if options.get("need_weights"):
-            assert_same(output[1], expected[1], **tolerance)
-            output, expected = output[0], expected[0]
-        assert_same(output, expected, **tolerance)
-        wanted = gradients(layer, expected)
-        for key, gradient in gradients(layer, output).items():
-            assert_same(gradient, wanted[key], **tolerance | {"name": f"{case}, {key}"})
-        if case in LENGTHENED and backend != "inductor":  # must not break the graph either
-            longer = [torch.cat([tensor, tensor], 1) for tensor in given]
-            assert_same(compiled(*longer), layer(*longer), **tolerance)
-        sys.stdout.write(f"{case} agrees by {backend}\n")
-
-
-def with_new_cache(options: dict[str, Any]) -> dict[str, Any]:
-    """What a layer is called with; a cache is filled, and so made anew for every call."""
-    return options | {"cache": options["cache"]()} if "cache" in options else options
-
-
-def check_lengths() -> None:
-    """A layer with a window takes any length compiled, one with a bias any length exported."""
-    windowed, biased = make_layer("causal", window=3), make_layer("alibi and sinks")
-    compiled = torch.compile(windowed, backend="aot_eager", fullgraph=True)
-    dynamic = {"x": {1: torch.export.Dim("length", min=2, max=500)}}
-    exported = torch.export.export(biased, inputs(biased), dynamic_shapes=dynamic).module()
-    for positions in (67, 131):  # the window's are two blocks of queries, and three
-        x = torch.randn(BATCH, positions, D_MODEL)
-        assert_same(compiled(x), windowed(x), roundings=roundings(windowed))
-        assert_same(exported(x), biased(x), roundings=roundings(biased))
-    sys.stdout.write("every length agrees\n")
-
-
-CODE = """
-from attention.test_layer_in_torch import COMPILED, backend_of, check_compiled, check_lengths
-for case in COMPILED:
-    check_compiled(backend_of(case), case)
-check_lengths()
-check_compiled("inductor", *{native})
-check_compiled("aot_eager", "no such layer")
-"""
-
-
-@pytest.fixture(scope="module")
-def compiled() -> "subprocess.CompletedProcess[str]":
-    """What a fresh process said of compiled layers, the last of which there is not."""
-    tests = str(Path(__file__).parents[1])
-    native = [] if shutil.which(CXX) is None else ["rotary"]
-    return subprocess.run(
-        [sys.executable, "-c", CODE.format(native=native)],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([tests, *sys.path])},
-        check=False,
-    )
-
-
-@pytest.mark.slow
-def test_compiled_layers_equal_eager_ones_without_a_graph_break(
-    compiled: "subprocess.CompletedProcess[str]",
-) -> None:
-    found = [line for line in compiled.stdout.splitlines() if line.endswith("eager")]
-    assert set(DIFFERENTIATED) <= COMPILED.keys()
-    wanted = [f"{case} agrees by {backend_of(case)}" for case in COMPILED]
-    assert found == wanted, compiled.stderr[-3000:]
-
-
-@pytest.mark.slow
-def test_layers_compiled_and_exported_take_every_length(
-    compiled: "subprocess.CompletedProcess[str]",
-) -> None:
-    assert "every length agrees" in compiled.stdout, compiled.stderr[-3000:]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which(CXX) is None, reason=f"inductor needs a C++ compiler, {CXX}")
-def test_a_layer_compiled_to_machine_code_equals_the_eager_one(
-    compiled: "subprocess.CompletedProcess[str]",
-) -> None:
-    last = compiled.stdout.splitlines()[-1]
-    assert last == "rotary agrees by inductor", compiled.stderr[-3000:]
-
-
-def test_a_compiled_layer_that_fails_is_noticed(
-    compiled: "subprocess.CompletedProcess[str]",
-) -> None:
-    assert compiled.returncode != 0
-    assert compiled.stderr.splitlines()[-1] == "KeyError: 'no such layer'"

@@ -20,7 +20,7 @@ from headwise.explorer.lesson.words import quoted, visible
 from headwise.explorer.session import DEFAULTS, OTHERS
 from headwise.heads import HeadTable
 from headwise.pruning.objective import Embedding, Given
-from headwise.pruning.setting import Subject, make_subject
+from headwise.pruning.setting import Subject
 
 from ..pruning.subjects import words_tokenizer
 from .lesson_cases import (
@@ -471,12 +471,3 @@ def test_the_warm_up_is_the_worked_example() -> None:
     text = " ".join(taught("minilm")[0].paragraphs)
     assert "1 x 1 + 2 x 2 = 5" in text and "0.97" in text and "0.03" in text
     assert taught("minilm")[0].question.answer == pytest.approx(share)
-
-
-@pytest.mark.slow
-def test_a_lesson_on_a_real_causal_model() -> None:
-    steps = lesson(make_subject("smollm2"), "The capital of France is")
-    assert_is_a_lesson(steps)
-    figure = figures_of(steps, "spare")
-    assert figure["next"][0]["token"] == "Paris"
-    assert figures_of(steps, "heads")["groups"] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]

@@ -2,13 +2,9 @@
 
 import copy
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +32,7 @@ from headwise.probes.texts import TEXTS
 from headwise.probes.words import Encoded
 from headwise.watching.loading import load_model
 from headwise.watching.models import LoadedModel
+from processes import ended, start, together
 
 from ..cli.running import Runner
 
@@ -168,7 +165,6 @@ def test_other_settings_are_refused_by_name(minilm: LoadedModel, tmp_path: Path)
 
 
 SCRIPT = """
-import os
 import sys
 from pathlib import Path
 from headwise.measures import reading, store
@@ -183,77 +179,36 @@ def save(self, tally, *, now=False, keep=store.Store.save):
 
 store.Store.save = save
 settings = ScanSettings(length=32, per_relation=1, probe=True)
-task = make_task("minilm", TEXTS[:2], settings=settings)
-for line in sys.stdin:  # a scan in a process of its own, which is spared the loading
-    child = os.fork()
-    if not child:
-        run(task, out=Path(line.strip()))
-        os._exit(0)
-    print(child, flush=True)
-    print("ended", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+run(make_task("minilm", TEXTS[:2], settings=settings), out=Path(sys.argv[1]))
 """
 
 
-class Scans:
-    """Scans in processes of their own, one after the other."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdin is not None and process.stdout is not None
-        self.asked, self.told = process.stdin, process.stdout
-
-    def start(self, folder: Path) -> int:
-        """Begin one; its process."""
-        print(folder, file=self.asked, flush=True)
-        return int(self.told.readline())
-
-    def saved(self, most: int | None = None) -> int:
-        """How often it saved until it ended well, or until it has saved so often."""
-        count = 0
-        while count != most:
-            line = self.told.readline()
-            if line != "saved\n":
-                assert line == "ended 0\n"
-                break
-            count += 1
-        return count
-
-    def kill(self, child: int) -> None:
-        """End it at once."""
-        os.kill(child, signal.SIGKILL)
-        while (line := self.told.readline()) == "saved\n":
-            pass
-        assert line == f"ended {-signal.SIGKILL}\n"
-
-
-@pytest.fixture
-def scans() -> Iterator[Scans]:
-    command = [sys.executable, "-c", SCRIPT]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # threads do not outlive a fork
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        yield Scans(process)
-        process.terminate()
+def saved(says: Path) -> int:
+    """How often a scan has saved so far."""
+    return says.read_text().count("saved") if says.exists() else 0
 
 
 @pytest.mark.slow
-def test_a_scan_killed_at_five_moments_ends_with_the_same_table(
-    scans: Scans, tmp_path: Path
-) -> None:
-    scans.start(tmp_path / "whole")
-    steps = scans.saved()
+def test_a_scan_killed_at_five_moments_ends_with_the_same_table(tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    ended(start(SCRIPT, whole, says=tmp_path / "says"), tmp_path / "says")
+    steps = saved(tmp_path / "says")
     assert steps > 12
     moments = random.Random(0)
-    for _ in range(5):
-        child = scans.start(tmp_path / "killed")
-        scans.saved(moments.randrange(1, 3))
+    for number in range(5):
+        says, most = tmp_path / f"says {number}", moments.randrange(1, 3)
+        scanning = start(SCRIPT, killed, says=says)
+        while saved(says) < most:
+            assert scanning.is_alive(), says.read_text()
+            time.sleep(0.005)
         time.sleep(moments.uniform(0.0, 0.03))
-        scans.kill(child)
-    scans.start(tmp_path / "killed")
-    assert 0 < scans.saved() < steps
+        scanning.kill()
+        scanning.join()
+        assert scanning.exitcode == -signal.SIGKILL
+    ended(start(SCRIPT, killed, says=tmp_path / "last"), tmp_path / "last")
+    assert 0 < saved(tmp_path / "last") < steps
     for name in ("heads.parquet", "heads.csv", "pairs.parquet", "relations.parquet"):
-        one, other = ((tmp_path / folder / name).read_bytes() for folder in ("whole", "killed"))
-        assert one == other, name
+        assert (whole / name).read_bytes() == (killed / name).read_bytes(), name
 
 
 EVERY_RANK = """
@@ -281,14 +236,8 @@ def test_two_processes_give_the_table_of_one_and_each_has_it(
 ) -> None:
     options = ("scan", "--length", "64", "--no-probe", "--text", str(tmp_path / "text.txt"))
     (tmp_path / "text.txt").write_text("\n".join(TEXTS[:2]), encoding="utf-8")
-    (tmp_path / "every_rank.py").write_text(EVERY_RANK, encoding="utf-8")
     assert Runner(monkeypatch, capsys)(*options, "--out", tmp_path / "one").code == 0
-    together = [
-        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"),
-        *(str(tmp_path / "every_rank.py"), str(tmp_path), TEXTS[0]),
-        *(*options, "--out", str(tmp_path / "two")),
-    ]
-    subprocess.run(together, check=True, capture_output=True)
+    together(EVERY_RANK, tmp_path, TEXTS[0], *options, "--out", tmp_path / "two", folder=tmp_path)
     one, two = (HeadTable.read(tmp_path / folder / "heads.parquet") for folder in ("one", "two"))
     for name in one.df.select_dtypes("number"):
         pd.testing.assert_series_equal(one.df[name], two.df[name], rtol=1e-6, atol=1e-9)

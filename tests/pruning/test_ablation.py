@@ -125,4 +125,4 @@ def test_progress_is_told_batch_by_batch() -> None:
         counts_of("gpt2"),
         progress=lambda *step: told.append(step),
     )
-    assert told == [("silencing heads one by one", done, 2) for done in (1, 2)]
+    assert told == [("silencing heads one by one", done, 2) for done in (0, 1)]

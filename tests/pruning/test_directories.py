@@ -11,10 +11,10 @@ from headwise.pruning.directories import OLD, PART, check_place, locked, placed
 from headwise.pruning.export import export
 from headwise.pruning.loading import load
 from headwise.pruning.surgery import cut
+from processes import ended, start
 
 from ..watching.helpers import allow_weights, assert_close, run
 from ..watching.tiny import output_of
-from .shipping import python
 from .test_export import cut_tiny, hooked_up
 
 pytestmark = allow_weights
@@ -152,7 +152,8 @@ print(json.dumps(outcomes))
 
 
 def test_a_killed_export_leaves_the_old_model_the_new_one_or_none(tmp_path: Path) -> None:
-    outcomes = json.loads(python(KILLED, tmp_path, cache=tmp_path / "cache").splitlines()[-1])
+    says = tmp_path / "says"
+    outcomes = json.loads(ended(start(KILLED, tmp_path, says=says), says).splitlines()[-1])
     assert len(outcomes) >= 8
     for status, found, after, is_clean, at_last in outcomes:
         assert status == signal.SIGKILL

@@ -117,7 +117,7 @@ def test_files_that_hold_something_else_are_named(tmp_path: Path) -> None:
         ({"relatons": 3}, "there is no setting relatons: choose from d_model"),
         ({"rates": (math.nan,)}, "rates must be learning rates above 0"),
         ({"rates": (math.inf,)}, "rates must be learning rates above 0"),
-        ({"processes": 0}, "processes is 0: give at least 1"),
+        ({"processes": 0}, "processes is 0: it must be at least 1"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, Any], words: str) -> None:

@@ -336,11 +336,6 @@ def test_what_a_model_cannot_read_is_refused(given: object, words: str) -> None:
         trace(model, given)  # type: ignore[arg-type]
 
 
-def test_pieces_of_one_long_word_are_one_word() -> None:
-    found = trace("smollm2", "Unbelievable")
-    assert len(found.labels.word_of) > 1 and set(found.labels.word_of) == {0}
-
-
 def test_a_trace_that_would_not_fit_says_how_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     model, inputs = tiny("bert")
     batch, length = inputs["input_ids"].shape
@@ -393,12 +388,6 @@ def test_words_of_a_byte_level_tokenizer(pieces: list[str], words: list[int]) ->
 def test_a_special_token_ends_a_word() -> None:
     special = (False, True, False)
     assert words_of(special, Pieces("on", "<s>", "ward"), [1, 2, 3]) == (0, -1, 1)
-
-
-def test_lines_and_words_of_a_real_tokenizer() -> None:
-    found = trace("smollm2", "One line\nTwo lines (catamarans)\n\nwell-known")
-    words = found.maps(words=True).labels.keys
-    assert "Two" in words and "catamarans" in words and "known" in words
 
 
 def test_a_text_of_one_token_too_many_is_refused() -> None:

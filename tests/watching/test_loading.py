@@ -34,7 +34,6 @@ from headwise.watching.places import find_places
 from headwise.watching.watch import watch
 
 from ..attention.tolerance import assert_same
-from ..measures.test_reading import assert_marks
 from .helpers import ROUNDINGS, allow_weights, run
 from .tiny import tiny
 from .tiny_configs import FAMILIES, VOCABULARY
@@ -69,23 +68,6 @@ def test_minilm_loads_from_its_package() -> None:
     is_real = inputs["attention_mask"].bool()
     assert_same(got[is_real], want[is_real], roundings=6 * 384)
     assert [(call.layer, call.num_heads) for call in watched.calls] == [(n, 12) for n in range(6)]
-
-
-@pytest.mark.slow
-def test_smollm2_loads_from_its_package(capfd: pytest.CaptureFixture[str]) -> None:
-    loaded = load_model("smollm2", LoadOptions(dtype="bfloat16"))
-    assert type(loaded.model).__name__ == "LlamaModel"
-    assert {parameter.dtype for parameter in loaded.model.parameters()} == {torch.bfloat16}
-    assert loaded.about["sha256"] == embedded.MODELS["smollm2"].sha256
-    assert len(find_places(loaded.model)) == 30
-    assert_marks(loaded, "Well, yes ( no ) ... é 日本", [",", " (", " )", " ..."], special=0)
-    inputs = loaded.tokenizer("The cat sleeps.", return_tensors="pt")
-    with watch(loaded.model) as watched:
-        said = run(loaded.model, inputs).last_hidden_state
-    assert said.isfinite().all()
-    call = watched.calls[-1]
-    assert (call.layer, call.num_heads, call.keys.shape[1]) == (29, 9, 3)
-    assert "".join(capfd.readouterr()) == ""
 
 
 @pytest.mark.parametrize("name", ["bert", "llama", "gpt2", "t5", "clip", "falcon", "mpnet"])

@@ -70,6 +70,8 @@ def command_in(words: list[str]) -> tuple[str, Any]:
             break
         command = inner
         called.append(word)
+    if isinstance(command, plan.WithDefault):
+        command = command.default
     return " ".join(called), command
 
 

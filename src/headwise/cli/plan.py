@@ -27,6 +27,11 @@ class WithDefault(TyperGroup):
             args = [next(iter(self.commands)), *args]
         return super().parse_args(ctx, args)
 
+    @property
+    def default(self) -> Any:
+        """The command that is meant."""
+        return next(iter(self.commands.values()))
+
 
 app = typer.Typer(
     cls=WithDefault,

@@ -1,0 +1,66 @@
+"""Processes of their own that are spared the import of torch and transformers.
+
+They are forked from a server that has imported both and nothing else: each begins without headwise,
+and no thread or gradient of the tests is there.
+"""
+
+import functools
+import multiprocessing
+import os
+import socket
+import sys
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+
+IMPORTED = ["torch", "torch.distributed.tensor", "transformers.models.auto.modeling_auto"]
+IMPORTED += [f"transformers.models.{name}.modeling_{name}" for name in ("bert", "llama")]
+PATIENCE = 240.0
+
+
+@functools.cache
+def context() -> ForkServerContext:
+    found = multiprocessing.get_context("forkserver")
+    found.set_forkserver_preload(IMPORTED)
+    return found
+
+
+def start(text: str, *arguments: object, says: Path, **environment: str) -> ForkServerProcess:
+    """A process that runs a program; what it prints goes to a file."""
+    words = [str(one) for one in arguments]
+    found = context().Process(target=run_program, args=(text, words, says, environment))
+    found.start()
+    return found
+
+
+def run_program(text: str, arguments: list[str], says: Path, environment: dict[str, str]) -> None:
+    """In the new process: the program, with these words on its command line."""
+    heard = os.open(says, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(heard, stream)
+    os.environ.update(environment)
+    sys.argv = ["-c", *arguments]
+    exec(compile(text, "-c", "exec"), {"__name__": "__main__"})
+
+
+def ended(process: ForkServerProcess, says: Path) -> str:
+    """What a process printed, once it has ended well; any other end is ours."""
+    process.join(PATIENCE)
+    printed = says.read_text() if says.exists() else ""
+    if process.exitcode is None:
+        process.kill()
+    assert process.exitcode == 0, printed[-3000:]
+    return printed
+
+
+def together(text: str, *arguments: object, folder: Path) -> str:
+    """What two processes printed that know of each other as torchrun would tell them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    says = [folder / f"rank {rank}" for rank in range(2)]
+    ranks = [
+        start(text, *arguments, says=file, RANK=str(rank), LOCAL_RANK=str(rank), **shared)
+        for rank, file in enumerate(says)
+    ]
+    return "".join(ended(rank, file) for rank, file in zip(ranks, says, strict=True))

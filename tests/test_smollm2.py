@@ -1,0 +1,60 @@
+"""The embedded causal model: loaded from its package once, watched, traced and taught."""
+
+import pytest
+import torch
+
+from headwise import LoadOptions, load_model, trace, watch
+from headwise.explorer.lesson.lesson import lesson
+from headwise.pruning.setting import make_subject
+from headwise.watching import embedded
+from headwise.watching.models import LoadedModel
+from headwise.watching.places import find_places
+
+from .explorer.lesson_cases import assert_is_a_lesson, figures_of
+from .measures.test_reading import assert_marks
+from .watching.helpers import run
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def smollm2() -> LoadedModel:
+    return load_model("smollm2", LoadOptions(dtype="bfloat16", keeps_head=True))
+
+
+def test_it_loads_from_its_package_and_is_watched(
+    smollm2: LoadedModel, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert type(smollm2.model).__name__ == "LlamaForCausalLM"
+    assert {parameter.dtype for parameter in smollm2.model.parameters()} == {torch.bfloat16}
+    assert smollm2.about["sha256"] == embedded.MODELS["smollm2"].sha256
+    assert len(find_places(smollm2.model)) == 30
+    assert_marks(
+        smollm2, "Well, yes ( no ) ... \u00e9 \u65e5\u672c", [",", " (", " )", " ..."], special=0
+    )
+    inputs = smollm2.tokenizer("The cat sleeps.", return_tensors="pt")
+    with watch(smollm2.model) as watched:
+        said = run(smollm2.model, inputs).logits
+    assert said.isfinite().all()
+    call = watched.calls[-1]
+    assert (call.layer, call.num_heads, call.keys.shape[1]) == (29, 9, 3)
+    assert "".join(capfd.readouterr()) == ""
+
+
+def test_pieces_of_one_long_word_are_one_word(smollm2: LoadedModel) -> None:
+    found = trace(smollm2, "Unbelievable")
+    assert len(found.labels.word_of) > 1 and set(found.labels.word_of) == {0}
+
+
+def test_lines_and_words_of_a_real_tokenizer(smollm2: LoadedModel) -> None:
+    found = trace(smollm2, "One line\nTwo lines (catamarans)\n\nwell-known")
+    words = found.maps(words=True).labels.keys
+    assert "Two" in words and "catamarans" in words and "known" in words
+
+
+def test_a_lesson_on_a_real_causal_model(smollm2: LoadedModel) -> None:
+    steps = lesson(make_subject(smollm2), "The capital of France is")
+    assert_is_a_lesson(steps)
+    figure = figures_of(steps, "spare")
+    assert figure["next"][0]["token"] == "Paris"
+    assert figures_of(steps, "heads")["groups"] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
