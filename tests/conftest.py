@@ -34,6 +34,8 @@ def keep_amx_from_killing_the_tests() -> None:
 
 if "PYTEST_XDIST_WORKER" not in os.environ:
     keep_amx_from_killing_the_tests()
+else:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # workers fill the cores, and torch need not
 
 
 gc.disable()

@@ -4,6 +4,7 @@
 files of the commands are imported to list them, so they import the library inside `run` only.
 """
 
+import functools
 import gc
 import io
 import sys
@@ -60,9 +61,15 @@ def _headwise(
     """Multi-head attention you can run, read and reshape."""
 
 
+@functools.cache
+def whole_command() -> Any:
+    """`headwise` with everything below it; typer takes a while to make it."""
+    return typer.main.get_command(app)
+
+
 def command_in(words: list[str]) -> tuple[str, Any]:
     """The full name of the command that these words call, and the command."""
-    command: Any = typer.main.get_command(app)
+    command = whole_command()
     called = ["headwise"]
     for word in words:
         inner = getattr(command, "commands", {}).get(word)
@@ -88,7 +95,7 @@ def after_a_stop(words: list[str]) -> str:
 def outcome() -> tuple[int, str]:
     """Run the command; its exit code, and the sentence that a mistake or a stop gets."""
     try:
-        code = app(prog_name="headwise", standalone_mode=False) or 0  # 130 after a Ctrl-C, too
+        code = whole_command()(prog_name="headwise", standalone_mode=False) or 0
     except TyperException as err:
         sentence = sentence_of(err, command_in(sys.argv[1:])[0])
         return BAD_INPUT if sentence else 0, sentence
