@@ -31,7 +31,7 @@ demo: $(RUNTIME) ## scan the heads of a real model, and write report.html
 explore: $(RUNTIME) ## see the heads of a real model in the browser
 	@$(BIN)/headwise explore
 
-test: $(TEST) browser ## format, lint, types, tests and the documentation's site
+test: $(TEST) browser ## format, lint, types, tests and the documentation's site, in minutes
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	@$(MAKE) --no-print-directory -j 2 types tests
@@ -55,7 +55,7 @@ SITE = $(BIN)/zensical build --clean --strict
 # One thread a worker; more workers than cores take longer. Compiled files are kept, whatever the
 # shell says of it.
 PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(if $(CI),,-m "not slow")
 # Tests in which the shapes and types that the code is annotated with are checked at every call,
 # which takes as long again: layers, gates, measures, probes, traces, cuts and maps.
 SHAPED := $(addprefix tests/, test_shapes.py attention/test_reference.py attention/test_layer.py \
@@ -76,7 +76,8 @@ browser:
 	echo "Chromium is missing and cannot be installed here: install it, or set \
 	HEADWISE_CHROMIUM to its path" >&2; exit 1; }
 
-check: test ## the same as make test
+check: ## make test with the slow tests, as where CI is set
+	@$(MAKE) --no-print-directory test CI=true
 
 bench: $(BENCH) ## time the layer against its rivals and the scan against a plain pass; cut heads
 	@$(BIN)/python benchmarks/layer.py

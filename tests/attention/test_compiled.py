@@ -77,6 +77,7 @@ def with_new_cache(options: dict[str, Any]) -> dict[str, Any]:
     return options | {"cache": options["cache"]()} if "cache" in options else options
 
 
+@pytest.mark.slow
 def test_layers_compiled_and_exported_take_every_length() -> None:
     """A layer with a window takes any length compiled, one with a bias any length exported."""
     windowed, biased = make_layer("causal", window=3), make_layer("alibi and sinks")

@@ -11,6 +11,7 @@ from processes import together
 RANKS = Path(__file__).with_name("parallel_ranks.py")
 
 
+@pytest.mark.slow
 def test_two_ranks_give_the_output_and_gradients_of_one_process(tmp_path: Path) -> None:
     assert "7 cases agree" in together(RANKS.read_text("utf-8"), folder=tmp_path)
 

@@ -42,6 +42,7 @@ def give_weights(name: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(embedded, "find", lambda asked: file if asked == name else None)
 
 
+@pytest.mark.slow
 def test_the_real_doctor_reports_the_real_torch() -> None:
     command = [sys.executable, "-m", "headwise", "doctor", "--json"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -29,6 +29,7 @@ def started(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_it_says_the_address_answers_and_ends_cleanly() -> None:
     server = started(*COMMAND, "minilm", "--no-open")
     try:

@@ -166,6 +166,7 @@ def test_of_a_line_of_50_mb_no_more_is_read_than_is_asked_for(
     assert json.loads(scanned.out)["heads"] == json.loads(started.out)["heads"]
 
 
+@pytest.mark.slow
 def test_characters_of_a_line_of_50_mb_are_learnt(headwise: Runner, line: str) -> None:
     ran = headwise("sweep", "characters", "--set", f"text={line}", *TINY, "--out", "out", "--json")
     assert json.loads(ran.out)["summary"][0]["accuracy"] > 0

@@ -2,6 +2,8 @@
 
 import threading
 
+import pytest
+
 from headwise.errors import OptionError
 from headwise.explorer.jobs import Job
 
@@ -113,6 +115,7 @@ def test_importance_runs_beside_the_page() -> None:
     assert found["words"]["zero"] == "Loss added when it is silenced, on built-in text"
 
 
+@pytest.mark.slow
 def test_both_kinds_of_work_begun_together_find_what_each_finds_alone() -> None:
     alone, together = fresh_session("gpt2"), fresh_session("gpt2")
     for name in alone.jobs:

@@ -313,6 +313,7 @@ def test_what_is_wrong_is_said_in_the_panel(chrome: Browser, site: str) -> None:
         page.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheme", "size", "text"),
     [("light", DESKTOP, CAT), ("dark", PHONE, MARKUP)],

@@ -296,6 +296,7 @@ def test_text_of_users_is_text(chrome: Browser, site: str) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
 def test_every_panel_is_accessible_and_fits(
     chrome: Browser, site: str, scheme: str, size: dict[str, int]

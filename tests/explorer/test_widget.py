@@ -120,6 +120,7 @@ LESS = {"scan(MODEL)": "scan(MODEL, TEXTS)", "fit_tokens=1024": "fit_tokens=256"
 """What is changed in the notebooks so that they read less."""
 
 
+@pytest.mark.slow
 def test_the_example_notebooks_run(tmp_path: Path) -> None:
     """One after the other in one kernel, which forgets its names in between."""
     paths = sorted(EXAMPLES.glob("*.ipynb"))
@@ -142,6 +143,7 @@ def test_the_example_notebooks_run(tmp_path: Path) -> None:
         assert is_viewed == (path.name != "prune_and_ship.ipynb")
 
 
+@pytest.mark.slow
 def test_a_head_clicked_in_a_notebook_comes_back_to_python() -> None:
     free = bound(0)
     port = str(free.getsockname()[1])

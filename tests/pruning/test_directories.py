@@ -151,6 +151,7 @@ print(json.dumps(outcomes))
 """
 
 
+@pytest.mark.slow
 def test_a_killed_export_leaves_the_old_model_the_new_one_or_none(tmp_path: Path) -> None:
     says = tmp_path / "says"
     outcomes = json.loads(ended(start(KILLED, tmp_path, says=says), says).splitlines()[-1])

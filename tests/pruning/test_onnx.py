@@ -17,6 +17,7 @@ from ..watching.helpers import ROUNDINGS, run
 from ..watching.tiny import output_of, ragged, tiny
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "heads"),
     [("llama", "L0H0 L0H1 L0H2 L1H0 L1H3")],  # each takes many seconds

@@ -3,6 +3,8 @@
 from itertools import product
 from pathlib import Path
 
+import pytest
+
 from headwise.pruning.families import FAMILIES as ROWS
 
 from ..watching.helpers import allow_weights
@@ -30,6 +32,7 @@ def of_every_row() -> list[str]:
     return list(kinds.values())
 
 
+@pytest.mark.slow
 def test_what_was_cut_comes_back_without_headwise_and_with_it(tmp_path: Path) -> None:
     families = of_every_row()
     assert len(families) >= 20

@@ -166,6 +166,7 @@ def test_a_task_of_ones_own_is_trained_whatever_the_processes() -> None:
         sweep(Failing(), **SMALL, processes=2)
 
 
+@pytest.mark.slow
 def test_a_worker_says_what_went_wrong(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("one two three " * 100, encoding="utf-8")
