@@ -207,6 +207,7 @@ def test_it_is_one_of_torchs_layers() -> None:
     assert isinstance(ours.MultiheadAttention(22, 2), nn.MultiheadAttention)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", ["no weights", "mean weights"])
 @pytest.mark.parametrize(
     ("num_queries", "mask"),

@@ -24,6 +24,7 @@ from .layers import (
 )
 from .tolerance import assert_same
 
+pytestmark = pytest.mark.slow
 CXX = os.environ.get("CXX", "g++")
 CASES: dict[str, dict[str, Any]] = {
     "full": {},
@@ -77,7 +78,6 @@ def with_new_cache(options: dict[str, Any]) -> dict[str, Any]:
     return options | {"cache": options["cache"]()} if "cache" in options else options
 
 
-@pytest.mark.slow
 def test_layers_compiled_and_exported_take_every_length() -> None:
     """A layer with a window takes any length compiled, one with a bias any length exported."""
     windowed, biased = make_layer("causal", window=3), make_layer("alibi and sinks")
@@ -90,7 +90,6 @@ def test_layers_compiled_and_exported_take_every_length() -> None:
         assert_same(exported(x), biased(x), roundings=roundings(biased))
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which(CXX) is None, reason=f"inductor needs a C++ compiler, {CXX}")
 @torch.no_grad()
 def test_a_layer_compiled_to_machine_code_equals_the_eager_one() -> None:

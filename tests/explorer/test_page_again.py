@@ -96,6 +96,20 @@ def test_back_goes_back(chrome: Browser, tiny: str) -> None:
         expect(page.locator("#one")).to_contain_text("There is no head L9H99 in this model. Choose")
 
 
+def test_an_address_that_is_typed_is_not_written_over(chrome: Browser, tiny: str) -> None:
+    with page_at(chrome, f"{tiny}#text={WORDS}") as page:
+        page.evaluate(
+            """() => {
+                const colour = document.getElementById("colour");
+                colour.value = "previous";
+                colour.dispatchEvent(new Event("change")); // the address waits to be written
+                location.hash = "#head=L0H2";
+                dispatchEvent(new Event("pagehide")); // and would be written now
+            }"""
+        )
+        page.wait_for_selector("body[data-head=L0H2]")
+
+
 def test_what_is_no_longer_kept_is_read_again_and_drawn(
     page: Page, session: Session, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from headwise.watching.watch import watch
 from .helpers import run
 from .tiny import output_of, tiny
 
+pytestmark = pytest.mark.slow
 each_kind = pytest.mark.parametrize("name", ["bert", "llama"])
 
 

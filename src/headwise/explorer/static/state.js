@@ -16,6 +16,8 @@ const listeners = new Set();
 let now = read();
 /** Set while the address waits to be written. @type {ReturnType<typeof setTimeout> | undefined} */
 let timer;
+/** The address that was last heard of: another one was typed since, and is about to be heard. */
+let known = location.hash;
 
 /** What the address says, and the usual for the rest; a text that is too long for it is kept beside it. */
 function read() {
@@ -59,12 +61,12 @@ function change(next, how = "replaceState") {
   for (const listener of listeners) listener(changed);
 }
 
-/** Write what waits, if anything does. */
+/** Write what waits, if anything does, but over no address that was typed meanwhile. */
 function flush() {
   if (timer === undefined) return;
   clearTimeout(timer);
   timer = undefined;
-  write("replaceState");
+  if (location.hash === known) write("replaceState");
 }
 
 /** @param {"replaceState" | "pushState"} how */
@@ -74,6 +76,7 @@ function write(how) {
   try {
     history[how](isLong ? { text: now.text } : null, "", `#${new URLSearchParams(said)}`);
   } catch { /* the address stays as it is */ }
+  known = location.hash;
 }
 
 /** @param {(changed: Set<string>) => void} listener */
@@ -81,6 +84,7 @@ export const listen = (listener) => listeners.add(listener);
 
 addEventListener("pagehide", flush);
 addEventListener("hashchange", () => {
+  known = location.hash;
   if (document.getElementById(location.hash.slice(1))) write("replaceState"); // a place of the page, and no view
   else change(read());
 });
