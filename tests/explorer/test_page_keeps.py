@@ -278,16 +278,20 @@ def test_the_grid_keeps_the_focus_when_long_work_ends(chrome: Browser) -> None:
         expect(page.locator("#grid [data-head=L1H0]")).to_be_focused()
 
 
-def test_heads_to_silence_say_how_much_they_are_missed(chrome: Browser) -> None:
+def test_heads_say_how_much_they_are_missed_once_they_were_silenced(chrome: Browser) -> None:
     with (
         served(tiny_session("bert")) as address,
         page_at(chrome, f"{address}#panel=lesson&step=spare&text={WORDS}") as page,
     ):
         page.wait_for_selector("body[data-lesson=spare]")
-        said = [
-            one.get_attribute("aria-label") or ""
-            for one in page.locator("button.lesson-owner.spare").all()
-        ]
+        heads = page.locator("button.lesson-owner.spare")
+        expect(heads.locator(".number")).to_have_text(["?"] * 5)  # the question asks for it
+        heads.nth(3).click()
+        expect(heads.nth(3)).to_be_focused()
+        expect(heads.locator(".number").nth(3)).not_to_have_text("?")
+        expect(heads.locator(".number").nth(2)).to_have_text("?")
+        page.get_by_role("button", name="Show and rank all").click()
+        said = [one.get_attribute("aria-label") or "" for one in heads.all()]
         wanted = ["most", "2nd most", "3rd most", "4th most", "5th most"]
         assert [one.split(", ")[1].split(":")[0] for one in said] == [
             f"{one} missed of 5" for one in wanted

@@ -369,7 +369,7 @@ def spare(facts: Facts) -> LessonStep:
             "two heads that do the same job both look spare, until both are gone. To cut heads "
             "for good, headwise prune judges them together, on many texts.",
         ),
-        exercise="Silence the heads one after the other and watch the answer change.",
+        exercise="Silence the heads one after the other and see which moves the answer most.",
         question=ask_about_spare(facts, first),
         figures={
             "place": facts.place,

@@ -186,21 +186,39 @@ export function output(f) {
 /** Heads silenced one at a time. @param {any} f */
 export function spare(f) {
   let silent = -1;
-  const kind = `lesson-owner spare${f.has_roles ? " with-roles" : ""}`;
+  /** Heads whose effect is known: the question asks for it. @type {Set<any>} */
+  const tried = new Set();
+  const kind = `lesson-owner spare${f.has_roles ? " with-roles" : ""}`, all = f.heads.length;
   const most = Math.max(...f.heads.map((/** @type {any} */ one) => one.effect)) || 1, answer = make("div", { class: "lesson-answer", "aria-live": "polite" });
-  const rows = f.heads.map((/** @type {any} */ one, /** @type {number} */ at) => make("button", {
-    type: "button", class: kind, "data-head": one.name, onclick: () => { silent = silent === at ? -1 : at; draw(); },
-    "aria-label": `Silence ${one.name}, ${at ? `${ordinal(at + 1)} ` : ""}most missed of ${f.heads.length}: effect ${number(one.effect)}`,
-  }, make("span", {}, `${one.rank}. ${one.name}`), bar(one.effect / most), make("span", { class: "number" }, number(one.effect)), ...f.has_roles ? [make("span", { class: "lesson-roles" }, one.roles.join(", ") || "no clear role")] : []));
-  const draw = () => {
-    rows.forEach((/** @type {any} */ row, /** @type {number} */ at) => row.setAttribute("aria-pressed", String(at === silent)));
-    answer.replaceChildren(make("p", { class: "lesson-said" }, silent < 0 ? "No head is silent." : `${f.heads[silent].name} is silent.`), ...f.next.length ? [continued(f, silent)] : [measured(f, silent)]);
+  const row = (/** @type {any} */ one, /** @type {number} */ at) => {
+    const isKnown = tried.has(one), place = tried.size === all ? `, ${at ? `${ordinal(at + 1)} ` : ""}most missed of ${all}` : "";
+    return make("button", {
+      type: "button", class: kind, "data-head": one.name, "aria-pressed": String(f.heads.indexOf(one) === silent),
+      onclick: () => press(one), "aria-label": `Silence ${one.name}${place}${isKnown ? `: effect ${number(one.effect)}` : ""}`,
+    }, make("span", {}, `${tried.size === all ? `${one.rank}. ` : ""}${one.name}`), bar(isKnown ? one.effect / most : 0),
+    make("span", { class: "number" }, isKnown ? number(one.effect) : "?"), ...f.has_roles ? [make("span", { class: "lesson-roles" }, one.roles.join(", ") || "no clear role")] : []);
   };
+  const titles = make("div", { class: `${kind} titles` }, ...["head", "how far the answer moves", "", ...f.has_roles ? ["roles"] : []].map((one) => make("span", {}, one)));
+  const list = make("div", { class: "lesson-owners", role: "group", "aria-label": "Heads to silence" });
+  const show = make("button", { type: "button", onclick: () => { f.heads.forEach((/** @type {any} */ one) => tried.add(one)); draw(); } }, "Show and rank all");
+  /** @param {any} one */
+  function press(one) {
+    const at = f.heads.indexOf(one);
+    silent = silent === at ? -1 : at;
+    tried.add(one);
+    draw();
+    /** @type {HTMLElement | null} */ (list.querySelector(`[data-head="${one.name}"]`))?.focus();
+  }
+  function draw() {
+    const ordered = tried.size === all ? f.heads : [...f.heads].sort((one, other) => one.head - other.head);
+    list.replaceChildren(titles, ...ordered.map(row));
+    show.hidden = tried.size === all;
+    answer.replaceChildren(make("p", { class: "lesson-said" }, silent < 0 ? "No head is silent." : `${f.heads[silent].name} is silent.`), ...f.next.length ? [continued(f, silent)] : [measured(f, silent)]);
+  }
   draw();
   const words = Object.entries(f.role_words).filter(([, said]) => said);
-  return make("div", {}, answer, make("div", { class: "lesson-owners", role: "group", "aria-label": "Heads to silence, missed most first" },
-    make("div", { class: `${kind} titles` }, ...["head", "how far the answer moves", "", ...f.has_roles ? ["roles"] : []].map((one) => make("span", {}, one))), ...rows),
-    make("p", { class: "legend" }, `Press a head to silence it, again to let it speak. Measured: ${f.measure}.`),
+  return make("div", {}, answer, list,
+    make("p", { class: "legend" }, `Press a head to silence it, again to let it speak. Measured: ${f.measure}. `, show),
     ...words.length ? [make("dl", { class: "lesson-words-of-roles" }, ...words.flatMap(([role, said]) => [make("dt", {}, role), make("dd", {}, said)]))] : []);
 }
 
