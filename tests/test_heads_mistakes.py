@@ -72,3 +72,9 @@ def test_a_file_that_holds_no_table_is_named_with_the_reason(
     (tmp_path / name).write_text(text)
     with pytest.raises(OptionError, match=f"{name} cannot be read as a head table: .*{message}"):
         HeadTable.read(tmp_path / name)
+
+
+def test_roles_that_were_lost_in_a_merge_are_refused() -> None:
+    rows = pd.DataFrame({"stack": "", "layer": [0], "head": [0], "roles": [float("nan")]})
+    with pytest.raises(OptionError, match="nan is not a list of roles"):
+        HeadTable(rows, {})

@@ -15,6 +15,7 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:
+        print("headwise: stopped", file=sys.stderr)
         sys.exit(STOPPED)
 
 

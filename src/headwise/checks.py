@@ -30,10 +30,10 @@ def real_number(name: str, value: Any, example: str) -> float:
     1.0
     """
     try:
-        if isinstance(value, bool | str):
+        if isinstance(value, bool | str | bytes):
             raise TypeError
         return float(value)
-    except (TypeError, ValueError) as err:
+    except (TypeError, ValueError, OverflowError) as err:
         raise OptionError(f"{name} is {value!r}: give a number such as {example}") from err
 
 

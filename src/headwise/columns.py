@@ -44,10 +44,10 @@ def tidied(df: pd.DataFrame) -> pd.DataFrame:
 
 def tidy_column(name: str, column: pd.Series) -> pd.Series:
     """The column in the one dtype of its kind; missing text is empty text."""
-    if column.dtype == DTYPES["float"] and name not in PLACE:
-        return column  # as nearly all are
     if name == "roles":
         return pd.Series([role_names(cell) for cell in column], dtype="object")
+    if column.dtype == DTYPES["float"] and name not in PLACE:
+        return column  # as nearly all are
     column = column.infer_objects()
     kind = kind_of(name, column)
     needed = {"stack": "text", "layer": "int", "head": "int"}.get(name, kind)

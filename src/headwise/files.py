@@ -36,8 +36,9 @@ def write_aside(path: Path, content: bytes | str) -> None:
     place = resolved(path)
     part = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
-        if path.exists() and not path.is_file():
-            path.write_bytes(content)
+        if is_device(path):
+            with path.open("ab") as device:
+                device.write(content)
             return
         part.write_bytes(content)
         part.replace(place)
@@ -48,10 +49,18 @@ def write_aside(path: Path, content: bytes | str) -> None:
             part.unlink()
 
 
+def is_device(path: Path) -> bool:
+    """Whether a path is a device's; standard output is one, even where it is a file for now."""
+    return str(path).startswith(("/dev/", "/proc/")) or (path.exists() and not path.is_file())
+
+
 def resolved(path: Path) -> Path:
     """The place that a path leads to."""
     try:
-        return path.resolve()
+        place = path.resolve()
+        if place.is_symlink():
+            raise RuntimeError("its links lead to each other")
+        return place
     except (OSError, RuntimeError) as err:  # links that lead to each other
         reason = getattr(err, "strerror", None) or err
         raise OutputError(f"{path} cannot be written: {reason}") from err

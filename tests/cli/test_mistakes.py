@@ -31,6 +31,10 @@ MISTAKES = {
     "prune --cut -1 --dry-run": "--cut is -1: it counts heads, and cannot be below 0",
     "prune --cut 3 --dry-run --fit-tokens 3": "--fit-tokens is 3: it must be at least 64",
     "prune --heads L0H1 --dry-run --method fisher": "the heads are named: leave --method out",
+    "plan heads 0": "d_model is 0: it must be from 1 to",
+    "plan gpt2 --length 0": "--length is 0: it must be at least 1",
+    "plan --d-model 8 --heads=0": "--heads is 0: it must be from 1 to",
+    "plan length": "length is neither a known model",
     "sweep --seeds 0": "--seeds is 0: give from 1 to 10,000",
     "trace smollm2 --example cat-sleeps": "an example has a model and a text of its own: leave smo",
 }
@@ -64,7 +68,7 @@ def test_a_stop_while_the_command_is_loaded_is_no_traceback(
     with pytest.raises(SystemExit) as end:
         __main__.main()
     assert end.value.code == cli.INTERRUPTED
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == "headwise: stopped\n"
 
 
 def test_a_sentence_where_a_file_is_wanted_is_told_apart(headwise: Runner) -> None:

@@ -183,7 +183,7 @@ def test_every_known_model_is_listed_with_its_source(headwise: Runner) -> None:
         (["gpt2", "--heads", 8], "gpt2 has its own sizes: leave --heads"),
         (["--d-model", 10, "--heads", 3], "3 heads cannot share a d_model of 10 evenly"),
         (["gpt2", "--dtype", "int3"], "there is no dtype 'int3'"),
-        (["gpt2", "--length", 0], "the length is 0"),
+        (["gpt2", "--length", 0], "--length is 0"),
         (["gpt2", "--json", "--csv"], "--json and --csv are two formats"),
         (["compare", "gpt2", "nothing"], "nothing is neither a known model"),
         (["heads", "--d-model", 0], "--d-model is 0"),

@@ -4,6 +4,8 @@ import copy
 import json
 import random
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,7 @@ from headwise.probes.texts import TEXTS
 from headwise.probes.words import Encoded
 from headwise.watching.loading import load_model
 from headwise.watching.models import LoadedModel
-from processes import ended, start, together
+from processes import ended, printed, start
 
 from ..cli.running import Runner
 
@@ -185,28 +187,29 @@ run(make_task("minilm", TEXTS[:2], settings=settings), out=Path(sys.argv[1]))
 
 def saved(says: Path) -> int:
     """How often a scan has saved so far."""
-    return says.read_text().count("saved") if says.exists() else 0
+    return printed(says).count("saved")
 
 
 @pytest.mark.slow
 def test_a_scan_killed_at_five_moments_ends_with_the_same_table(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    ended(start(SCRIPT, whole, says=tmp_path / "says"), tmp_path / "says")
-    steps = saved(tmp_path / "says")
+    first, last = tmp_path / "first", tmp_path / "last"
+    ended(start(SCRIPT, whole, says=first), says=[first])
+    steps = saved(first)
     assert steps > 12
     moments = random.Random(0)
     for number in range(5):
         says, most = tmp_path / f"says {number}", moments.randrange(1, 3)
         scanning = start(SCRIPT, killed, says=says)
         while saved(says) < most:
-            assert scanning.is_alive(), says.read_text()
+            assert scanning.is_alive(), printed(says)
             time.sleep(0.005)
         time.sleep(moments.uniform(0.0, 0.03))
         scanning.kill()
         scanning.join()
         assert scanning.exitcode == -signal.SIGKILL
-    ended(start(SCRIPT, killed, says=tmp_path / "last"), tmp_path / "last")
-    assert 0 < saved(tmp_path / "last") < steps
+    ended(start(SCRIPT, killed, says=last), says=[last])
+    assert 0 < saved(last) < steps
     for name in ("heads.parquet", "heads.csv", "pairs.parquet", "relations.parquet"):
         assert (whole / name).read_bytes() == (killed / name).read_bytes(), name
 
@@ -237,7 +240,13 @@ def test_two_processes_give_the_table_of_one_and_each_has_it(
     options = ("scan", "--length", "64", "--no-probe", "--text", str(tmp_path / "text.txt"))
     (tmp_path / "text.txt").write_text("\n".join(TEXTS[:2]), encoding="utf-8")
     assert Runner(monkeypatch, capsys)(*options, "--out", tmp_path / "one").code == 0
-    together(EVERY_RANK, tmp_path, TEXTS[0], *options, "--out", tmp_path / "two", folder=tmp_path)
+    (tmp_path / "every_rank.py").write_text(EVERY_RANK, encoding="utf-8")
+    launched = [
+        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"),
+        *(str(tmp_path / "every_rank.py"), str(tmp_path), TEXTS[0]),
+        *(*options, "--out", str(tmp_path / "two")),
+    ]
+    subprocess.run(launched, check=True, capture_output=True)
     one, two = (HeadTable.read(tmp_path / folder / "heads.parquet") for folder in ("one", "two"))
     for name in one.df.select_dtypes("number"):
         pd.testing.assert_series_equal(one.df[name], two.df[name], rtol=1e-6, atol=1e-9)

@@ -283,7 +283,7 @@ def test_only_names_and_shapes_are_planned() -> None:
         plan("gpt2", shape=KNOWN["gpt2"].shape)
     wrong = {  # in a process of its own, for tests check types before the code does
         "plan(3)": "a model is named by a text or a path, and this is of type int",
-        "plan('gpt2', length=10.5)": "the length is 10.5: give a whole number",
+        "plan('gpt2', length=10.5)": "length is 10.5: give a whole number",
         "trace('minilm', ['a'])": "a model reads a text or tensors by name, not a list",
     }
     for call, words in wrong.items():

@@ -154,7 +154,7 @@ print(json.dumps(outcomes))
 @pytest.mark.slow
 def test_a_killed_export_leaves_the_old_model_the_new_one_or_none(tmp_path: Path) -> None:
     says = tmp_path / "says"
-    outcomes = json.loads(ended(start(KILLED, tmp_path, says=says), says).splitlines()[-1])
+    outcomes = json.loads(ended(start(KILLED, tmp_path, says=says), says=[says]).splitlines()[-1])
     assert len(outcomes) >= 8
     for status, found, after, is_clean, at_last in outcomes:
         assert status == signal.SIGKILL

@@ -58,9 +58,9 @@ def test_an_amount_that_cannot_be_is_refused(options: dict[str, Any], said: str)
         ({"method": "best"}, f"method is 'best': choose from {', '.join(METHODS)}"),
         ({"policy": "some"}, f"policy is 'some': choose from {', '.join(POLICIES)}"),
         ({"refit": "half"}, f"refit is 'half': choose from {', '.join(REFITS)}"),
-        ({"choose_tokens": 0}, "choose_tokens is 0: it must be at least 1"),
+        ({"choose_tokens": 0}, "choose_tokens is 0: it must be at least 16"),
         ({"fit_tokens": -5}, "fit_tokens is -5: it must be at least 64"),
-        ({"held_tokens": 0}, "held_tokens is 0: it must be at least 1"),
+        ({"held_tokens": 0}, "held_tokens is 0: it must be at least 16"),
     ],
 )
 def test_settings_that_there_are_not_are_refused(options: dict[str, Any], said: str) -> None:

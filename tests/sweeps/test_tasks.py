@@ -181,6 +181,14 @@ def test_training_never_reaches_into_the_end_that_is_held_out(book: Path) -> Non
     assert tuple(numbers[one] for one in text[576 - 11 : 576]) in windows, "all up to it is used"
 
 
+def test_the_best_guess_is_the_most_frequent_character_of_the_end(book: Path) -> None:
+    ends = book.read_text()[-64:]
+    want = max(ends.count(one) for one in set(ends)) / 64
+    assert Characters(text=str(book), length=11).best_guess == pytest.approx(want)
+    drawn_evenly = Relations(letters=8, classes=2)
+    assert drawn_evenly.best_guess == 1 / drawn_evenly.num_answers
+
+
 def test_rare_characters_are_one_symbol(book: Path) -> None:
     task = Characters(text=str(book), length=11, alphabet=2)
     assert (task.num_symbols, task.num_answers, task.positions) == (3, 3, 11)

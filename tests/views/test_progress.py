@@ -26,10 +26,10 @@ def test_a_stage_is_named_once_and_again_after_a_while() -> None:
     about = "measuring 72 heads on 4,096 tokens"
     with Stages(console, tells=True, clock=clock) as stages:
         stages(about, 0, 0)
+        stages("backward passes", 0, 3)
         stages("backward passes", 1, 3)
-        stages("backward passes", 2, 3)
-        stages("silencing heads", 1, 1700)
-        stages("backward passes", 1, 3)
+        stages("silencing heads", 0, 1700)
+        stages("backward passes", 0, 3)
         clock.now += SECONDS_BETWEEN_LINES
         stages("silencing heads", 1611, 1700)
         stages("silencing heads", 1612, 1700)

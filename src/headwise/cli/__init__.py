@@ -95,12 +95,13 @@ def after_a_stop(words: list[str]) -> str:
 def outcome() -> tuple[int, str]:
     """Run the command; its exit code, and the sentence that a mistake or a stop gets."""
     try:
-        code = whole_command()(prog_name="headwise", standalone_mode=False) or 0
+        run = whole_command()
+        code = run(prog_name="headwise", standalone_mode=False) or 0  # 130 after a Ctrl-C, too
     except TyperException as err:
         sentence = sentence_of(err, command_in(sys.argv[1:])[0])
         return BAD_INPUT if sentence else 0, sentence
     except HeadwiseError as err:
-        return BAD_INPUT, with_option(str(err), command_in(sys.argv[1:])[1])
+        return BAD_INPUT, with_option(str(err), command_in(sys.argv[1:])[1], sys.argv[1:])
     except OSError as err:  # a disk that is full, a name that is too long: no mistake of headwise
         where = "" if err.filename is None else f"{err.filename}: "
         return BAD_INPUT, f"{where}{err.strerror or err}"

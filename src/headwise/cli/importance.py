@@ -59,7 +59,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     texts = texts_of(text)
     options = with_head(dtype, device, revision, trust_remote_code)
     loaded = load_model(model, options)
-    with only_writer(out), Stages(quiet_console(is_stderr=True), tells=True) as stages:
+    with only_writer(out, force=force), Stages(quiet_console(is_stderr=True), tells=True) as stages:
         found = importance(loaded, texts, max_tokens=max_tokens, progress=stages)
         if out is not None:
             write(found, out)
@@ -81,7 +81,7 @@ def check_folder(out: Path | None, *, force: bool) -> None:
 
 
 @contextmanager
-def only_writer(out: Path | None) -> Iterator[None]:
+def only_writer(out: Path | None, *, force: bool) -> Iterator[None]:
     """The folder, made if need be, while no other process writes such tables into it."""
     from headwise.pruning.directories import locked
 
@@ -96,6 +96,9 @@ def only_writer(out: Path | None) -> Iterator[None]:
             raise OutputError(
                 f"{out} is being written by another process: wait for it, or choose another folder"
             ) from err
+        except OSError:
+            pass  # a file system without locks
+        check_folder(out, force=force)  # another process may have written since it was looked at
         yield
 
 

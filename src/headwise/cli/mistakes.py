@@ -4,6 +4,7 @@ In: the error that the parser of the command line raised. Out: what is wrong and
 """
 
 import re
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -34,12 +35,17 @@ def sentence_of(error: TyperException, called: str) -> str:
     return said if ": " in said else f"{said}: {path} --help says what it takes"
 
 
-def with_option(said: str, command: Any) -> str:
-    """What the library says of a setting, said of the command's option that gave it."""
-    name = said.partition(" is ")[0]
+OF_A_SETTING = re.compile(r"(num_)?(\w+) is (?=-?[\d.]|inf|nan|'|\"|None|True|False)")
+"""How the library begins what it says of a setting: its name, and a value as Python writes it."""
+
+
+def with_option(said: str, command: Any, words: Sequence[str]) -> str:
+    """What the library says of a setting, said of the option if one of `words` gave it by that."""
+    begun = OF_A_SETTING.match(said)
+    given = {word.partition("=")[0] for word in words}
     for one in command.params:
-        if one.name == name and one.opts[0].startswith("--"):
-            return f"{one.opts[0]}{said.removeprefix(name)}"
+        if begun is not None and begun[2] == one.name and given & set(one.opts):
+            return f"{one.opts[0]} is {said[begun.end() :]}"
     return said
 
 

@@ -70,7 +70,7 @@ def refuse(why: str, options: Mapping[str, object]) -> None:
         raise OptionError(f"{why}: leave {listed(given)} out")
 
 
-def whole_number(text: str, option: str, works: str = "a whole number") -> int:
+def number_in(text: str, option: str, works: str = "a whole number") -> int:
     """The number that an option was given as; `works` says what else may be given."""
     try:
         return int(text)

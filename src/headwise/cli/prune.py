@@ -143,8 +143,8 @@ def run(  # noqa: PLR0913 - one parameter an option
     if place is not None:
         check_place(place.expanduser(), force=force)
 
-    has_curve, names = curve and not dry_run, heads is not None or plan is not None
-    if names and not has_curve:
+    has_curve, are_named = curve and not dry_run, heads is not None or plan is not None
+    if are_named and not has_curve:
         refuse("the heads are named", {"--method": method, "--uniform": uniform})
     settings = PruneSettings(
         method=method or BEST,

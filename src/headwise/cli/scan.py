@@ -13,8 +13,8 @@ from headwise.cli.options import (
     Model,
     RemoteCode,
     Revision,
+    number_in,
     texts_of,
-    whole_number,
     without_head,
 )
 from headwise.cli.screen import quiet_console, say
@@ -94,7 +94,7 @@ def run(  # noqa: PLR0913 - one parameter an option
         max_tokens=max_tokens,
         rows=rows
         if rows in ("all", "auto")
-        else whole_number(rows, "--rows", "all, auto or a number"),
+        else number_in(rows, "--rows", "all, auto or a number"),
         measures=tuple(MEASURES) if measures is None else tuple(measures.split(",")),
         probe=probe,
         seed=seed,

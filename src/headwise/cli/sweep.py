@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headwise.cli.options import AsJson, whole_number
+from headwise.cli.options import AsJson, number_in
 from headwise.cli.screen import quiet_console, say, show_table
 from headwise.errors import OptionError
 
@@ -98,7 +98,7 @@ def settings_of(given: list[str]) -> dict[str, Any]:
         name, sign, value = one.partition("=")
         if not sign:
             raise OptionError(f"--set is {one!r}: give a name and a value, such as relations=3")
-        found[name] = value if name == "text" else whole_number(value, f"--set {name}")
+        found[name] = value if name == "text" else number_in(value, f"--set {name}")
     return found
 
 

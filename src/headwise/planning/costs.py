@@ -25,7 +25,8 @@ class Setting:
         if self.dtype not in DTYPE_BYTES:
             raise OptionError(f"there is no dtype {self.dtype!r}: give {', '.join(DTYPE_BYTES)}")
         for name in ("length", "batch"):
-            whole_number(f"the {name}", getattr(self, name), least=1)
+            number = whole_number(name, getattr(self, name), least=1)
+            object.__setattr__(self, name, number)
 
     @property
     def bytes_each(self) -> int:

@@ -16,7 +16,7 @@ from headwise.planning.costs import Decoding, Setting
 from headwise.planning.known import KNOWN, known
 from headwise.planning.shapes import (
     Shape,
-    check_size,
+    checked_size,
     divisors,
     make_shape,
     shape_of_sizes,
@@ -203,7 +203,7 @@ def head_choices(d_model: int, *, length: int, num_layers: int = 1) -> list[Head
     A head whose size is below the length cannot give every pattern of weights: its scores have no
     more rank than it has dimensions (https://arxiv.org/abs/2002.07028).
     """
-    check_size("d_model", d_model)  # before its divisors are looked for
+    checked_size("d_model", d_model)  # before its divisors are looked for
     found = []
     for num_heads in divisors(d_model):
         shape = make_shape(d_model=d_model, num_heads=num_heads, num_layers=num_layers)

@@ -52,14 +52,14 @@ class Shape:
     def __post_init__(self) -> None:
         """Refuse what no model can be."""
         for name in ("d_model", "num_heads", "num_kv_heads", "d_key", "d_value", "num_layers"):
-            check_size(name, getattr(self, name))
+            object.__setattr__(self, name, checked_size(name, getattr(self, name)))
         if self.num_heads % self.num_kv_heads:
             raise OptionError(
                 f"{self.num_heads} heads cannot share {self.num_kv_heads} KV heads evenly: give "
                 f"one of {', '.join(map(str, divisors(self.num_heads)))}"
             )
         if self.window is not None:
-            whole_number("window", self.window)
+            object.__setattr__(self, "window", whole_number("window", self.window))
             if self.window < 1:
                 raise OptionError(f"the window is {self.window}: a query sees at least its own key")
         if self.num_distinct is not None and not 1 <= self.num_distinct <= self.num_layers:
@@ -110,8 +110,7 @@ def make_shape(
     window: int | None = None,
 ) -> Shape:
     """A shape in which what is left out follows the textbook: heads share out the width."""
-    check_size("d_model", d_model)
-    check_size("num_heads", num_heads)
+    d_model, num_heads = checked_size("d_model", d_model), checked_size("num_heads", num_heads)
     if d_key is None:
         if d_model % num_heads:
             raise OptionError(
@@ -150,11 +149,12 @@ def shape_of_sizes(text: str) -> Shape | None:
     )
 
 
-def check_size(name: str, size: int) -> None:
-    """Raise where no model has such a size."""
-    whole_number(name, size)
+def checked_size(name: str, size: int) -> int:
+    """A size, as Python's own number; raises where no model has such a one."""
+    size = whole_number(name, size)
     if not 1 <= size <= LARGEST_SIZE:
         raise OptionError(f"{name} is {size:,}: it must be from 1 to {LARGEST_SIZE:,}")
+    return size
 
 
 def divisors(number: int) -> list[int]:

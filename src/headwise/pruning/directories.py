@@ -126,7 +126,10 @@ def leftovers(place: Path, kind: str) -> list[Path]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """While it lasts, no other process takes the folder for a leftover; raises if one has it."""
+    """While it lasts, no other process has the folder; raises if one does.
+
+    Nor does one take it for a leftover.
+    """
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

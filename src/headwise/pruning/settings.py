@@ -50,7 +50,8 @@ class PruneSettings:
 
 
 LEAST = {"choose_tokens": 16, "fit_tokens": 64, "held_tokens": 16, "seed": 0}
-"""Room for a few words between special tokens; a ridge is chosen on a quarter of `fit_tokens`."""
+"""The smallest settings. A window is 2 tokens and the special ones around it, few of which are more
+than 14; a ridge is chosen on a quarter of `fit_tokens`."""
 
 
 def to_go(count: int) -> str:
@@ -76,13 +77,17 @@ class Amount:
                 "how much goes is said by one of heads (names or a plan), cut, keep and max_loss, "
                 f"and by {said} here"
             )
-        if self.cut is not None and whole_number("cut", self.cut) < 0:
+        if self.cut is not None:
+            object.__setattr__(self, "cut", whole_number("cut", self.cut))
+        for name, example in (("keep", "0.6"), ("max_loss", "0.01")):
+            if (given_as := getattr(self, name)) is not None:
+                object.__setattr__(self, name, real_number(name, given_as, example))
+        if self.cut is not None and self.cut < 0:
             raise OptionError(f"cut is {self.cut}: it counts heads, and cannot be below 0")
-        if self.keep is not None and not 0 <= real_number("keep", self.keep, "0.6") <= 1:
+        if self.keep is not None and not 0 <= self.keep <= 1:
             raise OptionError(f"keep is {self.keep}: it is the share of heads that stay, 0 to 1")
-        most = self.max_loss
-        if most is not None and not 0 <= real_number("max_loss", most, "0.01") < math.inf:
-            raise OptionError(f"max_loss is {most}: it must be 0 or more, as 0.01 is")
+        if self.max_loss is not None and not 0 <= self.max_loss < math.inf:
+            raise OptionError(f"max_loss is {self.max_loss}: it must be 0 or more, as 0.01 is")
 
     def named(self) -> dict[str, Any]:
         """The four ways by name."""

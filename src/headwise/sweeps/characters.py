@@ -73,6 +73,19 @@ class Characters(Task):
         return self.alphabet + 1
 
     @property
+    def best_guess(self) -> float:
+        """Share of the most frequent character in what is held out."""
+        _, held_out = self.parts
+        return float(held_out.bincount().max()) / len(held_out)
+
+    @property
+    def parts(self) -> tuple[Int[Tensor, " trained"], Int[Tensor, " held_out"]]:
+        """The characters as numbers: those to train on, and the end that is held out."""
+        whole = numbered(self.whole, self.alphabet)
+        border = int(len(whole) * (1 - HELD_OUT))
+        return whole[:border], whole[border:]
+
+    @property
     def positions(self) -> int:
         """Length of a window."""
         return self.length
@@ -88,9 +101,7 @@ class Characters(Task):
 
     def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> Examples:
         """Windows of the text at random places."""
-        whole = numbered(self.whole, self.alphabet)
-        border = int(len(whole) * (1 - HELD_OUT))
-        part = whole[border:] if held_out else whole[:border]
+        part = self.parts[held_out]
         starts = torch.randint(len(part) - self.length, (count,), generator=random)
         windows = part[starts[:, None] + torch.arange(self.length + 1)]
         answers = windows[:, 1:, None]

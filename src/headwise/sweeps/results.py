@@ -23,7 +23,8 @@ FILES = ("runs.csv", "heads.csv", "summary.csv", "sweep.json", "sweep.svg")
 CLOSE = 0.01
 """Accuracies no further apart than this are called the same."""
 LEARNED = 0.1
-"""Part of the way from chance to 1 that the best model has to have come to have learned at all."""
+"""Part of the way from a guess to 1 that the best model has to have come to be called one that has
+learned; differences below it are of seeds as often as of heads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +85,9 @@ class Sweep:
 
     def in_words(self) -> list[str]:
         """What the figures come down to, a sentence a group."""
-        table, chance = self.summary, 1 / self.settings.task.num_answers
+        table, guess = self.summary, self.settings.task.best_guess
         return [
-            sentence(group, table[table["group"] == group], chance)
+            sentence(group, table[table["group"] == group], guess)
             for group in self.settings.groups
             if (table["group"] == group).any()
         ]
@@ -123,7 +124,7 @@ def mean_of_heads(record: Record, name: str) -> float:
     return float(sum(found) / len(found))
 
 
-def sentence(group: str, rows: pd.DataFrame, chance: float) -> str:
+def sentence(group: str, rows: pd.DataFrame, guess: float) -> str:
     """What one group's figures say; which heads are enough only where some model has learned."""
     best = float(rows["accuracy"].max())
     enough = rows[rows["accuracy"] >= best - CLOSE]
@@ -135,8 +136,8 @@ def sentence(group: str, rows: pd.DataFrame, chance: float) -> str:
     shown += [] if last.equals(shown[-1]) else [last]
     parts = [f"{said(row)} {row['accuracy']:.3f}" for row in shown]
     close = f"fewest within {CLOSE} of the best, {best:.3f}: {said(fewest)}"
-    if best < chance + LEARNED * (1 - chance):
-        close = f"none has learned the task, for chance is {chance:.3f}: train longer"
+    if best < guess + LEARNED * (1 - guess):
+        close = f"none has learned the task, for a guess gives {guess:.3f}: more steps may help"
     return f"{group}: {', '.join(parts)}; {close}"
 
 

@@ -64,6 +64,11 @@ class Task(ABC):
         """How many answers a question may have."""
 
     @property
+    def best_guess(self) -> float:
+        """Accuracy of the best guess that reads nothing; here all answers are equally frequent."""
+        return 1 / self.num_answers
+
+    @property
     @abstractmethod
     def positions(self) -> int:
         """Length of a sequence."""

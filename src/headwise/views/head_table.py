@@ -3,7 +3,6 @@
 In: a HeadTable. Out: rich tables and lines of text. It decides no role; it shows those it is given.
 """
 
-import io
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -53,7 +52,7 @@ def overview(table: HeadTable) -> Group:
 
 def as_text(table: HeadTable) -> str:
     """The overview in plain characters, as wide as the terminal."""
-    screen = Console(file=io.StringIO(), color_system=None)
+    screen = Console(color_system=None)
     with screen.capture() as shown:
         screen.print(overview(table))
     return "\n".join(line.rstrip() for line in shown.get().splitlines())

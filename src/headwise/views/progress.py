@@ -123,7 +123,7 @@ class Stages:
         """Say how far a stage is, if it is a new one or nothing was said for long."""
         if stage in self.named and self.clock() - self.told < SECONDS_BETWEEN_LINES:
             return
-        is_new = stage not in self.named and done <= 1
+        is_new = stage not in self.named and not done
         self.say(stage if is_new else f"{stage}, {done:,} of {total:,}")
         self.named.add(stage)
         self.told = self.clock()

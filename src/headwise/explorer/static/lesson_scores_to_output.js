@@ -200,15 +200,17 @@ export function spare(f) {
   };
   const titles = make("div", { class: `${kind} titles` }, ...["head", "how far the answer moves", "", ...f.has_roles ? ["roles"] : []].map((one) => make("span", {}, one)));
   const list = make("div", { class: "lesson-owners", role: "group", "aria-label": "Heads to silence" });
-  const show = make("button", { type: "button", onclick: () => { f.heads.forEach((/** @type {any} */ one) => tried.add(one)); draw(); } }, "Show and rank all");
+  const show = make("button", { type: "button", onclick: () => { f.heads.forEach((/** @type {any} */ one) => tried.add(one)); draw(); focus(f.heads[0]); } }, "Show and rank all");
   /** @param {any} one */
   function press(one) {
     const at = f.heads.indexOf(one);
     silent = silent === at ? -1 : at;
     tried.add(one);
     draw();
-    /** @type {HTMLElement | null} */ (list.querySelector(`[data-head="${one.name}"]`))?.focus();
+    focus(one);
   }
+  /** The button that had it is gone. @param {any} one */
+  function focus(one) { /** @type {HTMLElement | null} */ (list.querySelector(`[data-head="${one.name}"]`))?.focus(); }
   function draw() {
     const ordered = tried.size === all ? f.heads : [...f.heads].sort((one, other) => one.head - other.head);
     list.replaceChildren(titles, ...ordered.map(row));

@@ -16,7 +16,7 @@ const listeners = new Set();
 let now = read();
 /** Set while the address waits to be written. @type {ReturnType<typeof setTimeout> | undefined} */
 let timer;
-/** The address that was last heard of: another one was typed since, and is about to be heard. */
+/** The address that was last heard of; if it is another by now, one was typed whose event is still to come. */
 let known = location.hash;
 
 /** What the address says, and the usual for the rest; a text that is too long for it is kept beside it. */

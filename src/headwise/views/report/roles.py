@@ -130,7 +130,7 @@ def sharpest_part(found: Findings) -> Html:
     """Maps of the heads with the least entropy: what there is to see where no head has a role."""
     drawn = [(head, found.drawn.maps.get(str(head))) for head in sharpest_heads(found.table)]
     maps = [
-        head_map(one, f"{SHARPNESS.replace('_', ' ')} {found.table[head][SHARPNESS]:.2f}")
+        head_map(one, f"normalised entropy {figures(number(found.table[head], SHARPNESS), 2)}")
         for head, one in drawn
         if one is not None and one.has_cells
     ]
@@ -138,7 +138,7 @@ def sharpest_part(found: Findings) -> Html:
         "div",
         tag("h3", "The sharpest heads"),
         tag("p", "No head has a role. These spread their attention least."),
-        tag("div", *maps, class_="maps"),
+        tag("div", *maps, class_="maps") if maps else "",
         class_="role",
     )
 
