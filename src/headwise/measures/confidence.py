@@ -91,5 +91,5 @@ def special_keys(
 
 def keep_largest(sums: Sums, name: str, tile: Tile, found: Tensor) -> None:
     """Raise the kept numbers of the tile's rows to what was found, where that is more."""
-    kept = sums[name][:, tile.span]
+    kept = sums.own(name)[:, tile.span]
     torch.maximum(kept, found, out=kept)

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.errors import ModelError
+from headwise.errors import ModelError, OptionError
 from headwise.measures.confidence import Confidence
 from headwise.measures.distance import Distance
 from headwise.measures.entropy import Entropy
@@ -243,4 +243,8 @@ def compared(view: View, seed: int, index: int) -> tuple[Tensor, Block]:
 
 def default_measures(names: Sequence[str] | None = None) -> list[Measure]:
     """The measures of those names, or all."""
-    return [made() for name, made in MEASURES.items() if names is None or name in names]
+    chosen = {name: made for name, made in MEASURES.items() if names is None or name in names}
+    for name, made in chosen.items():
+        if not (isinstance(made, type) and issubclass(made, Measure)):
+            raise OptionError(f"MEASURES[{name!r}] is {made!r}: give a subclass of Measure")
+    return [made() for made in chosen.values()]

@@ -19,7 +19,7 @@ class Entropy(Measure):
 
     def see(self, view: View, tile: Tile, sums: Sums) -> None:
         """Add the tile's share."""
-        sums["entropy"][:, tile.span].sub_(torch.linalg.vecdot(tile.logs, tile.weights))
+        sums.own("entropy")[:, tile.span].sub_(torch.linalg.vecdot(tile.logs, tile.weights))
 
     def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
         """Nats, and shares of the largest entropy that the row could have."""

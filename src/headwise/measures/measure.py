@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from headwise.errors import OptionError
 from headwise.measures.layout import Layout
 from headwise.measures.view import Sums, Tile, View
 from headwise.watching.sequence import Block
@@ -75,28 +76,52 @@ def measure_rows(view: View, measures: Sequence[Measure]) -> dict[str, RowValues
 
     A row that sees no key has no weights, and no number in any column.
     """
-    serving = [measure for measure in measures if measure.serves(view)]
     sums = Sums(view)
+    serving = [
+        (measure, Sums(view, sums, owner_of(measure, number)))
+        for number, measure in enumerate(measures)
+        if measure.serves(view)
+    ]
     features: dict[str, Tensor] = {}
     pairs: dict[str, PairsOf] = {}
-    for measure in serving:
-        features |= measure.features(view)
-        pairs |= measure.pairs(view.layout)
+    for measure, own in serving:
+        features |= {own.name_of(name): one for name, one in measure.features(view).items()}
+        pairs |= {own.name_of(name): one for name, one in measure.pairs(view.layout).items()}
     summed = sums.table(list(features), dim=2)
     stacked = stack_features(view, list(features.values()))
-    picker = Picker(view, pairs, sums) if pairs else None
+    picker, has_tiles = Picker(view, pairs, sums) if pairs else None, False
     for tile in view.tiles():
         if features:
             keys = slice(tile.block.low, tile.block.high)
             summed[:, tile.span].add_(torch.bmm(tile.weights, stacked[:, keys]))
         if picker is not None:
             picker.pick(tile)
-        for measure in serving:
-            measure.see(view, tile, sums)
+        for measure, own in serving:
+            measure.see(view, tile, own)
+        has_tiles = True
     columns: dict[str, RowValues] = {}
-    for measure in serving:
-        columns |= measure.finish(view, sums)
+    for measure, own in serving:
+        own.is_complete = has_tiles
+        found = measure.finish(view, own)
+        check_columns(measure, found)
+        columns |= found
     return seeing_only(view, columns)
+
+
+def owner_of(measure: Measure, number: int) -> str:
+    """Whose sums they are, empty for headwise's own measures: those share what has one name."""
+    kind = type(measure)
+    return "" if kind.__module__.startswith("headwise.") else f"{number} {kind.__name__}"
+
+
+def check_columns(measure: Measure, found: Mapping[str, RowValues]) -> None:
+    """Raise where a measure gives a column that it does not describe."""
+    if not found.keys() <= measure.columns.keys():
+        strange = next(name for name in found if name not in measure.columns)
+        raise OptionError(
+            f"{type(measure).__name__} gives a column {strange!r}, which its columns do not "
+            f"describe: they are {', '.join(measure.columns)}"
+        )
 
 
 def stack_features(

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headwise.attention.task import bias_at
+from headwise.errors import OptionError, ShapeError
 from headwise.measures.layout import Layout
 from headwise.watching.sequence import Block
 from headwise.watching.sequence import Sequence as Called
@@ -143,18 +144,44 @@ class Tile:
 
 
 class Sums(dict[str, Tensor]):
-    """Sums over the keys for every head and row of a view, by name; made when first added to."""
+    """Sums over the keys for every head and row of a view, by name.
 
-    def __init__(self, view: View) -> None:
-        """Nothing yet."""
+    Features and pairs are summed for all measures at once. What a measure adds to while it looks at
+    tiles is its own, made when first added to; nobody else reads or changes it.
+    """
+
+    def __init__(self, view: View, shared: "Sums | None" = None, owner: str = "") -> None:
+        """Nothing yet, or nothing of the owner's own."""
         super().__init__()
         self.shape = (view.layout.num_heads, len(view.layout.rows))
         self.like = view.sequence.mixed
+        self.shared, self.owner = shared, owner
+        self.is_complete = False
 
     def __missing__(self, name: str) -> Tensor:
-        """Zeros."""
-        self[name] = self.like.new_zeros(self.shape)
+        """What was summed under that name for this measure or for all; else zeros to add to."""
+        for shared in (self.name_of(name), name):
+            if self.shared is not None and shared in self.shared:
+                return self.shared[shared]
+        if self.is_complete:
+            raise OptionError(
+                f"{self.owner.partition(' ')[2] or 'a measure'} reads a sum {name!r} that nothing "
+                f"was added to: there are {', '.join([*self, *(self.shared or {})])}"
+            )
+        return self.own(name)
+
+    def own(self, name: str) -> Tensor:
+        """The sum of that name that belongs to this measure, made if it is not there."""
+        if name not in self:
+            self[name] = self.like.new_zeros(self.shape)
         return self[name]
+
+    def name_of(self, name: str) -> str:
+        """The name among all measures; one that is not headwise's own has its own names there."""
+        if not self.owner:
+            return name
+        kind = "value_" if name.startswith("value_") else ""
+        return f"{kind}{self.owner}.{name.removeprefix(kind)}"
 
     def table(self, names: Sequence[str], dim: int) -> Tensor:
         """Room for several sums side by side, their names on that axis; each is found by name."""
@@ -167,7 +194,7 @@ class Sums(dict[str, Tensor]):
 
     def value_share(self, name: str) -> Float[Tensor, "heads query"]:
         """A sum of weights times lengths of values, over the same of all the row's weights."""
-        return self[f"value_{name}"] / self._values
+        return self[f"value_{name}"] / (self.shared or self)._values
 
     @cached_property
     def _values(self) -> Float[Tensor, "heads query"]:
@@ -175,7 +202,13 @@ class Sums(dict[str, Tensor]):
 
     def add(self, name: str, span: slice, part: Float[Tensor, "heads query"]) -> None:
         """Add a tile's share."""
-        self[name][:, span].add_(part)
+        rows = self.own(name)[:, span]
+        if part.shape != rows.shape:
+            raise ShapeError(
+                f"a share of {name!r} is {list(part.shape)}: give one number a head and row of the "
+                f"tile, {list(rows.shape)}"
+            )
+        rows.add_(part)
 
 
 def positive(tensor: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
