@@ -78,3 +78,11 @@ def test_roles_that_were_lost_in_a_merge_are_refused() -> None:
     rows = pd.DataFrame({"stack": "", "layer": [0], "head": [0], "roles": [float("nan")]})
     with pytest.raises(OptionError, match="nan is not a list of roles"):
         HeadTable(rows, {})
+
+
+def test_of_many_columns_some_are_named() -> None:
+    rows = pd.DataFrame(
+        {"stack": "", "layer": [0], "head": [0]} | {f"m{n}": [0.5] for n in range(40)}
+    )
+    with pytest.raises(OptionError, match="there are .*, m8 and 31 more"):
+        HeadTable(rows, {}).top("xyzzy")

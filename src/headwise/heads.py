@@ -360,6 +360,12 @@ def _in_words(cell: Any) -> str:
     return str(cell)
 
 
+MOST_NAMED = 12
+"""Columns that a message names where none is like the one asked for."""
+
+
 def _near(name: str, names: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, list(names), n=3)
-    return f"perhaps {' or '.join(near)}" if near else f"there are {', '.join(names)}"
+    some = [*names][:MOST_NAMED]
+    more = f" and {len([*names]) - len(some)} more" if len([*names]) > len(some) else ""
+    return f"perhaps {' or '.join(near)}" if near else f"there are {', '.join(some)}{more}"

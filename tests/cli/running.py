@@ -7,7 +7,7 @@ import pytest
 
 from headwise import cli
 
-TELLING = ("importance", "prune")
+TELLING = ("importance", "prune", "sweep")
 """Commands that say on standard error which stage they have come to, where it is no terminal."""
 
 

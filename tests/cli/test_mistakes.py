@@ -71,6 +71,12 @@ def test_a_stop_while_the_command_is_loaded_is_no_traceback(
     assert capsys.readouterr().err == "headwise: stopped\n"
 
 
+@pytest.mark.parametrize("command", ["", "scan", "trace", "prune", "plan show", "sweep"])
+def test_flags_take_no_value_in_the_help(headwise: Runner, command: str) -> None:
+    out = headwise(*command.split(), "--help").out
+    assert "--help" in out and "bool" not in out
+
+
 def test_a_sentence_where_a_file_is_wanted_is_told_apart(headwise: Runner) -> None:
     said = headwise.refused("scan", "--text", "The cat sat down")
     assert (

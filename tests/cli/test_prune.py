@@ -111,7 +111,7 @@ def test_prune_writes_a_model_with_its_proof(
     assert (out / "curve.svg").read_text("utf-8").startswith("<svg")
     load(out)
     assert (
-        "smaller holds a model already: choose another place, or give force=True (--force)"
+        "smaller holds a model already: choose another place, or give --force (force=True)"
         in headwise.refused("prune", folder, "--cut", 6, "--out", out)
     )
     edited = tmp_path / "plan.txt"
@@ -164,7 +164,8 @@ def test_a_share_is_read_as_a_percent_too(headwise: Runner, folder: Path, text: 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "nothing says where to write the model: give --out DIR, or --dry-run"),
+        (("--cut", 3), "nothing says where to write the model: give --out DIR, or --dry-run"),
+        ((), "nothing says how much to cut: give one of --heads, --plan"),
         (("--dry-run",), "nothing says how much to cut: give one of --heads, --plan"),
         (
             ("--dry-run", "--cut", 3, "--keep", 0.5),

@@ -1,5 +1,6 @@
 """Reading: windows that lose nothing, batches of like lengths, and flags that are true."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from headwise.measures.reading import (
     UNLIMITED,
     Reader,
     Window,
+    checked_texts,
     given_batches,
     position_limit,
     repeated_windows,
@@ -235,3 +237,15 @@ def test_a_length_is_taken_where_no_limit_is_known() -> None:
     assert Reader(Numbers(), boundless, length=8192).length == 8192
     assert Reader(Numbers(), boundless).length == UNLIMITED
     assert Reader(Numbers(), CONFIG, length=8192).length == 64
+
+
+def test_the_name_of_a_file_is_not_read_as_a_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "book.txt").write_text("Some words.")
+    for given in ("book.txt", ["A text.", "book.txt"]):
+        with pytest.raises(OptionError, match=r"'book.txt' is the name of a file: give what it ho"):
+            checked_texts(given)
+    fine = ["book.txt is a file", "other.txt", "x" * 5000, "nul\0"]
+    assert checked_texts(fine) == fine

@@ -130,7 +130,7 @@ def test_a_uniform_cut_takes_as_many_of_every_layer_and_says_why(
     assert Counter(head.layer for head in plan) == {0: 3, 1: 3, 2: 3}
     assert plan.counts == {"L0": (6, 2), "L1": (6, 2), "L2": (6, 2)}
     assert set(plan.reasons) == set(plan.costs) == set(plan.heads)
-    assert all("by quadratic: expected to cost" in why for why in plan.reasons.values())
+    assert all("by quadratic" in why for why in plan.reasons.values())
     assert all(why.endswith("with 2 others") for why in plan.reasons.values())
 
 
@@ -306,14 +306,14 @@ def test_a_cost_that_is_no_number_is_left_out(cost: float) -> None:
     order = Order("greedy", bench.problem.units[:2], (0.25, cost))
     plan = plan_of(bench, order, 2)
     assert list(plan.costs) == list(order.units[0].heads)
-    assert plan.reasons[order.units[1].heads[0]] == "number 2 by greedy"
+    assert plan.reasons[order.units[1].heads[0]].startswith("number 2 by greedy")
 
 
 def test_a_pair_of_heads_goes_with_one_other() -> None:
     bench = bench_of("gpt2")
     pair = Unit((HeadId(0, 0), HeadId(0, 1)))
     plan = plan_of(bench, Order("greedy", (pair,), (0.5,)), 1)
-    assert plan.reasons[HeadId(0, 1)].endswith("expected to cost 0.5 with 1 other")
+    assert plan.reasons[HeadId(0, 1)] == "number 1 by greedy, with 1 other"
 
 
 def test_every_head_can_go() -> None:

@@ -116,3 +116,8 @@ def test_a_name_and_options_that_are_none_are_refused() -> None:
     with pytest.raises(OptionError, match=r"options is a dict: give LoadOptions\(...\)"):
         load_model("minilm", {"dtype": "float16"})
     assert LoadOptions(dtype=torch.float16) == LoadOptions(dtype="float16")
+
+
+def test_a_loaded_model_prints_as_one_line() -> None:
+    model, _ = tiny("bert")
+    assert repr(LoadedModel("mine", model, None)) == f"LoadedModel('mine', {type(model).__name__})"

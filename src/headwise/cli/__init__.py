@@ -11,6 +11,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperOption
 from typer.exceptions import TyperException
 
 from headwise.cli import doctor, explore, importance, plan, prune, report, scan, sweep, trace
@@ -23,6 +24,16 @@ BAD_INPUT, INTERRUPTED = 2, 130  # 2 is what a wrong option exits with; 130 is 1
 # Python does unasked, takes a tenth of a short command's time.
 OBJECTS_BETWEEN_COLLECTIONS = 10_000
 
+
+def leave_flags_bare() -> None:
+    """Have helps show flags as they are given: typer writes `<bool>` behind them, as for values."""
+    kind: Any = TyperOption
+    shown = getattr(kind, "display_type_rich", None)  # as of typer 0.29
+    if shown is not None:
+        kind.display_type_rich = lambda self, ctx: None if self.is_flag else shown(self, ctx)
+
+
+leave_flags_bare()
 app = typer.Typer(
     name="headwise",
     add_completion=False,

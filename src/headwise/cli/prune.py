@@ -133,9 +133,12 @@ def run(  # noqa: PLR0913 - one parameter an option
 
     Say how much to cut with one of --heads, --plan, --cut, --keep and --max-loss.
     """
+    most, kept = share_of(max_loss, "--max-loss", "1%"), share_of(keep, "--keep", "60%")
+    place = None if dry_run else out
+    asked = Asked(heads, plan, cut, kept, most, place, force, onnx)
+    asked.check()
     if out is None and not dry_run:
         raise OptionError("nothing says where to write the model: give --out DIR, or --dry-run")
-    place = None if dry_run else out
     from headwise.pruning.choice import BEST
     from headwise.pruning.directories import check_place
     from headwise.pruning.settings import PruneSettings
@@ -161,8 +164,6 @@ def run(  # noqa: PLR0913 - one parameter an option
     options = with_head(dtype, device, revision, trust_remote_code)
     if dry_run and max_loss is None:
         settings = replace(settings, refit="none")  # plan and sizes do not depend on it
-    most, kept = share_of(max_loss, "--max-loss", "1%"), share_of(keep, "--keep", "60%")
-    asked = Asked(heads, plan, cut, kept, most, place, force, onnx)
     found = pruned(model, options, settings, asked, text)
     if as_json:
         typer.echo(json.dumps({**found.record, "plan": json.loads(found.plan.to_json())}))
@@ -197,7 +198,6 @@ def pruned(
     from headwise.views.progress import Stages
     from headwise.watching.loading import load_model
 
-    asked.check()
     named = asked.heads if asked.plan is None else CutPlan.read(asked.plan)
     heads = str(named) if isinstance(named, CutPlan) else named
     if heads is not None and not heads.strip(" ,"):
@@ -239,9 +239,9 @@ def show(found: "Pruned", out: Path | None) -> None:
     )
 
     console, record = quiet_console(), found.record
-    unit = record["quality"]["unit"]
+    unit, done = record["quality"]["unit"], "to cut" if out is None else "cut"
     console.print(
-        f"[bold]{escape(found.plan.model)}[/bold]: {counted(len(found.plan), 'head')} cut"
+        f"[bold]{escape(found.plan.model)}[/bold]: {counted(len(found.plan), 'head')} {done}"
     )
     console.print(found.plan.text() if out is None else str(found.plan), markup=False)
     show_table(console, sizes_table(record["sizes"]))

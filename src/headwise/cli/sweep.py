@@ -74,7 +74,7 @@ def run(  # noqa: PLR0913 - one parameter an option
         rates=None if rates is None else tuple(numbers(rates)),
     )
     folder = out or Path(f"sweep-{task}{'-quick' if quick else ''}")
-    with Stages(quiet_console(is_stderr=True)) as stages:
+    with Stages(quiet_console(is_stderr=True), tells=True) as stages:
         found = sweep(
             settings=settings, out=folder, processes=processes, progress=stages, force=force
         )

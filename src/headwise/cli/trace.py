@@ -19,7 +19,7 @@ from headwise.cli.options import (
     refuse,
     without_head,
 )
-from headwise.cli.screen import check_new, quiet_console, say, write_new
+from headwise.cli.screen import check_new, quiet_console, say, show_table, write_new
 from headwise.errors import OptionError
 from headwise.wording import listed
 
@@ -248,7 +248,7 @@ def show_trace(console: "Console", trace: "Trace", maps: "Maps", *, all_heads: b
     console.print("What each head adds to the output:")
     console.print(contributions_table(trace))
     console.print("Each head's share of some columns, before Wo (concat) and after it (out):")
-    console.print(shares_table(trace))
+    show_table(console, shares_table(trace))
     for line in closing_lines(trace):
         console.print(line)
 
@@ -283,7 +283,7 @@ def show_everything(console: "Console", trace: "Trace") -> None:
         console.print(step.shape, markup=False)
         console.print(Columns(step_matrices(trace, step)))
     console.rule("heads before and after Wo", align="left")
-    console.print(shares_table(trace))
+    show_table(console, shares_table(trace))
     for line in closing_lines(trace):
         console.print(line)
 

@@ -15,6 +15,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -111,7 +112,21 @@ def checked_texts(texts: str | Sequence[str] | None) -> list[str] | None:
     wrong = [type(text).__name__ for text in documents if not isinstance(text, str)]
     if wrong:
         raise OptionError(f"a text is a {wrong[0]}: give documents as str")
+    for text in documents:
+        if is_name_of_a_file(text):
+            raise OptionError(
+                f"the text {text!r} is the name of a file: give what it holds, as "
+                f"Path({text!r}).read_text() does"
+            )
     return documents
+
+
+def is_name_of_a_file(text: str) -> bool:
+    """Whether a text of one word is where a file is, and so hardly meant to be read itself."""
+    try:
+        return len(text.split()) == 1 and Path(text).expanduser().is_file()
+    except (OSError, ValueError):  # too long for a name, or no name at all
+        return False
 
 
 class Reader:

@@ -69,7 +69,7 @@ def check_place(out: Path, *, force: bool) -> None:
             )
         if not force:
             raise OutputError(
-                f"{out} holds a model already: choose another place, or give force=True (--force)"
+                f"{out} holds a model already: choose another place, or give --force (force=True)"
             )
         if (other := foreign_to(out)) is not None:  # it would go with the model
             raise OutputError(

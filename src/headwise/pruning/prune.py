@@ -279,9 +279,8 @@ def plan_of(bench: Bench, order: Order, count: int) -> CutPlan:
         for head in unit.heads:
             known = math.isfinite(cost)  # a random order has no costs, and a plan holds no others
             others = len(unit.heads) - 1
-            together = f" with {counted(others, 'other')}" if others else ""
-            said = f": expected to cost {cost:.3g}{together}" if known else ""
-            reasons[head] = f"number {place + 1} by {order.method}{said}"
+            together = f", with {counted(others, 'other')}" if others else ""
+            reasons[head] = f"number {place + 1} by {order.method}{together}"
             if known:
                 costs[head] = cost / len(unit.heads)
     return CutPlan(

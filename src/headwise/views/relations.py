@@ -17,7 +17,7 @@ SHOWN = {
     "held_out_accuracy": "found",
     "held_out_baseline": "baseline",
     "accuracy": "on all",
-    "interval": "95% interval",
+    "interval": "95% range",
     "arcs": "arcs",
 }
 SOURCES = ("probe", "treebank")

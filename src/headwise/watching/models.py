@@ -27,6 +27,10 @@ class LoadedModel:
     """Where it came from: path or id, revision, digest, class, dtype; of a cut model the numbers
     that each layer's heads had before, as `kept`."""
 
+    def __repr__(self) -> str:
+        """One line: which model, and of what class."""
+        return f"LoadedModel({self.name!r}, {type(self.model).__name__})"
+
 
 Source = str | PathLike[str] | LoadedModel | nn.Module
 """What verbs that load models take for one."""

@@ -94,7 +94,7 @@ async function unread(text, why) {
 
 /** @param {Set<string>} changed */
 function show(changed) {
-  const chosen = PANELS.includes(state.get("panel")) ? state.get("panel") : "heads";
+  const asked = state.get("panel").replace("-", ""), chosen = PANELS.includes(asked) ? asked : "heads"; // what-if, too
   for (const name of PANELS) $(name).hidden = name !== chosen;
   for (const link of document.querySelectorAll("nav a")) {
     if (/** @type {HTMLElement} */ (link).dataset.panel === chosen) link.setAttribute("aria-current", "page");
