@@ -350,7 +350,7 @@ def test_every_role_has_one_sentence_of_what_it_says_and_does_not() -> None:
         "duplicate", "broad",
     ]  # fmt: skip
     assert all(words.endswith(".") for words in ROLES.values())
-    silent = [role for role, words in ROLES.items() if "Not shown: " not in words]
+    silent = [role for role, words in ROLES.items() if "Unknown: " not in words]
     assert silent == ["broad"]
 
 

@@ -26,14 +26,14 @@ from headwise.files import write_aside
 from headwise.wording import listed
 
 ROLES = {
-    "positional": "Looks a fixed distance away, as at the token before. Not shown: what it reads.",
-    "delimiter": "Looks at special tokens and punctuation. Not shown: that it is at rest there.",
-    "sink": "Looks at the first tokens, whatever they are. Not shown: what else it attends to.",
-    "syntactic": "Finds a word's grammatical partner. Not shown: that the model makes use of it.",
-    "semantic": "Joins words of related meaning in the probe's sentences. Not shown: in all text.",
-    "coreference": "Looks back to a mention of the same thing. Not shown: that this resolves it.",
-    "induction": "Looks at what followed an earlier copy of the token. Not shown: that it copies.",
-    "duplicate": "Looks at earlier copies of the token itself. Not shown: what that is good for.",
+    "positional": "Looks a fixed distance away, as at the token before. Unknown: what it reads.",
+    "delimiter": "Looks at special tokens and punctuation. Unknown: whether it is at rest there.",
+    "sink": "Looks at the first tokens, whatever they are. Unknown: what else it attends to.",
+    "syntactic": "Finds a word's grammatical partner. Unknown: whether the model uses it.",
+    "semantic": "Joins words of related meaning in the probe's sentences. Unknown: in other text.",
+    "coreference": "Looks back to a mention of the same thing. Unknown: whether this resolves it.",
+    "induction": "Looks at what followed an earlier copy of the token. Unknown: whether it copies.",
+    "duplicate": "Looks at earlier copies of the token itself. Unknown: what that is good for.",
     "broad": "Looks at nearly everything alike, on average: single rows may be sharp.",
 }
 """Each role by name: what it says of a head, and what it does not."""

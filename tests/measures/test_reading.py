@@ -244,8 +244,8 @@ def test_the_name_of_a_file_is_not_read_as_a_text(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "book.txt").write_text("Some words.")
-    for given in ("book.txt", ["A text.", "book.txt"]):
+    for texts in ("book.txt", ["A text.", "book.txt"]):
         with pytest.raises(OptionError, match=r"'book.txt' is the name of a file: give what it ho"):
-            checked_texts(given)
+            checked_texts(texts)
     fine = ["book.txt is a file", "other.txt", "x" * 5000, "nul\0"]
     assert checked_texts(fine) == fine
