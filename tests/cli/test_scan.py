@@ -35,6 +35,9 @@ def test_the_table_is_printed_and_written(headwise: Runner, text: Path, tmp_path
     made = json.loads((out / "scan.json").read_text("utf-8"))
     assert made == table.about
     assert made["tokens"] > 20
+    again = headwise("scan", "--text", text, "--out", out)
+    assert again.err.replace("\n", "") == f"headwise: the scan in {out} was complete already"
+    assert again.out == ran.out
 
 
 def test_json_is_the_table(

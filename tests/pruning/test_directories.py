@@ -46,7 +46,7 @@ def test_only_a_model_is_replaced_and_only_by_force(tmp_path: Path) -> None:
     (out / "old.json").write_text("of the old one")
     cut(model, "L1H0")
     with pytest.raises(
-        OutputError, match=r"model holds a model already: choose another place, or give force=True"
+        OutputError, match=r"model holds a model already: choose another place, or give --force"
     ):
         export(model, out)
     assert (out / "old.json").exists()
@@ -73,7 +73,7 @@ def test_a_model_that_a_killed_process_moved_away_is_in_the_way_before_the_work(
     export(cut_tiny("bert")[0], place)
     place.rename(tmp_path / f".model.1.{OLD}")
     with pytest.raises(
-        OutputError, match=r"model holds a model already: choose another place, or give force=True"
+        OutputError, match=r"model holds a model already: choose another place, or give --force"
     ):
         check_place(place, force=False)
     assert [one.name for one in tmp_path.iterdir()] == ["model"]

@@ -105,9 +105,13 @@ def run(  # noqa: PLR0913 - one parameter an option
     console = quiet_console(is_stderr=True)
     task = make_task(model, options, settings, texts_of(text), treebank)
     spread = Spread.here()
+    ended = ("heads.parquet", "heads.csv", "scan.json")
+    was_complete = out is not None and not force and all((out / one).is_file() for one in ended)
     found = run_scan(task, out=out, force=force, report=bar(console), spread=spread)
     if not spread.is_first:
         return
+    if was_complete:  # of these very settings, or it would have been refused
+        say(console, f"headwise: the scan in {out} was complete already")
     if as_json:
         typer.echo(found.table.to_json())
     else:

@@ -33,9 +33,16 @@ def trace_fragment(trace: Trace) -> str:
     return f'{STYLE}<div class="headwise">{"".join(parts)}</div>'
 
 
+MAPS_READ = (
+    "In a map a row is a token that looks, the query, and a column one that is looked at, the key."
+)
+
+
 def trace_page(trace: Trace, maps: Maps) -> str:
     """One page that needs no other file: steps, maps, every small matrix, shares of the heads."""
-    parts = [f"<h1>{escape(trace.title)}</h1>", steps_html(trace), maps_svg(maps)]
+    read = escape(" ".join(trace.labels.queries))
+    parts = [f"<h1>{escape(trace.title)}</h1><p><q>{read}</q></p>", steps_html(trace)]
+    parts += [f"<p>{MAPS_READ}</p>", maps_svg(maps)]
     parts += [checks_html(trace), shares_html(trace)]
     parts += [matrices_html(trace, step) for step in trace.steps.values()]
     return page(trace.title, "".join(parts))

@@ -16,7 +16,7 @@ from headwise.explorer.lesson.record import (
     asks_choice,
     asks_number,
 )
-from headwise.explorer.lesson.words import few, number, percent, quoted, share
+from headwise.explorer.lesson.words import few, number, percent, power, quoted, share
 from headwise.heads import ROLES
 from headwise.tracing.record import plain, segregation
 from headwise.wording import counted, listed
@@ -322,10 +322,10 @@ def output(facts: Facts) -> LessonStep:
 def told_sum(adds_up: bool, difference: float) -> str:
     """Whether what the heads add is the output."""
     if not adds_up:
-        return f"miss the output by {difference:.0e}, more than rounding explains."
-    apart = f"{difference:.0e}" if difference else "0"
+        return f"miss the output by {power(difference)}, more than rounding explains."
     return (
-        f"add up to the output: we checked, and the largest difference is {apart}, mere rounding."
+        "add up to the output: we checked, and the largest difference is "
+        f"{power(difference) if difference else 0}, mere rounding."
     )
 
 

@@ -55,6 +55,16 @@ def tiny(value: float) -> str:
     return f"{value:.{places}f}" if places <= MOST_PLACES else f"{value:.1e}"
 
 
+def power(value: float) -> str:
+    """Two digits and a power of ten, as the figures write it.
+
+    >>> power(2.384e07)
+    '2.4e7'
+    """
+    digits, _, ten = f"{value:.1e}".partition("e")
+    return f"{digits}e{int(ten)}".replace("-", "\N{MINUS SIGN}")
+
+
 MOST_PLACES = 10
 """Digits after the point that are still read."""
 

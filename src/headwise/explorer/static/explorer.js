@@ -68,7 +68,8 @@ async function read(text, why = "", begun = "Reading \u2026") {
     const last = found.left_out === 1 ? "token was" : `${found.left_out.toLocaleString("en")} tokens were`;
     const left = found.left_out ? ` ${found.is_models_limit ? "The model takes" : "This page reads"} at most ${tokens} tokens: the last ${last} left out.` : "";
     const some = found.measured < found.tokens.length ? ` Figures of heads are means over ${found.measured} of them, drawn at random; maps are exact.` : "";
-    page.say(`${why}${tokens} tokens read in ${((performance.now() - start) / 1000).toFixed(1)} s.${some}${left}`, Boolean(why));
+    const took = ((performance.now() - start) / 1000).toFixed(1), long = took === "0.0" ? "" : ` in ${took} s`;
+    page.say(`${why}${tokens} tokens read${long}.${some}${left}`, Boolean(why));
     for (const panel of Object.values(page.panels)) panel.read?.(found, text);
     address();
     show(new Set(["panel"]));

@@ -187,7 +187,7 @@ export class OneHead {
     const mean = (/** @type {number[]} */ values) => values.reduce((sum, one) => sum + one, 0) / values.length;
     const words = `Its part of the layer's output has a mean length of ${mean(given.before).toFixed(2)} before Wo and ${mean(given.after).toFixed(2)} after: `
       + `${(100 * given.mean_share).toFixed(1)}% of what all heads give, where an equal share is ${(100 * given.equal_share).toFixed(1)}%.`;
-    const all = given.share.length, count = Math.min(all, this.sizes.tile), some = count < all ? ` The bars are the first ${count} of ${all.toLocaleString("en")} tokens.` : "";
+    const all = given.share.length, count = Math.min(all, this.sizes.tile), some = ` A bar is a token's share${count < all ? `, of the first ${count} of ${all.toLocaleString("en")}` : ""}; the line is an equal one.`;
     const wide = 600 / count, top = Math.max(...given.share.slice(0, count), given.equal_share);
     const bars = given.share.slice(0, count).map((/** @type {number} */ share, /** @type {number} */ at) => make("rect", {
       class: "bar-rect other", x: (at * wide).toFixed(2), width: Math.max(0.8, wide - 1).toFixed(2), y: (60 - 56 * share / top).toFixed(1), height: (56 * share / top).toFixed(1),

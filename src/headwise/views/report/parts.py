@@ -191,8 +191,16 @@ def figures(value: float | None, digits: int = 3) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share as it is read; nothing for a missing one."""
-    return "" if value is None or math.isnan(value) else f"{value:.0%}"
+    """A share as it is read; nothing for a missing one.
+
+    >>> percent(0.418), percent(0.002), percent(0.00001), percent(None)
+    ('42%', '0.2%', 'under 0.1%', '')
+    """
+    if value is None or math.isnan(value):
+        return ""
+    if 0 < value < 0.001:
+        return "under 0.1%"
+    return f"{value:.1%}" if 0 < value < 0.01 else f"{value:.0%}"
 
 
 def was(count: int) -> str:
