@@ -365,7 +365,10 @@ MOST_NAMED = 12
 
 
 def _near(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(names), n=3)
-    some = [*names][:MOST_NAMED]
-    more = f" and {len([*names]) - len(some)} more" if len([*names]) > len(some) else ""
-    return f"perhaps {' or '.join(near)}" if near else f"there are {', '.join(some)}{more}"
+    known = list(names)
+    near = difflib.get_close_matches(name, known, n=3)
+    if near:
+        return f"perhaps {' or '.join(near)}"
+    left = len(known) - MOST_NAMED
+    more = f" and {left} more" if left > 0 else ""
+    return f"there are {', '.join(known[:MOST_NAMED])}{more}"
