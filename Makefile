@@ -56,8 +56,8 @@ PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
 # which takes as long again: layers, gates, measures, probes, traces, cuts and maps.
 SHAPED := $(addprefix tests/, test_shapes.py attention/test_reference.py attention/test_layer.py \
 	watching/test_gates.py measures/test_corners.py measures/test_similarity.py \
-	probes/test_scoring.py tracing pruning/test_ablation.py pruning/test_objective.py \
-	pruning/test_redundancy.py explorer/test_looks.py explorer/test_figures.py)
+	probes/test_scoring.py tracing pruning/importance/test_ablation.py objectives/test_objective.py \
+	pruning/importance/test_redundancy.py explorer/test_maps.py explorer/test_head_panel.py)
 
 # The explorer is tested in the system's Chromium, without the windows that nobody sees where its
 # packages have that; HEADWISE_CHROMIUM names another one.

@@ -27,8 +27,8 @@ import httpx
 from harness import setting
 from playwright.sync_api import Page, sync_playwright
 
-from headwise.probes.manual import manual_texts
-from headwise.watching.loading import load_model
+from headwise.models.loading import load_model
+from headwise.reading.manual import manual_texts
 
 RESULTS = Path(__file__).parent / "results"
 LENGTHS = (300, 2048)

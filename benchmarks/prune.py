@@ -26,18 +26,18 @@ from rich.console import Console
 from rich.table import Table
 
 from headwise.heads import HeadId
-from headwise.pruning.ablation import ablate
-from headwise.pruning.bench import Bench, CutModel, cut_and_refit, make_bench
-from headwise.pruning.choice import Order, Problem, order_by
-from headwise.pruning.curve import quality
-from headwise.pruning.cutplan import CutPlan
-from headwise.pruning.gradients import gradients
-from headwise.pruning.objective import Embedding
-from headwise.pruning.proof import full_batch, sizes_of, time_both
+from headwise.objectives.evaluation import Evaluation
+from headwise.objectives.objective import Embedding
+from headwise.pruning.bench import PruneSetup, RefittedCut, cut_and_refit, make_bench
+from headwise.pruning.export.sizes import full_batch, sizes_of, time_both
+from headwise.pruning.importance.ablation import ablate
+from headwise.pruning.importance.gradients import gradients
+from headwise.pruning.selection.curve import quality
+from headwise.pruning.selection.cut_plan import CutPlan
+from headwise.pruning.selection.methods import CutOrder, CutSearch, order_by
 from headwise.pruning.setting import make_subject
 from headwise.pruning.settings import PruneSettings
-from headwise.pruning.surgery import head_counts
-from headwise.pruning.task import Task
+from headwise.pruning.surgery.cut import head_counts
 from headwise.pruning.units import single_heads
 from headwise.watching.gates import silence
 
@@ -75,7 +75,7 @@ class Row:
     sample: str | None = None
 
 
-def neighbours(task: Task, outputs: torch.Tensor, uncut: torch.Tensor) -> float:
+def neighbours(task: Evaluation, outputs: torch.Tensor, uncut: torch.Tensor) -> float:
     """Share of sentences whose nearest neighbour is the one that it was."""
 
     def nearest(embeddings: torch.Tensor) -> torch.Tensor:
@@ -88,7 +88,7 @@ def neighbours(task: Task, outputs: torch.Tensor, uncut: torch.Tensor) -> float:
 class Judge:
     """Scores models on held-out text."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: PruneSetup) -> None:
         """The uncut model first."""
         self.bench, self.task = bench, bench.held_out
         self.unit = bench.subject.objective.unit
@@ -96,7 +96,7 @@ class Judge:
         self.uncut = quality(self.task.loss().value, self.unit)
         self.outputs = self.task.outputs() if self.is_embedding else None
 
-    def row(self, share: float, heads: int, method: str, task: Task, sample: str = "") -> Row:
+    def row(self, share: float, heads: int, method: str, task: Evaluation, sample: str = "") -> Row:
         """A model as it is now."""
         score = quality(task.loss().value, self.unit)
         if self.outputs is not None:
@@ -109,13 +109,13 @@ class Judge:
         with silence(self.bench.subject.model, heads):
             return self.row(share, len(heads), method, self.task)
 
-    def cut(self, share: float, method: str, heads: Sequence[HeadId], found: CutModel) -> Row:
+    def cut(self, share: float, method: str, heads: Sequence[HeadId], found: RefittedCut) -> Row:
         """A model that heads were cut from."""
         words = "" if self.is_embedding else generated(self.bench, found.model)
         return self.row(share, len(heads), method, self.task.of(found.model), words)
 
 
-def generated(bench: Bench, model: Any) -> str:
+def generated(bench: PruneSetup, model: Any) -> str:
     """What a causal model makes of the prompt, greedily."""
     tokenizer = bench.subject.tokenizer
     inputs = tokenizer(PROMPT, return_tensors="pt")
@@ -191,7 +191,7 @@ class Run:
         """Orders by every method, and what they cost without a refit."""
         problem, seconds = self.bench.problem, self.record["seconds"]
         most = self.count(max(SHARES[self.name]))
-        orders: dict[str, Order] = {
+        orders: dict[str, CutOrder] = {
             method: timed(
                 f"order by {method}",
                 partial(order_by, method, problem, count=most),
@@ -271,12 +271,12 @@ class Run:
         return CutPlan.parse(self.record["orders"][str(share)]).heads
 
 
-def chance(problem: Problem, seed: int, count: int) -> tuple[HeadId, ...]:
+def chance(problem: CutSearch, seed: int, count: int) -> tuple[HeadId, ...]:
     """So many units at random."""
     return order_by("random", replace(problem, seed=seed)).first(count)
 
 
-def beginning(task: Task, tokens: int) -> Task:
+def beginning(task: Evaluation, tokens: int) -> Evaluation:
     """The first samples of a task, up to so many tokens."""
     kept, seen = [], 0
     for sample in task.samples:
@@ -287,7 +287,7 @@ def beginning(task: Task, tokens: int) -> Task:
     return replace(task, samples=tuple(kept))
 
 
-def proof(bench: Bench, found: CutModel) -> dict[str, Any]:
+def proof(bench: PruneSetup, found: RefittedCut) -> dict[str, Any]:
     """Sizes of uncut and cut model, and how far cut and silenced were apart."""
     before = sizes_of(bench.subject.model, bench.counts, positions=POSITIONS)
     after = sizes_of(found.model, dict(head_counts(found.model)), positions=POSITIONS)
@@ -298,7 +298,7 @@ def proof(bench: Bench, found: CutModel) -> dict[str, Any]:
     }
 
 
-def importance_times(bench: Bench, console: Console) -> dict[str, float]:
+def importance_times(bench: PruneSetup, console: Console) -> dict[str, float]:
     """Seconds of every importance method on the same text, and of plain leave-one-out."""
     task, counts = beginning(bench.problem.task, 4096), bench.counts
     times = dict[str, float]()

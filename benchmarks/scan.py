@@ -25,12 +25,12 @@ from rich.table import Table
 from torch import Tensor
 from transformers import LlamaConfig, LlamaModel
 
-from headwise.measures.counting import Count, Kept, RowChoice, default_measures
-from headwise.measures.reading import Batch
+from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, default_measures
 from headwise.measures.similarity import LOOKS, ROWS, centred_kernels, divergences, products
-from headwise.measures.steps import TextStep
-from headwise.measures.tally import Tally
-from headwise.watching.calls import TokenFacts
+from headwise.reading.reader import Batch
+from headwise.reading.tokens import TokenFacts
+from headwise.scans.steps import TextStep
+from headwise.scans.sums import ScanSums
 
 RESULTS = Path(__file__).parent / "results" / "scan.json"
 VOCABULARY, LAYERS, HEADS, D_MODEL = 1000, 6, 8, 512
@@ -90,11 +90,11 @@ def headwise_way(rows: int | str) -> Callable[[int], Callable[[], object]]:
     """Every default measure, comparisons between heads included."""
 
     def build(length: int) -> Callable[[], object]:
-        model, batch, kept = make_model(), make_batch(length), Kept()
+        model, batch, kept = make_model(), make_batch(length), LayerCache()
 
         def run() -> None:
             choice = RowChoice(rows)
-            count = Count(Tally(), default_measures(), choice, compares=True, kept=kept)
+            count = HeadCounter(ScanSums(), default_measures(), choice, compares=True, kept=kept)
             fresh = Batch(batch.inputs, batch.facts, batch.indices)  # nothing worked out yet
             TextStep(count).run(model, fresh)
 

@@ -19,14 +19,14 @@ from torch import Tensor, nn
 
 from headwise.sweeps.characters import Characters
 from headwise.sweeps.model import MakeAttention, SweepModel, own_attention
-from headwise.sweeps.relations import Relations
-from headwise.sweeps.task import Examples, Task
+from headwise.sweeps.synthetic_tasks import Relations
+from headwise.sweeps.task import Examples, SweepTask
 from headwise.sweeps.training import take_step
 from headwise.sweeps.variants import Variant
 
 RESULTS = Path(__file__).parent / "results" / "sweep.json"
 TURNS, STEPS = 15, 8
-ROWS: list[tuple[Task, int, int, int, int]] = [
+ROWS: list[tuple[SweepTask, int, int, int, int]] = [
     *((Relations(), 32, 1, 32, heads) for heads in (1, 2, 4, 8, 16, 32)),
     *((Characters(), 32, 2, 32, heads) for heads in (1, 4, 16)),
     *((Characters(length=256), 128, 2, 16, heads) for heads in (1, 4, 16)),
@@ -55,7 +55,9 @@ class TorchAttention(nn.Module):
 class Contestant:
     """A model and its optimiser."""
 
-    def __init__(self, task: Task, sizes: tuple[int, int, int], attention: MakeAttention) -> None:
+    def __init__(
+        self, task: SweepTask, sizes: tuple[int, int, int], attention: MakeAttention
+    ) -> None:
         """Fresh weights, the same for both but for attention."""
         d_model, layers, heads = sizes
         torch.manual_seed(0)
@@ -71,7 +73,7 @@ class Contestant:
         return (time.perf_counter() - start) / STEPS
 
 
-def row(task: Task, d_model: int, layers: int, batch: int, heads: int) -> dict[str, Any]:
+def row(task: SweepTask, d_model: int, layers: int, batch: int, heads: int) -> dict[str, Any]:
     """Both in turns, on the same batch."""
     examples = task.examples(batch, torch.Generator().manual_seed(0), held_out=False)
     ours = Contestant(task, (d_model, layers, heads), own_attention)

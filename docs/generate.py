@@ -44,15 +44,15 @@ def code(*names: str) -> str:
 
 def columns() -> str:
     """Every column of a scan, and what it says of itself."""
-    from headwise.measures.counting import MEASURES
-    from headwise.measures.tables import MADE_HERE
+    from headwise.measures.counter import MEASURES
+    from headwise.scans.tables import DERIVED_COLUMNS
 
     rows = [
         (f"`{column}`", words, f"`{name}`")
         for name, made in MEASURES.items()
         for column, words in made.columns.items()
     ]
-    rows += [(f"`{column}`", words, "") for column, words in MADE_HERE.items()]
+    rows += [(f"`{column}`", words, "") for column, words in DERIVED_COLUMNS.items()]
     return table(("column", "meaning", "measure"), *rows)
 
 
@@ -73,7 +73,7 @@ def names() -> str:
 
 def families() -> str:
     """What is known of the attention modules that can be cut."""
-    from headwise.pruning.families import FAMILIES
+    from headwise.models.families import FAMILIES
 
     rows = [("attention modules", "projections", "output", "and")]
     for one in FAMILIES:
@@ -91,7 +91,7 @@ def families() -> str:
 
 def refused() -> str:
     """Attention modules that cannot be cut, and why."""
-    from headwise.pruning.families import REFUSED
+    from headwise.models.families import REFUSED
 
     rows = [(code(name), reason) for name, reason in REFUSED.items()]
     return table(("attention module", "why"), *rows)
@@ -99,14 +99,14 @@ def refused() -> str:
 
 def returned() -> str:
     """Attention modules that are read from the weights they return."""
-    from headwise.watching.places import WEIGHTS_RETURNED
+    from headwise.watching.sites import WEIGHTS_RETURNED
 
     return f"{code(*sorted(WEIGHTS_RETURNED))}\n"
 
 
 def known() -> str:
     """Sizes of every known model, and what its attention takes."""
-    from headwise.planning.known import KNOWN
+    from headwise.planning.known_models import KNOWN
     from headwise.planning.plans import plan
 
     sizes_of = ("name", "d_model", "heads", "KV heads", "d_key", "layers")

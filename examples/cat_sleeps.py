@@ -15,7 +15,7 @@ from rich.table import Table
 from torch import Tensor
 
 from headwise.attention.reference import HeadSteps, layer_by_definition
-from headwise.attention.worked import cat_sleeps
+from headwise.attention.worked_example import cat_sleeps
 
 
 def matrix(title: str, values: Tensor, rows: list[str], columns: list[str]) -> Table:

@@ -2,8 +2,8 @@
 
 from rich.console import Console
 
-from headwise.attention.worked import dimensions
-from headwise.views.trace_tables import dimensions_table
+from headwise.attention.worked_example import dimensions
+from headwise.views.trace import dimensions_table
 
 
 def main() -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 from rich.console import Console, Group
 from rich.text import Text
 
-from headwise.measures.scan import make_task, run
-from headwise.views.head_table import head_grid, strongest, summary_lines
-from headwise.views.relations import leaders
+from headwise.scans.scan import make_scan_job, run_scan
+from headwise.views.heads import head_grid, leaders, strongest, summary_lines
 
 
 def main() -> None:
@@ -20,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--svg", type=Path, help="write a picture of the output here")
     options = parser.parse_args()
-    found = run(make_task("minilm"))
+    found = run_scan(make_scan_job("minilm"))
     parts = [
         *(Text(line) for line in summary_lines(found.table)),
         Text(),

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headwise.measures import scan as scanning
-from headwise.measures.counting import MEASURES
+from headwise.measures.counter import MEASURES
+from headwise.scans import scan as scanning
 
 Block = tuple[str, str]
 NUMBER = re.compile(r"-?\d+\.\d+")
@@ -41,18 +41,20 @@ SCANS: dict[str, scanning.Scan] = {}
 def each_scan_once() -> Iterator[None]:
     """Scans that write nothing are made once, however many pages show them; none has gates."""
 
-    def remembered(task: scanning.Task, *, out: Path | None = None, **more: Any) -> scanning.Scan:
+    def remembered(
+        task: scanning.ScanJob, *, out: Path | None = None, **more: Any
+    ) -> scanning.Scan:
         if out is not None:
             return run(task, out=out, **more)
         key = json.dumps([task.fingerprint, {**MEASURES}], default=repr)
         SCANS[key] = SCANS.get(key) or run(task, **more)
         return SCANS[key]
 
-    run, scanning.run = scanning.run, remembered
+    run, scanning.run_scan = scanning.run_scan, remembered
     try:
         yield
     finally:
-        scanning.run = run
+        scanning.run_scan = run
 
 
 def printed_by(snippet: str) -> str:

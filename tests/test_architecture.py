@@ -1,4 +1,4 @@
-"""Who may import whom, which folders there are, and how long a text may get."""
+"""Rules of the source tree: who imports whom, one meaning per name, sizes a reader can take in."""
 
 import ast
 import functools
@@ -10,66 +10,174 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/headwise"
 
-# The map of the package: a line imports from itself and from the lines above it.
-LINES = (
-    "errors",
-    "wording",
-    "checks",
-    "files",
-    "hub",
-    "drawing",
-    "columns",
+EVERYWHERE = {"errors", "checks", "formats", "files", "progress"}
+"""Small modules that every part of the package may import."""
+
+MAY_IMPORT = {
+    **{name: set[str]() for name in EVERYWHERE},
+    "files": {"errors"},
+    "checks": {"errors"},
+    "hub": set(),
+    "roles": set(),
+    "run_folder": set(),
+    "table_files": set(),
+    "drawing": set(),
+    "heads": {"drawing", "roles", "table_files"},
+    "attention": set(),
+    "nn": {"attention"},
+    "reading": set(),
+    "models": {"reading", "hub"},
+    "watching": {"attention", "heads", "models", "reading"},
+    "probes": {"reading"},
+    "measures": {"attention", "reading", "watching"},
+    "scans": {
+        *("heads", "roles", "table_files", "reading", "models", "watching", "probes"),
+        *("measures", "run_folder"),
+    },
+    "tracing": {"attention", "heads", "drawing", "reading", "models", "watching"},
+    "objectives": {"heads", "reading", "models", "watching"},
+    "pruning": {
+        *("heads", "drawing", "reading", "models", "watching", "measures", "objectives"),
+    },
+    "planning": {"hub"},
+    "sweeps": {
+        *("attention", "drawing", "reading", "watching", "measures", "scans", "planning"),
+        "run_folder",
+    },
+    "views": {
+        *("heads", "roles", "drawing", "probes", "scans", "tracing", "pruning", "planning"),
+        "sweeps",
+    },
+    "report": {
+        *("views", "heads", "roles", "drawing", "reading", "models", "scans", "tracing"),
+        "pruning",
+    },
+}
+PARTS = {*MAY_IMPORT, "explorer", "cli"}
+MAY_IMPORT["explorer"] = PARTS - {"report", "cli"}
+MAY_IMPORT["cli"] = {*PARTS, ""}  # "" is headwise itself: the public names and the version
+MAY_IMPORT[""] = {"", *PARTS}
+MAY_IMPORT["__main__"] = {"cli", "errors"}
+
+IN_FUNCTIONS_ONLY = {"heads": {"views", "explorer"}, "tracing": {"views"}}
+"""Tables and traces show themselves: the only imports from above, inside functions."""
+
+KNOWN_REPEATS = {
+    "added",
+    "as_text",
+    "axes_of",
+    "bar",
+    "batch_of",
+    "bias_of",
+    "calls_of",
+    "check_folder",
+    "check_inputs",
+    "check_model",
+    "check_number",
+    "check_size",
+    "check_sizes",
+    "class_of",
+    "compared",
+    "count_parameters",
+    "described",
+    "digest",
+    "divisors",
+    "drawn",
+    "facts",
+    "figure",
+    "finite",
+    "fits",
+    "fitting",
+    "head_ids",
     "heads",
-    "attention",
-    "nn",
-    "watching",
-    "probes",
-    "measures",
-    "tracing",
-    "pruning",
-    "planning",
-    "sweeps",
-    "views",
-    "explorer",
-    "cli",
-)
-ALLOWED = {line: set(LINES[: place + 1]) for place, line in enumerate(LINES)}
-ALLOWED["heads"] |= {"views", "explorer"}  # a table shows itself, and only when it is asked to
-ALLOWED["cli"].add("")  # "" is headwise itself: the public names and the version
-ALLOWED[""] = {"", *LINES}
-ALLOWED["__main__"] = {"cli"}
+    "heads_of",
+    "importance",
+    "is_plain",
+    "joined",
+    "known",
+    "layers_of",
+    "main",
+    "make_task",
+    "measured",
+    "mix",
+    "name_of",
+    "number",
+    "number_in",
+    "numbered",
+    "numbers",
+    "pairs",
+    "plain",
+    "products",
+    "project",
+    "projection_of",
+    "quality",
+    "read",
+    "read_config",
+    "read_text",
+    "relations",
+    "repeat",
+    "scale",
+    "sentences_of",
+    "show",
+    "sizes",
+    "speeds",
+    "split_heads",
+    "stand_ins",
+    "steps_of",
+    "tensors_of",
+    "twin_of",
+    "words_of",
+    "write",
+    "written",
+}
+KNOWN_IMPORTS = [
+    "headwise.attention.worked_example.NamedShape",
+    "headwise.heads.HeadId",
+    "headwise.heads.HeadTable",
+    "headwise.measures.row_layout.RowLayout",
+    "headwise.objectives.evaluation.Estimate",
+    "headwise.pruning.selection.cut_plan.HeadCounts",
+    "headwise.report.style.ROLE_COLOURS",
+    "headwise.scans.sums.ScanSums",
+    "headwise.watching.running.TEXT_STACKS",
+    "headwise.watching.running.prefix_of",
+    "headwise.watching.running.real_tokens",
+    "headwise.watching.sites.find_sites",
+]
 
-FOLDERS = {"src", "tests", "benchmarks", "docs", "examples"}
-BUILT = {"build", "dist"}
 LONGEST_MODULE, LONGEST_FUNCTION = 500, 80
-
 MODULES = sorted(PACKAGE.rglob("*.py"))
-SCRIPTS = sorted(file for folder in FOLDERS - {"src"} for file in (ROOT / folder).rglob("*.py"))
-
-
-def name_of(file: Path) -> str:
-    return str(file.relative_to(ROOT))
-
-
-def line_of(module: str) -> str:
-    """The line of the map that a module such as `headwise.attention.core` belongs to."""
-    name = module.removeprefix("headwise").removeprefix(".").split(".")[0]
-    return name if name in LINES or name == "__main__" else ""
+SCRIPTS = sorted(
+    file
+    for folder in ("tests", "benchmarks", "docs", "examples")
+    for file in (ROOT / folder).rglob("*.py")
+)
 
 
 @functools.cache
-def parsed(text: str) -> ast.Module:
+def parse(text: str) -> ast.Module:
     return ast.parse(text)
 
 
-def imported_modules(tree: ast.Module, package: str) -> Iterator[str]:
-    """Full names of every module of headwise that the text imports, inside functions too."""
+def module_name(file: Path) -> str:
+    parts = file.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def part_of(module: str) -> str:
+    """The folder or root module that a module such as `headwise.attention.attend` belongs to."""
+    name = module.removeprefix("headwise").removeprefix(".").split(".")[0]
+    return name if name in PARTS or name == "__main__" else ""
+
+
+def imports(tree: ast.AST, package: str) -> Iterator[str]:
+    """Full names of everything imported from headwise, inside functions too."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1]
-            base = ".".join([*(above if node.level else []), *filter(None, [node.module])])
+            parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+            base = ".".join([*(parents if node.level else []), *filter(None, [node.module])])
             names = [f"{base}.{alias.name}" for alias in node.names]
         else:
             continue
@@ -78,73 +186,124 @@ def imported_modules(tree: ast.Module, package: str) -> Iterator[str]:
 
 def forbidden_imports(text: str, module: str, *, is_package: bool = False) -> list[str]:
     package = module if is_package else module.rpartition(".")[0]
-    imported = imported_modules(parsed(text), package)
-    return sorted(name for name in imported if line_of(name) not in ALLOWED[line_of(module)])
+    part, tree = part_of(module), parse(text)
+    allowed = MAY_IMPORT[part] | EVERYWHERE | {part}
+    inside = {
+        name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        for name in imports(node, package)
+        if part_of(name) in IN_FUNCTIONS_ONLY.get(part, set())
+    }
+    return sorted(
+        set(name for name in imports(tree, package) if part_of(name) not in allowed) - inside
+    )
+
+
+def test_modules_import_only_what_their_folder_may() -> None:
+    found = {
+        module_name(file): forbidden_imports(
+            file.read_text("utf-8"), module_name(file), is_package=file.stem == "__init__"
+        )
+        for file in MODULES
+    }
+    new = {module: set(names) - set(KNOWN_IMPORTS) for module, names in found.items()}
+    assert {module: names for module, names in new.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "found"),
+    [
+        ("headwise.attention.attend", "from headwise.nn import swap", ["headwise.nn.swap"]),
+        ("headwise.attention.attend", "from headwise import nn", ["headwise.nn"]),
+        ("headwise.attention.attend", "import headwise.cli.doctor", ["headwise.cli.doctor"]),
+        ("headwise.attention.attend", "from ..views import plots", ["headwise.views.plots"]),
+        ("headwise.attention.attend", "def f():\n  import headwise.nn", ["headwise.nn"]),
+        ("headwise.attention.attend", "from headwise import attend", ["headwise.attend"]),
+        ("headwise.heads", "from headwise.views import heads", ["headwise.views.heads"]),
+        ("headwise.heads", "def f():\n  from headwise.views import heads", []),
+        ("headwise.errors", "import headwise", ["headwise"]),
+        ("headwise.attention.attend", "from .rules import Rules", []),
+        ("headwise.attention.attend", "from headwise.errors import ShapeError", []),
+        ("headwise.cli.doctor", "from headwise import attend, views", []),
+        ("headwise.attention.attend", "import headwiser, torch.nn", []),
+    ],
+)
+def test_forbidden_imports_are_found(module: str, text: str, found: list[str]) -> None:
+    assert forbidden_imports(text, module) == found
+
+
+def repeated_names(texts: dict[str, str]) -> dict[str, list[str]]:
+    """Names of classes, and of public functions outside classes, that several modules define."""
+    homes: dict[str, list[str]] = {}
+    for module, text in texts.items():
+        for node in parse(text).body:
+            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            if isinstance(node, ast.ClassDef) or (is_function and not node.name.startswith("_")):
+                homes.setdefault(node.name, []).append(module)
+    return {name: modules for name, modules in homes.items() if len(modules) > 1}
+
+
+def test_no_class_or_public_function_shares_its_name() -> None:
+    texts = {module_name(file): file.read_text("utf-8") for file in MODULES}
+    assert set(repeated_names(texts)) - KNOWN_REPEATS == set()
+
+
+def test_repeated_names_are_found() -> None:
+    texts = {
+        "one": "class A: pass\ndef f(): pass\ndef _g(): pass",
+        "two": "class A: pass\ndef _g(): pass",
+    }
+    assert repeated_names(texts) == {"A": ["one", "two"]}
 
 
 def long_functions(text: str) -> list[str]:
     functions = (
         node
-        for node in ast.walk(parsed(text))
+        for node in ast.walk(parse(text))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
     lengths = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions}
     return [name for name, length in lengths.items() if length > LONGEST_FUNCTION]
 
 
-@pytest.mark.parametrize("file", MODULES, ids=name_of)
-def test_a_module_imports_only_from_the_lines_above_it(file: Path) -> None:
-    parts = file.relative_to(PACKAGE.parent).with_suffix("").parts
-    is_package = parts[-1] == "__init__"
-    module = ".".join(parts[:-1] if is_package else parts)
-    assert forbidden_imports(file.read_text("utf-8"), module, is_package=is_package) == []
+def test_modules_and_functions_are_short_enough_to_read() -> None:
+    texts = {file: file.read_text("utf-8") for file in [*MODULES, *SCRIPTS]}
+    assert [file for file, text in texts.items() if len(text.splitlines()) > LONGEST_MODULE] == []
+    assert {
+        file: long_functions(text) for file, text in texts.items() if long_functions(text)
+    } == {}
 
 
-@pytest.mark.parametrize(
-    ("module", "text", "found"),
-    [
-        ("headwise.attention.core", "from headwise.nn import swap", ["headwise.nn.swap"]),
-        ("headwise.attention.core", "from headwise import nn", ["headwise.nn"]),
-        ("headwise.attention.core", "import headwise.cli.doctor", ["headwise.cli.doctor"]),
-        ("headwise.attention.core", "from ..views import plots", ["headwise.views.plots"]),
-        ("headwise.attention.core", "def f():\n  import headwise.nn", ["headwise.nn"]),
-        ("headwise.attention.core", "from headwise import attend", ["headwise.attend"]),
-        ("headwise.errors", "import headwise", ["headwise"]),
-        ("headwise.attention.core", "from .rules import Rules", []),
-        ("headwise.attention.core", "from headwise.errors import ShapeError", []),
-        ("headwise.cli.doctor", "from headwise import attend, views", []),
-        ("headwise.attention.core", "import headwiser, torch.nn", []),
-    ],
-)
-def test_a_forbidden_import_is_found(module: str, text: str, found: list[str]) -> None:
-    assert forbidden_imports(text, module) == found
-
-
-@pytest.mark.parametrize("file", [*MODULES, *SCRIPTS], ids=name_of)
-def test_no_text_is_too_long_to_read(file: Path) -> None:
-    text = file.read_text("utf-8")
-    assert len(text.splitlines()) <= LONGEST_MODULE
-    assert long_functions(text) == []
-
-
-def test_a_long_function_is_found() -> None:
+def test_long_functions_are_found() -> None:
     body = "\n    pass" * (LONGEST_FUNCTION - 1)
     assert long_functions(f"def just_fits():{body}") == []
     assert long_functions(f"class Any:\n def is_too_long():{body}\n    pass") == ["is_too_long"]
 
 
-@pytest.mark.parametrize("file", [*MODULES, *SCRIPTS], ids=name_of)
-def test_annotations_stay_alive_for_the_shape_checks(file: Path) -> None:
-    imports = [n for n in parsed(file.read_text("utf-8")).body if isinstance(n, ast.ImportFrom)]
-    assert "__future__" not in [node.module for node in imports]
+def test_annotations_stay_alive_for_the_shape_checks() -> None:
+    with_future = [
+        file
+        for file in [*MODULES, *SCRIPTS]
+        for node in parse(file.read_text("utf-8")).body
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__"
+    ]
+    assert with_future == []
+
+
+def folders_in(folder: Path) -> set[str]:
+    names = {path.name for path in folder.iterdir() if path.is_dir()}
+    return {name for name in names if not name.startswith((".", "__pycache__"))}
 
 
 def test_every_folder_is_on_the_map() -> None:
-    def folders_in(folder: Path) -> set[str]:
-        found = {path.name for path in folder.iterdir() if path.is_dir()}
-        return {name for name in found if not name.startswith((".", "__pycache__"))}
-
     modules = {file.stem for file in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
-    assert folders_in(ROOT) - BUILT <= FOLDERS
-    assert folders_in(PACKAGE) | modules <= set(LINES)
+    assert folders_in(ROOT) - {"build", "dist"} <= {
+        "src",
+        "tests",
+        "benchmarks",
+        "docs",
+        "examples",
+    }
+    assert folders_in(PACKAGE) | modules <= PARTS
     assert folders_in(ROOT / "tests") <= folders_in(PACKAGE)

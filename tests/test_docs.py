@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 import headwise
-from headwise.measures.counting import MEASURES
-from headwise.pruning import families
-from headwise.watching import places
+from headwise.measures.counter import MEASURES
+from headwise.models import families
+from headwise.watching import sites
 from snippets import assert_prints_alike, printed_by, snippets
 from test_readme import printed_at, transcripts
 
@@ -52,9 +52,9 @@ def test_what_prune_prints_is_the_same_on_both_pages() -> None:
 @pytest.fixture
 def _facts_as_they_were() -> Iterator[None]:
     """Pages that show how to add a measure or a family add one."""
-    measures, rows, returned = dict(MEASURES), families.FAMILIES, set(places.WEIGHTS_RETURNED)
+    measures, rows, returned = dict(MEASURES), families.FAMILIES, set(sites.WEIGHTS_RETURNED)
     yield
-    places.WEIGHTS_RETURNED.intersection_update(returned)
+    sites.WEIGHTS_RETURNED.intersection_update(returned)
     MEASURES.clear()
     MEASURES.update(measures)
     families.FAMILIES = rows

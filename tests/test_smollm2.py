@@ -5,13 +5,13 @@ import torch
 
 from headwise import LoadOptions, load_model, trace, watch
 from headwise.explorer.lesson.lesson import lesson
+from headwise.models import embedded
+from headwise.models.loaded import LoadedModel
 from headwise.pruning.setting import make_subject
-from headwise.watching import embedded
-from headwise.watching.models import LoadedModel
-from headwise.watching.places import find_places
+from headwise.watching.sites import find_sites
 
 from .explorer.lesson_cases import assert_is_a_lesson, figures_of
-from .measures.test_reading import assert_marks
+from .reading.test_reader import assert_marks
 from .watching.helpers import run
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ def test_it_loads_from_its_package_and_is_watched(
     assert type(smollm2.model).__name__ == "LlamaForCausalLM"
     assert {parameter.dtype for parameter in smollm2.model.parameters()} == {torch.bfloat16}
     assert smollm2.about["sha256"] == embedded.MODELS["smollm2"].sha256
-    assert len(find_places(smollm2.model)) == 30
+    assert len(find_sites(smollm2.model)) == 30
     assert_marks(
         smollm2, "Well, yes ( no ) ... \u00e9 \u65e5\u672c", [",", " (", " )", " ..."], special=0
     )

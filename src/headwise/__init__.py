@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from headwise.attention.positions import Alibi, RelativeBias, Rotary, RotaryScaling
     from headwise.attention.rules import Rules
     from headwise.errors import HeadwiseError
-    from headwise.explorer.run import explore
+    from headwise.explorer.serve import explore
     from headwise.explorer.widget import view
     from headwise.heads import HeadId, HeadTable
-    from headwise.measures.scan import ScanSettings, scan
+    from headwise.models.loading import LoadOptions, load, load_model
     from headwise.planning.plans import Plan, plan
     from headwise.planning.shapes import Shape
-    from headwise.pruning.cutplan import CutPlan
-    from headwise.pruning.importance import importance
-    from headwise.pruning.loading import load
+    from headwise.pruning.importance.importance import importance
     from headwise.pruning.prune import prune
+    from headwise.pruning.selection.cut_plan import CutPlan
     from headwise.pruning.settings import PruneSettings
-    from headwise.pruning.surgery import cut
+    from headwise.pruning.surgery.cut import cut
+    from headwise.scans.scan import ScanSettings, scan
     from headwise.sweeps.results import Sweep
     from headwise.sweeps.settings import SweepSettings
     from headwise.sweeps.sweep import sweep
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from headwise.tracing.trace import trace
     from headwise.watching.calls import AttentionCall
     from headwise.watching.gates import gate, mean_outputs, silence
-    from headwise.watching.loading import LoadOptions, load_model
     from headwise.watching.watch import watch
 
     __version__: str
@@ -89,13 +88,13 @@ __all__ = [
 _HOME = {
     "Alibi": "headwise.attention.positions",
     "AttentionCall": "headwise.watching.calls",
-    "CutPlan": "headwise.pruning.cutplan",
+    "CutPlan": "headwise.pruning.selection.cut_plan",
     "FixedCache": "headwise.attention.cache",
     "GrowingCache": "headwise.attention.cache",
     "HeadId": "headwise.heads",
     "HeadTable": "headwise.heads",
     "HeadwiseError": "headwise.errors",
-    "LoadOptions": "headwise.watching.loading",
+    "LoadOptions": "headwise.models.loading",
     "MultiHeadAttention": "headwise.attention.layer",
     "Plan": "headwise.planning.plans",
     "PruneSettings": "headwise.pruning.settings",
@@ -104,24 +103,24 @@ _HOME = {
     "Rotary": "headwise.attention.positions",
     "RotaryScaling": "headwise.attention.positions",
     "Rules": "headwise.attention.rules",
-    "ScanSettings": "headwise.measures.scan",
+    "ScanSettings": "headwise.scans.scan",
     "Shape": "headwise.planning.shapes",
     "Sweep": "headwise.sweeps.results",
     "SweepSettings": "headwise.sweeps.settings",
     "Trace": "headwise.tracing.record",
     "attend": "headwise.attention.core",
     "attend_with_lse": "headwise.attention.core",
-    "cut": "headwise.pruning.surgery",
+    "cut": "headwise.pruning.surgery.cut",
     "explain_path": "headwise.attention.core",
-    "explore": "headwise.explorer.run",
+    "explore": "headwise.explorer.serve",
     "gate": "headwise.watching.gates",
-    "importance": "headwise.pruning.importance",
-    "load": "headwise.pruning.loading",
-    "load_model": "headwise.watching.loading",
+    "importance": "headwise.pruning.importance.importance",
+    "load": "headwise.models.loading",
+    "load_model": "headwise.models.loading",
     "mean_outputs": "headwise.watching.gates",
     "plan": "headwise.planning.plans",
     "prune": "headwise.pruning.prune",
-    "scan": "headwise.measures.scan",
+    "scan": "headwise.scans.scan",
     "silence": "headwise.watching.gates",
     "sweep": "headwise.sweeps.sweep",
     "tensor_parallel_plan": "headwise.attention.parallel",

@@ -1,4 +1,4 @@
-"""Checks: numbers and texts that are given, each refused in one sentence that names it."""
+"""Checks of a user's values: each returns a plain Python value, or raises an OptionError."""
 
 import operator
 from typing import Any
@@ -6,8 +6,10 @@ from typing import Any
 from headwise.errors import OptionError
 
 
-def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
-    """A setting that counts something, as Python's own number; True and False count nothing.
+def whole_number(
+    name: str, value: Any, *, least: int | None = None, most: int | None = None
+) -> int:
+    """`value` as an int; raises OptionError if it is a bool, not whole, or out of range.
 
     >>> whole_number("seed", 3)
     3
@@ -17,14 +19,18 @@ def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
             raise TypeError
         number = operator.index(value)
     except TypeError as err:
-        raise OptionError(f"{name} is {value!r}: give a whole number") from err
+        raise OptionError(f"{name} is {value!r}: give a whole number", option=name) from err
+    if least is not None and most is not None and not least <= number <= most:
+        raise OptionError(f"{name} is {number}: give from {least:,} to {most:,}", option=name)
     if least is not None and number < least:
-        raise OptionError(f"{name} is {number}: it must be at least {least}")
+        raise OptionError(f"{name} is {number}: it must be at least {least}", option=name)
+    if most is not None and number > most:
+        raise OptionError(f"{name} is {number}: it must be at most {most}", option=name)
     return number
 
 
 def real_number(name: str, value: Any, example: str) -> float:
-    """A setting that measures something, as Python's own number; `example` shows one that works.
+    """`value` as a float; the error for anything else quotes `example`, a value that works.
 
     >>> real_number("keep", 1, "0.6")
     1.0
@@ -34,14 +40,16 @@ def real_number(name: str, value: Any, example: str) -> float:
             raise TypeError
         return float(value)
     except (TypeError, ValueError, OverflowError) as err:
-        raise OptionError(f"{name} is {value!r}: give a number such as {example}") from err
+        raise OptionError(
+            f"{name} is {value!r}: give a number such as {example}", option=name
+        ) from err
 
 
 def check_characters(name: str, text: str) -> None:
-    """Raise where a text holds half of a character, as bytes of another encoding end up."""
+    """Raise OptionError if `text` has surrogates, which bytes that are not UTF-8 turn into."""
     try:
         text.encode()
     except UnicodeEncodeError as err:
         raise OptionError(
-            f"{name} is not UTF-8: character {err.start + 1} is {text[err.start]!a}"
+            f"{name} is not UTF-8: character {err.start + 1} is {text[err.start]!a}", option=name
         ) from err

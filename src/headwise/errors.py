@@ -15,6 +15,9 @@ what was given, what would work. The command line prints it and exits 2. A bug o
 an AssertionError, never one of these.
 """
 
+import inspect
+import warnings
+
 
 class HeadwiseError(Exception):
     """The base class of every error that wrong input causes."""
@@ -29,7 +32,16 @@ class MaskError(HeadwiseError, ValueError):
 
 
 class OptionError(HeadwiseError, ValueError):
-    """An option is unknown, out of range, or contradicts another."""
+    """An option is unknown, out of range, or contradicts another.
+
+    `option` is the parameter's name in Python if the message opens with it; the command line then
+    prints the name of the matching option instead.
+    """
+
+    def __init__(self, message: str = "", *, option: str = "") -> None:
+        """Keep the option's name beside the message."""
+        super().__init__(message)
+        self.option = option
 
 
 class PathError(HeadwiseError):
@@ -50,3 +62,15 @@ class OutputError(OptionError):
 
 class MissingPackage(HeadwiseError):
     """An optional package is not installed; the message holds the line that installs it."""
+
+
+def warn_user(message: str) -> None:
+    """Warn of something, at the line outside of headwise that led to it."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in OWN:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
+
+
+OWN = ("headwise", "contextlib", "jaxtyping", "beartype")
+"""Packages whose frames stand between a user's line and the code that it enters."""

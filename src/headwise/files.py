@@ -1,10 +1,8 @@
 """Files: read with a sentence for what is wrong with them, and never left half written."""
 
-import math
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from headwise.errors import OptionError, OutputError
 
@@ -64,19 +62,6 @@ def resolved(path: Path) -> Path:
     except (OSError, RuntimeError) as err:  # links that lead to each other
         reason = getattr(err, "strerror", None) or err
         raise OutputError(f"{path} cannot be written: {reason}") from err
-
-
-def finite(values: Any) -> Any:
-    """The same with None for numbers that JSON cannot hold.
-
-    >>> finite({"loss": [1.5, float("inf")]})
-    {'loss': [1.5, None]}
-    """
-    if isinstance(values, dict):
-        return {key: finite(value) for key, value in values.items()}
-    if isinstance(values, list):
-        return [finite(value) for value in values]
-    return None if isinstance(values, float) and not math.isfinite(values) else values
 
 
 def make_folder(path: Path) -> None:

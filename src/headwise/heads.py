@@ -19,11 +19,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from headwise.checks import whole_number
-from headwise.columns import PLACE, format_of, kind_of, note_of, tidied, to_json
 from headwise.drawing.tables import STYLE, words_table
 from headwise.errors import OptionError, OutputError
 from headwise.files import write_aside
-from headwise.wording import listed
+from headwise.formats import join_words
+from headwise.table_files import PLACE, format_of, kind_of, note_of, tidied, to_json
 
 ROLES = {
     "positional": "Looks a fixed distance away, as at the token before. Unknown: what it reads.",
@@ -97,11 +97,11 @@ def check_head(head: HeadId, counts: Mapping[str, int]) -> HeadId:
 def check_layer(head: HeadId, names: list[str]) -> None:
     """Raise where the head's layer is none of these."""
     if head.layer_name not in names:
-        there = f"its layers are {spread(names)}" if names else "it has no layers"
+        there = f"its layers are {abbreviate(names)}" if names else "it has no layers"
         raise OptionError(f"{head} is not in this model: {there}")
 
 
-def spread(names: list[str]) -> str:
+def abbreviate(names: list[str]) -> str:
     """The names, the middle of a long list left out."""
     return ", ".join(names if len(names) < 8 else [*names[:3], "...", *names[-2:]])
 
@@ -198,7 +198,7 @@ class HeadTable:
 
     def __str__(self) -> str:
         """How many heads have which role, and the grid of all of them."""
-        from headwise.views.head_table import as_text
+        from headwise.views.heads import as_text
 
         return as_text(self)
 
@@ -296,7 +296,7 @@ class HeadTable:
             files[path.with_suffix(".about.json")] = note.encode()
         there = [str(file) for file in files if file.exists()]
         if there and not force:
-            raise OutputError(f"{listed(there)} would be overwritten: give force=True to do so")
+            raise OutputError(f"{join_words(there)} would be overwritten: give force=True to do so")
         if not path.parent.is_dir():
             raise OptionError(f"{path} cannot be written: there is no folder {path.parent}")
         for file, content in files.items():

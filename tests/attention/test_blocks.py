@@ -9,7 +9,7 @@ from torch import Tensor
 from headwise.attention import paths
 from headwise.attention.core import attend
 from headwise.attention.rules import Rules
-from headwise.attention.task import Task, make_task
+from headwise.attention.task import Computation, make_task
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_no_block_lays_out_more_than_a_tile(
 ) -> None:
     tile, sizes, original = 2**20, [], paths.bias_tile
 
-    def spy(task: Task, first: int, last: int, low: int, high: int) -> Tensor | None:
+    def spy(task: Computation, first: int, last: int, low: int, high: int) -> Tensor | None:
         sizes.append(paths.score_bytes(task.queries, last - first, high - low))
         return original(task, first, last, low, high)
 

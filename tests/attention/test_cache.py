@@ -21,7 +21,7 @@ from headwise import (
     RollingCache,
     Rotary,
 )
-from headwise.attention.cache import Cache, Store
+from headwise.attention.cache import Cache, KeyValueCache
 from headwise.errors import CacheError, OptionError
 
 from .tolerance import assert_same
@@ -40,7 +40,7 @@ LAYERS: dict[str, dict[str, Any]] = {
     "norms": {"qk_norm": True},
 }
 
-CACHES: dict[str, Callable[[], Store]] = {
+CACHES: dict[str, Callable[[], KeyValueCache]] = {
     "growing": GrowingCache,
     "fixed": lambda: FixedCache(POSITIONS),
     "rolling": lambda: RollingCache(WINDOW),
@@ -259,7 +259,7 @@ def test_a_reset_keeps_the_memory() -> None:
     assert cache.keys.data_ptr() == place
 
 
-def append(cache: Store, positions: int, **options: Any) -> tuple[Tensor, Tensor]:
+def append(cache: KeyValueCache, positions: int, **options: Any) -> tuple[Tensor, Tensor]:
     """Random keys 5 wide and values 7 wide, two sequences and three KV heads."""
     keys = torch.randn(2, 3, positions, 5, **options)
     values = torch.randn(2, 3, positions, 7, **options)
@@ -267,7 +267,7 @@ def append(cache: Store, positions: int, **options: Any) -> tuple[Tensor, Tensor
         return cache.append(keys, values)
 
 
-def filled(cache: Store, positions: int) -> Store:
+def filled(cache: KeyValueCache, positions: int) -> KeyValueCache:
     append(cache, positions)
     return cache
 

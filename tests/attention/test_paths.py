@@ -352,7 +352,7 @@ def test_structure_makes_no_mask(
 
     monkeypatch.setattr(paths, "bias_tile", refuse)
     if path == "ragged":
-        monkeypatch.setattr(ragged, "also_hiding", refuse)
+        monkeypatch.setattr(ragged, "restrict_mask", refuse)
         monkeypatch.setattr(ragged, "CALL_PAIRS", 0)
     problem = solved("full").problem
     queries = numbers(BATCH, HEADS, num_queries, D_KEY)

@@ -24,7 +24,7 @@ from headwise import Alibi, MultiHeadAttention, RelativeBias, Rotary, RotaryScal
 from headwise.attention import layer as layers
 from headwise.attention import positions as module
 from headwise.attention.positions import (
-    Layout,
+    RotaryLayout,
     alibi_slopes,
     angles_between,
     relative_buckets,
@@ -37,7 +37,7 @@ from headwise.errors import OptionError, ShapeError
 
 from .tolerance import assert_same
 
-LAYOUTS = get_args(Layout)
+LAYOUTS = get_args(RotaryLayout)
 FREQUENCY_ROUNDINGS = 16
 """Powers, divisions and a blend of two numbers, each off by a few units in float32."""
 
@@ -239,7 +239,7 @@ def test_interleaved_layout_rotates_as_gptj_does() -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_sequences_may_stand_at_positions_of_their_own(layout: Layout) -> None:
+def test_sequences_may_stand_at_positions_of_their_own(layout: RotaryLayout) -> None:
     x, positions = torch.randn(2, 3, 5, 6), torch.tensor([[0, 1, 2, 3, 4], [9, 11, 13, 2, 0]])
     together = rotate(x, *rotary_angles(Rotary(), 6, positions), layout=layout)
     for index in range(2):
@@ -256,7 +256,7 @@ def test_sequences_may_stand_at_positions_of_their_own(layout: Layout) -> None:
     kind=st.sampled_from([None, "linear", "ntk", "llama3", "yarn"]),
 )
 def test_a_rotated_score_depends_on_the_distance_alone(
-    layout: Layout, query: int, key: int, shift: int, kind: Any
+    layout: RotaryLayout, query: int, key: int, shift: int, kind: Any
 ) -> None:
     scaling = None if kind is None else RotaryScaling(kind=kind, factor=3.0, original_length=64)
     rotary = Rotary(base=50.0, d_rotary=6, layout=layout, scaling=scaling)
@@ -274,7 +274,7 @@ def test_a_rotated_score_depends_on_the_distance_alone(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_rotated_score_changes_with_the_distance(layout: Layout) -> None:
+def test_a_rotated_score_changes_with_the_distance(layout: RotaryLayout) -> None:
     x = torch.ones(1, 1, 4, 6)
     turned = rotate(x, *rotary_angles(Rotary(), 6, torch.arange(4)), layout=layout)
     scores = (turned[0, 0, :1] * turned[0, 0]).sum(-1)

@@ -15,7 +15,7 @@ from headwise.attention import core, ragged
 from headwise.attention.core import attend, attend_in_steps, attend_with_lse, explain_path
 from headwise.attention.ragged import count, count_if_known, why_one_by_one
 from headwise.attention.rules import Rules
-from headwise.attention.task import Task
+from headwise.attention.task import Computation
 from headwise.errors import MaskError, ShapeError
 
 from .problems import Answer, Problem, assert_answers, problems
@@ -280,7 +280,7 @@ def test_padding_of_queries_makes_no_mask_of_pairs(
     problem, seen = Problem(*tensors, rules), []
     original = core.compute
 
-    def spy(task: Task, **options: Any) -> Any:
+    def spy(task: Computation, **options: Any) -> Any:
         seen.append(task.mask)
         return original(task, **options)
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from headwise.attention.core import attend, attend_in_steps, attend_with_lse, explain_path
 from headwise.attention.reference import added
-from headwise.attention.rules import Rules, check_window, four_axes
-from headwise.attention.task import Band, bias_tile, make_task, trimmed
+from headwise.attention.rules import Rules, as_4d_mask, check_window
+from headwise.attention.task import Band, bias_tile, drop_hidden_keys, make_task
 from headwise.errors import MaskError, OptionError, ShapeError
 
 from .problems import Problem, dense_bias, problems
@@ -88,7 +88,7 @@ def test_rules_cannot_be_changed() -> None:
 def test_masks_get_four_axes_and_keep_their_meaning(axes: int, dtype: torch.dtype) -> None:
     mask = (torch.arange(24).reshape(2, 3, 4) % 3)[None] != 0
     mask = mask[(0,) * (4 - axes)] if axes < 4 else mask
-    result = four_axes(mask.to(dtype))
+    result = as_4d_mask(mask.to(dtype))
     shape = {2: (1, 1, 3, 4), 3: (2, 1, 3, 4), 4: (1, 2, 3, 4)}[axes]
     assert result.dtype == (dtype if dtype.is_floating_point else torch.bool)
     assert torch.equal(result, mask.reshape(shape).to(result.dtype))
@@ -100,7 +100,7 @@ def test_masks_of_other_axes_are_refused(shape: list[int]) -> None:
         rf"the mask has {len(shape)} axes \[{', '.join(map(str, shape))}\]: give \[query, key\]"
     )
     with pytest.raises(MaskError, match=message):
-        four_axes(torch.ones(shape))
+        as_4d_mask(torch.ones(shape))
 
 
 def tensors_of(
@@ -258,7 +258,7 @@ def test_a_tile_holds_what_the_definition_adds(problem: Problem, data: st.DataOb
 def test_a_trimmed_task_has_lost_only_keys_that_nobody_sees(problem: Problem) -> None:
     assume(is_shared(problem))
     task = make_task(*problem.tensors, problem.rules)
-    small = trimmed(task)
+    small = drop_hidden_keys(task)
     assume(small.num_queries > 0)
     low, high = task.band.keys_of(0, task.num_queries - 1, task.num_keys)
     if task.band.is_full:

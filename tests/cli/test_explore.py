@@ -17,7 +17,7 @@ import uvicorn
 import headwise as package
 from headwise.cli import explore
 from headwise.errors import MissingPackage, ModelError, OptionError
-from headwise.explorer.ports import bound
+from headwise.explorer.serve import open_socket
 
 from .running import Runner
 
@@ -69,23 +69,23 @@ def test_a_port_that_is_taken_and_a_model_that_is_not_there_are_refused() -> Non
         _, said = refused.communicate(timeout=60)
     assert refused.returncode == 2 and f"port {port} cannot be used" in said
     with pytest.raises(ModelError, match=r"there is no directory \./nowhere"):
-        explore.run(model="./nowhere", port=port, opens=False)
-    with bound(port):
+        explore.explore_command(model="./nowhere", port=port, opens=False)
+    with open_socket(port):
         pass  # the port is free again
 
 
 def test_answers_are_sent_at_once() -> None:
     """What asyncio asks of a socket before it turns off the wait for more to send."""
-    with bound(0) as found:
+    with open_socket(0) as found:
         assert found.proto == socket.IPPROTO_TCP
 
 
 def test_two_that_start_together_get_a_port_each() -> None:
-    with bound(None) as one, bound(None) as other:
+    with open_socket(None) as one, open_socket(None) as other:
         ports = [found.getsockname()[1] for found in (one, other)]
         assert ports[0] != ports[1]
         with pytest.raises(OptionError, match=f"port {ports[1]} cannot be used: Address already"):
-            bound(ports[1])
+            open_socket(ports[1])
         # who comes before the server is ready waits for it
         socket.create_connection(("127.0.0.1", ports[0]), timeout=5).close()
 
@@ -93,7 +93,7 @@ def test_two_that_start_together_get_a_port_each() -> None:
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingPackage, match=r"pip install 'headwise\[explorer\]'"):
-        explore.run()
+        explore.explore_command()
 
 
 def test_python_serves_the_same_page(

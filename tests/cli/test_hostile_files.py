@@ -163,7 +163,7 @@ def test_the_folder_of_a_scan_is_none_of_a_sweep(
 def test_a_folder_that_one_may_not_write_in_is_told_of_before_the_work(
     headwise: Runner, command: Command, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwise.pruning.directories.os.access", lambda *_: False)
+    monkeypatch.setattr("headwise.pruning.export.directories.os.access", lambda *_: False)
     monkeypatch.setattr("headwise.pruning.prune.make_bench", None)  # no work is begun
     said = headwise.refused(*command("prune", "out"))
     assert f"out cannot be written: you may not write in {here}" in said
@@ -242,21 +242,21 @@ class Interrupt:
 
 
 INTERRUPTS = [
-    ("scan", "headwise.watching.loading.load_model", 1),
-    ("scan", "headwise.measures.counting.Count.add", 2),
-    ("scan", "headwise.measures.scan.Task.repeat", 1),
+    ("scan", "headwise.models.loading.load_model", 1),
+    ("scan", "headwise.measures.counter.HeadCounter.add", 2),
+    ("scan", "headwise.scans.scan.ScanJob.repeat", 1),
     ("scan", "headwise.heads.HeadTable.write", 1),
     ("scan", "headwise.heads.HeadTable.write", 2),
-    ("importance", "headwise.pruning.importance.gradients", 1),
+    ("importance", "headwise.pruning.importance.importance.gradients", 1),
     ("importance", "headwise.heads.HeadTable.write", 2),
     ("prune", "headwise.pruning.prune.make_bench", 1),
     ("prune", "headwise.pruning.prune.cut_and_refit", 1),
-    ("prune", "headwise.pruning.export.model_of", 1),
-    ("prune", "headwise.pruning.directories.flush", 2),
-    ("sweep", "headwise.sweeps.runs.carry_out", 1),
-    ("sweep", "headwise.sweeps.runs.carry_out", 3),
+    ("prune", "headwise.pruning.export.export.model_of", 1),
+    ("prune", "headwise.pruning.export.directories.flush", 2),
+    ("sweep", "headwise.sweeps.runs.train_run", 1),
+    ("sweep", "headwise.sweeps.runs.train_run", 3),
     ("sweep", "headwise.sweeps.results.write_aside", 2),
-    ("report", "headwise.views.report.report.gather", 1),
+    ("report", "headwise.report.report.gather", 1),
     ("report", "headwise.cli.report.write_new", 1),
 ]
 

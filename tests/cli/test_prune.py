@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 
 from headwise.heads import HeadTable
-from headwise.pruning.cutplan import CutPlan
-from headwise.pruning.directories import locked
-from headwise.pruning.loading import load
+from headwise.models.loading import load
+from headwise.pruning.export.directories import locked
+from headwise.pruning.selection.cut_plan import CutPlan
 
-from ..watching.test_loading import save
+from ..models.test_loading import save
 from .running import Runner
 
 WORDS = [f"w{number}" for number in range(7, 101)]
@@ -138,7 +138,7 @@ def test_a_scan_says_that_the_heads_of_a_cut_model_have_new_numbers(
 def test_a_curve_without_an_elbow_has_no_line_of_it(
     headwise: Runner, folder: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwise.pruning.curve.Curve.elbow", 0)
+    monkeypatch.setattr("headwise.pruning.selection.curve.Curve.elbow", 0)
     more = ("--heads", "L1H0 L1H1 L1H2", "--refit", "none", "--out", tmp_path / "smaller")
     ran = headwise("prune", folder, "--text", text, *more, *SMALL)
     assert "against heads cut" in ran.out and "elbow of" not in ran.out

@@ -10,8 +10,8 @@ import pytest
 from headwise.heads import ROLES, HeadTable
 from headwise.probes.builtin import builtin_sentences
 
-from ..views.report_cases import Page, record_of, table_of, worth_of
-from ..watching.test_loading import save
+from ..models.test_loading import save
+from ..report.report_cases import Page, record_of, table_of, worth_of
 from .running import Runner
 
 WORDS = [f"w{number}" for number in range(7, 101)]
@@ -46,8 +46,8 @@ def test_without_a_folder_minilm_is_scanned_first(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     few = builtin_sentences(4, 0)
-    monkeypatch.setattr("headwise.measures.scan.REPEATED_WINDOWS", 4)
-    monkeypatch.setattr("headwise.measures.scan.builtin_sentences", lambda *_: few)
+    monkeypatch.setattr("headwise.scans.scan.REPEATED_WINDOWS", 4)
+    monkeypatch.setattr("headwise.scans.scan.builtin_sentences", lambda *_: few)
     ran = headwise("report")
     assert (ran.code, ran.err) == (0, "")
     assert "72 heads in 6 layers" in ran.out and "wrote report.html" in ran.out
@@ -98,7 +98,7 @@ def test_what_cannot_be_on_the_page_is_refused_before_the_scan(
         pytest.fail("nothing is to be scanned")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("headwise.measures.scan.run", scan)
+    monkeypatch.setattr("headwise.scans.scan.run_scan", scan)
     Path("worth").mkdir()
     worth_of(table_of()).table.write("worth/importance.parquet")
     Path("smaller").mkdir()

@@ -14,7 +14,7 @@ import uvicorn
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from headwise.explorer.ports import bound
+from headwise.explorer.serve import open_socket
 from headwise.explorer.server import Explorer
 from headwise.explorer.session import Session
 
@@ -31,7 +31,7 @@ DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 @contextlib.contextmanager
 def served(session: Session) -> Iterator[str]:
     """The session's page on a free port, while it lasts."""
-    here = bound(0)
+    here = open_socket(0)
     config = uvicorn.Config(Explorer(session).app(), log_level="error", lifespan="off")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [here]}, daemon=True)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from headwise.explorer.lesson.lesson import STEPS, LessonStep, as_json, check, lesson
-from headwise.pruning.objective import Objective
+from headwise.objectives.objective import Objective
 from headwise.pruning.setting import Subject, make_subject
 from headwise.watching.gates import silence
 

@@ -2,8 +2,8 @@
 
 import functools
 
-from headwise.explorer.readings import Reading
 from headwise.explorer.session import Session
+from headwise.explorer.text_analysis import TextAnalysis
 from headwise.pruning.setting import Subject, make_subject
 
 from ..pruning.subjects import model_of, objective_of, words_tokenizer
@@ -28,5 +28,5 @@ def fresh_session(name: str) -> Session:
 
 
 @functools.cache
-def cat() -> Reading:
+def cat() -> TextAnalysis:
     return minilm().read(CAT)

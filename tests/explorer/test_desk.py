@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headwise.explorer import desk as desks
-from headwise.explorer.desk import Busy, Desk, Told
+from headwise.explorer import work as desks
 from headwise.explorer.jobs import Stopped
+from headwise.explorer.work import Busy, ModelQueue, Told
 
 
 class Asker:
@@ -26,8 +26,10 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(desks, "LOOK_EVERY", 0.01)
 
 
-def do(desk: Desk, asker: Asker, work: Any) -> Any:
-    unchecked: Any = Desk.do.__wrapped__ if hasattr(Desk.do, "__wrapped__") else Desk.do
+def do(desk: ModelQueue, asker: Asker, work: Any) -> Any:
+    unchecked: Any = (
+        ModelQueue.do.__wrapped__ if hasattr(ModelQueue.do, "__wrapped__") else ModelQueue.do
+    )
     return unchecked(desk, asker, work)
 
 
@@ -43,7 +45,7 @@ def test_one_piece_is_done_at_a_time_and_all_are_answered() -> None:
         return 7
 
     async def many() -> list[int]:
-        desk = Desk()
+        desk = ModelQueue()
         found = await asyncio.gather(*(do(desk, Asker(), work) for _ in range(12)))
         assert desk.waiting == 0
         return found
@@ -55,7 +57,7 @@ def test_work_stops_when_the_one_who_asked_has_gone() -> None:
     steps: list[int] = []
 
     async def leave() -> None:
-        desk, asker = Desk(), Asker()
+        desk, asker = ModelQueue(), Asker()
 
         def work(told: Told) -> None:
             for step in range(10_000):
@@ -76,7 +78,7 @@ def test_work_stops_when_the_one_who_asked_has_gone() -> None:
 def test_nothing_is_begun_for_one_who_has_gone() -> None:
     async def never() -> None:
         with pytest.raises(Stopped):
-            await do(Desk(), Asker(is_gone=True), lambda _: pytest.fail("begun"))
+            await do(ModelQueue(), Asker(is_gone=True), lambda _: pytest.fail("begun"))
 
     asyncio.run(never())
 
@@ -85,7 +87,7 @@ def test_too_many_are_refused_and_the_others_served(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(desks, "MOST_WAITING", 3)
 
     async def crowd() -> list[Any]:
-        desk = Desk()
+        desk = ModelQueue()
         waiting = (do(desk, Asker(), lambda _: 1) for _ in range(5))
         return await asyncio.gather(*waiting, return_exceptions=True)
 
@@ -97,6 +99,6 @@ def test_too_many_are_refused_and_the_others_served(monkeypatch: pytest.MonkeyPa
 def test_what_goes_wrong_reaches_the_one_who_asked() -> None:
     async def fail() -> None:
         with pytest.raises(ZeroDivisionError):
-            await do(Desk(), Asker(), lambda _: 1 / 0)
+            await do(ModelQueue(), Asker(), lambda _: 1 / 0)
 
     asyncio.run(fail())

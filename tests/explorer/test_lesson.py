@@ -15,11 +15,12 @@ import transformers
 import headwise
 from headwise.errors import OptionError
 from headwise.explorer.lesson.facts import MOST_TOKENS, facts_of
-from headwise.explorer.lesson.lesson import STEPS, LessonStep, Question, as_json, lesson
-from headwise.explorer.lesson.words import quoted, visible
+from headwise.explorer.lesson.lesson import STEPS, LessonStep, as_json, lesson
+from headwise.explorer.lesson.quiz import QuizQuestion
+from headwise.explorer.lesson.token_text import quoted, visible
 from headwise.explorer.session import DEFAULTS, OTHERS
 from headwise.heads import HeadTable
-from headwise.pruning.objective import Embedding, Given
+from headwise.objectives.objective import Embedding, Given
 from headwise.pruning.setting import Subject
 
 from ..pruning.subjects import words_tokenizer
@@ -63,9 +64,9 @@ def test_a_lesson_that_is_wrong_is_found() -> None:
         assert_is_a_lesson(steps[::-1])
     step = steps[1]
     for broken in (
-        Question("What?", "choice", ("same", "same"), 0, 0.0, "Because."),
-        Question("What?", "number", ("an option",), 1.0, 0.0, "Because."),
-        Question("What?", "number", (), 1.0, 0.0, ""),
+        QuizQuestion("What?", "choice", ("same", "same"), 0, 0.0, "Because."),
+        QuizQuestion("What?", "number", ("an option",), 1.0, 0.0, "Because."),
+        QuizQuestion("What?", "number", (), 1.0, 0.0, ""),
     ):
         with pytest.raises(AssertionError):
             assert_is_answered(LessonStep("a", "b", 1.0, step.paragraphs, "Do.", broken, {}))

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from headwise.errors import OptionError
-from headwise.explorer.lesson.lesson import LessonStep, Question, as_json, check
+from headwise.explorer.lesson.lesson import LessonStep, as_json, check
+from headwise.explorer.lesson.quiz import QuizQuestion
 
 from .lesson_cases import taught
 
@@ -21,7 +22,7 @@ def test_answers_stay_where_they_are_checked() -> None:
 
 def number_step(answer: float, tolerance: float = 0.0) -> LessonStep:
     return LessonStep(
-        "a", "b", 1.0, (), "", Question("?", "number", (), answer, tolerance, "w"), {}
+        "a", "b", 1.0, (), "", QuizQuestion("?", "number", (), answer, tolerance, "w"), {}
     )
 
 
@@ -59,7 +60,7 @@ def test_what_is_no_number_is_refused(answer: Any) -> None:
     "answer", ["", "x", "3", 3, -1, 0.5, math.nan, math.inf, True, "-1", "9" * 500, 10**400]
 )
 def test_what_is_no_option_is_refused(answer: Any) -> None:
-    asked = Question("?", "choice", ("red", "green", "blue"), 1, 0.0, "w")
+    asked = QuizQuestion("?", "choice", ("red", "green", "blue"), 1, 0.0, "w")
     step = LessonStep("a", "b", 1.0, (), "", asked, {})
     with pytest.raises(OptionError, match=r"is no option: choose one of 0\.\.2"):
         check(step, answer)
@@ -72,7 +73,7 @@ def test_what_is_neither_text_nor_number_is_refused(answer: Any) -> None:
 
 
 def test_an_option_may_be_named_or_numbered() -> None:
-    asked = Question("?", "choice", ("red", "green", "blue"), 1, 0.0, "w")
+    asked = QuizQuestion("?", "choice", ("red", "green", "blue"), 1, 0.0, "w")
     step = LessonStep("a", "b", 1.0, (), "", asked, {})
     assert [check(step, one)["is_right"] for one in (1, 1.0, "1", "green")] == [True] * 4
     assert check(step, "green") == {"is_right": True, "said": "Right: green.", "why": "w"}

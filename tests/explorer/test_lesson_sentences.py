@@ -10,8 +10,8 @@ import torch
 
 from headwise.explorer.lesson.effects import next_tokens
 from headwise.explorer.lesson.facts import Facts, facts_of
+from headwise.explorer.lesson.last_steps import scores
 from headwise.explorer.lesson.lesson import STEPS, LessonStep, lesson
-from headwise.explorer.lesson.scores_to_output import scores
 
 from .lesson_cases import (
     TAUGHT,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from headwise.explorer.lesson.scores_to_output import MEASURES
+from headwise.explorer.lesson.last_steps import MEASURES
 
 from .browser import PHONE, page_at, served, settle, until
 from .sessions import CAT, WORDS, fresh_session, tiny_session

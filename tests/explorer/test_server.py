@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from headwise.explorer.figures import links
 from headwise.explorer.guard import HEADERS, LARGEST_BODY
-from headwise.explorer.looks import STEPS, Look, thinned, weights_between
+from headwise.explorer.head_panel import links
+from headwise.explorer.maps import STEPS, MapOptions, thinned, weights_between
 from headwise.explorer.server import Explorer
-from headwise.explorer.session import Session, telling_head
+from headwise.explorer.session import Session, default_head
 from headwise.heads import HeadId, HeadTable
-from headwise.pruning.cutplan import CutPlan
+from headwise.pruning.selection.cut_plan import CutPlan
 from headwise.pruning.setting import make_subject
 
 from ..pruning.subjects import model_of, words_tokenizer
@@ -110,24 +110,24 @@ def test_the_head_that_is_shown_first_is_sharp_and_no_sink() -> None:
     table = cat().table
     columns = {"confidence": [0.9, math.nan, 0.6, 0.7], "first": [0.8, 0.1, 0.2, 0.3]}
     four = HeadTable(table.df.iloc[:4].assign(**columns), table.about)
-    assert str(telling_head(four)) == "L0H3"
+    assert str(default_head(four)) == "L0H3"
     sinks = HeadTable(four.df.assign(first=0.9), table.about)
-    assert str(telling_head(sinks)) == "L0H0"
+    assert str(default_head(sinks)) == "L0H0"
 
 
 def test_maps_are_the_weights_in_two_bytes() -> None:
-    want = weights_between(cat(), "L3", Look(), slice(2, 9), slice(0, 5))[1]
+    want = weights_between(cat(), "L3", MapOptions(), slice(2, 9), slice(0, 5))[1]
     got = numbers(at("map", head="L3H1", rows="2:9", keys="0:5"), "<u2")
     assert np.abs(got / STEPS - want.numpy()).max() <= 0.51 / STEPS
     valued = at("map", head="L3H1", rows="2:9", keys="0:5", is_valued=1)
     largest = float(valued.headers["x-largest"])
-    want = weights_between(cat(), "L3", Look(is_valued=True), slice(2, 9), slice(0, 5))[1]
+    want = weights_between(cat(), "L3", MapOptions(is_valued=True), slice(2, 9), slice(0, 5))[1]
     assert np.abs(numbers(valued, "<u2") / STEPS * largest - want.numpy()).max() < 1e-4 * largest
 
 
 def test_overviews_and_thumbs_are_thinned_maps() -> None:
     got = numbers(at("overview", head="L3H1", size=8), "<u2") / STEPS
-    want = thinned(cat(), "L3", Look(), 8)
+    want = thinned(cat(), "L3", MapOptions(), 8)
     assert np.abs(got - want[1].numpy()).max() <= 0.51 / STEPS
     small = numbers(at("thumbs", layer="L3", size=8), "u1") / 255
     assert np.abs(small - want.sqrt().numpy()).max() <= 0.51 / 255
@@ -141,7 +141,7 @@ def test_axes_say_what_rows_and_keys_are() -> None:
 def test_figures_and_images_are_sent() -> None:
     found = at("head", head="L3H1").json()
     assert found["head"] == "L3H1" and not found["is_scanned"]
-    want = links(cat(), HeadId(3, 1), Look(), slice(2, 5))
+    want = links(cat(), HeadId(3, 1), MapOptions(), slice(2, 5))
     assert at("links", head="L3H1", rows="2:5").json() == want
     image = at("image.svg", head="L3H1", is_by_word=1)
     assert image.headers["content-type"].startswith("image/svg+xml")

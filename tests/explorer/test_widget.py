@@ -14,9 +14,9 @@ from playwright.sync_api import expect
 import headwise
 from headwise.errors import MissingPackage, OptionError
 from headwise.explorer import widget
-from headwise.explorer.looks import STEPS, TILE, Look, weights_between
-from headwise.explorer.ports import bound
-from headwise.explorer.widget_parts import MOST_ROWS
+from headwise.explorer.anywidget_view import MOST_ROWS
+from headwise.explorer.maps import STEPS, TILE, MapOptions, weights_between
+from headwise.explorer.serve import open_socket
 
 from .browser import browser
 from .sessions import CAT, cat, minilm
@@ -40,7 +40,7 @@ def test_a_view_holds_the_map_of_its_head_and_follows_another_choice() -> None:
     assert (view.head, len(view.names)) == ("L3H1", 72) and view.row_labels[2] == "cat"
     for head, layer, number in (("L3H1", "L3", 1), ("L0H2", "L0", 2)):
         view.head = head
-        want = weights_between(cat(), layer, Look(), slice(0, 99), slice(0, 99))[number]
+        want = weights_between(cat(), layer, MapOptions(), slice(0, 99), slice(0, 99))[number]
         assert np.abs(numbers(view) - want.numpy()).max() < 1e-4
         assert view.links and view.facts[1].startswith("normalised entropy")
     view.window = {"rows": [2, 6], "keys": [0, 3]}
@@ -71,8 +71,8 @@ def test_heads_that_were_not_measured_are_faint() -> None:
 
 
 def test_a_view_looks_at_words_and_values() -> None:
-    view = shown(look=Look(is_by_word=True, is_valued=True))
-    look = Look(is_by_word=True, is_valued=True)
+    view = shown(look=MapOptions(is_by_word=True, is_valued=True))
+    look = MapOptions(is_by_word=True, is_valued=True)
     want = weights_between(cat(), "L0", look, slice(0, 99), slice(0, 99))[0].numpy()
     assert "unbelievably" in view.key_labels
     assert np.abs(numbers(view) - want).max() < 1e-4 * want.max() + 1e-4
@@ -145,7 +145,7 @@ def test_the_example_notebooks_run(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_head_clicked_in_a_notebook_comes_back_to_python() -> None:
-    free = bound(0)
+    free = open_socket(0)
     port = str(free.getsockname()[1])
     free.close()
     command = [sys.executable, "-m", "marimo", "run", str(APP), "--headless", "--no-token"]

@@ -17,7 +17,7 @@ import transformers
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from headwise.measures.reading import Batch, given_batches
+from headwise.reading.reader import Batch, given_batches
 from headwise.watching.calls import AttentionCall
 from headwise.watching.watch import watch
 

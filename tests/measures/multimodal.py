@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from transformers import Gemma3Config, Gemma3Model
 
-from headwise.watching.loading import load_model
+from headwise.models.loading import load_model
 
 
 @cache

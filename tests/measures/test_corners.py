@@ -10,18 +10,21 @@ from torch import Tensor
 from headwise.attention.core import attend_with_lse
 from headwise.attention.rules import Rules
 from headwise.attention.task import make_task
-from headwise.measures.counting import default_measures
-from headwise.measures.layout import KeyFacts, Layout
+from headwise.measures.counter import default_measures
 from headwise.measures.measure import RowValues, measure_rows
-from headwise.measures.view import View
-from headwise.watching.sequence import Sequence
+from headwise.measures.row_layout import RowLayout
+from headwise.measures.sequence_view import SequenceView
+from headwise.reading.tokens import KeyFacts
+from headwise.watching.sequence_weights import SequenceWeights
 
 from ..attention.tolerance import assert_same
 
 HEADS, D_KEY, D_MODEL = 5, 7, 23
 
 
-def view_of(ids: Tensor, rules: Rules, special: Tensor | None = None, seed: int = 0) -> View:
+def view_of(
+    ids: Tensor, rules: Rules, special: Tensor | None = None, seed: int = 0
+) -> SequenceView:
     """Random heads on some tokens."""
     random, length = torch.Generator().manual_seed(seed), len(ids)
     shape = (3, 1, HEADS, length, D_KEY)
@@ -30,15 +33,15 @@ def view_of(ids: Tensor, rules: Rules, special: Tensor | None = None, seed: int 
     task = make_task(queries, keys, values, rules)
     parts = torch.randn(HEADS, D_KEY, D_MODEL, generator=random, dtype=torch.float64)
     nothing = torch.zeros(length, dtype=torch.bool)
-    sequence = Sequence(task=task, mixed=mixed[0], lse=lse[0], shown=None)
+    sequence = SequenceWeights(task=task, mixed=mixed[0], lse=lse[0], shown=None)
     tokens = KeyFacts(
         ids=ids, is_special=nothing if special is None else special, is_punctuation=nothing
     )
-    layout = Layout.of(sequence, torch.arange(length), tokens)
-    return View(sequence=sequence, layout=layout, output_roots=parts)
+    layout = RowLayout.of(sequence, torch.arange(length), tokens)
+    return SequenceView(sequence=sequence, layout=layout, output_roots=parts)
 
 
-def columns(view: View) -> dict[str, RowValues]:
+def columns(view: SequenceView) -> dict[str, RowValues]:
     return measure_rows(view, default_measures())
 
 
@@ -137,10 +140,12 @@ def test_permuted_heads_permute_rows_and_nothing_else(order: list[int]) -> None:
     task, old = view.sequence.task, view.sequence
     assert task is not None and old.lse is not None and view.output_roots is not None
     tensors = (part[:, order] for part in (task.queries, task.keys, task.values))
-    sequence = Sequence(
+    sequence = SequenceWeights(
         task=make_task(*tensors, task.rules), mixed=old.mixed[order], lse=old.lse[order], shown=None
     )
-    moved = View(sequence=sequence, layout=view.layout, output_roots=view.output_roots[order])
+    moved = SequenceView(
+        sequence=sequence, layout=view.layout, output_roots=view.output_roots[order]
+    )
     want = columns(view)
     for name, column in columns(moved).items():
         expected = want[name].values[order]

@@ -9,14 +9,14 @@ import torch
 import transformers
 
 from headwise.errors import ModelError
-from headwise.measures.counting import Kept, RowChoice, compared, default_measures, views_of
-from headwise.measures.layout import Layout
+from headwise.measures.counter import LayerCache, RowChoice, compared, default_measures, views_of
 from headwise.measures.measure import Measure, RowValues, measure_rows
-from headwise.measures.reading import Batch, Reader, given_batches
-from headwise.measures.scan import ScanSettings, make_task, scan
+from headwise.measures.row_layout import RowLayout
+from headwise.measures.sequence_view import SequenceView, Sums, TileWeights
 from headwise.measures.similarity import LOOKS
-from headwise.measures.tally import Tally
-from headwise.measures.view import Sums, Tile, View
+from headwise.reading.reader import Batch, Reader, given_batches
+from headwise.scans.scan import ScanSettings, make_scan_job, scan
+from headwise.scans.sums import ScanSums
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.watch import watch
 
@@ -129,13 +129,13 @@ def test_padding_of_labels_is_not_measured() -> None:
 
 def layouts() -> set[int]:
     """All that there are now, those of other tests among them."""
-    return {id(one) for one in gc.get_objects() if type(one) is Layout}
+    return {id(one) for one in gc.get_objects() if type(one) is RowLayout}
 
 
 def test_a_batch_leaves_nothing_behind() -> None:
     model = small_llama()
     given = [{"input_ids": torch.randint(0, 53, (2, 11))} for _ in range(3)]
-    task, tally = make_task(model, inputs=given), Tally()
+    task, tally = make_scan_job(model, inputs=given), ScanSums()
     steps = task.steps()
     before = layouts()
     for step in steps:
@@ -155,8 +155,8 @@ def test_a_picture_has_no_tokens() -> None:
     assert table.about["counts"] == {"windows": 2}
 
 
-def views(call: AttentionCall, batch: Batch) -> list[View]:
-    return [view for _, view in views_of(call, batch, RowChoice("all"), Kept())]
+def views(call: AttentionCall, batch: Batch) -> list[SequenceView]:
+    return [view for _, view in views_of(call, batch, RowChoice("all"), LayerCache())]
 
 
 def small_llama() -> transformers.LlamaModel:
@@ -201,7 +201,7 @@ def test_weights_are_compared_on_random_rows_that_see_a_choice(length: int) -> N
     assert counts[1:].max() <= often + 5 * often**0.5, "no row is drawn every time"
 
 
-def replace_layout(view: View) -> View:
+def replace_layout(view: SequenceView) -> SequenceView:
     """The same view with nothing worked out yet."""
     return replace(view, layout=replace(view.layout, _kept={}))
 
@@ -221,8 +221,8 @@ class Logs(Measure):
 
     columns: ClassVar[dict[str, str]] = {"logs": "Entropy once more."}
 
-    def see(self, view: View, tile: Tile, sums: Sums) -> None:
+    def see(self, view: SequenceView, tile: TileWeights, sums: Sums) -> None:
         sums["logs"][:, tile.span].sub_(torch.linalg.vecdot(tile.logs, tile.weights))
 
-    def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
+    def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
         return {"logs": RowValues(sums["logs"])}

@@ -8,15 +8,16 @@ from torch import Tensor
 
 from headwise.attention.core import attend_with_lse
 from headwise.attention.rules import Rules
-from headwise.measures import layout as layout_module
 from headwise.measures import measure as measure_module
-from headwise.measures.counting import Count, Kept, RowChoice, default_measures, views_of
+from headwise.measures import row_layout as layout_module
+from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, default_measures, views_of
 from headwise.measures.measure import RowValues, measure_rows
-from headwise.measures.reading import Batch, given_batches
-from headwise.measures.steps import TextStep
-from headwise.measures.tally import Tally
-from headwise.watching import places
-from headwise.watching.calls import AttentionCall, Call, TokenFacts
+from headwise.reading.reader import Batch, given_batches
+from headwise.reading.tokens import TokenFacts
+from headwise.scans.steps import TextStep
+from headwise.scans.sums import ScanSums
+from headwise.watching import sites
+from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.watch import watch
 
 from ..attention.tolerance import assert_same
@@ -39,7 +40,7 @@ Columns = dict[str, RowValues]
 def rows_of(case: Measured, choice: RowChoice) -> dict[Place, tuple[Tensor, Columns]]:
     """What headwise measures on each layer and sequence, and on which rows."""
     found: dict[Place, tuple[Tensor, Columns]] = {}
-    kept = Kept()
+    kept = LayerCache()
 
     def each(call: Call) -> None:
         for row, view in views_of(call, case.batch, choice, kept):
@@ -122,9 +123,9 @@ def test_places_worked_out_anew_for_every_layer_change_nothing(
 
 @pytest.mark.parametrize("name", ["bert", "gemma2", "bloom", "t5", "whisper", "clip"])
 def test_a_step_counts_the_mean_of_the_rows(name: str) -> None:
-    case, tally = measured(name, "right"), Tally()
+    case, tally = measured(name, "right"), ScanSums()
     with quiet():
-        count = Count(tally, default_measures(), RowChoice("all"), compares=False)
+        count = HeadCounter(tally, default_measures(), RowChoice("all"), compares=False)
         TextStep(count).run(case.model, case.batch)
     joined: dict[tuple[str, int, str], list[Tensor]] = {}
     for (stack, layer, _), columns in case.columns.items():
@@ -146,7 +147,7 @@ def test_weights_too_small_for_half_precision_are_seen() -> None:
     with quiet(), torch.no_grad(), watch(model) as seen:
         model(**inputs)
     for call in seen.calls:
-        ((_, view),) = views_of(call, batch, RowChoice("all"), Kept())
+        ((_, view),) = views_of(call, batch, RowChoice("all"), LayerCache())
         weights = call.weights()[0].double()
         allowed = torch.ones(600, 600, dtype=torch.bool).tril()
         assert (weights[:, allowed] == 0).double().mean() > 0.01
@@ -167,13 +168,13 @@ def test_layers_with_and_without_a_mask_do_not_share_what_they_see() -> None:
     ids = torch.arange(11)[None] % 4
     nothing = torch.zeros_like(ids, dtype=torch.bool)
     facts = TokenFacts(ids=ids, is_real=~nothing, is_special=nothing, is_punctuation=nothing)
-    batch, kept = Batch({}, {"": facts}, (0,)), Kept()
+    batch, kept = Batch({}, {"": facts}, (0,)), LayerCache()
     holes = (torch.arange(11) % 3 > 0)[None, None, None].expand(1, 1, 11, 11)
     for mask in (holes, None, holes):
         queries, keys, values = torch.randn(3, 1, 2, 11, 5, dtype=torch.float64)
         rules = Rules(mask=mask)
         mixed, lse = attend_with_lse(queries, keys, values, rules=rules)
-        place = places.Place("", 0, "attention", torch.nn.Identity(), None, is_routed=True)
+        place = sites.Site("", 0, "attention", torch.nn.Identity(), None, is_routed=True)
         call = AttentionCall(
             place=place, queries=queries, keys=keys, values=values, rules=rules, mixed=mixed,
             known_lse=lse,

@@ -3,7 +3,7 @@
 import pytest
 
 from headwise.heads import HeadTable
-from headwise.measures.scan import ScanSettings, Task, run
+from headwise.scans.scan import ScanJob, ScanSettings, run_scan
 
 from .planted import PLANTED, TWINS, model, sentences, texts, tokenizer
 
@@ -11,14 +11,14 @@ from .planted import PLANTED, TWINS, model, sentences, texts, tokenizer
 @pytest.fixture(scope="module")
 def table() -> HeadTable:
     settings = ScanSettings(compares=False)
-    task = Task(
+    task = ScanJob(
         model=model(),
         tokenizer=tokenizer(),
         texts=texts(),
         treebank=sentences(),
         settings=settings,
     )
-    found = run(task)
+    found = run_scan(task)
     assert found is not None
     return found.table
 
@@ -37,16 +37,16 @@ def test_its_shuffled_twin_is_not(table: HeadTable, place: tuple[int, int], role
 
 def test_windows_too_short_for_induction_leave_it_untested() -> None:
     settings = ScanSettings(compares=False, length=4)
-    task = Task(model=model(), tokenizer=tokenizer(), texts=texts(), settings=settings)
-    found = run(task).table
+    task = ScanJob(model=model(), tokenizer=tokenizer(), texts=texts(), settings=settings)
+    found = run_scan(task).table
     assert found.df["induction"].isna().all()
     assert "induction" in found.untested_roles
 
 
 def test_roles_are_found_whichever_measures_are_asked_for() -> None:
     settings = ScanSettings(compares=False, repeats=False, measures=("offsets", "masses"))
-    task = Task(model=model(), tokenizer=tokenizer(), texts=texts(), settings=settings)
-    found = run(task).table
+    task = ScanJob(model=model(), tokenizer=tokenizer(), texts=texts(), settings=settings)
+    found = run_scan(task).table
     assert "positional" in found["L0H0"]["roles"]
     assert "sink" in found["L0H1"]["roles"] and "delimiter" in found["L0H2"]["roles"]
     assert "duplicate" in found.untested_roles

@@ -12,11 +12,11 @@ from transformers import AutoConfig, AutoModel
 
 from headwise.errors import ModelError, OptionError
 from headwise.planning import costs
+from headwise.planning.config_facts import KNOWN_TYPES
 from headwise.planning.configs import shape_of_config
-from headwise.planning.families import KNOWN_TYPES
 from headwise.planning.plans import plan
 from headwise.planning.shapes import Shape
-from headwise.watching.places import find_places
+from headwise.watching.sites import find_sites
 
 SIZES = {"hidden_size": 48, "num_attention_heads": 6, "num_hidden_layers": 7}
 
@@ -238,7 +238,7 @@ def test_parameters_are_those_of_a_built_model(kind: str) -> None:
     assert kind in KNOWN_TYPES
     config = AutoConfig.for_model(kind)
     with torch.device("meta"):
-        (first, *_) = find_places(AutoModel.from_config(config))
+        (first, *_) = find_sites(AutoModel.from_config(config))
     found = shape_of_config(json.loads(config.to_json_string()), kind)
     real = sum(one.numel() for one in first.module.parameters())
     assert costs.layer_parameters(found) == real

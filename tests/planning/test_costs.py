@@ -14,7 +14,7 @@ from transformers import LlamaConfig, LlamaModel
 from headwise.attention.task import Band
 from headwise.errors import OptionError
 from headwise.planning import costs
-from headwise.planning.costs import Setting
+from headwise.planning.costs import Workload
 from headwise.planning.plans import plan
 from headwise.planning.shapes import Shape, divisors, make_shape
 
@@ -86,7 +86,7 @@ def test_decoding_does_what_torch_counts_for_one_token(
         for name, operations in counter.get_flop_counts().items()
         if name.endswith("self_attn")
     )
-    setting = Setting(length=13, dtype="float32")
+    setting = Workload(length=13, dtype="float32")
     assert counted == 2 * costs.decoding(shape, setting).multiply_adds
     kept = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
     assert kept == costs.cache_bytes(shape, setting)
@@ -102,14 +102,14 @@ def test_the_textbook_numbers() -> None:
     for shape in (one, eight):
         whole = replace(shape, is_causal=False)
         assert costs.multiply_adds(whole, 100)["scores"] == 100**2 * 512
-    setting = Setting(length=100, dtype="float32")
+    setting = Workload(length=100, dtype="float32")
     assert costs.weight_matrix_bytes(eight, setting) == 8 * costs.weight_matrix_bytes(one, setting)
 
 
 def test_a_window_bounds_the_cache() -> None:
     shape = make_shape(d_model=64, num_heads=4, num_kv_heads=2, num_layers=3, window=10)
     short, long = (
-        costs.cache_bytes(shape, Setting(length=length, dtype="float16")) for length in (7, 1000)
+        costs.cache_bytes(shape, Workload(length=length, dtype="float16")) for length in (7, 1000)
     )
     assert (short, long) == (2 * 3 * 7 * 2 * 16 * 2, 2 * 3 * 10 * 2 * 16 * 2)
     mixed = replace(shape, num_local=2)
@@ -135,9 +135,9 @@ def test_impossible_sizes_are_refused(sizes: dict[str, int], words: str) -> None
 
 def test_impossible_settings_are_refused() -> None:
     with pytest.raises(OptionError, match="there is no dtype 'float12': give float32"):
-        Setting(dtype="float12")
+        Workload(dtype="float12")
     with pytest.raises(OptionError, match="length is 0"):
-        Setting(length=0)
+        Workload(length=0)
     with pytest.raises(OptionError, match="4 of 3 layers cannot be local"):
         replace(make_shape(d_model=8, num_heads=2, num_layers=3), num_local=4)
     with pytest.raises(OptionError, match="3 layers cannot share 5 sets of weights"):

@@ -14,9 +14,9 @@ from headwise.probes.builtin import (
     WORKED_SENTENCES,
     builtin_sentences,
 )
-from headwise.probes.questions import READINGS, Reading, ask
+from headwise.probes.questions import READINGS, ArcReading, ask
 from headwise.probes.sentences import ProbeSentence
-from headwise.probes.vocabulary import FEMALE, GROUPS, MALE, MEN, RELATED, SLOTS, THING, WOMEN
+from headwise.probes.templates import FEMALE, GROUPS, MALE, MEN, RELATED, SLOTS, THING, WOMEN
 
 PAGE = Path(__file__).parents[2] / "docs/probes.md"
 SETS = {seed: builtin_sentences(seed=seed) for seed in (0, 1, 2)}
@@ -82,7 +82,7 @@ def test_positions_alone_solve_little(relation: str, is_causal: bool, seed: int)
 
 @pytest.mark.parametrize("reading", READINGS[:2])
 @pytest.mark.parametrize("relation", [name for name in RELATIONS if name not in WITH_CANDIDATES])
-def test_no_fixed_place_in_the_sentence_solves_much(relation: str, reading: Reading) -> None:
+def test_no_fixed_place_in_the_sentence_solves_much(relation: str, reading: ArcReading) -> None:
     asked = [
         ask(sentence.arcs[0], reading, len(sentence.words), is_causal=False)
         for sentence in about(relation)

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from headwise.probes.questions import BASELINES, READINGS, Reading, ask, guesses, questions
+from headwise.probes.questions import BASELINES, READINGS, ArcReading, ask, guesses, questions
 from headwise.probes.scoring import answers
 from headwise.probes.sentences import Arc, ProbeSentence
-from headwise.probes.words import merged_pieces
+from headwise.reading.words import merged_pieces
 
 SEVEN = 7  # words
 EARLIER, LATER = Arc("obj", 4, 2), Arc("nsubj", 1, 5)
@@ -17,7 +17,7 @@ AMONG_BOTH = Arc("coref", 3, 1, (1, 5))
 @pytest.mark.parametrize(
     ("reading", "source", "gold"), [("dependent", 4, 2), ("governor", 2, 4), ("column", 4, 2)]
 )
-def test_a_reading_says_who_asks_for_whom(reading: Reading, source: int, gold: int) -> None:
+def test_a_reading_says_who_asks_for_whom(reading: ArcReading, source: int, gold: int) -> None:
     question = ask(EARLIER, reading, SEVEN, is_causal=False)
     assert question is not None
     assert (question.source, question.gold) == (source, gold)
@@ -82,7 +82,7 @@ def test_a_baseline_knows_places_and_nothing_else(arc: Arc, right: set[str]) -> 
 
 @pytest.mark.parametrize(("reading", "hits"), [("dependent", True), ("column", False)])
 def test_a_head_that_looks_everywhere_alike_finds_the_word_of_most_pieces(
-    reading: Reading, hits: bool
+    reading: ArcReading, hits: bool
 ) -> None:
     question = ask(Arc("nsubj", 0, 2), reading, 4, is_causal=False)
     assert question is not None

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from headwise.errors import OptionError, ShapeError
 from headwise.probes.builtin import builtin_sentences
-from headwise.probes.questions import Question, questions
+from headwise.probes.questions import ArcQuestion, questions
 from headwise.probes.scoring import FIELDS, RelationScores, answers
 from headwise.probes.sentences import Arc, ProbeSentence
 
@@ -25,7 +25,7 @@ SENTENCE = ProbeSentence(
 )
 
 
-def is_hit(weights: Tensor, question: Question) -> bool:
+def is_hit(weights: Tensor, question: ArcQuestion) -> bool:
     """The same for one head, in the words of the definition."""
     looks = weights.T if question.reading == "column" else weights
     given_to = {choice: looks[question.source, choice].item() for choice in question.choices}

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from headwise.errors import ModelError
-from headwise.pruning.surgery import cut, head_counts
+from headwise.pruning.surgery.cut import cut, head_counts
 from headwise.watching.gates import silence
 
 from ..watching.tiny import BATCH, LENGTH, Inputs, build, in_dtype, inputs, output_of

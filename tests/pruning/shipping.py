@@ -23,8 +23,8 @@ from transformers import PreTrainedModel
 from transformers.utils import logging
 
 from headwise.errors import ModelError
-from headwise.pruning.export import export
-from headwise.pruning.surgery import cut, head_counts
+from headwise.pruning.export.export import export
+from headwise.pruning.surgery.cut import cut, head_counts
 
 from ..attention.tolerance import rounding
 from ..watching.helpers import ROUNDINGS
@@ -77,7 +77,7 @@ for name, (auto, options) in autos.items():
 
 assert not any(key.startswith("headwise.") for key in sys.modules)
 del sys.modules["headwise"]
-from headwise.pruning.loading import load
+from headwise.models.loading import load
 for name, (_, options) in autos.items():
     model = load(root / name).model
     for option, value in options.items():

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from headwise.heads import HeadId
-from headwise.pruning.cutplan import Counts
-from headwise.pruning.objective import (
+from headwise.objectives.evaluation import Evaluation, count_heads, make_evaluation
+from headwise.objectives.objective import (
     Divergence,
     Embedding,
     Given,
@@ -25,8 +25,8 @@ from headwise.pruning.objective import (
     Objective,
     Sample,
 )
-from headwise.pruning.surgery import head_counts
-from headwise.pruning.task import Task, count_heads, make_task
+from headwise.pruning.selection.cut_plan import HeadCounts
+from headwise.pruning.surgery.cut import head_counts
 from headwise.watching.gates import MeanOutputs, gate, silence
 
 from ..attention.tolerance import assert_same
@@ -94,14 +94,14 @@ def plain(name: str) -> Inputs:
 
 
 @functools.cache
-def task_of(name: str) -> Task:
+def task_of(name: str) -> Evaluation:
     """A task of one padded batch and one that is not; of some families only the latter."""
     batches = [plain(name)] if name in UNPADDED else [padded(name), plain(name)]
-    return make_task(model_of(name), objective_of(name), batches)
+    return make_evaluation(model_of(name), objective_of(name), batches)
 
 
 @functools.cache
-def counts_of(name: str) -> Counts:
+def counts_of(name: str) -> HeadCounts:
     """Heads of the family's model by layer."""
     task = task_of(name)
     return count_heads(task.model, task.samples[0].inputs)
@@ -113,7 +113,9 @@ def split(inputs: Inputs, *sizes: int) -> list[Inputs]:
     return [{name: parts[name][place] for name in parts} for place in range(len(sizes))]
 
 
-def added_by_hand(task: Task, heads: Sequence[HeadId], means: MeanOutputs | None = None) -> float:
+def added_by_hand(
+    task: Evaluation, heads: Sequence[HeadId], means: MeanOutputs | None = None
+) -> float:
     """Loss under silence less loss."""
     with silence(task.model, heads, means=means):
         silent = task.loss().value
@@ -125,7 +127,7 @@ STEP = 2.0**-17
 
 
 @torch.no_grad()
-def differences(task: Task, sample: Sample, heads: Sequence[HeadId]) -> Tensor:
+def differences(task: Evaluation, sample: Sample, heads: Sequence[HeadId]) -> Tensor:
     """Derivatives of the output by every head's gate, `[heads batch ...]`, by differences."""
     found = []
     for head in heads:
@@ -135,7 +137,7 @@ def differences(task: Task, sample: Sample, heads: Sequence[HeadId]) -> Tensor:
 
 
 @torch.no_grad()
-def gated_output(task: Task, sample: Sample, factors: dict[HeadId, float]) -> Tensor:
+def gated_output(task: Evaluation, sample: Sample, factors: dict[HeadId, float]) -> Tensor:
     """What is measured of the model whose heads are multiplied by these factors."""
     gates: dict[str, Tensor] = {}
     for head, factor in factors.items():

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from headwise.errors import HeadwiseError, OptionError
-from headwise.pruning.feedforward import FeedForward, find_feed_forward
-from headwise.pruning.importance import importance
-from headwise.pruning.objective import LabelLoss, NextToken
+from headwise.objectives.evaluation import make_evaluation
+from headwise.objectives.objective import LabelLoss, NextToken
+from headwise.pruning.importance.importance import importance
 from headwise.pruning.prune import prune
+from headwise.pruning.refit.refit import FeedForward, find_feed_forward
 from headwise.pruning.settings import PruneSettings
-from headwise.pruning.task import make_task
-from headwise.watching.places import find_places
-from headwise.watching.running import run, without_labels
+from headwise.watching.running import forward, without_labels
+from headwise.watching.sites import find_sites
 
 from ..attention.tolerance import assert_same
 from ..watching.helpers import allow_weights
@@ -52,7 +52,7 @@ def test_labels_are_what_a_classifier_is_measured_by() -> None:
     pictures = torch.cat([one["pixel_values"] for one in given])
     labels = torch.cat([one["labels"] for one in given])
     with torch.no_grad():
-        logits = run(model, {"pixel_values": pictures}).logits
+        logits = forward(model, {"pixel_values": pictures}).logits
     want = torch.nn.functional.cross_entropy(logits, labels)
     assert_same(torch.tensor(found.table.about["loss"]), want.double(), roundings=256)
     unlabelled = [{"pixel_values": one["pixel_values"]} for one in given]
@@ -113,7 +113,7 @@ def test_models_that_read_more_than_tokens_are_not_timed() -> None:
 
 def surprise(model: torch.nn.Module, inputs: Mapping[str, Tensor]) -> Tensor:
     """How little the model expects each example's labels."""
-    logits = run(model, without_labels(inputs)).logits
+    logits = forward(model, without_labels(inputs)).logits
     each = torch.nn.functional.cross_entropy(logits.mT, inputs["labels"], reduction="none")
     return each.mean(1)
 
@@ -145,7 +145,7 @@ def test_heads_are_measured_by_labels_that_the_models_own_loss_cannot_take() -> 
         model,
         batches=[given],
         objective=lambda model, inputs: (
-            run(model, without_labels(inputs)).logits.mean((1, 2)) - inputs["labels"]
+            forward(model, without_labels(inputs)).logits.mean((1, 2)) - inputs["labels"]
         ).square(),
     )
     assert len(found.table.df) == 15
@@ -159,7 +159,7 @@ def test_a_decoder_may_read_tokens_that_are_made_of_labels() -> None:
         model,
         cut=2,
         batches=[given] * 3,
-        objective=lambda model, inputs: run(model, inputs).logits.square().mean((1, 2)),
+        objective=lambda model, inputs: forward(model, inputs).logits.square().mean((1, 2)),
         settings=replace(BARE, times_speed=True),
     )
     assert len(found.plan) == 2 and found.record["speed"] == []
@@ -200,7 +200,7 @@ def test_labels_that_count_nothing_are_refused() -> None:
     model, inputs = tiny("gpt2", dtype=torch.float32)
     nothing = {**inputs, "labels": torch.full_like(inputs["input_ids"], -100)}
     with pytest.raises(OptionError, match="give longer texts, or labels of which some are not -10"):
-        make_task(model, NextToken(), [nothing]).loss()
+        make_evaluation(model, NextToken(), [nothing]).loss()
 
 
 @pytest.mark.parametrize(
@@ -217,10 +217,10 @@ def test_feed_forward_parts_are_found_by_what_they_add_to(
     family: str, path: str, want: FeedForward | None
 ) -> None:
     model, inputs = tiny(family)
-    places = [one for one in find_places(model) if one.name.startswith(f"{path}.")]
+    places = [one for one in find_sites(model) if one.name.startswith(f"{path}.")]
     known = [one.module for one in places]
     known += [one.output_projection for one in places if one.output_projection is not None]
     block = model.get_submodule(path)
     with torch.no_grad():
-        found = find_feed_forward(block, lambda: run(model, inputs), without=tuple(known))
+        found = find_feed_forward(block, lambda: forward(model, inputs), without=tuple(known))
     assert found == want

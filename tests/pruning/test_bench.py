@@ -10,20 +10,20 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import ModelError, OptionError
+from headwise.objectives.evaluation import Estimate, Evaluation
 from headwise.pruning import bench as benching
 from headwise.pruning.bench import (
     CHECKED,
-    Bench,
+    PruneSetup,
     about_text,
     cut_and_refit,
     largest_within,
     make_bench,
 )
-from headwise.pruning.choice import order_by
+from headwise.pruning.selection.methods import order_by
 from headwise.pruning.setting import make_subject
 from headwise.pruning.settings import PruneSettings
-from headwise.pruning.surgery import cut
-from headwise.pruning.task import Estimate, Task
+from headwise.pruning.surgery.cut import cut
 from headwise.watching.running import Inputs
 
 from ..watching.tiny import inputs as inputs_of
@@ -50,13 +50,13 @@ SMALL = PruneSettings(
 )
 
 
-def bench_of(name: str, objective: Any = None, **options: Any) -> Bench:
+def bench_of(name: str, objective: Any = None, **options: Any) -> PruneSetup:
     """A tiny model with tiny texts."""
     subject = make_subject(model_of(name), words_tokenizer(), objective)
     return make_bench(subject, texts(48), replace(SMALL, **options))
 
 
-def rows_of(bench: Bench, task: str) -> set[tuple[int, ...]]:
+def rows_of(bench: PruneSetup, task: str) -> set[tuple[int, ...]]:
     """The tokens of every example of a task."""
     samples = bench.problem.task.samples if task == "choose" else getattr(bench, task).samples
     return {
@@ -130,7 +130,7 @@ def test_the_cut_model_is_another_and_the_given_one_stays() -> None:
     assert nothing.fits == () and nothing.loss == bench.held_out.loss()
 
 
-class Contrary(Task):
+class Contrary(Evaluation):
     """A task whose losses have the other sign: what helps elsewhere does harm here."""
 
     def loss(self, *args: Any, **options: Any) -> Estimate:
@@ -138,7 +138,7 @@ class Contrary(Task):
         return Estimate(-found.value, found.error)
 
 
-def contrary(task: Task) -> Task:
+def contrary(task: Evaluation) -> Evaluation:
     return Contrary(**{one.name: getattr(task, one.name) for one in fields(task)})
 
 

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from headwise.errors import ModelError
-from headwise.pruning.families import FAMILIES as ROWS
-from headwise.pruning.families import REFUSED as REFUSED_CLASSES
-from headwise.pruning.surgery import can_cut, cut, head_counts
+from headwise.models.families import FAMILIES as ROWS
+from headwise.models.families import REFUSED as REFUSED_CLASSES
+from headwise.pruning.surgery.cut import can_cut, cut, head_counts
 
 from ..attention.tolerance import assert_same
 from ..watching.helpers import ROUNDINGS, allow_weights

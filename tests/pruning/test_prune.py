@@ -20,21 +20,21 @@ from transformers import (
 )
 
 from headwise.errors import ModelError, OptionError, OutputError
-from headwise.files import finite
+from headwise.formats import finite
 from headwise.heads import HeadId
+from headwise.models.loading import load
+from headwise.objectives.objective import Divergence, Embedding, Given, NextToken
 from headwise.pruning import prune as pruning
-from headwise.pruning.bench import borne
-from headwise.pruning.card import measured_lines
-from headwise.pruning.choice import Order
-from headwise.pruning.cutplan import CutPlan
-from headwise.pruning.loading import load
-from headwise.pruning.objective import Divergence, Embedding, Given, NextToken
+from headwise.pruning.bench import describe_budget
+from headwise.pruning.export.model_card import measured_lines
 from headwise.pruning.prune import Pruned, plan_of, prune
-from headwise.pruning.surgery import cut, head_counts
+from headwise.pruning.selection.cut_plan import CutPlan
+from headwise.pruning.selection.methods import CutOrder
+from headwise.pruning.surgery.cut import cut, head_counts
 from headwise.pruning.units import Unit
-from headwise.views.report.cuts import cuts
+from headwise.report.cut_sections import cuts
 
-from ..views.report_cases import cut_of, everything
+from ..report.report_cases import cut_of, everything
 from ..watching.helpers import run
 from .subjects import (
     assert_close,
@@ -216,7 +216,7 @@ def test_the_largest_loss_is_told_in_its_own_unit() -> None:
         Given(lambda model, inputs: torch.zeros(1)): "1% of the loss",
     }
     for objective, want in words.items():
-        assert borne(objective, 0.01) == want
+        assert describe_budget(objective, 0.01) == want
 
 
 def test_the_random_cuts_beside_named_heads_take_as_many() -> None:
@@ -303,7 +303,7 @@ def test_a_random_choice_has_no_costs() -> None:
 @pytest.mark.parametrize("cost", [math.inf, -math.inf, math.nan])
 def test_a_cost_that_is_no_number_is_left_out(cost: float) -> None:
     bench = bench_of("llama")
-    order = Order("greedy", bench.problem.units[:2], (0.25, cost))
+    order = CutOrder("greedy", bench.problem.units[:2], (0.25, cost))
     plan = plan_of(bench, order, 2)
     assert list(plan.costs) == list(order.units[0].heads)
     assert plan.reasons[order.units[1].heads[0]].startswith("number 2 by greedy")
@@ -312,7 +312,7 @@ def test_a_cost_that_is_no_number_is_left_out(cost: float) -> None:
 def test_a_pair_of_heads_goes_with_one_other() -> None:
     bench = bench_of("gpt2")
     pair = Unit((HeadId(0, 0), HeadId(0, 1)))
-    plan = plan_of(bench, Order("greedy", (pair,), (0.5,)), 1)
+    plan = plan_of(bench, CutOrder("greedy", (pair,), (0.5,)), 1)
     assert plan.reasons[HeadId(0, 1)] == "number 1 by greedy, with 1 other"
 
 

@@ -10,10 +10,11 @@ import torch
 
 from headwise.errors import OptionError
 from headwise.heads import HeadId
+from headwise.models.loaded import LoadedModel
+from headwise.objectives.objective import Divergence, Embedding, Given, LabelLoss, NextToken
 from headwise.pruning.bench import make_bench
-from headwise.pruning.choice import METHODS
-from headwise.pruning.objective import Divergence, Embedding, Given, LabelLoss, NextToken
 from headwise.pruning.prune import fitting, smallest
+from headwise.pruning.selection.methods import METHODS
 from headwise.pruning.setting import (
     LENGTH,
     batch_task,
@@ -26,7 +27,6 @@ from headwise.pruning.setting import (
 )
 from headwise.pruning.settings import POLICIES, REFITS, Amount, PruneSettings
 from headwise.pruning.units import Unit
-from headwise.watching.models import LoadedModel
 
 from .subjects import model_of, plain, texts, words_tokenizer
 

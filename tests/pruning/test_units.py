@@ -3,8 +3,8 @@
 import torch
 
 from headwise.heads import HeadId, parse_heads
-from headwise.pruning.cutplan import Counts
-from headwise.pruning.surgery import cut
+from headwise.pruning.selection.cut_plan import HeadCounts
+from headwise.pruning.surgery.cut import cut
 from headwise.pruning.units import (
     Unit,
     by_unit,
@@ -16,7 +16,7 @@ from headwise.pruning.units import (
 
 from .subjects import assert_close, model_of
 
-COUNTS: Counts = {"L0": (6, 2), "L1": (3, 3), "cross.L1": (2, 1)}
+COUNTS: HeadCounts = {"L0": (6, 2), "L1": (3, 3), "cross.L1": (2, 1)}
 HEADS = (
     *(HeadId(0, head) for head in range(6)),
     *(HeadId(1, head) for head in range(3)),

@@ -12,13 +12,13 @@ import torch
 
 from headwise.errors import HeadwiseError, OptionError, OutputError
 from headwise.sweeps import characters, runs, worker
-from headwise.sweeps.relations import Relations
 from headwise.sweeps.results import best_rate
-from headwise.sweeps.runs import Crew, Records, Run
-from headwise.sweeps.settings import SweepSettings, make_settings, make_task
+from headwise.sweeps.runs import Records, Run, TrainingPool
+from headwise.sweeps.settings import SweepSettings, make_settings, sweep_task
 from headwise.sweeps.sweep import sweep
+from headwise.sweeps.synthetic_tasks import Relations
 from headwise.sweeps.task import Examples
-from headwise.sweeps.training import Recipe
+from headwise.sweeps.training import TrainingSettings
 from headwise.sweeps.variants import Variant
 
 ONE = Variant("split", 1, 8, 8)
@@ -48,22 +48,25 @@ class Stubborn:
 def test_an_interrupt_ends_processes_that_train_and_keeps_what_is_done(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(runs, "Worker", Stubborn)
+    monkeypatch.setattr(runs, "TrainingProcess", Stubborn)
     kept = Records(tmp_path)
 
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), Crew(make_settings(make_task("recall")), 2) as crew:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        TrainingPool(make_settings(sweep_task("recall")), 2) as crew,
+    ):
         runs.carry_out_all(RUNS, kept, crew, told=interrupted)
     assert all(worker.ended.is_set() for worker in crew.workers)
     assert [path.name for path in tmp_path.iterdir()] == ["split-1x8-rate0.01-seed0.json"]
 
 
 def test_a_process_that_dies_ends_the_sweep_with_a_sentence(tmp_path: Path) -> None:
-    settings = make_settings(make_task("relations"), steps=20, d_model=8, width=4)
-    with Crew(settings, 2) as crew:
-        crew.workers = [runs.Worker(settings), runs.Worker(settings)]
+    settings = make_settings(sweep_task("relations"), steps=20, d_model=8, width=4)
+    with TrainingPool(settings, 2) as crew:
+        crew.workers = [runs.TrainingProcess(settings), runs.TrainingProcess(settings)]
         for worker in crew.workers:
             worker.process.kill()
         with pytest.raises(HeadwiseError, match=r"trained split-1x8-rate0\.01-seed\d was ended"):
@@ -92,7 +95,7 @@ def test_a_text_that_has_changed_is_another_sweep(tmp_path: Path) -> None:
 
 def test_files_that_hold_something_else_are_named(tmp_path: Path) -> None:
     small = {"groups": ("narrow",), "steps": 20, "seeds": 1, "rates": (0.01,), "d_model": 2}
-    settings = make_settings(make_task("relations"), width=1, **small)
+    settings = make_settings(sweep_task("relations"), width=1, **small)
     sweep(settings=settings, out=tmp_path, processes=1)
     said, record = tmp_path / "settings.json", min((tmp_path / "runs").iterdir())
     for path, content, words in (
@@ -110,7 +113,7 @@ def test_files_that_hold_something_else_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"recipe": Recipe()}, "there is no setting recipe: choose from d_model"),
+        ({"recipe": TrainingSettings()}, "there is no setting recipe: choose from d_model"),
         ({"groups": "slit"}, "there is no group 'slit': the groups are split"),
         ({"settings": SweepSettings(), "steps": 40}, "there are settings and steps: give one of"),
         ({"settings": SweepSettings(), "quick": True}, "there are settings and quick: give one"),
@@ -170,10 +173,10 @@ def test_a_task_of_ones_own_is_trained_whatever_the_processes() -> None:
 def test_a_worker_says_what_went_wrong(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("one two three " * 100, encoding="utf-8")
-    settings = make_settings(make_task("characters", text=str(text), length=8), **SMALL)
+    settings = make_settings(sweep_task("characters", text=str(text), length=8), **SMALL)
     text.write_text("four five six " * 100, encoding="utf-8")
     with (
-        Crew(settings, 2) as crew,
+        TrainingPool(settings, 2) as crew,
         pytest.raises(HeadwiseError, match="data of characters have changed since the sweep bega"),
     ):
         list(crew.train([Run(settings.variants[0], 0.01, 0)]))
@@ -190,7 +193,7 @@ def test_a_text_is_read_once_and_what_was_read_is_used(
     monkeypatch.setattr(
         characters, "read_text", lambda path: reads.append(path) or text.read_text("utf-8")
     )
-    task = make_task("characters", text=str(text), length=8)
+    task = sweep_task("characters", text=str(text), length=8)
     digest = task.digest()
     text.write_text("four five six seven " * 100, encoding="utf-8")
     sweep(task, **SMALL | {"steps": 40}, processes=1)
@@ -227,14 +230,14 @@ def test_what_is_named_twice_is_run_once_and_rates_close_by_are_apart(tmp_path: 
 
 
 def test_a_task_beside_settings_is_refused() -> None:
-    settings = make_settings(make_task("relations"), **SMALL)
+    settings = make_settings(sweep_task("relations"), **SMALL)
     for task in ("recall", Mine()):
         with pytest.raises(OptionError, match="there are settings and a task: give one of them"):
             sweep(task, settings=settings)
 
 
 def test_held_out_sequences_that_ask_nothing_are_refused() -> None:
-    task = make_task("brackets", length=2, depth=2)
+    task = sweep_task("brackets", length=2, depth=2)
     with pytest.raises(OptionError, match="1 held-out sequence of brackets ask nothing: give more"):
         sweep(task, **SMALL, held_out=1, processes=1)
 

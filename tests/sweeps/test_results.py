@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from headwise.drawing.curves import COLOURS
+from headwise.drawing.plots import COLOURS
 
 from .test_sweep import planted_sweep
 

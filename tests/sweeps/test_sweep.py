@@ -17,13 +17,13 @@ import pytest
 
 from headwise.errors import OptionError, OutputError
 from headwise.sweeps import runs as runs_module
-from headwise.sweeps.brackets import Brackets
 from headwise.sweeps.characters import Characters
 from headwise.sweeps.results import FILES, Sweep, best_rate
-from headwise.sweeps.runs import Record, Run
-from headwise.sweeps.settings import PILOT_SEED, TASKS, SweepSettings, make_settings, make_task
+from headwise.sweeps.runs import Run, RunRecord
+from headwise.sweeps.settings import PILOT_SEED, TASKS, SweepSettings, make_settings, sweep_task
 from headwise.sweeps.sweep import sweep
-from headwise.sweeps.training import Recipe
+from headwise.sweeps.synthetic_tasks import Brackets
+from headwise.sweeps.training import TrainingSettings
 from headwise.sweeps.variants import GROUPS, Variant, variants_of
 
 CSVS = ("runs.csv", "heads.csv", "summary.csv")
@@ -33,7 +33,7 @@ PATIENCE = 120
 
 def tiny(**options: Any) -> SweepSettings:
     """Three variants, one rate and two seeds of a task that trains in a moment."""
-    task = make_task("relations", relations=2, letters=8, classes=2, length=6)
+    task = sweep_task("relations", relations=2, letters=8, classes=2, length=6)
     given: dict[str, Any] = {
         "groups": ("split",), "d_model": 4, "width": 2, "rates": (0.01,), "seeds": 2,
         "steps": 20, "batch": 8, "held_out": 16,
@@ -46,7 +46,7 @@ def weights_of(variant: Variant, d_model: int) -> int:
     return 2 * d_model * variant.num_heads * (variant.d_key + variant.d_value)
 
 
-def planted_record(run: Run, *, accuracy: float = 0.5, loss: float = 1.0) -> Record:
+def planted_record(run: Run, *, accuracy: float = 0.5, loss: float = 1.0) -> RunRecord:
     """What a run would have come to, without training."""
     head = {"roles": ["positional"], "entropy": 0.25, "largest": 0.75, "looks": {"previous": 0.5}}
     return {
@@ -71,7 +71,7 @@ class Trainings:
         self.carried_out: list[Run] = []
         self.loss_of: Callable[[Run], float] = lambda run: 1.0
 
-    def __call__(self, settings: SweepSettings, run: Run) -> Record:
+    def __call__(self, settings: SweepSettings, run: Run) -> RunRecord:
         self.carried_out.append(run)
         return planted_record(run, loss=self.loss_of(run))
 
@@ -79,7 +79,7 @@ class Trainings:
 @pytest.fixture
 def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
     found = Trainings()
-    monkeypatch.setattr(runs_module, "carry_out", found)
+    monkeypatch.setattr(runs_module, "train_run", found)
     return found
 
 
@@ -132,14 +132,14 @@ def test_groups_come_in_the_order_they_are_asked_for_with_names_of_their_own() -
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("quick", [False, True])
 def test_settings_survive_json(name: str, quick: bool) -> None:
-    settings = make_settings(make_task(name, length=None), quick=quick, width=5, seeds=7)
+    settings = make_settings(sweep_task(name, length=None), quick=quick, width=5, seeds=7)
     again = SweepSettings.from_json(json.loads(json.dumps(settings.as_json())))
     assert again == settings
-    assert again != make_settings(make_task(name), quick=quick, width=5, seeds=6)
+    assert again != make_settings(sweep_task(name), quick=quick, width=5, seeds=6)
 
 
 def test_a_quick_sweep_does_less_of_the_same() -> None:
-    task = make_task("relations")
+    task = sweep_task("relations")
     quick, whole = make_settings(task, quick=True), make_settings(task)
     assert quick.variants == whole.variants
     assert quick.seeds < whole.seeds and len(quick.rates) < len(whole.rates)
@@ -149,8 +149,8 @@ def test_a_quick_sweep_does_less_of_the_same() -> None:
 
 
 def test_a_task_gets_the_layers_that_it_needs_unless_others_are_asked_for() -> None:
-    assert make_settings(make_task("relations", relations=6)).recipe.layers == 1
-    assert make_settings(make_task("relations", relations=7)).recipe.layers == 2
+    assert make_settings(sweep_task("relations", relations=6)).recipe.layers == 1
+    assert make_settings(sweep_task("relations", relations=7)).recipe.layers == 2
     assert make_settings(Brackets()).recipe.layers == 2
     assert make_settings(Brackets(), layers=3).recipe.layers == 3
     assert make_settings(Characters(), layers=1).recipe.layers == 1
@@ -166,11 +166,14 @@ def test_a_task_gets_the_layers_that_it_needs_unless_others_are_asked_for() -> N
         ({"width": 0}, "width is 0: give from 1 to d_model 4"),
         ({"width": 5}, "width is 5: give from 1 to d_model 4"),
         ({"groups": ("split", "wide")}, "there is no group 'wide': the groups are split, free, b"),
-        ({"task": Brackets(), "recipe": Recipe()}, "brackets as asked needs 2 layers: 1 "),
+        (
+            {"task": Brackets(), "recipe": TrainingSettings()},
+            "brackets as asked needs 2 layers: 1 ",
+        ),
     ],
 )
 def test_what_cannot_be_swept_is_refused(options: dict[str, Any], words: str) -> None:
-    held: dict[str, Any] = {"recipe": Recipe(d_model=4), "width": 2} | options
+    held: dict[str, Any] = {"recipe": TrainingSettings(d_model=4), "width": 2} | options
     with pytest.raises(OptionError, match=f"^{re.escape(words)}"):
         SweepSettings(**held)
 
@@ -180,7 +183,7 @@ def test_what_cannot_be_swept_is_refused(options: dict[str, Any], words: str) ->
 
 def test_the_best_rate_has_the_lowest_loss_and_of_equals_is_the_smallest() -> None:
     losses = [(0.03, 0.5), (0.01, 0.25), (0.1, 0.25), (0.003, 0.75)]
-    pilots: list[Record] = [{"rate": rate, "loss": loss} for rate, loss in losses]
+    pilots: list[RunRecord] = [{"rate": rate, "loss": loss} for rate, loss in losses]
     assert best_rate(pilots) == best_rate(pilots[::-1]) == 0.01
 
 
@@ -372,14 +375,14 @@ def test_a_killed_sweep_leaves_no_process_and_goes_on_to_the_same_tables(
     assert 2 <= kept < 9
 
     done: list[Run] = []
-    carry_out = runs_module.carry_out
+    carry_out = runs_module.train_run
 
-    def counted(settings: SweepSettings, run: Run) -> Record:
+    def counted(settings: SweepSettings, run: Run) -> RunRecord:
         done.append(run)
         return carry_out(settings, run)
 
     sweep(settings=KILLED, out=tmp_path / "whole", processes=1)
-    monkeypatch.setattr(runs_module, "carry_out", counted)
+    monkeypatch.setattr(runs_module, "train_run", counted)
     sweep(settings=KILLED, out=tmp_path / "killed", processes=1)
     assert len(done) == 9 - kept
     assert_same_csvs(tmp_path / "killed", tmp_path / "whole")
@@ -408,7 +411,7 @@ def test_a_folder_of_another_sweep_is_refused_and_replaced_when_forced(
 
 def test_a_setting_of_the_task_is_named_too(tmp_path: Path, trainings: Trainings) -> None:
     sweep(settings=tiny(), out=tmp_path, processes=1)
-    task = make_task("relations", relations=2, letters=9, classes=2, length=6)
+    task = sweep_task("relations", relations=2, letters=9, classes=2, length=6)
     recipe = tiny().recipe
     other = SweepSettings(task, ("split",), recipe, width=2, rates=(0.01,), seeds=2)
     with pytest.raises(OutputError, match=r"\(task\.letters was 8, now 9\): give another folder"):

@@ -10,18 +10,16 @@ import pytest
 import torch
 
 from headwise.errors import OptionError
-from headwise.sweeps.brackets import Brackets
 from headwise.sweeps.characters import Characters, library_text
-from headwise.sweeps.recall import Recall
-from headwise.sweeps.relations import RELATIONS, Relations
-from headwise.sweeps.settings import make_task
-from headwise.sweeps.task import NOTHING, NOWHERE, Examples, Task
+from headwise.sweeps.settings import sweep_task
+from headwise.sweeps.synthetic_tasks import RELATIONS, Brackets, Recall, Relations
+from headwise.sweeps.task import NOTHING, NOWHERE, Examples, SweepTask
 
 Where = Callable[[list[int], int], int | None]
 """Where the answer at a position of some letters stands, if there is one."""
 
 
-def drawn(task: Task, count: int = 23, *, seed: int = 3, held_out: bool = False) -> Examples:
+def drawn(task: SweepTask, count: int = 23, *, seed: int = 3, held_out: bool = False) -> Examples:
     return task.examples(count, torch.Generator().manual_seed(seed), held_out=held_out)
 
 
@@ -230,7 +228,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         Characters(text=str(tmp_path / "model.bin"))
 
 
-SMALL: tuple[Task, ...] = (
+SMALL: tuple[SweepTask, ...] = (
     Relations(relations=7, letters=7, length=13),
     Recall(pairs=5, keys=11, values=3),
     Brackets(labels=5, depth=3, length=17),
@@ -239,7 +237,7 @@ SMALL: tuple[Task, ...] = (
 
 
 @pytest.mark.parametrize("task", SMALL, ids=lambda task: str(task.name))
-def test_a_generator_in_the_same_state_gives_the_same_examples(task: Task) -> None:
+def test_a_generator_in_the_same_state_gives_the_same_examples(task: SweepTask) -> None:
     before = torch.get_rng_state()
     one, again, other = drawn(task), drawn(task), drawn(task, seed=4)
     assert torch.equal(one.symbols, again.symbols)
@@ -250,7 +248,7 @@ def test_a_generator_in_the_same_state_gives_the_same_examples(task: Task) -> No
 
 
 @pytest.mark.parametrize("task", SMALL, ids=lambda task: str(task.name))
-def test_numbers_fit_the_tables_of_a_model(task: Task) -> None:
+def test_numbers_fit_the_tables_of_a_model(task: SweepTask) -> None:
     examples = drawn(task, 200)
     assert examples.symbols.shape[:2] == (200, task.positions)
     assert examples.answers.shape == (200, task.positions, len(task.questions))
@@ -300,8 +298,8 @@ def test_a_setting_that_cannot_be_is_refused_by_its_name(
     name: str, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(OptionError, match=f"^{re.escape(words)}"):
-        make_task(name, **options)
+        sweep_task(name, **options)
 
 
 def test_settings_that_are_none_keep_their_defaults() -> None:
-    assert make_task("recall", pairs=None, keys=17) == Recall(pairs=16, keys=17)
+    assert sweep_task("recall", pairs=None, keys=17) == Recall(pairs=16, keys=17)

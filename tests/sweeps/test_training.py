@@ -11,14 +11,13 @@ import torch
 
 from headwise.errors import OptionError
 from headwise.sweeps import training
-from headwise.sweeps.brackets import Brackets
 from headwise.sweeps.model import SweepModel, accuracy_of, count_parameters, loss_of
-from headwise.sweeps.relations import Relations
+from headwise.sweeps.synthetic_tasks import Brackets, Relations
 from headwise.sweeps.task import NOTHING, Examples
 from headwise.sweeps.training import (
     BATCHES_AT_ONCE,
     Outcome,
-    Recipe,
+    TrainingSettings,
     batches,
     held_out_of,
     in_one_thread,
@@ -30,7 +29,7 @@ from headwise.sweeps.variants import Variant
 from .test_sweep import weights_of
 
 TASK = Relations(relations=2, letters=8, classes=2, length=7)
-RECIPE = Recipe(d_model=11, steps=20, batch=5, checks=4, held_out=13)
+RECIPE = TrainingSettings(d_model=11, steps=20, batch=5, checks=4, held_out=13)
 ONE, THREE = Variant("free", 1, 8, 8), Variant("free", 3, 5, 5)
 
 
@@ -83,7 +82,7 @@ def test_variants_differ_in_the_weights_of_their_attention_alone() -> None:
 
 def test_one_head_learns_one_relation() -> None:
     task = Relations(relations=1, letters=8, classes=2, length=6)
-    recipe = Recipe(d_model=16, steps=300, checks=10, held_out=64)
+    recipe = TrainingSettings(d_model=16, steps=300, checks=10, held_out=64)
     found = train(task, ONE, recipe, rate=0.02, seed=0)
     assert found.is_solved and found.steps < 300
     assert found.accuracy >= recipe.solved
@@ -92,7 +91,7 @@ def test_one_head_learns_one_relation() -> None:
 
 def test_four_heads_learn_four_relations_that_one_head_cannot() -> None:
     task = Relations(relations=4, letters=16, classes=4, length=8)
-    recipe = Recipe(d_model=16, steps=400, checks=5, held_out=64)
+    recipe = TrainingSettings(d_model=16, steps=400, checks=5, held_out=64)
     one, four = (
         train(task, Variant("free", heads, 8, 8), recipe, rate=0.02, seed=0) for heads in (1, 4)
     )
@@ -147,7 +146,7 @@ def test_all_models_of_a_task_are_tested_on_the_same_sequences() -> None:
 
 
 def test_the_learning_rate_rises_in_a_line_and_falls_to_nothing() -> None:
-    recipe = Recipe(steps=200, warmup=0.05)
+    recipe = TrainingSettings(steps=200, warmup=0.05)
     shares = [share_of_rate(step, recipe) for step in range(200)]
     assert shares[:10] == pytest.approx([0.1 * (step + 1) for step in range(10)])
     assert shares[10] == pytest.approx(1.0)
@@ -158,7 +157,7 @@ def test_the_learning_rate_rises_in_a_line_and_falls_to_nothing() -> None:
 
 
 def test_the_shortest_training_has_a_rate_above_nothing() -> None:
-    assert share_of_rate(0, Recipe(steps=1, checks=1)) == 1.0
+    assert share_of_rate(0, TrainingSettings(steps=1, checks=1)) == 1.0
 
 
 class Verdicts:
@@ -263,4 +262,4 @@ def test_a_model_sees_nothing_ahead() -> None:
 )
 def test_what_cannot_be_trained_is_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(OptionError, match=f"^{words}$"):
-        Recipe(**options)
+        TrainingSettings(**options)

@@ -10,14 +10,14 @@ import transformers
 import headwise
 from headwise.attention.layer import MultiHeadAttention
 from headwise.attention.positions import Alibi, Rotary
-from headwise.attention.worked import cat_sleeps
+from headwise.attention.worked_example import cat_sleeps
 from headwise.errors import ModelError, OptionError, ShapeError
 from headwise.heads import HeadId
-from headwise.tracing.layers import trace_layer
+from headwise.tracing.layer_trace import trace_layer
 from headwise.tracing.record import STEPS, Trace, closing_lines, segregation
 from headwise.tracing.tokens import words_of
 from headwise.tracing.trace import chosen_of, trace
-from headwise.watching.places import find_places
+from headwise.watching.sites import find_sites
 
 from ..attention.tolerance import assert_same
 from ..measures.multimodal import tiny_gemma, tokenizer
@@ -40,7 +40,7 @@ def _quiet() -> Iterator[None]:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_contributions_add_up_to_the_output(name: str) -> None:
     model, inputs = tiny(name)
-    for place in find_places(model):
+    for place in find_sites(model):
         found = trace(model, inputs, layer=place.layer, stack=place.stack)
         whole = found["contributions"].values.sum(1)
         if found.bias is not None:
@@ -57,7 +57,7 @@ def test_contributions_add_up_to_the_output(name: str) -> None:
 @pytest.mark.parametrize("name", ["llama", "gemma2", "gpt_oss", "t5", "bert", "vit"])
 def test_head_by_head_is_the_same(name: str) -> None:
     model, inputs = tiny(name)
-    for place in find_places(model):
+    for place in find_sites(model):
         found = trace(model, inputs, layer=place.layer, stack=place.stack)
         assert found.difference is not None
         assert found.difference < ROUNDINGS * torch.finfo(torch.float32).eps, place.name

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.views.plan import COUNTS, SIZES, count, size
+from headwise.formats import COUNT_UNITS, SIZE_UNITS, format_large_count, format_size
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from headwise.views.plan import COUNTS, SIZES, count, size
     ],
 )
 def test_a_count_has_the_unit_that_it_fills(number: float, words: str) -> None:
-    assert count(number) == words
+    assert format_large_count(number) == words
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,15 @@ def test_a_count_has_the_unit_that_it_fills(number: float, words: str) -> None:
     ],
 )
 def test_a_size_has_the_unit_that_it_fills(number: int, words: str) -> None:
-    assert size(number) == words
+    assert format_size(number) == words
 
 
 @given(st.integers(1, 10**24))
 def test_what_is_shown_is_the_number_to_three_digits(number: int) -> None:
-    for text, units in ((count(number), COUNTS), (size(number), SIZES)):
+    for text, units in (
+        (format_large_count(number), COUNT_UNITS),
+        (format_size(number), SIZE_UNITS),
+    ):
         assert re.fullmatch(r"[\d,]+(\.\d{1,2})?( \w+)?", text), text
         value, unit = (*text.split(), "")[:2]
         shown = float(value.replace(",", "")) * dict(units)[unit]

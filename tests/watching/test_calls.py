@@ -9,11 +9,12 @@ from torch import Tensor, nn
 
 from headwise.attention.rules import Rules
 from headwise.errors import ModelError, OptionError, ShapeError
-from headwise.measures.layout import Layout
-from headwise.measures.view import View
-from headwise.watching.calls import AttentionCall, ShownCall, TokenFacts
-from headwise.watching.places import Place
-from headwise.watching.sequence import LOWEST, Sequence
+from headwise.measures.row_layout import RowLayout
+from headwise.measures.sequence_view import SequenceView
+from headwise.reading.tokens import TokenFacts
+from headwise.watching.calls import AttentionCall, WeightsCall
+from headwise.watching.sequence_weights import LOWEST, SequenceWeights
+from headwise.watching.sites import Site
 from headwise.watching.watch import watch
 
 from ..attention.tolerance import assert_same
@@ -32,7 +33,7 @@ from .tiny import ragged, tiny
 from .tiny_configs import FAMILIES, Side
 
 pytestmark = allow_weights
-PLACE = Place("", 5, "layers.5.attention", nn.Identity(), None, is_routed=True)
+PLACE = Site("", 5, "layers.5.attention", nn.Identity(), None, is_routed=True)
 
 
 def calls_of(name: str) -> list[Any]:
@@ -160,7 +161,7 @@ def span_of(is_real: Tensor) -> slice:
     return slice(int(where[0]), int(where[-1]) + 1)
 
 
-def assert_tiles(name: str, sequence: Sequence, want: Tensor) -> None:
+def assert_tiles(name: str, sequence: SequenceWeights, want: Tensor) -> None:
     """Neighbouring, scattered and unordered rows, whole and in part, with and without room."""
     heads, queries, keys = want.shape
     assert (sequence.num_heads, sequence.num_queries, sequence.num_keys) == want.shape
@@ -260,15 +261,15 @@ def test_rules_of_every_kind_reach_pairs_and_tiles(rules: dict[str, Any]) -> Non
                 alone = sequence.of_head(head)
                 logs = alone.log_weights(alone.block(rows, 0, 11))
                 assert_same(logs.exp(), want[head][None], roundings=roundings, name="one head")
-            layout = Layout.of(sequence, rows, None)
-            seen = View(sequence=sequence, layout=layout, output_roots=None).seen
+            layout = RowLayout.of(sequence, rows, None)
+            seen = SequenceView(sequence=sequence, layout=layout, output_roots=None).seen
             assert torch.equal(seen.expand(6, -1), (want > 0).sum(-1).to(want))
 
 
 def test_what_may_be_seen_is_told_by_all_heads_and_rows() -> None:
     def band(*weights: Tensor) -> tuple[int | None, int | None]:
         shown, mixed = torch.stack(weights), torch.zeros(len(weights), 7, 5)
-        found = Sequence(task=None, mixed=mixed, lse=None, shown=shown).band
+        found = SequenceWeights(task=None, mixed=mixed, lse=None, shown=shown).band
         assert found.offset == 0
         return found.before, found.after
 
@@ -321,14 +322,14 @@ def test_too_many_weights_are_refused_with_their_size() -> None:
 
 def test_a_model_that_shows_weights_alone_has_no_log_sum_exps() -> None:
     weights = torch.full((1, 2, 3, 3), 1 / 3)
-    call = ShownCall(place=PLACE, shown=weights, mixed=torch.zeros(1, 2, 3, 4))
+    call = WeightsCall(place=PLACE, shown=weights, mixed=torch.zeros(1, 2, 3, 4))
     with pytest.raises(ModelError, match=r"L5 shows its weights and no scores.*Identity"):
         _ = call.lse
 
 
 def test_an_output_projection_of_another_size_is_not_taken_for_the_heads() -> None:
     place = replace(PLACE, output_projection=nn.Linear(7, 3))
-    call = ShownCall(place=place, shown=torch.ones(1, 2, 1, 1), mixed=torch.zeros(1, 2, 1, 4))
+    call = WeightsCall(place=place, shown=torch.ones(1, 2, 1, 1), mixed=torch.zeros(1, 2, 1, 4))
     assert call.output_weight is None
 
 

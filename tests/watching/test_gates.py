@@ -13,7 +13,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from headwise.errors import OptionError
 from headwise.heads import HeadId
 from headwise.watching.gates import MeanOutputs, gate, mean_outputs, silence
-from headwise.watching.routing import LISTENERS, ROUTED
+from headwise.watching.interface import LISTENERS, ROUTED
 from headwise.watching.watch import watch
 
 from ..attention.tolerance import assert_same

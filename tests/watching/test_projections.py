@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
-from headwise.measures.scan import ScanSettings, scan
+from headwise.scans.scan import ScanSettings, scan
 from headwise.watching.calls import Call
 from headwise.watching.gates import silence
 from headwise.watching.watch import watch

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.watching.running import in_evaluation, run, run_layers, taken
+from headwise.watching.running import forward, forward_batch, in_evaluation, taken
 from headwise.watching.watch import watch
 
 from .helpers import allow_weights, assert_close, each_family, family_model
@@ -20,7 +20,7 @@ def test_layers_do_the_same_without_logits_and_cache(name: str) -> None:
         with watch(model) as plain:
             model(**inputs)
         with watch(model) as bare:
-            run_layers(model, inputs)
+            forward_batch(model, inputs)
     assert len(plain.calls) == len(bare.calls) > 0
     for one, other in zip(plain.calls, bare.calls, strict=True):
         assert_close(name, other.mixed, one.mixed)
@@ -37,8 +37,8 @@ def test_one_position_is_predicted_and_nothing_kept() -> None:
     heard: list[Any] = []
     with torch.no_grad():
         hook = model.register_forward_hook(lambda *given: heard.append(given[2]))
-        run_layers(model, inputs)
-        run(model, inputs)
+        forward_batch(model, inputs)
+        forward(model, inputs)
         hook.remove()
     few, whole = heard
     assert few.logits.shape[1] == 1 and whole.logits.shape[1] == inputs["input_ids"].shape[1]

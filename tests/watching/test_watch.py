@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, DynamicCache, MistralConfig, MistralForCausalLM
 
 from headwise.errors import ModelError
-from headwise.watching.calls import AttentionCall, Call, ShownCall
+from headwise.watching.calls import AttentionCall, Call, WeightsCall
 from headwise.watching.gates import silence
-from headwise.watching.places import Place, find_places
-from headwise.watching.routing import LISTENERS, NAME, ROUTED, check_finite
+from headwise.watching.interface import LISTENERS, NAME, ROUTED, check_finite
+from headwise.watching.sites import Site, find_sites
 from headwise.watching.watch import heads_of, projection_of, watch, weights_among
 
 from ..attention.tolerance import assert_same
@@ -77,7 +77,7 @@ def test_every_layer_of_every_stack_is_told_once_with_its_heads_unrepeated(name:
             assert isinstance(call, AttentionCall)
             assert call.keys.shape[1] == call.values.shape[1] == kv_heads
         else:
-            assert isinstance(call, ShownCall)
+            assert isinstance(call, WeightsCall)
 
 
 def state_of(model: nn.Module) -> dict[str, Any]:
@@ -410,7 +410,7 @@ def test_a_saved_config_does_not_name_headwise(tmp_path: Any) -> None:
 
 def test_a_paged_cache_is_refused_by_name() -> None:
     from headwise.errors import ModelError
-    from headwise.watching.routing import headwise_attention
+    from headwise.watching.interface import headwise_attention
 
     part = torch.zeros(1, 2, 3, 4)
     with pytest.raises(ModelError, match="Linear cannot be watched under continuous batching"):
@@ -432,7 +432,7 @@ def test_rows_that_overflowed_are_not_measured_as_if_fine(wrong: float) -> None:
 def test_finite_rows_whose_sum_overflows_are_fine() -> None:
     large = torch.full((1, 2, 64, 8), 100.0, dtype=torch.float16)
     assert large.sum().isinf()
-    check_finite(find_places(tiny("llama")[0])[0], large, large)
+    check_finite(find_sites(tiny("llama")[0])[0], large, large)
 
 
 class Strange(nn.Module):
@@ -442,7 +442,7 @@ class Strange(nn.Module):
 
 
 def test_what_cannot_be_watched_is_named_with_the_reason() -> None:
-    place = Place("", 0, "layers.0.attn", Strange(), None, is_routed=False)
+    place = Site("", 0, "layers.0.attn", Strange(), None, is_routed=False)
     named = r"layers\.0\.attn \(Strange\) cannot be watched"
     with pytest.raises(ModelError, match=f"{named}: its output projection is unknown"):
         projection_of(place)

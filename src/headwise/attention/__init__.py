@@ -1,1 +1,1 @@
-"""The mathematics of multi-head attention, and the layer: tensors in, tensors out, no models."""
+"""Multi-head attention: queries, keys and values become mixed values."""

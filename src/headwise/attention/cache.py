@@ -37,7 +37,7 @@ class Cache(Protocol):
         """Keys and values of every position held, after the new ones have been added."""
 
 
-class Store:
+class KeyValueCache:
     """Two tensors with room to grow and a count of what they hold; what all caches are made of."""
 
     window: int | None = None
@@ -177,7 +177,7 @@ def outside_inference() -> AbstractContextManager[object]:
     return torch.inference_mode(False)
 
 
-class GrowingCache(Store):
+class GrowingCache(KeyValueCache):
     """Holds every position; room doubles as it fills, so that a step costs the same on average."""
 
     def room_for(self, needed: int) -> int:
@@ -185,7 +185,7 @@ class GrowingCache(Store):
         return max(2 * needed, 64)
 
 
-class FixedCache(Store):
+class FixedCache(KeyValueCache):
     """Holds up to `capacity` positions in memory allocated once."""
 
     def __init__(self, capacity: int) -> None:
@@ -211,7 +211,7 @@ class FixedCache(Store):
         return super().append(keys, values)
 
 
-class RollingCache(Store):
+class RollingCache(KeyValueCache):
     """Holds the last `window` positions only: all that a causal layer with that window can see."""
 
     window: int

@@ -16,8 +16,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.attention.kernels import (
+    AttentionSteps,
     Mixed,
-    Steps,
     fold_groups,
     is_transformed,
     plain_steps,
@@ -45,14 +45,14 @@ from headwise.attention.ragged import (
 )
 from headwise.attention.rules import Rules
 from headwise.attention.task import (
-    Task,
+    Computation,
     are_tensors,
     bias_tile,
     check_axes,
     check_per_head,
     check_sizes,
+    drop_hidden_keys,
     make_task,
-    trimmed,
 )
 from headwise.errors import OptionError, PathError
 
@@ -81,10 +81,10 @@ def attend(
             [0.3333, 0.3333, 0.3333]])
     """
     if rules is None and mask is None and path is None:  # before rules are made, which takes longer
-        mixed = at_once(queries, keys, values, is_causal=is_causal)
+        mixed = plain_attention(queries, keys, values, is_causal=is_causal)
         if mixed is not None:
             return mixed
-    return run(queries, keys, values, combined(rules, mask, is_causal), path=path).output
+    return mix(queries, keys, values, merge_rules(rules, mask, is_causal), path=path).output
 
 
 def attend_with_lse(
@@ -101,8 +101,8 @@ def attend_with_lse(
 
     With no bias a single weight is `exp(scale * queries[q] . keys[k] - lse[q])`.
     """
-    rules = combined(rules, mask, is_causal)
-    output, lse = run(queries, keys, values, rules, path=path, with_lse=True)
+    rules = merge_rules(rules, mask, is_causal)
+    output, lse = mix(queries, keys, values, rules, path=path, with_lse=True)
     assert lse is not None
     return output, lse
 
@@ -115,12 +115,12 @@ def attend_in_steps(
     mask: Tensor | None = None,
     is_causal: bool = False,
     rules: Rules | None = None,
-) -> Steps:
+) -> AttentionSteps:
     """Every intermediate, the weights of all heads among them; memory grows with query x key."""
     check_axes(queries, keys, values)
     queries, keys, values = under_autocast(queries, keys, values)
     values = check_sizes(queries, keys, values)
-    rules = combined(rules, mask, is_causal)
+    rules = merge_rules(rules, mask, is_causal)
     rules = without_full_lengths(rules, queries, keys, count_if_known(rules, queries, keys))
     check_batch(rules, queries, keys)
     if isinstance(rules.offset, Tensor) and queries.shape[0] > 0:
@@ -128,7 +128,7 @@ def attend_in_steps(
             attend_in_steps(*tensors, rules=alone)
             for tensors, alone in sequences_of(queries, keys, values, rules)
         ]
-        return Steps(*(torch.cat(parts) for parts in zip(*each, strict=True)))
+        return AttentionSteps(*(torch.cat(parts) for parts in zip(*each, strict=True)))
     task = make_task(queries, keys, values, lengths_as_mask(rules, queries, keys))
     steps = plain_steps(
         task.queries,
@@ -164,7 +164,7 @@ def explain_path(
     check_axes(queries, keys, values)
     queries, keys, values = under_autocast(queries, keys, values)
     values = check_sizes(queries, keys, values)
-    rules = combined(rules, mask, is_causal)
+    rules = merge_rules(rules, mask, is_causal)
     counts = count_if_known(rules, queries, keys)
     rules = without_full_lengths(rules, queries, keys, counts)
     if is_ragged(rules, queries.shape[0]):
@@ -172,7 +172,7 @@ def explain_path(
         reason = why_one_by_one(queries, keys, rules, counts)
         if reason is not None:
             return PathChoice("ragged", reason)
-    task = trimmed(make_task(queries, keys, values, keys_as_mask(rules, queries, keys)))
+    task = drop_hidden_keys(make_task(queries, keys, values, keys_as_mask(rules, queries, keys)))
     return choose(task, with_lse=rules.sinks is not None)
 
 
@@ -198,7 +198,9 @@ def typical_paths() -> dict[str, PathChoice]:
     }
 
 
-def at_once(queries: Tensor, keys: Tensor, values: Tensor, *, is_causal: bool) -> Tensor | None:
+def plain_attention(
+    queries: Tensor, keys: Tensor, values: Tensor, *, is_causal: bool
+) -> Tensor | None:
     """The mixed values where torch's own fused call is all it takes, else None.
 
     Short inputs are over in some microseconds; reading rules would take as long again.
@@ -239,7 +241,7 @@ def is_step(queries: Tensor, keys: Tensor) -> bool:
     )
 
 
-def combined(rules: Rules | None, mask: Tensor | None, is_causal: bool) -> Rules:
+def merge_rules(rules: Rules | None, mask: Tensor | None, is_causal: bool) -> Rules:
     """The rules with the two shorthands put in."""
     if rules is None and mask is None:
         return CAUSAL if is_causal else EVERY_KEY
@@ -259,7 +261,7 @@ def combined(rules: Rules | None, mask: Tensor | None, is_causal: bool) -> Rules
     )
 
 
-def run(
+def mix(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -270,7 +272,7 @@ def run(
 ) -> Mixed:
     """Mixed values by the best path, or by the one asked for."""
     if (rules is EVERY_KEY or rules is CAUSAL) and path is None and not with_lse:
-        mixed = at_once(queries, keys, values, is_causal=rules is CAUSAL)
+        mixed = plain_attention(queries, keys, values, is_causal=rules is CAUSAL)
         if mixed is not None:
             return Mixed(mixed, None)
     if path is not None and path not in PATHS:
@@ -307,26 +309,26 @@ def run_together(
     queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, path: str | None, with_lse: bool
 ) -> Mixed:
     """All sequences at once, sinks included."""
-    task = trimmed(make_task(queries, keys, values, keys_as_mask(rules, queries, keys)))
+    task = drop_hidden_keys(make_task(queries, keys, values, keys_as_mask(rules, queries, keys)))
     mixed = compute(task, with_lse=with_lse or rules.sinks is not None, path=path)
     if rules.sinks is not None:
         mixed = with_sinks(mixed, task)
     return with_padding_cleared(mixed, rules, queries)
 
 
-def share_beside_sinks(lse: Tensor, task: Task) -> Float[Tensor, "batch heads query 1"]:
+def share_beside_sinks(lse: Tensor, task: Computation) -> Float[Tensor, "batch heads query 1"]:
     """Part of each row's softmax that the sink leaves to the keys."""
     return torch.sigmoid(lse - sinks_of(task, lse))[..., None]
 
 
-def sinks_of(task: Task, lse: Tensor) -> Float[Tensor, "heads 1"]:
+def sinks_of(task: Computation, lse: Tensor) -> Float[Tensor, "heads 1"]:
     """The sinks in the log-sum-exps' dtype; -inf, which is no sink, as the lowest finite number."""
     assert task.rules.sinks is not None
     sinks = check_per_head(task, task.rules.sinks, "sinks")[:, None].to(lse.dtype)
     return sinks.clamp(min=torch.finfo(lse.dtype).min)
 
 
-def with_sinks(mixed: Mixed, task: Task) -> Mixed:
+def with_sinks(mixed: Mixed, task: Computation) -> Mixed:
     """The result with each head's sink taking its share of every row."""
     assert mixed.lse is not None and task.rules.sinks is not None
     share = share_beside_sinks(mixed.lse, task)

@@ -30,7 +30,7 @@ class Mixed(NamedTuple):
     lse: Float[Tensor, "batch heads query"] | None
 
 
-class Steps(NamedTuple):
+class AttentionSteps(NamedTuple):
     """Every intermediate of attention in plain steps, scores to mixed values."""
 
     scores: Float[Tensor, "batch heads query key"]
@@ -209,7 +209,7 @@ def plain_steps(
     bias: Tensor | None = None,
     softcap: float | None = None,
     dropout: float = 0.0,
-) -> Steps:
+) -> AttentionSteps:
     """Attention with the whole weight matrix laid open; half precision is computed in float32."""
     with without_autocast(queries):
         scores, capped, biased = plain_scores(
@@ -218,7 +218,7 @@ def plain_steps(
         empty = empty_rows(bias)
         weights = row_softmax(biased, empty)
         mixed = plain_mix(weights, values, dropout).to(queries.dtype)
-        return Steps(scores, capped, biased, weights, mixed, row_lse(biased, empty))
+        return AttentionSteps(scores, capped, biased, weights, mixed, row_lse(biased, empty))
 
 
 def plain_mixed(  # noqa: PLR0913 - what `plain_steps` takes, and one more

@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.attention.cache import Cache
-from headwise.attention.core import CAUSAL, EVERY_KEY, attend_in_steps, run
-from headwise.attention.heads_view import HeadSlices
+from headwise.attention.core import CAUSAL, EVERY_KEY, attend_in_steps, mix
+from headwise.attention.head_slices import HeadSlices
 from headwise.attention.positions import (
     Alibi,
     Position,
@@ -199,7 +199,7 @@ class MultiHeadAttention(nn.Module):
         if need_weights:
             steps = attend_in_steps(queries, keys, values, rules=rules)
             return self._output(steps.mixed, gates), steps.weights
-        return self._output(run(queries, keys, values, rules).output, gates)
+        return self._output(mix(queries, keys, values, rules).output, gates)
 
     def projected(
         self,

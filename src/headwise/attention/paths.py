@@ -23,7 +23,7 @@ from headwise.attention.kernels import (
     plain_mixed,
     unfold_groups,
 )
-from headwise.attention.task import Task, bias_tile
+from headwise.attention.task import Computation, bias_tile
 from headwise.errors import PathError
 
 PATHS = {
@@ -51,7 +51,7 @@ class PathChoice(NamedTuple):
     reason: str
 
 
-def choose(task: Task, *, with_lse: bool) -> PathChoice:
+def choose(task: Computation, *, with_lse: bool) -> PathChoice:
     """The fastest path that computes the task."""
     obstacle = why_not_fused(task, with_lse=with_lse)
     if obstacle is not None:
@@ -87,7 +87,7 @@ def trains_short_in_half(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
     )
 
 
-def choose_biased(task: Task, *, with_lse: bool) -> PathChoice:
+def choose_biased(task: Computation, *, with_lse: bool) -> PathChoice:
     """The path for a task with a mask or a bias."""
     by_distance = task.rules.slopes is not None or task.rules.distance_bias is not None
     if by_distance and score_bytes(task.queries, task.num_queries, task.num_keys) > TILE_BYTES:
@@ -97,12 +97,12 @@ def choose_biased(task: Task, *, with_lse: bool) -> PathChoice:
     return PathChoice("blocks", "a mask together with a causal or window structure")
 
 
-def causal_from_start(task: Task) -> bool:
+def causal_from_start(task: Computation) -> bool:
     """Whether the fused kernel's own causal flag says what the task means."""
     return task.band.is_causal and task.band.offset == 0
 
 
-def why_not_fused(task: Task, *, with_lse: bool) -> str | None:
+def why_not_fused(task: Computation, *, with_lse: bool) -> str | None:
     """What keeps the fused kernels from this task, or None."""
     if task.rules.softcap is not None:
         return "softcap changes the scores before the softmax"
@@ -119,12 +119,12 @@ def why_not_fused(task: Task, *, with_lse: bool) -> str | None:
     return None
 
 
-def has_fused_lse(task: Task) -> bool:
+def has_fused_lse(task: Computation) -> bool:
     """Whether the fused kernel at hand gives the log-sum-exp of its rows."""
     return has_flash(task.queries)
 
 
-def cannot(path: str, task: Task, *, with_lse: bool) -> str | None:
+def cannot(path: str, task: Computation, *, with_lse: bool) -> str | None:
     """Why an asked-for path cannot compute this task, or None."""
     if path in ("steps", "step_blocks"):
         return None
@@ -144,7 +144,7 @@ def cannot(path: str, task: Task, *, with_lse: bool) -> str | None:
     return None if task.band.is_full or causal_from_start(task) else "its structure is another"
 
 
-def compute(task: Task, *, with_lse: bool = False, path: str | None = None) -> Mixed:
+def compute(task: Computation, *, with_lse: bool = False, path: str | None = None) -> Mixed:
     """The task's mixed values by the best path, or by the one asked for; sinks not yet applied.
 
     The log-sum-exp is None unless it was asked for.
@@ -161,7 +161,7 @@ def compute(task: Task, *, with_lse: bool = False, path: str | None = None) -> M
     return Mixed(output, lse if with_lse else None)
 
 
-def nothing_seen(task: Task, with_lse: bool) -> Mixed:
+def nothing_seen(task: Computation, with_lse: bool) -> Mixed:
     """Zeros with a graph: there is nothing to attend, or nobody to attend to it."""
     tensors = (task.queries, task.keys, task.values)
     zero = sum((tensor.flatten()[:0].sum() for tensor in tensors), task.queries.new_zeros(()))
@@ -171,7 +171,7 @@ def nothing_seen(task: Task, with_lse: bool) -> Mixed:
     return Mixed(output, lse if with_lse else None)
 
 
-def run_fused(task: Task, with_lse: bool) -> Mixed:
+def run_fused(task: Computation, with_lse: bool) -> Mixed:
     """Everything in one call."""
     return fused(
         task.queries,
@@ -183,7 +183,7 @@ def run_fused(task: Task, with_lse: bool) -> Mixed:
     )
 
 
-def run_folded(task: Task, with_lse: bool) -> Mixed:
+def run_folded(task: Computation, with_lse: bool) -> Mixed:
     """Heads that share keys become more queries of the same head."""
     num_heads = task.queries.shape[1]
     queries = fold_groups(task.queries, task.keys.shape[1])
@@ -193,7 +193,7 @@ def run_folded(task: Task, with_lse: bool) -> Mixed:
     return Mixed(unfold_groups(output, num_heads), lse)
 
 
-def run_past(task: Task, with_lse: bool) -> Mixed:
+def run_past(task: Computation, with_lse: bool) -> Mixed:
     """All cached keys without a mask, then the new ones causally."""
     offset = task.band.offset
     full, causal = replace(task.band, after=None), replace(task.band, offset=0)
@@ -215,7 +215,7 @@ def join(left: Mixed, right: Mixed) -> Mixed:
     return Mixed(mixed, torch.logaddexp(left.lse, right.lse))
 
 
-def run_masked(task: Task, with_lse: bool) -> Mixed:
+def run_masked(task: Computation, with_lse: bool) -> Mixed:
     """One call with everything that is added to the scores laid out."""
     by_kernel = not task.band.is_full and has_flash(task.queries)
     added = task
@@ -233,7 +233,7 @@ def run_masked(task: Task, with_lse: bool) -> Mixed:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class QueryTile:
     """Queries `first..last` and the keys `low..high` that they can see, half-open."""
 
     first: int
@@ -242,7 +242,7 @@ class Block:
     high: int
 
 
-def block_size(task: Task, *, lays_out: bool) -> int:
+def block_size(task: Computation, *, lays_out: bool) -> int:
     """Queries per block: half a window, and no tile larger than `TILE_BYTES` where tiles are made.
 
     A block `lays_out` a tile of numbers for all its heads, scores or biases, or lets a fused kernel
@@ -273,23 +273,23 @@ def score_bytes(queries: Tensor, num_queries: int, num_keys: int) -> int:
     return batch * heads * num_queries * num_keys * max(4, queries.element_size())
 
 
-def blocks_of(task: Task, size: int, align: int) -> Iterator[Block]:
+def blocks_of(task: Computation, size: int, align: int) -> Iterator[QueryTile]:
     """Blocks of `size` queries, their key ranges widened to multiples of `align`."""
     for first in range(0, task.num_queries, size):
         last = min(first + size, task.num_queries)
         low, high = task.band.keys_of(first, last - 1, task.num_keys)
         if low == high:  # rows that see nothing: one key, which their tile blocks
             low, high = max(low - 1, 0), max(low, 1)
-        yield Block(
+        yield QueryTile(
             first, last, low // align * align, min(-(-high // align) * align, task.num_keys)
         )
 
 
-def run_blocks(task: Task, with_lse: bool) -> Mixed:
+def run_blocks(task: Computation, with_lse: bool) -> Mixed:
     """Fused calls over blocks of queries."""
     memo: tuple[tuple[int, int, int], Tensor | None] | None = None
 
-    def one(block: Block, queries: Tensor, keys: Tensor, values: Tensor) -> Mixed:
+    def one(block: QueryTile, queries: Tensor, keys: Tensor, values: Tensor) -> Mixed:
         nonlocal memo
         # Away from the edges every tile of a pure window has the same mask.
         shape = (block.last - block.first, block.high - block.low, block.low - block.first)
@@ -300,19 +300,19 @@ def run_blocks(task: Task, with_lse: bool) -> Mixed:
     return over_blocks(task, one, lays_out=task.has_bias)
 
 
-def run_steps(task: Task, with_lse: bool) -> Mixed:
+def run_steps(task: Computation, with_lse: bool) -> Mixed:
     """The whole matrix."""
-    whole = Block(0, task.num_queries, 0, task.num_keys)
+    whole = QueryTile(0, task.num_queries, 0, task.num_keys)
     return steps_of(task, with_lse, whole, task.queries, task.keys, task.values)
 
 
-def run_step_blocks(task: Task, with_lse: bool) -> Mixed:
+def run_step_blocks(task: Computation, with_lse: bool) -> Mixed:
     """Plain steps over blocks of queries, whose scores the backward pass computes again."""
 
-    def plain(block: Block, queries: Tensor, keys: Tensor, values: Tensor) -> Mixed:
+    def plain(block: QueryTile, queries: Tensor, keys: Tensor, values: Tensor) -> Mixed:
         return steps_of(task, with_lse, block, queries, keys, values)
 
-    def recomputed(block: Block, queries: Tensor, keys: Tensor, values: Tensor) -> Mixed:
+    def recomputed(block: QueryTile, queries: Tensor, keys: Tensor, values: Tensor) -> Mixed:
         result: Mixed = checkpoint(plain, block, queries, keys, values, use_reentrant=False)
         return result
 
@@ -321,7 +321,12 @@ def run_step_blocks(task: Task, with_lse: bool) -> Mixed:
 
 
 def steps_of(
-    task: Task, with_lse: bool, block: Block, queries: Tensor, keys: Tensor, values: Tensor
+    task: Computation,
+    with_lse: bool,
+    block: QueryTile,
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
 ) -> Mixed:
     """Plain steps of one block of the task."""
     return plain_mixed(
@@ -337,7 +342,7 @@ def steps_of(
 
 
 def over_blocks(
-    task: Task, one: Callable[[Block, Tensor, Tensor, Tensor], Mixed], *, lays_out: bool
+    task: Computation, one: Callable[[QueryTile, Tensor, Tensor, Tensor], Mixed], *, lays_out: bool
 ) -> Mixed:
     """`one` on every block of queries with its keys and values, joined along the query axis.
 
@@ -370,7 +375,7 @@ def over_blocks(
     return Mixed(outputs, torch.cat(lses, 2) if lses else None)
 
 
-RUNNERS: dict[str, Callable[[Task, bool], Mixed]] = {
+RUNNERS: dict[str, Callable[[Computation, bool], Mixed]] = {
     "fused": run_fused,
     "folded": run_folded,
     "past": run_past,

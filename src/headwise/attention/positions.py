@@ -18,9 +18,9 @@ from torch import Tensor
 from headwise.attention.kernels import is_transformed
 from headwise.errors import OptionError, ShapeError
 
-Layout = Literal["half", "interleaved"]
+RotaryLayout = Literal["half", "interleaved"]
 ScalingKind = Literal["linear", "ntk", "llama3", "yarn"]
-LAYOUTS, SCALINGS = get_args(Layout), get_args(ScalingKind)
+LAYOUTS, SCALINGS = get_args(RotaryLayout), get_args(ScalingKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Rotary:
     base: float = 10_000.0
     d_rotary: int | None = None
     """Channels of a head that are rotated, the first ones; None = all."""
-    layout: Layout = "half"
+    layout: RotaryLayout = "half"
     """Channels that form a pair: `half` (i, i + d/2) as in Llama, `interleaved` (2i, 2i + 1)."""
     scaling: RotaryScaling | None = None
 
@@ -232,7 +232,7 @@ def rotate(
     cos: Float[Tensor, "*batch position pairs"],
     sin: Float[Tensor, "*batch position pairs"],
     *,
-    layout: Layout = "half",
+    layout: RotaryLayout = "half",
 ) -> Float[Tensor, "batch heads position width"]:
     """`x` with its first channels turned by the angles, pair by pair; the rest as it was."""
     check_name("the rotary layout", layout, LAYOUTS)

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headwise.attention.kernels import Mixed, can_be_read
-from headwise.attention.rules import Rules, also_hiding, four_axes
+from headwise.attention.rules import Rules, as_4d_mask, restrict_mask
 from headwise.attention.task import checked_mask
 from headwise.errors import ShapeError
 
@@ -31,23 +31,23 @@ def is_ragged(rules: Rules, batch: int) -> bool:
     )
 
 
-class Counts(NamedTuple):
+class SequenceLengths(NamedTuple):
     """Real positions of every sequence, read from the device once."""
 
     queries: list[int]
     keys: list[int]
 
 
-def count(rules: Rules, queries: Tensor, keys: Tensor) -> Counts:
+def count(rules: Rules, queries: Tensor, keys: Tensor) -> SequenceLengths:
     """How many queries and keys of each sequence are real, checked against the padded sizes."""
     batch, rows, columns = queries.shape[0], queries.shape[2], keys.shape[2]
     found = sizes(rules.lengths, "lengths", batch, columns)
     if rules.query_lengths is rules.lengths and rows == columns:
-        return Counts(found, found)
-    return Counts(sizes(rules.query_lengths, "query_lengths", batch, rows), found)
+        return SequenceLengths(found, found)
+    return SequenceLengths(sizes(rules.query_lengths, "query_lengths", batch, rows), found)
 
 
-def count_if_known(rules: Rules, queries: Tensor, keys: Tensor) -> Counts | None:
+def count_if_known(rules: Rules, queries: Tensor, keys: Tensor) -> SequenceLengths | None:
     """`count`, where sequences differ and numbers can be read; else None."""
     if not is_ragged(rules, queries.shape[0]) or not can_be_read(queries):
         return None
@@ -55,7 +55,7 @@ def count_if_known(rules: Rules, queries: Tensor, keys: Tensor) -> Counts | None
 
 
 def without_full_lengths(
-    rules: Rules, queries: Tensor, keys: Tensor, counts: Counts | None
+    rules: Rules, queries: Tensor, keys: Tensor, counts: SequenceLengths | None
 ) -> Rules:
     """The same rules without lengths that every sequence fills: they would cost a dense mask."""
     if counts is None:
@@ -80,7 +80,7 @@ def check_batch(rules: Rules, queries: Tensor, keys: Tensor) -> None:
 
 
 def why_one_by_one(
-    queries: Tensor, keys: Tensor, rules: Rules, counts: Counts | None
+    queries: Tensor, keys: Tensor, rules: Rules, counts: SequenceLengths | None
 ) -> str | None:
     """Why the sequences are better computed one by one, or None if one masked call is better."""
     if isinstance(rules.offset, Tensor):
@@ -120,8 +120,8 @@ def lengths_as_mask(rules: Rules, queries: Tensor, keys: Tensor) -> Rules:
     rules = keys_as_mask(rules, queries, keys)
     if padding is None:
         return rules
-    mask = None if rules.mask is None else four_axes(rules.mask)
-    return replace(rules, mask=also_hiding(mask, ~padding[:, None, :, None]))
+    mask = None if rules.mask is None else as_4d_mask(rules.mask)
+    return replace(rules, mask=restrict_mask(mask, ~padding[:, None, :, None]))
 
 
 def keys_as_mask(rules: Rules, queries: Tensor, keys: Tensor) -> Rules:
@@ -131,8 +131,8 @@ def keys_as_mask(rules: Rules, queries: Tensor, keys: Tensor) -> Rules:
     if rules.lengths is None:
         return rules if rules.query_lengths is None else replace(rules, query_lengths=None)
     padding = beyond(rules.lengths, "lengths", keys)
-    mask = None if rules.mask is None else four_axes(rules.mask)
-    mask = also_hiding(mask, ~padding[:, None, None])
+    mask = None if rules.mask is None else as_4d_mask(rules.mask)
+    mask = restrict_mask(mask, ~padding[:, None, None])
     return replace(rules, lengths=None, query_lengths=None, mask=mask)
 
 
@@ -191,7 +191,7 @@ def own_mask(mask: Tensor | None, index: int) -> Tensor | None:
     """One sequence's part of a mask."""
     if mask is None:
         return None
-    mask = four_axes(mask)
+    mask = as_4d_mask(mask)
     return mask if mask.shape[0] == 1 else mask[index : index + 1]
 
 
@@ -200,7 +200,7 @@ def one_by_one(
     keys: Tensor,
     values: Tensor,
     rules: Rules,
-    counts: Counts,
+    counts: SequenceLengths,
     alone: Callable[[Tensor, Tensor, Tensor, Rules], Mixed],
 ) -> Mixed:
     """Every sequence computed at its own length, the results padded with zeros."""

@@ -167,7 +167,7 @@ def check_axes_of(name: str, tensor: Tensor | None, axes: tuple[str, ...]) -> No
         raise OptionError(f"{name} is {list(tensor.shape)}: give [{', '.join(axes)}]")
 
 
-def also_hiding(mask: Tensor | None, allowed: Tensor) -> Tensor:
+def restrict_mask(mask: Tensor | None, allowed: Tensor) -> Tensor:
     """The mask, bool or added to the scores, that hides what is not allowed, too."""
     if mask is None:
         return allowed
@@ -176,7 +176,7 @@ def also_hiding(mask: Tensor | None, allowed: Tensor) -> Tensor:
     return mask.masked_fill(~allowed, -torch.inf)
 
 
-def four_axes(mask: Tensor) -> Tensor:
+def as_4d_mask(mask: Tensor) -> Tensor:
     """The mask as bool or float `[#batch #heads query key]`; bool True may attend."""
     if not mask.is_floating_point() and mask.dtype != torch.bool:
         mask = mask != 0

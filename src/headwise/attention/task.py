@@ -1,6 +1,6 @@
 """Task: queries, keys and values with their rules read against them; what every path computes.
 
-In: tensors as the user gave them and `Rules`. Out: a `Task` whose sizes agree and whose structure
+In: tensors as the user gave them and `Rules`. Out: a `Computation` whose sizes agree and whose structure
 is as simple as it can be, and what it adds to any tile of the scores. How it is computed is the
 business of paths and kernels.
 """
@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headwise.attention.kernels import can_be_read
-from headwise.attention.rules import Rules, four_axes
+from headwise.attention.rules import Rules, as_4d_mask
 from headwise.errors import MaskError, OptionError, ShapeError
 
 
@@ -78,7 +78,7 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Task:
+class Computation:
     """One attention computation, checked and ready; heads grouped over `kv_heads` as they came."""
 
     queries: Float[Tensor, "batch heads query d_key"]
@@ -115,7 +115,7 @@ class Task:
         )
 
 
-def make_task(queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Task:
+def make_task(queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Computation:
     """Rules and tensors as one checked task; the rules hold no lengths, and one offset for all."""
     values = check_sizes(queries, keys, values)
     num_queries, num_keys = queries.shape[2], keys.shape[2]
@@ -128,10 +128,10 @@ def make_task(queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Ta
     scale = 1 / math.sqrt(queries.shape[-1]) if rules.scale is None else rules.scale
     if scale <= 0:  # the fused kernel scales after it has blocked, which turns -inf around
         queries, scale = queries * scale, 1.0
-    return Task(queries, keys, values, band, scale, mask, rules)
+    return Computation(queries, keys, values, band, scale, mask, rules)
 
 
-def trimmed(task: Task) -> Task:
+def drop_hidden_keys(task: Computation) -> Computation:
     """The task without the keys that no query can see."""
     if task.band.is_full:
         return task
@@ -215,7 +215,7 @@ def checked_mask(mask: Tensor, queries: Tensor, num_keys: int) -> Tensor:
             f"{int(mask.max())}: integers are 1 for may attend and 0 for may not; a mask that is "
             "added to the scores is floating"
         )
-    result = four_axes(mask)
+    result = as_4d_mask(mask)
     wanted = (*queries.shape[:3], num_keys)
     if any(got not in (1, want) for got, want in zip(result.shape, wanted, strict=True)):
         hint = ""
@@ -229,7 +229,7 @@ def checked_mask(mask: Tensor, queries: Tensor, num_keys: int) -> Tensor:
 
 
 def bias_tile(
-    task: Task, first: int, last: int, low: int, high: int
+    task: Computation, first: int, last: int, low: int, high: int
 ) -> Float[Tensor, "#batch #heads query key"] | None:
     """What is added to the scores of queries `first..last` and keys `low..high`: -inf blocks.
 
@@ -240,14 +240,14 @@ def bias_tile(
 
 
 def bias_at(
-    task: Task, rows: Int[Tensor, " query"], low: int, high: int
+    task: Computation, rows: Int[Tensor, " query"], low: int, high: int
 ) -> Float[Tensor, "#batch #heads query key"] | None:
     """`bias_tile` of queries that need not be neighbours."""
     return bias_of(task, rows, rows, low, high)
 
 
 def bias_of_pairs(
-    task: Task, query: Int[Tensor, " pairs"], key: Int[Tensor, " pairs"]
+    task: Computation, query: Int[Tensor, " pairs"], key: Int[Tensor, " pairs"]
 ) -> Float[Tensor, "#batch #heads pairs"] | None:
     """`bias_tile` of single pairs of a query and a key, in memory linear in their number."""
     part: Tensor | None = None
@@ -261,7 +261,7 @@ def bias_of_pairs(
 
 
 def bias_of(
-    task: Task, rows: Tensor, picked: slice | Tensor, low: int, high: int
+    task: Computation, rows: Tensor, picked: slice | Tensor, low: int, high: int
 ) -> Float[Tensor, "#batch #heads query key"] | None:
     """What is added to the scores of some rows, `picked` from the mask, and keys `low..high`."""
     columns = torch.arange(low, high, device=task.queries.device)
@@ -275,7 +275,7 @@ def bias_of(
 
 
 def summed_bias(
-    task: Task, mask: Tensor | None, by_distance: Tensor | None, visible: Tensor | None
+    task: Computation, mask: Tensor | None, by_distance: Tensor | None, visible: Tensor | None
 ) -> Tensor | None:
     """Parts of a mask, of what distances add and of what the band shows, as one bias."""
     dtype = bias_dtype(task)
@@ -298,7 +298,7 @@ def blocked_to_bias(allowed: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def distance_tile(
-    task: Task, rows: Tensor, columns: Tensor
+    task: Computation, rows: Tensor, columns: Tensor
 ) -> Float[Tensor, "1 heads query key"] | None:
     """ALiBi and relative bias of every pair, from the distance between key and query."""
     if task.rules.slopes is None and task.rules.distance_bias is None:
@@ -316,12 +316,12 @@ def distance_tile(
     return tile[None]
 
 
-def bias_dtype(task: Task) -> torch.dtype:
+def bias_dtype(task: Computation) -> torch.dtype:
     """What biases are added up in: at least single precision."""
     return torch.promote_types(task.queries.dtype, torch.float32)
 
 
-def check_per_head(task: Task, tensor: Tensor, name: str) -> Tensor:
+def check_per_head(task: Computation, tensor: Tensor, name: str) -> Tensor:
     """The tensor, which must have one row a query head."""
     if tensor.shape[0] != task.queries.shape[1]:
         raise OptionError(

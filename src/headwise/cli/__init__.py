@@ -1,6 +1,6 @@
 """The command line: one file a command, each of which parses, calls the library and prints.
 
-`outcome` is the one place where a HeadwiseError becomes a sentence on stderr and exit code 2. The
+`run_command` is the one place where a HeadwiseError becomes a sentence on stderr and exit code 2. The
 files of the commands are imported to list them, so they import the library inside `run` only.
 """
 
@@ -40,15 +40,15 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command("scan")(scan.run)
-app.command("trace")(trace.run)
-app.command("importance")(importance.run)
-app.command("prune")(prune.run)
-app.command("report")(report.run)
+app.command("scan")(scan.scan_command)
+app.command("trace")(trace.trace_command)
+app.command("importance")(importance.importance_command)
+app.command("prune")(prune.prune_command)
+app.command("report")(report.report_command)
 app.add_typer(plan.app, name="plan")
-app.command("sweep")(sweep.run)
-app.command("explore")(explore.run)
-app.command("doctor")(doctor.run)
+app.command("sweep")(sweep.sweep_command)
+app.command("explore")(explore.explore_command)
+app.command("doctor")(doctor.doctor_command)
 
 
 def _print_version(is_asked: bool) -> bool:
@@ -103,7 +103,7 @@ def after_a_stop(words: list[str]) -> str:
     return "stopped; run the same command again to continue" if is_kept else "stopped"
 
 
-def outcome() -> tuple[int, str]:
+def run_command() -> tuple[int, str]:
     """Run the command; its exit code, and the sentence that a mistake or a stop gets."""
     try:
         run = whole_command()
@@ -127,7 +127,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # tests may have put something else there
             stream.reconfigure(errors="replace")  # a terminal may not know every character
-    code, sentence = outcome()
+    code, sentence = run_command()
     if sentence:
         typer.echo(f"headwise: {sentence}", err=True)
     sys.exit(code)

@@ -40,7 +40,7 @@ _TORCH_FACTS = (
 )
 
 
-def run(
+def doctor_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Say what is installed, which models are found, and which kernels this machine can run."""
@@ -121,7 +121,7 @@ def facts_from_another_process(
 
 def embedded_models() -> dict[str, dict[str, Any]]:
     """Where each embedded model lies and whether its digest is the published one."""
-    from headwise.watching.embedded import MODELS, digest, find
+    from headwise.models.embedded import MODELS, digest, find
 
     models = {}
     for name, model in MODELS.items():

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headwise.cli.options import Device, Dtype, Model, RemoteCode, Revision, with_head
-from headwise.cli.screen import quiet_console, say
+from headwise.views.terminal import quiet_console, say
 
 Port = Annotated[
     int | None, typer.Option(help="Port of this machine (default: 8123, or a free one).")
@@ -13,7 +13,7 @@ Port = Annotated[
 Opens = Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")]
 
 
-def run(
+def explore_command(
     model: Model = "minilm",
     port: Port = None,
     opens: Opens = True,
@@ -23,7 +23,7 @@ def run(
     trust_remote_code: RemoteCode = False,
 ) -> None:
     """See heads, live, in the browser: on this machine alone, without a network."""
-    from headwise.explorer.run import prepare, reserved, serve
+    from headwise.explorer.serve import prepare, reserved, serve
 
     with reserved(port) as here:
         with quiet_console(is_stderr=True).status("loading the model"):

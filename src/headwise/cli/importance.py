@@ -18,12 +18,13 @@ from headwise.cli.options import (
     texts_of,
     with_head,
 )
-from headwise.cli.screen import quiet_console, say, show_table
 from headwise.errors import OptionError, OutputError
-from headwise.files import finite, make_folder, write_aside
+from headwise.files import make_folder, write_aside
+from headwise.formats import finite
+from headwise.views.terminal import quiet_console, say, show_table
 
 if TYPE_CHECKING:
-    from headwise.pruning.importance import Importance
+    from headwise.pruning.importance.importance import Importance
 
 Text = Annotated[
     list[str] | None,
@@ -38,7 +39,7 @@ Force = Annotated[bool, typer.Option("--force", help="Replace tables that are th
 FILES = ("importance.parquet", "importance.csv", "interaction.csv", "layers.csv")
 
 
-def run(  # noqa: PLR0913 - one parameter an option
+def importance_command(  # noqa: PLR0913 - one parameter an option
     model: Model = "minilm",
     text: Text = None,
     max_tokens: MaxTokens = 4096,
@@ -52,9 +53,9 @@ def run(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Measure what every head is worth: exact ablation, gradient scores, stand-ins."""
     check_folder(out, force=force)
-    from headwise.pruning.importance import importance
-    from headwise.views.progress import Stages
-    from headwise.watching.loading import load_model
+    from headwise.models.loading import load_model
+    from headwise.pruning.importance.importance import importance
+    from headwise.views.terminal import Stages
 
     texts = texts_of(text)
     options = with_head(dtype, device, revision, trust_remote_code)
@@ -83,7 +84,7 @@ def check_folder(out: Path | None, *, force: bool) -> None:
 @contextmanager
 def only_writer(out: Path | None, *, force: bool) -> Iterator[None]:
     """The folder, made if need be, while no other process writes such tables into it."""
-    from headwise.pruning.directories import locked
+    from headwise.pruning.export.directories import locked
 
     if out is None:
         yield

@@ -11,10 +11,10 @@ import typer
 from headwise.checks import check_characters
 from headwise.errors import OptionError
 from headwise.files import read_text
-from headwise.wording import listed
+from headwise.formats import join_words
 
 if TYPE_CHECKING:
-    from headwise.watching.loading import LoadOptions
+    from headwise.models.loading import LoadOptions
 
 Model = Annotated[str, typer.Argument(help="minilm, smollm2, a directory, or a model hub's id.")]
 Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16, float64, or auto: as saved.")]
@@ -33,7 +33,7 @@ def with_head(dtype: str, device: str, revision: str | None, trust: bool) -> "Lo
 
 def without_head(dtype: str, device: str, revision: str | None, trust: bool) -> "LoadOptions":
     """How a model is loaded of which only the layers are wanted."""
-    from headwise.watching.loading import LoadOptions
+    from headwise.models.loading import LoadOptions
 
     return LoadOptions(dtype=dtype, device=device, revision=revision, allows_remote_code=trust)
 
@@ -67,7 +67,7 @@ def refuse(why: str, options: Mapping[str, object]) -> None:
     """
     given = [name for name, value in options.items() if value is not None and value is not False]
     if why and given:
-        raise OptionError(f"{why}: leave {listed(given)} out")
+        raise OptionError(f"{why}: leave {join_words(given)} out")
 
 
 def number_in(text: str, option: str, works: str = "a whole number") -> int:
@@ -85,7 +85,7 @@ def texts_of(names: list[str] | None) -> list[str] | None:
     texts = [text_of(name) for name in names]
     if not any(text.strip() for text in texts):
         raise OptionError(
-            f"{listed(names)} {'hold' if len(names) > 1 else 'holds'} no text: give "
+            f"{join_words(names)} {'hold' if len(names) > 1 else 'holds'} no text: give "
             "files with some words"
         )
     return texts

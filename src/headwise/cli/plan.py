@@ -10,8 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 from headwise.cli.options import AsJson
-from headwise.cli.screen import quiet_console, show_table
 from headwise.errors import OptionError
+from headwise.views.terminal import quiet_console, show_table
 
 if TYPE_CHECKING:
     from headwise.planning.plans import Plan
@@ -196,7 +196,7 @@ def heads(
 @app.command("models")
 def models(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """The known models, with their sources."""
-    from headwise.planning.known import KNOWN
+    from headwise.planning.known_models import KNOWN
     from headwise.planning.plans import plan
 
     if printed([plan(name) for name in KNOWN], as_json=as_json, as_csv=as_csv):

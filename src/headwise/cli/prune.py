@@ -18,9 +18,9 @@ from headwise.cli.options import (
     texts_of,
     with_head,
 )
-from headwise.cli.screen import quiet_console, say, show_table
 from headwise.errors import OptionError
-from headwise.wording import counted, listed
+from headwise.formats import format_count, join_words
+from headwise.views.terminal import quiet_console, say, show_table
 
 if TYPE_CHECKING:
     from headwise.pruning.prune import Pruned
@@ -94,14 +94,14 @@ class Asked:
         ways["--max-loss"] = self.max_loss
         given = [name for name, value in ways.items() if value is not None]
         if len(given) != 1:
-            said = f"{listed(given)} each say" if given else "nothing says"
+            said = f"{join_words(given)} each say" if given else "nothing says"
             raise OptionError(f"{said} how much to cut: give one of {', '.join(ways)}")
         if self.cut == 0 or self.keep == 1:
             asked = "--cut is 0" if self.cut == 0 else "--keep is 1"
             raise OptionError(f"{asked}: every head would stay, and there is nothing to do")
 
 
-def run(  # noqa: PLR0913 - one parameter an option
+def prune_command(  # noqa: PLR0913 - one parameter an option
     model: Model = "minilm",
     out: Out = None,
     heads: Heads = None,
@@ -139,8 +139,8 @@ def run(  # noqa: PLR0913 - one parameter an option
     asked.check()
     if out is None and not dry_run:
         raise OptionError("nothing says where to write the model: give --out DIR, or --dry-run")
-    from headwise.pruning.choice import BEST
-    from headwise.pruning.directories import check_place
+    from headwise.pruning.export.directories import check_place
+    from headwise.pruning.selection.methods import BEST
     from headwise.pruning.settings import PruneSettings
 
     if place is not None:
@@ -192,11 +192,11 @@ def pruned(
     text: list[str] | None,
 ) -> "Pruned":
     """The smaller model, made as the options say."""
-    from headwise.pruning.cutplan import CutPlan
+    from headwise.models.loading import load_model
     from headwise.pruning.prune import prune
+    from headwise.pruning.selection.cut_plan import CutPlan
     from headwise.pruning.settings import Amount
-    from headwise.views.progress import Stages
-    from headwise.watching.loading import load_model
+    from headwise.views.terminal import Stages
 
     named = asked.heads if asked.plan is None else CutPlan.read(asked.plan)
     heads = str(named) if isinstance(named, CutPlan) else named
@@ -241,7 +241,7 @@ def show(found: "Pruned", out: Path | None) -> None:
     console, record = quiet_console(), found.record
     unit, done = record["quality"]["unit"], "to cut" if out is None else "cut"
     console.print(
-        f"[bold]{escape(found.plan.model)}[/bold]: {counted(len(found.plan), 'head')} {done}"
+        f"[bold]{escape(found.plan.model)}[/bold]: {format_count(len(found.plan), 'head')} {done}"
     )
     console.print(found.plan.text() if out is None else str(found.plan), markup=False)
     show_table(console, sizes_table(record["sizes"]))

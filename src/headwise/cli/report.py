@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwise.cli.options import check_sentence
-from headwise.cli.screen import check_new, quiet_console, say, write_new
+from headwise.views.terminal import check_new, quiet_console, say, write_new
 
 if TYPE_CHECKING:
-    from headwise.views.report.findings import Findings
+    from headwise.report.data import ReportData
 
-ScanFolder = Annotated[
+ScanFolderOption = Annotated[
     Path | None,
     typer.Argument(metavar="FOLDER", help="Folder of a scan; without it, minilm is scanned."),
 ]
-ImportanceFolder = Annotated[
+ImportanceFolderOption = Annotated[
     Path | None, typer.Option("--importance", help="Folder that headwise importance wrote.")
 ]
-PruneFolder = Annotated[
+PruneFolderOption = Annotated[
     Path | None, typer.Option("--prune", help="Directory that headwise prune wrote.")
 ]
 Out = Annotated[Path, typer.Option(help="The page.")]
@@ -27,10 +27,10 @@ Text = Annotated[str | None, typer.Option(help="Sentence of the attention maps, 
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
 
 
-def run(
-    scan: ScanFolder = None,
-    importance: ImportanceFolder = None,
-    prune: PruneFolder = None,
+def report_command(
+    scan: ScanFolderOption = None,
+    importance: ImportanceFolderOption = None,
+    prune: PruneFolderOption = None,
     out: Out = Path("report.html"),
     text: Text = None,
     force: Force = False,
@@ -42,8 +42,8 @@ def run(
     check_folders(scan, importance, prune)
     check_new(out, ".html", force=force)
     check_sentence(text)
-    from headwise.views.report.maps import SENTENCE
-    from headwise.views.report.report import gather, report_page
+    from headwise.report.maps import SENTENCE
+    from headwise.report.report import gather, report_page
 
     sentence = text or SENTENCE
     if scan is None:
@@ -61,7 +61,7 @@ def run(
 
 def check_folders(scan: Path | None, importance: Path | None, prune: Path | None) -> None:
     """Refuse a folder without the tables it should hold, before anything else is looked at."""
-    from headwise.views.report.findings import cut_file, heads_of, importance_file
+    from headwise.report.data import cut_file, heads_of, importance_file
 
     if scan is not None:
         heads_of(scan)
@@ -71,19 +71,19 @@ def check_folders(scan: Path | None, importance: Path | None, prune: Path | None
         cut_file(prune)
 
 
-def scanned(importance: Path | None, prune: Path | None, text: str) -> "Findings":
+def scanned(importance: Path | None, prune: Path | None, text: str) -> "ReportData":
     """minilm scanned on the built-in text, its table printed, and what else the folders hold.
 
     What cannot be on its page is refused before the scan, which takes a while.
     """
     from headwise.cli.scan import bar, make_task, show
-    from headwise.measures.scan import ScanSettings
-    from headwise.measures.scan import run as run_scan
-    from headwise.views.report.findings import cut_of, heads_of_model, worth_of
-    from headwise.views.report.maps import check_length
-    from headwise.views.report.report import gather
-    from headwise.watching.loading import LoadOptions
-    from headwise.watching.models import LoadedModel
+    from headwise.models.loaded import LoadedModel
+    from headwise.models.loading import LoadOptions
+    from headwise.report.data import cut_of, heads_of_model, worth_of
+    from headwise.report.maps import check_length
+    from headwise.report.report import gather
+    from headwise.scans.scan import ScanSettings
+    from headwise.scans.scan import run_scan as run_scan
 
     settings = ScanSettings(probe=True)
     task = make_task("minilm", LoadOptions(), settings, None, None)

@@ -17,13 +17,13 @@ from headwise.cli.options import (
     texts_of,
     without_head,
 )
-from headwise.cli.screen import quiet_console, say
 from headwise.errors import OptionError
+from headwise.views.terminal import quiet_console, say
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from headwise.measures.scan import Scan, ScanSettings, Task
+    from headwise.scans.scan import Scan, ScanJob, ScanSettings
 
 
 Text = Annotated[
@@ -61,7 +61,7 @@ DeviceMap = Annotated[
 Seed = Annotated[int, typer.Option(help="Seed of random rows, tokens and sentences.")]
 
 
-def run(  # noqa: PLR0913 - one parameter an option
+def scan_command(  # noqa: PLR0913 - one parameter an option
     model: Model = "minilm",
     text: Text = None,
     treebank: Treebank = None,
@@ -84,10 +84,10 @@ def run(  # noqa: PLR0913 - one parameter an option
 
     With no arguments the embedded model minilm is scanned on built-in text and sentences.
     """
-    from headwise.measures.counting import MEASURES
-    from headwise.measures.scan import ScanSettings
-    from headwise.measures.scan import run as run_scan
-    from headwise.measures.spread import Spread
+    from headwise.measures.counter import MEASURES
+    from headwise.scans.process_group import ProcessGroup
+    from headwise.scans.scan import ScanSettings
+    from headwise.scans.scan import run_scan as run_scan
 
     settings = ScanSettings(
         length=length,
@@ -104,7 +104,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     )
     console = quiet_console(is_stderr=True)
     task = make_task(model, options, settings, texts_of(text), treebank)
-    spread = Spread.here()
+    spread = ProcessGroup.here()
     ended = ("heads.parquet", "heads.csv", "scan.json")
     was_complete = out is not None and not force and all((out / one).is_file() for one in ended)
     found = run_scan(task, out=out, force=force, report=bar(console), spread=spread)
@@ -124,11 +124,11 @@ def make_task(
     settings: "ScanSettings",
     texts: list[str] | None,
     treebank: Path | None,
-) -> "Task":
+) -> "ScanJob":
     """The model, loaded, and what it is to read."""
-    from headwise.measures import scan
+    from headwise.models.loading import load_model
     from headwise.probes.treebank import sentences_of
-    from headwise.watching.loading import load_model
+    from headwise.scans import scan
 
     sentences = None if treebank is None else sentences_of(treebank)
     loaded = load_model(name, options)
@@ -136,21 +136,20 @@ def make_task(
         raise OptionError(
             f"{name} reads no text: scan it from Python with headwise.scan(model, inputs=[...])"
         )
-    return scan.make_task(loaded, texts, treebank=sentences, settings=settings)
+    return scan.make_scan_job(loaded, texts, treebank=sentences, settings=settings)
 
 
 def bar(console: "Console") -> Any:
     """A progress bar with rate and time left, on stderr."""
-    from headwise.views.progress import ProgressBar
+    from headwise.views.terminal import ProgressBar
 
     return ProgressBar(console)
 
 
 def show(found: "Scan", out: Path | None) -> None:
     """Print the head table for people."""
-    from headwise.measures.store import TABLES
-    from headwise.views.head_table import overview, strongest
-    from headwise.views.relations import leaders, left_out, notes
+    from headwise.scans.folder import TABLES
+    from headwise.views.heads import leaders, left_out, notes, overview, strongest
 
     console = quiet_console()
     console.print(overview(found.table))

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from headwise.cli.options import AsJson, number_in
-from headwise.cli.screen import quiet_console, say, show_table
 from headwise.errors import OptionError
+from headwise.views.terminal import quiet_console, say, show_table
 
 TaskName = Annotated[str, typer.Argument(help="relations, recall, brackets or characters.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Fewer seeds, rates and steps: minutes.")]
@@ -40,7 +40,7 @@ Out = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace another sweep in that folder.")]
 
 
-def run(  # noqa: PLR0913 - one parameter an option
+def sweep_command(  # noqa: PLR0913 - one parameter an option
     task: TaskName = "relations",
     quick: Quick = False,
     set_: Set = None,
@@ -57,11 +57,11 @@ def run(  # noqa: PLR0913 - one parameter an option
     as_json: AsJson = False,
 ) -> None:
     """Train small transformers that differ in their heads alone, and say what each can do."""
-    from headwise.sweeps.settings import make_settings, make_task
+    from headwise.sweeps.settings import make_settings, sweep_task
     from headwise.sweeps.sweep import sweep
-    from headwise.views.progress import Stages
+    from headwise.views.terminal import Stages
 
-    made = make_task(task, **settings_of(set_ or []))
+    made = sweep_task(task, **settings_of(set_ or []))
     settings = make_settings(
         made,
         quick=quick,

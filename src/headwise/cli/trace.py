@@ -19,17 +19,17 @@ from headwise.cli.options import (
     refuse,
     without_head,
 )
-from headwise.cli.screen import check_new, quiet_console, say, show_table, write_new
 from headwise.errors import OptionError
-from headwise.wording import listed
+from headwise.formats import join_words
+from headwise.views.terminal import check_new, quiet_console, say, show_table, write_new
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from headwise.models.loading import LoadOptions
     from headwise.tracing.maps import Maps
     from headwise.tracing.record import Trace
     from headwise.tracing.trace import Chosen
-    from headwise.watching.loading import LoadOptions
 
 
 SENTENCE = "The cat sat down"
@@ -81,7 +81,7 @@ Svg = Annotated[Path | None, typer.Option(help="Write the chosen heads' maps as 
 Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.")]
 
 
-def run(  # noqa: PLR0913 - one parameter an option
+def trace_command(  # noqa: PLR0913 - one parameter an option
     model: Model = "minilm",
     text: Text = None,
     layer: Layer = None,
@@ -177,8 +177,8 @@ def why_no_map(compares: bool, as_json: bool, step: str | None, example: Example
 
 def traced_example(place: "Chosen") -> "Trace":
     """The worked example."""
-    from headwise.attention.worked import cat_sleeps
-    from headwise.tracing.layers import trace_layer
+    from headwise.attention.worked_example import cat_sleeps
+    from headwise.tracing.layer_trace import trace_layer
 
     if place.layer or place.stack:
         raise OptionError("the example has one layer: leave --layer and --stack out")
@@ -190,8 +190,8 @@ def traced(model: str, options: "LoadOptions", text: str | None, place: "Chosen"
     """One layer of a model on a text."""
     check_sentence(text)
     text = SENTENCE if text is None else text
+    from headwise.models.loading import load_model
     from headwise.tracing.trace import trace
-    from headwise.watching.loading import load_model
 
     return trace(load_model(model, options), text, **place._asdict())
 
@@ -205,21 +205,21 @@ def tell_of_large(trace: "Trace") -> None:
         steps = "a step" if len(names) == 1 else "steps"
         say(
             quiet_console(is_stderr=True),
-            f"headwise: values of {listed(names)} are left out, {steps} of more than "
+            f"headwise: values of {join_words(names)} are left out, {steps} of more than "
             f"{MOST_NUMBERS:,} numbers: --step {names[0]} prints them",
         )
 
 
 def svg_of(_: "Trace", maps: "Maps") -> str:
     """The maps as an image."""
-    from headwise.tracing.page import maps_svg
+    from headwise.views.trace import maps_svg
 
     return maps_svg(maps)
 
 
 def html_of(trace: "Trace", maps: "Maps") -> str:
     """The trace as a page."""
-    from headwise.tracing.page import trace_page
+    from headwise.views.trace import trace_page
 
     return trace_page(trace, maps)
 
@@ -228,9 +228,9 @@ def show_trace(console: "Console", trace: "Trace", maps: "Maps", *, all_heads: b
     """Steps, weights of some heads, contributions."""
     from rich.markup import escape
 
-    from headwise.tracing.page import SHOWN_HEADS
     from headwise.tracing.record import closing_lines
-    from headwise.views.trace_tables import (
+    from headwise.views.trace import (
+        SHOWN_HEADS,
         contributions_table,
         map_tables,
         shares_table,
@@ -257,7 +257,7 @@ def show_step(console: "Console", trace: "Trace", name: str, maps: "Maps") -> No
     """The values of one step."""
     from rich.markup import escape
 
-    from headwise.views.trace_tables import map_tables, step_matrices
+    from headwise.views.trace import map_tables, step_matrices
 
     step = trace[name]
     console.print(f"[bold]{escape(trace.title)}[/bold], {name}: {step.formula}", end="  ")
@@ -275,7 +275,7 @@ def show_everything(console: "Console", trace: "Trace") -> None:
     from rich.markup import escape
 
     from headwise.tracing.record import closing_lines
-    from headwise.views.trace_tables import shares_table, step_matrices
+    from headwise.views.trace import shares_table, step_matrices
 
     console.print(f"[bold]{escape(' '.join(trace.labels.queries))}[/bold], {escape(trace.title)}")
     for step in trace.steps.values():
@@ -292,8 +292,8 @@ def show_blurring(console: "Console", trace: "Trace", query: int | None) -> None
     """The heads' rows beside the one row that an average of them would be."""
     from rich.markup import escape
 
-    from headwise.tracing.blurring import blur_of, sharpness, three_targets
-    from headwise.views.trace_tables import blur_table, sharpness_line
+    from headwise.tracing.blur import blur_of, sharpness, three_targets
+    from headwise.views.trace import blur_table, sharpness_line
 
     if query is None:
         special = trace.labels.is_special or (False,) * len(trace.labels.queries)
@@ -310,8 +310,8 @@ def show_blurring(console: "Console", trace: "Trace", query: int | None) -> None
 
 def show_dimensions(console: "Console", *, as_json: bool) -> None:
     """The shapes of every step of the textbook's example."""
-    from headwise.attention.worked import dimensions
-    from headwise.views.trace_tables import dimensions_table
+    from headwise.attention.worked_example import dimensions
+    from headwise.views.trace import dimensions_table
 
     found = {heads: dimensions(4, 16, 512, heads) for heads in (4, 8)}
     if as_json:

@@ -1,1 +1,1 @@
-"""Drawing: numbers and labels as SVG and HTML text; it imports no heads, models or tensors."""
+"""Tables, HTML, SVG plots and heat maps; knows no heads, models or tensors."""

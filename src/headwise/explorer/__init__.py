@@ -1,1 +1,1 @@
-"""The explorer: heads, live, in the browser."""
+"""A model, live in the browser or in a notebook."""

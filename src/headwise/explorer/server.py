@@ -19,17 +19,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from headwise.errors import HeadwiseError
-from headwise.explorer import asked
-from headwise.explorer.desk import Busy, Desk, Told
-from headwise.explorer.figures import head_figures
-from headwise.explorer.figures import links as strongest
+from headwise.explorer import api_types
 from headwise.explorer.guard import Guard, TooLarge, refused
+from headwise.explorer.head_panel import head_figures
+from headwise.explorer.head_panel import links as strongest
 from headwise.explorer.jobs import Stopped
 from headwise.explorer.lesson.lesson import LessonStep, as_json, check, lesson
-from headwise.explorer.looks import (
+from headwise.explorer.maps import (
     OVERVIEW,
     TILE,
-    Look,
+    MapOptions,
     as_bytes,
     axes_of,
     part_of_map,
@@ -37,16 +36,18 @@ from headwise.explorer.looks import (
     weights_between,
     whole_map,
 )
-from headwise.explorer.readings import Reading
-from headwise.explorer.session import NotKept, Session, known_plans
-from headwise.explorer.whatif import outcome
+from headwise.explorer.session import Session, TextNotCached, known_plans
+from headwise.explorer.text_analysis import TextAnalysis
+from headwise.explorer.what_if import compare_gated
+from headwise.explorer.work import Busy, ModelQueue, Told
 from headwise.heads import HeadId, check_head
 from headwise.planning.plans import head_choices, plan
 from headwise.planning.shapes import make_shape
-from headwise.pruning.cutplan import CutPlan
-from headwise.pruning.surgery import planned
-from headwise.tracing.maps import Labels, Maps
-from headwise.tracing.page import maps_svg
+from headwise.pruning.selection.cut_plan import CutPlan
+from headwise.pruning.surgery.cut import planned
+from headwise.reading.tokens import Labels
+from headwise.tracing.maps import Maps
+from headwise.views.trace import maps_svg
 
 THUMB = 64
 """Most rows and columns of a small map."""
@@ -65,7 +66,7 @@ class Explorer:
 
     def __init__(self, session: Session) -> None:
         """For which session."""
-        self.session, self.desk = session, Desk()
+        self.session, self.desk = session, ModelQueue()
         self._lessons: dict[tuple[Any, ...], tuple[LessonStep, ...]] = {}
         self.files = {file.name: file.read_bytes() for file in pages()}
 
@@ -102,7 +103,7 @@ class Explorer:
                 Busy: says(503),
                 HeadwiseError: says(422),
                 HTTPException: not_there,
-                NotKept: says(410),
+                TextNotCached: says(410),
                 Stopped: lambda *_: refused(499, "nobody waits for it any more"),
                 TooLarge: lambda *_: refused(413, "the body of the request is too large"),
                 Exception: lambda *_: refused(500, "something went wrong in headwise itself"),
@@ -142,7 +143,7 @@ class Explorer:
 
     async def read(self, request: Request) -> Response:
         """Read {text}: its tokens, and figures of every head on it."""
-        text = asked.text_in(asked.fields(await request.body()))
+        text = api_types.text_in(api_types.fields(await request.body()))
 
         def work(told: Told) -> dict[str, Any]:
             return self.session.summary(self.session.read(text, told))
@@ -160,8 +161,8 @@ class Explorer:
         """Small maps of the heads of ?layer=, ?size= cells wide: roots of weights, a byte each."""
         reading = self.session.reading(request.path_params["name"])
         layer = request.query_params.get("layer", "")
-        size = asked.number_in(request.query_params, "size", 8, THUMB, 32)
-        look = asked.look_in(request.query_params)
+        size = api_types.number_in(request.query_params, "size", 8, THUMB, 32)
+        look = api_types.look_in(request.query_params)
         reading.call(layer)
 
         def work(_: Told) -> npt.NDArray[Any]:
@@ -172,8 +173,8 @@ class Explorer:
     async def map(self, request: Request) -> Response:
         """A part of one head's map, ?rows=0:256&keys=0:256: steps of 1/65535, two bytes each."""
         reading, head, look = self.looked(request)
-        rows = asked.part_in(request.query_params, "rows", TILE)
-        keys = asked.part_in(request.query_params, "keys", TILE)
+        rows = api_types.part_in(request.query_params, "rows", TILE)
+        keys = api_types.part_in(request.query_params, "keys", TILE)
 
         found = await self.desk.do(request, lambda _: part_of_map(reading, head, look, rows, keys))
         return numbers(*found)
@@ -181,7 +182,7 @@ class Explorer:
     async def overview(self, request: Request) -> Response:
         """One head's whole map in at most ?size= rows and columns: the largest of each block."""
         reading, head, look = self.looked(request)
-        size = asked.number_in(request.query_params, "size", 8, OVERVIEW, OVERVIEW)
+        size = api_types.number_in(request.query_params, "size", 8, OVERVIEW, OVERVIEW)
         found = await self.desk.do(request, lambda _: whole_map(reading, head, look, size))
         return numbers(*found)
 
@@ -197,7 +198,7 @@ class Explorer:
     async def links(self, request: Request) -> Response:
         """The strongest links of the tokens ?rows=0:256 in ?head=: row, key, weight."""
         reading, head, look = self.looked(request)
-        rows = asked.part_in(request.query_params, "rows", TILE)
+        rows = api_types.part_in(request.query_params, "rows", TILE)
         return JSONResponse(
             await self.desk.do(request, lambda _: strongest(reading, head, look, rows))
         )
@@ -206,7 +207,7 @@ class Explorer:
         """The map of ?head= as an SVG image, of ?rows= where the text is long."""
         reading, head, look = self.looked(request)
         whole = f"0:{MOST_IN_IMAGE}"
-        part = asked.part_in({"rows": whole, **request.query_params}, "rows", MOST_IN_IMAGE)
+        part = api_types.part_in({"rows": whole, **request.query_params}, "rows", MOST_IN_IMAGE)
 
         def work(_: Told) -> str:
             return drawn(reading, head, look, part)
@@ -216,18 +217,18 @@ class Explorer:
 
     async def whatif(self, request: Request) -> Response:
         """What {texts} come to with {gates} on heads, beside the untouched model."""
-        body = asked.fields(await request.body())
-        texts, changes = asked.texts_in(body), asked.changes_in(body)
+        body = api_types.fields(await request.body())
+        texts, changes = api_types.texts_in(body), api_types.changes_in(body)
         session = self.session
 
         def work(_: Told) -> dict[str, Any]:
-            return outcome(session.subject, texts, changes, session.counts, session.untouched)
+            return compare_gated(session.subject, texts, changes, session.counts, session.untouched)
 
         return JSONResponse(await self.desk.do(request, work))
 
     async def cutplan(self, request: Request) -> Response:
         """A plan that cuts {heads}, if they can be cut, as a file for headwise prune --plan."""
-        heads = asked.heads_in(asked.fields(await request.body()))
+        heads = api_types.heads_in(api_types.fields(await request.body()))
         session = self.session
         chosen = tuple(check_head(head, session.num_heads) for head in heads)
         await self.desk.do(request, lambda _: planned(session.subject.model, chosen))
@@ -256,19 +257,19 @@ class Explorer:
 
     async def lesson(self, request: Request) -> Response:
         """The lesson's steps on {text}, with its real numbers; {layer, head, position} if given."""
-        steps = await self.steps(request, asked.fields(await request.body()))
+        steps = await self.steps(request, api_types.fields(await request.body()))
         return JSONResponse(as_json(steps))
 
     async def check(self, request: Request) -> Response:
         """Whether {answer} to the question of {step} of that lesson is right, and why."""
-        body = asked.fields(await request.body())
+        body = api_types.fields(await request.body())
         by_name = {step.name: step for step in await self.steps(request, body)}
-        step = asked.choice_in(body, "step", by_name)
+        step = api_types.choice_in(body, "step", by_name)
         return JSONResponse(check(by_name[step], body.get("answer", "")))
 
     async def steps(self, request: Request, body: dict[str, Any]) -> tuple[LessonStep, ...]:
         """The lesson that a request asks for, kept until another one is asked for."""
-        text, place = asked.text_in(body), asked.place_in(body)
+        text, place = api_types.text_in(body), api_types.place_in(body)
         key = (text, *place.values(), self.session.scanned is not None)
         if key not in self._lessons:
             session = self.session
@@ -282,18 +283,18 @@ class Explorer:
     async def plan(self, request: Request) -> Response:
         """What attention costs for ?d_model=, heads, kv_heads, layers, length, batch and dtype."""
         values = request.query_params
-        num_heads = asked.number_in(values, "heads", 1, 1024, 12)
+        num_heads = api_types.number_in(values, "heads", 1, 1024, 12)
         shape = make_shape(
-            d_model=asked.number_in(values, "d_model", 1, 65536, 768),
+            d_model=api_types.number_in(values, "d_model", 1, 65536, 768),
             num_heads=num_heads,
-            num_kv_heads=asked.number_in(values, "kv_heads", 1, 1024, num_heads),
-            d_key=asked.number_in(values, "d_key", 1, 4096) if "d_key" in values else None,
-            num_layers=asked.number_in(values, "layers", 1, 1024, 12),
+            num_kv_heads=api_types.number_in(values, "kv_heads", 1, 1024, num_heads),
+            d_key=api_types.number_in(values, "d_key", 1, 4096) if "d_key" in values else None,
+            num_layers=api_types.number_in(values, "layers", 1, 1024, 12),
         )
         found = plan(
             shape=shape,
-            length=asked.number_in(values, "length", 1, 10_000_000, 1024),
-            batch=asked.number_in(values, "batch", 1, 65536, 1),
+            length=api_types.number_in(values, "length", 1, 10_000_000, 1024),
+            batch=api_types.number_in(values, "batch", 1, 65536, 1),
             dtype=values.get("dtype", "bfloat16")[:20],
         )
         return JSONResponse(found.to_json())
@@ -305,8 +306,8 @@ class Explorer:
     async def choices(self, request: Request) -> Response:
         """Every number of heads that divides ?d_model=, and what speaks against each."""
         values = request.query_params
-        width = asked.number_in(values, "d_model", 1, 65536, 768)
-        length = asked.number_in(values, "length", 1, 10_000_000, 1024)
+        width = api_types.number_in(values, "d_model", 1, 65536, 768)
+        length = api_types.number_in(values, "length", 1, 10_000_000, 1024)
         found = [
             {"heads": one.num_heads, "d_key": one.d_key, "remarks": one.remarks}
             | {"parameters": one.plan.layer_parameters, "multiply_adds": one.plan.per_token}
@@ -314,11 +315,11 @@ class Explorer:
         ]
         return JSONResponse(found)
 
-    def looked(self, request: Request) -> tuple[Reading, HeadId, Look]:
+    def looked(self, request: Request) -> tuple[TextAnalysis, HeadId, MapOptions]:
         """The reading, the head and the way to look that a request names."""
         reading = self.session.reading(request.path_params["name"])
-        head = reading.checked(asked.head_in(request.query_params))
-        return reading, head, asked.look_in(request.query_params)
+        head = reading.checked(api_types.head_in(request.query_params))
+        return reading, head, api_types.look_in(request.query_params)
 
 
 def pages() -> list[Any]:
@@ -335,7 +336,7 @@ def numbers(found: npt.NDArray[Any], largest: float = 1.0) -> Response:
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
-def drawn(reading: Reading, head: HeadId, look: Look, part: slice) -> str:
+def drawn(reading: TextAnalysis, head: HeadId, look: MapOptions, part: slice) -> str:
     """The map of a head between the same tokens."""
     rows, keys = axes_of(reading.labels(head.layer_name), look)
     some, columns = (slice(part.start, min(part.stop, len(axis))) for axis in (rows, keys))

@@ -13,30 +13,30 @@ from typing import Any
 from torch import nn
 
 from headwise.errors import HeadwiseError, OptionError
-from headwise.explorer.figures import finite
+from headwise.explorer.head_panel import finite
 from headwise.explorer.jobs import Job
-from headwise.explorer.readings import (
+from headwise.explorer.text_analysis import (
     LONGEST,
+    AnalysisCache,
     Progress,
-    Reading,
-    Shelf,
+    TextAnalysis,
     check_heads_left,
     name_of,
     read,
 )
-from headwise.explorer.whatif import MOST_TEXTS, Untouched
+from headwise.explorer.what_if import MOST_TEXTS, BaselineCache
 from headwise.heads import ROLES, HeadId, HeadTable
-from headwise.measures.reading import Reader, known_limit
-from headwise.measures.scan import make_task, run
-from headwise.planning.known import KNOWN
+from headwise.models.loaded import LoadedModel
+from headwise.objectives.evaluation import count_heads
+from headwise.objectives.objective import Embedding
+from headwise.planning.known_models import KNOWN
 from headwise.planning.plans import plan
-from headwise.pruning.importance import importance
-from headwise.pruning.objective import Embedding
+from headwise.pruning.importance.importance import importance
 from headwise.pruning.setting import Subject
-from headwise.pruning.task import count_heads
-from headwise.views.head_table import GLYPHS
-from headwise.views.report.style import ROLE_COLOURS
-from headwise.watching.models import LoadedModel
+from headwise.reading.reader import Reader, known_limit
+from headwise.report.style import ROLE_COLOURS
+from headwise.scans.scan import make_scan_job, run_scan
+from headwise.views.heads import GLYPHS
 from headwise.watching.running import in_evaluation
 
 SHOWN = {
@@ -74,11 +74,11 @@ OTHERS = (
 )
 
 
-class NotKept(HeadwiseError):
+class TextNotCached(HeadwiseError):
     """A reading that others have taken the place of."""
 
 
-def telling_head(table: HeadTable) -> HeadId:
+def default_head(table: HeadTable) -> HeadId:
     """The head that is shown until one is chosen: the sharpest that does not rest on a sink."""
     sharpness = table.df["confidence"].fillna(0) - (table.df["first"] >= 0.5)
     return table.heads[int(sharpness.argmax())]
@@ -91,7 +91,7 @@ class Session:
         """Look at the model once."""
         if subject.tokenizer is None:
             raise OptionError(f"{subject.name} reads no text: the explorer needs a tokenizer")
-        self.subject, self.shelf, self.untouched = subject, Shelf(), Untouched()
+        self.subject, self.shelf, self.untouched = subject, AnalysisCache(), BaselineCache()
         reader = Reader(subject.tokenizer, subject.model.config, length=LONGEST)
         inputs = reader.batch(reader.windows(["a b c d"])[:1], subject.device).inputs
         with in_evaluation(subject.model):
@@ -145,7 +145,7 @@ class Session:
             "jobs": [job.as_json() for job in self.jobs.values()],
         }
 
-    def read(self, text: str, progress: Progress | None = None) -> Reading:
+    def read(self, text: str, progress: Progress | None = None) -> TextAnalysis:
         """The text as the model has read it, now or before."""
         found = self.shelf.find(name_of(text))
         if found is None:
@@ -153,14 +153,14 @@ class Session:
             self.shelf.put(found)
         return found
 
-    def reading(self, name: str) -> Reading:
+    def reading(self, name: str) -> TextAnalysis:
         """A reading that is still kept."""
         found = self.shelf.find(name)
         if found is None:
-            raise NotKept("this text is no longer kept: send it again")
+            raise TextNotCached("this text is no longer kept: send it again")
         return found
 
-    def summary(self, reading: Reading) -> dict[str, Any]:
+    def summary(self, reading: TextAnalysis) -> dict[str, Any]:
         """What the page draws first: tokens, and figures of every head."""
         first = next(iter(reading.calls))
         labels = reading.labels(first)
@@ -173,7 +173,7 @@ class Session:
             "is_models_limit": self.is_models_limit,
             "measured": reading.num_measured,
             "heads": self.grid(reading.table, SHOWN),
-            "shown_first": str(telling_head(reading.table)),
+            "shown_first": str(default_head(reading.table)),
         }
 
     def grid(self, table: HeadTable, words: Mapping[str, str]) -> dict[str, Any]:
@@ -215,7 +215,7 @@ class Session:
 
     def _scan(self, job: Job) -> Any:
         """The built-in text and sentences: what a head does over more than one sentence."""
-        return run(make_task(self._loaded_twin), report=Told(job))
+        return run_scan(make_scan_job(self._loaded_twin), report=Told(job))
 
     def _importance(self, job: Job) -> Any:
         """What every head is worth on some of Python's manual."""

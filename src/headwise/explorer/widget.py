@@ -10,13 +10,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from headwise.errors import MissingPackage, OptionError
+from headwise.formats import format_count
 from headwise.heads import HeadId, HeadTable, check_head
-from headwise.wording import counted
 
 if TYPE_CHECKING:
-    from headwise.explorer.looks import Look
-    from headwise.explorer.readings import Reading
-    from headwise.watching.models import Source
+    from headwise.explorer.maps import MapOptions
+    from headwise.explorer.text_analysis import TextAnalysis
+    from headwise.models.loaded import Source
 
 SHADED = "normalised_entropy"
 """The measure that heads are shaded by: faint ones look at many tokens, or were not measured."""
@@ -35,7 +35,7 @@ def view(
     *,
     head: str | None = None,
     tokenizer: Any = None,
-    look: "Look | None" = None,
+    look: "MapOptions | None" = None,
 ) -> Any:
     """A view of every head of a model on a text, for a notebook; `view.head` is the chosen one.
 
@@ -43,24 +43,24 @@ def view(
     view.head  # "L0H0", or what was clicked since
     """
     check_package()
-    from headwise.explorer.readings import read
-    from headwise.explorer.widget_parts import HeadView
+    from headwise.errors import warn_user
+    from headwise.explorer.anywidget_view import HeadView
+    from headwise.explorer.text_analysis import read
     from headwise.pruning.setting import make_subject
-    from headwise.watching.remarks import remark
 
     subject = make_subject(model, tokenizer)
     if subject.tokenizer is None:
         raise OptionError(f"{subject.name} has no tokenizer: give one")
     reading = read(subject, text)
     if left := reading.left_out:
-        remark(f"the text is {counted(left, 'token')} too long: its end was left out")
+        warn_user(f"the text is {format_count(left, 'token')} too long: its end was left out")
     return HeadView(Shown(reading.table, reading, look), head or str(reading.table.heads[0]))
 
 
 def view_table(table: HeadTable, *, head: str | None = None) -> Any:
     """A view of a table's heads, for a notebook; `view.head` is the chosen one."""
     check_package()
-    from headwise.explorer.widget_parts import HeadView
+    from headwise.explorer.anywidget_view import HeadView
 
     return HeadView(Shown(table), head or str(table.heads[0]))
 
@@ -69,7 +69,10 @@ class Shown:
     """What a view shows: facts and maps of heads."""
 
     def __init__(
-        self, table: HeadTable, reading: "Reading | None" = None, look: "Look | None" = None
+        self,
+        table: HeadTable,
+        reading: "TextAnalysis | None" = None,
+        look: "MapOptions | None" = None,
     ) -> None:
         """A table, and a reading where there is one."""
         self.table, self.reading, self.look = table, reading, look
@@ -109,22 +112,22 @@ class Shown:
         """Labels of the rows and keys of a head's map."""
         if self.reading is None:
             return [], []
-        from headwise.explorer.looks import axes_of
+        from headwise.explorer.maps import axes_of
 
         rows, keys = axes_of(self.reading.labels(HeadId.parse(head).layer_name), self._look)
         return list(rows.labels), list(keys.labels)
 
     @property
-    def _look(self) -> "Look":
-        from headwise.explorer.looks import Look
+    def _look(self) -> "MapOptions":
+        from headwise.explorer.maps import MapOptions
 
-        return self.look or Look()
+        return self.look or MapOptions()
 
     def cells(self, head: str, window: dict[str, Any] | None) -> dict[str, Any]:
         """A part of a head's map, or all of it thinned out."""
         if self.reading is None:
             return {}
-        from headwise.explorer.looks import TILE, part_of_map, whole_map
+        from headwise.explorer.maps import TILE, part_of_map, whole_map
 
         at, look = HeadId.parse(head), self._look
         whole = [[0, len(axis)] for axis in self.axes(head)]
@@ -147,7 +150,7 @@ class Shown:
         """The strongest links of a head, from some row on."""
         if self.reading is None:
             return []
-        from headwise.explorer.figures import MOST_ROWS, links
+        from headwise.explorer.head_panel import MOST_ROWS, links
 
         part = slice(start, start + MOST_ROWS)
         return links(self.reading, HeadId.parse(head), self._look, part)

@@ -1,1 +1,1 @@
-"""From attention calls to numbers per head: one measure a file; the scan runs and merges them."""
+"""One attention call becomes sums for each head."""

@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headwise.measures.layout import Layout
 from headwise.measures.measure import Measure, PairsOf, RowValues
 from headwise.measures.offsets import OFFSETS, offset_pairs, rows_with_key
-from headwise.measures.view import Sums, Tile, View
-from headwise.watching.sequence import Block
+from headwise.measures.row_layout import RowLayout
+from headwise.measures.sequence_view import SequenceView, Sums, TileWeights
+from headwise.watching.sequence_weights import Tile
 
 
 class Confidence(Measure):
@@ -30,11 +30,11 @@ class Confidence(Measure):
         for name, offset in OFFSETS.items()
     }
 
-    def pairs(self, layout: Layout) -> dict[str, PairsOf]:
+    def pairs(self, layout: RowLayout) -> dict[str, PairsOf]:
         """Where the largest weight may lie."""
         return offset_pairs(layout)
 
-    def see(self, view: View, tile: Tile, sums: Sums) -> None:
+    def see(self, view: SequenceView, tile: TileWeights, sums: Sums) -> None:
         """Keep each row's largest weight so far, of ordinary tokens and of all.
 
         Special tokens have their weights taken out of the tile for a moment: it is read once.
@@ -55,7 +55,7 @@ class Confidence(Measure):
             largest = torch.maximum(ordinary, kept.amax(-1))
         keep_largest(sums, "largest", tile, largest)
 
-    def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
+    def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
         """The largest weights, and which offsets they lie at."""
         is_special = special_tokens(view.layout)
         if is_special is None:
@@ -69,12 +69,12 @@ class Confidence(Measure):
         return columns
 
 
-def special_tokens(layout: Layout) -> Bool[Tensor, " key"] | None:
+def special_tokens(layout: RowLayout) -> Bool[Tensor, " key"] | None:
     """Which keys are special tokens; None where that is not known."""
     return None if layout.tokens is None else layout.tokens.is_special
 
 
-def sees_ordinary(view: View, is_ordinary: Bool[Tensor, "1 key"]) -> Bool[Tensor, " query"]:
+def sees_ordinary(view: SequenceView, is_ordinary: Bool[Tensor, "1 key"]) -> Bool[Tensor, " query"]:
     """Which rows may see a token that is not special."""
     if view.layout.has_gaps:
         return (view.count_seen(is_ordinary)[0] > 0).all(0)
@@ -82,14 +82,14 @@ def sees_ordinary(view: View, is_ordinary: Bool[Tensor, "1 key"]) -> Bool[Tensor
 
 
 def special_keys(
-    layout: Layout, is_special: Bool[Tensor, " key"], block: Block
+    layout: RowLayout, is_special: Bool[Tensor, " key"], block: Tile
 ) -> Int[Tensor, " special"]:
     """Which columns of a block are special tokens."""
     within = is_special[block.low : block.high]
     return layout.once(("special", block.low, block.high), lambda: within.nonzero()[:, 0])
 
 
-def keep_largest(sums: Sums, name: str, tile: Tile, found: Tensor) -> None:
+def keep_largest(sums: Sums, name: str, tile: TileWeights, found: Tensor) -> None:
     """Raise the kept numbers of the tile's rows to what was found, where that is more."""
     kept = sums.own(name)[:, tile.span]
     torch.maximum(kept, found, out=kept)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from headwise.measures.measure import Measure, RowValues
-from headwise.measures.view import Sums, Tile, View
+from headwise.measures.sequence_view import SequenceView, Sums, TileWeights
 
 
 class Distance(Measure):
@@ -17,17 +17,17 @@ class Distance(Measure):
         "signed_distance": "The same with keys before the query counted negative.",
     }
 
-    def serves(self, view: View) -> bool:
+    def serves(self, view: SequenceView) -> bool:
         """Distances need queries and keys of one sequence."""
         return not view.layout.is_cross
 
-    def features(self, view: View) -> dict[str, Tensor]:
+    def features(self, view: SequenceView) -> dict[str, Tensor]:
         """Positions, from the middle of the sequence so that fewer digits are lost."""
         like, size = view.sequence.mixed, view.layout.num_keys
         position = torch.arange(size, dtype=like.dtype, device=like.device) - size // 2
         return {"mass": torch.ones_like(position)[None], "position": position[None]}
 
-    def see(self, view: View, tile: Tile, sums: Sums) -> None:
+    def see(self, view: SequenceView, tile: TileWeights, sums: Sums) -> None:
         """Where keys lie on both sides, only the weights themselves can tell how far."""
         if not view.layout.never_ahead:
             places = tile.block.places[:, None].to(tile.weights)
@@ -35,7 +35,7 @@ class Distance(Measure):
             apart = (keys - places).abs_()
             sums.add("distance", tile.span, torch.linalg.vecdot(tile.weights, apart[None]))
 
-    def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
+    def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
         """A head that only looks back is as far away as its keys lie behind."""
         places = (view.layout.places - view.layout.num_keys // 2).to(sums.like)
         signed = sums["position"] - places * sums["mass"]

@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 
 from headwise.measures.measure import Measure, RowValues
-from headwise.measures.view import Sums, Tile, View
+from headwise.measures.sequence_view import SequenceView, Sums, TileWeights
 
 
 class Entropy(Measure):
@@ -17,11 +17,11 @@ class Entropy(Measure):
         "may see, 0 to 1; rows that see one key are left out.",
     }
 
-    def see(self, view: View, tile: Tile, sums: Sums) -> None:
+    def see(self, view: SequenceView, tile: TileWeights, sums: Sums) -> None:
         """Add the tile's share."""
         sums.own("entropy")[:, tile.span].sub_(torch.linalg.vecdot(tile.logs, tile.weights))
 
-    def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
+    def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
         """Nats, and shares of the largest entropy that the row could have."""
         normalised = sums["entropy"] / view.seen.clamp(min=2).log()
         return {

@@ -5,9 +5,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from headwise.measures.layout import Layout
 from headwise.measures.measure import Measure, RowValues
-from headwise.measures.view import Sums, View
+from headwise.measures.row_layout import RowLayout
+from headwise.measures.sequence_view import SequenceView, Sums
 
 
 class Masses(Measure):
@@ -27,7 +27,7 @@ class Masses(Measure):
         for name, words in columns.items()
     }
 
-    def classes(self, layout: Layout) -> dict[str, Tensor]:
+    def classes(self, layout: RowLayout) -> dict[str, Tensor]:
         """Which keys are of each class."""
 
         def find() -> dict[str, Tensor]:
@@ -43,7 +43,7 @@ class Masses(Measure):
 
         return layout.once("classes", find)
 
-    def features(self, view: View) -> dict[str, Tensor]:
+    def features(self, view: SequenceView) -> dict[str, Tensor]:
         """Each class, and each class times the lengths of the values."""
         classes = self.classes(view.layout)
         features = {name: keys[None] for name, keys in classes.items()}
@@ -53,7 +53,7 @@ class Masses(Measure):
                 features[f"value_{name}"] = keys * view.value_norms
         return features
 
-    def rows(self, layout: Layout) -> dict[str, Tensor]:
+    def rows(self, layout: RowLayout) -> dict[str, Tensor]:
         """Which rows a class is about, where not all: those among the first cannot look back."""
         if layout.is_cross:
             return {}
@@ -61,7 +61,7 @@ class Masses(Measure):
             "rows of classes", lambda: {"first": layout.places >= 1, "first4": layout.places >= 4}
         )
 
-    def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
+    def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
         """Sums, and shares of the row's whole value-weighted attention."""
         rows, columns = self.rows(view.layout), {}
         for name in self.classes(view.layout):

@@ -13,9 +13,9 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from headwise.errors import OptionError
-from headwise.measures.layout import Layout
-from headwise.measures.view import Sums, Tile, View
-from headwise.watching.sequence import Block
+from headwise.measures.row_layout import RowLayout
+from headwise.measures.sequence_view import SequenceView, Sums, TileWeights
+from headwise.watching.sequence_weights import Tile
 
 KEPT_PICKS = 1 << 20
 """Single weights of a layout whose places are remembered from layer to layer, at most."""
@@ -48,30 +48,30 @@ class Measure:
     columns: ClassVar[Mapping[str, str]]
     """What each column means, in one sentence with unit and range."""
 
-    def serves(self, view: View) -> bool:
+    def serves(self, view: SequenceView) -> bool:
         """Whether the view has what the measure needs."""
         return True
 
-    def features(self, view: View) -> dict[str, Shaped[Tensor, "#heads key"]]:
+    def features(self, view: SequenceView) -> dict[str, Shaped[Tensor, "#heads key"]]:
         """Numbers of the keys to be summed under each row's weights, by name."""
         return {}
 
-    def pairs(self, layout: Layout) -> dict[str, PairsOf]:
+    def pairs(self, layout: RowLayout) -> dict[str, PairsOf]:
         """Single weights to be summed for each row, by name.
 
         The sum of the same weights times the lengths of their values is named `value_...`.
         """
         return {}
 
-    def see(self, view: View, tile: Tile, sums: Sums) -> None:
+    def see(self, view: SequenceView, tile: TileWeights, sums: Sums) -> None:
         """Add what the tile says to the sums."""
 
-    def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
+    def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
         """The columns, once every tile has been seen."""
         raise NotImplementedError
 
 
-def measure_rows(view: View, measures: Sequence[Measure]) -> dict[str, RowValues]:
+def measure_rows(view: SequenceView, measures: Sequence[Measure]) -> dict[str, RowValues]:
     """Every column of every measure that serves the view, by one pass over its weights.
 
     A row that sees no key has no weights, and no number in any column.
@@ -125,7 +125,7 @@ def check_columns(measure: Measure, found: Mapping[str, RowValues]) -> None:
 
 
 def stack_features(
-    view: View, features: Sequence[Shaped[Tensor, "#heads key"]]
+    view: SequenceView, features: Sequence[Shaped[Tensor, "#heads key"]]
 ) -> Float[Tensor, "heads key features"]:
     """The features side by side, in the dtype of the weights."""
     like, shape = view.sequence.mixed, (view.layout.num_heads, view.layout.num_keys)
@@ -143,7 +143,7 @@ class Picks:
     slot: Int[Tensor, " picks"]
 
     @classmethod
-    def of(cls, block: Block, first_row: int, num_rows: int, wanted: list[PairsOf]) -> "Picks":
+    def of(cls, block: Tile, first_row: int, num_rows: int, wanted: list[PairsOf]) -> "Picks":
         """The pairs that lie in a block, whose rows are `first_row` and on of `num_rows`."""
         cells, keys, slots = [], [], []
         for number, pairs_of in enumerate(wanted):
@@ -159,7 +159,7 @@ class Picks:
 class Picker:
     """Sums single weights of tiles, and the same weighted by the lengths of their values."""
 
-    def __init__(self, view: View, wanted: Mapping[str, PairsOf], sums: Sums) -> None:
+    def __init__(self, view: SequenceView, wanted: Mapping[str, PairsOf], sums: Sums) -> None:
         """What is wanted from which view; the sums are found by their names."""
         self.layout, self.names, self.pairs = view.layout, tuple(wanted), list(wanted.values())
         self.picked = sums.table(self.names, dim=1).flatten(1)
@@ -168,7 +168,7 @@ class Picker:
             value_names = [f"value_{name}" for name in self.names]
             self.weighted = sums.table(value_names, dim=1).flatten(1)
 
-    def pick(self, tile: Tile) -> None:
+    def pick(self, tile: TileWeights) -> None:
         """Add the tile's weights to the sums they belong to."""
         picks = self.picks(tile)
         if len(picks.cell) == 0:
@@ -180,7 +180,7 @@ class Picker:
             found *= self.norms.index_select(1, picks.key)
             self.weighted.scatter_add_(1, slot, found)
 
-    def picks(self, tile: Tile) -> Picks:
+    def picks(self, tile: TileWeights) -> Picks:
         """Where the tile holds what is wanted: remembered for the next layer if that is little."""
         name = (self.names, tile.span.start, tile.block.low)
         kept: dict[object, Picks] = self.layout.once("picks", dict)
@@ -192,7 +192,7 @@ class Picker:
         return picks
 
 
-def seeing_only(view: View, columns: dict[str, RowValues]) -> dict[str, RowValues]:
+def seeing_only(view: SequenceView, columns: dict[str, RowValues]) -> dict[str, RowValues]:
     """The columns without the rows that see no key."""
     sees = view.sees_at_least(1)
     if bool(sees.all()):

@@ -5,9 +5,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from headwise.measures.layout import Layout
 from headwise.measures.measure import Measure, Pairs, PairsOf, RowValues
-from headwise.measures.view import Sums, View
+from headwise.measures.row_layout import RowLayout
+from headwise.measures.sequence_view import SequenceView, Sums
 
 OFFSETS = {
     "back4": -4,
@@ -34,7 +34,7 @@ def pairs_at(offset: int) -> PairsOf:
     return lambda places: Pairs(torch.arange(len(places), device=places.device), places + offset)
 
 
-def offset_pairs(layout: Layout) -> dict[str, PairsOf]:
+def offset_pairs(layout: RowLayout) -> dict[str, PairsOf]:
     """The offsets at which queries may see a key; none if no distance joins them."""
     if layout.is_cross:
         return {}
@@ -45,7 +45,7 @@ def offset_pairs(layout: Layout) -> dict[str, PairsOf]:
     }
 
 
-def rows_with_key(layout: Layout) -> dict[str, Tensor]:
+def rows_with_key(layout: RowLayout) -> dict[str, Tensor]:
     """For each offset, which rows have a key there."""
 
     def find() -> dict[str, Tensor]:
@@ -68,19 +68,19 @@ class Offsets(Measure):
         for name, offset in OFFSETS.items()
     }
 
-    def serves(self, view: View) -> bool:
+    def serves(self, view: SequenceView) -> bool:
         """Distances need queries and keys of one sequence."""
         return not view.layout.is_cross
 
-    def pairs(self, layout: Layout) -> dict[str, PairsOf]:
+    def pairs(self, layout: RowLayout) -> dict[str, PairsOf]:
         """One key for each row and offset."""
         return offset_pairs(layout)
 
-    def features(self, view: View) -> dict[str, Tensor]:
+    def features(self, view: SequenceView) -> dict[str, Tensor]:
         """The lengths of the values, whose sum a share is a share of."""
         return {} if view.value_norms is None else {"value_norm": view.value_norms}
 
-    def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
+    def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
         """Means over the rows that have a key at that offset."""
         columns, rows = {}, rows_with_key(view.layout)
         for name, has_key in rows.items():

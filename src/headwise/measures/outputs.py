@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from headwise.measures.measure import Measure, RowValues
-from headwise.measures.view import Sums, View, lengths_after, positive
+from headwise.measures.sequence_view import SequenceView, Sums, lengths_after, positive
 
 
 class Outputs(Measure):
@@ -19,11 +19,11 @@ class Outputs(Measure):
         "heads of a layer add up to 1.",
     }
 
-    def serves(self, view: View) -> bool:
+    def serves(self, view: SequenceView) -> bool:
         """It takes the output projection."""
         return view.output_roots is not None
 
-    def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
+    def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
         """Lengths alone, without the outputs themselves."""
         assert view.output_roots is not None
         mixed = view.sequence.mixed

@@ -7,9 +7,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headwise.measures.layout import ByToken, Layout
 from headwise.measures.measure import Measure, Pairs, PairsOf, RowValues
-from headwise.measures.view import Sums, View
+from headwise.measures.row_layout import RowLayout
+from headwise.measures.sequence_view import SequenceView, Sums
+from headwise.reading.tokens import ByToken
 
 SHIFTS = {"duplicate": 0, "text_induction": 1}
 """How far after an earlier copy of the query's token the key of each stands."""
@@ -33,21 +34,21 @@ class Repeats(Measure):
         for name, words in columns.items()
     }
 
-    def serves(self, view: View) -> bool:
+    def serves(self, view: SequenceView) -> bool:
         """It takes tokens, and queries and keys of one sequence."""
         return view.layout.tokens is not None and not view.layout.is_cross
 
-    def features(self, view: View) -> dict[str, Tensor]:
+    def features(self, view: SequenceView) -> dict[str, Tensor]:
         """The lengths of the values, whose sum a share is a share of."""
         return {} if view.value_norms is None else {"value_norm": view.value_norms}
 
-    def pairs(self, layout: Layout) -> dict[str, PairsOf]:
+    def pairs(self, layout: RowLayout) -> dict[str, PairsOf]:
         """Each row with every earlier copy of its token, and with what came after that."""
         assert layout.tokens is not None
         by_token = layout.tokens.by_token
         return {name: partial(earlier_copies, by_token, shift) for name, shift in SHIFTS.items()}
 
-    def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
+    def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
         """Over the rows whose token has come before."""
         columns, has_copy = {}, view.layout.has_copy
         for name in SHIFTS:
@@ -57,7 +58,7 @@ class Repeats(Measure):
         return columns
 
 
-def copies_seen(view: View) -> Float[Tensor, "#heads query"]:
+def copies_seen(view: SequenceView) -> Float[Tensor, "#heads query"]:
     """How many earlier copies of its own token each row may see."""
     layout, dtype = view.layout, view.sequence.mixed.dtype
     assert layout.tokens is not None

@@ -8,7 +8,7 @@ from headwise.measures.masses import Masses
 from headwise.measures.measure import Measure, RowValues
 from headwise.measures.offsets import OFFSETS, rows_with_key
 from headwise.measures.repeats import copies_seen
-from headwise.measures.view import Sums, View, positive
+from headwise.measures.sequence_view import SequenceView, Sums, positive
 
 
 class Uniform(Measure):
@@ -19,14 +19,14 @@ class Uniform(Measure):
         for name in (*OFFSETS, "first", "first4", "special", "punctuation", "duplicate")
     }
 
-    def finish(self, view: View, sums: Sums) -> dict[str, RowValues]:
+    def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
         """Shares of the keys seen, from counts alone; over the rows of the mass itself."""
         if view.layout.has_gaps:
             return uniform_columns(view)
         return view.layout.once(("uniform", sums.like.dtype), lambda: uniform_columns(view))
 
 
-def uniform_columns(view: View) -> dict[str, RowValues]:
+def uniform_columns(view: SequenceView) -> dict[str, RowValues]:
     """Every column."""
     layout, masses = view.layout, Masses()
     shape, seen = (layout.num_heads, -1), positive(view.seen)

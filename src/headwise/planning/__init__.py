@@ -1,1 +1,1 @@
-"""Planning: how many heads, and what they cost. Arithmetic alone: nothing here imports torch."""
+"""Sizes of a model become its costs; needs no torch."""

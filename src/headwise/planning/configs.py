@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from headwise.errors import ModelError, OptionError
+from headwise.formats import join_words
 from headwise.hub import hub_answers
-from headwise.planning import families
+from headwise.planning import config_facts
 from headwise.planning.shapes import Shape
-from headwise.wording import listed
 
 NAMES = {
     "d_model": ("hidden_size", "n_embd", "d_model", "dim"),
@@ -37,7 +37,7 @@ LAYER_TYPES = ("full_attention", "sliding_attention")
 """Kinds of layers whose cost is counted."""
 WINDOW_KEYS = ("sliding_window", "local_attention")
 """What configs call how many keys a query of a local layer sees."""
-LAYER_KEYS = (*families.PATTERN_KEYS, "global_attn_every_n_layers", "max_window_layers")
+LAYER_KEYS = (*config_facts.PATTERN_KEYS, "global_attn_every_n_layers", "max_window_layers")
 """What configs without `layer_types` say of which layers are local."""
 
 
@@ -49,7 +49,7 @@ def shape_and_note(place: str) -> tuple[Shape, str]:
 
 def note_of_config(config: Mapping[str, Any]) -> str:
     """What was assumed of a model, and what is not as usual in it; "" if nothing."""
-    config = spoken(config)
+    config = with_defaults(config)
     notes = (encoder_note, type_note, window_note, sharing_note)
     return "; ".join(filter(None, (note(config) for note in notes)))
 
@@ -62,7 +62,7 @@ def encoder_note(config: Mapping[str, Any]) -> str:
 def type_note(config: Mapping[str, Any]) -> str:
     """What is assumed of a model whose type is not known; "" for one that is."""
     kind = type_of(config)
-    if kind in families.KNOWN_TYPES:
+    if kind in config_facts.KNOWN_TYPES:
         return ""
     sees = "as causal" if is_causal(config) else "as bidirectional"
     said = f"its type, {kind}, is not known" if kind else "its config names no type"
@@ -76,7 +76,7 @@ def window_note(config: Mapping[str, Any]) -> str:
     """What is assumed where a config has a window and nothing says which layers it is for."""
     key = window_key(config)
     is_said = any(config.get(one) is not None for one in ("layer_types", *LAYER_KEYS))
-    if key is None or is_said or type_of(config) in families.ALL_LOCAL:
+    if key is None or is_said or type_of(config) in config_facts.ALL_LOCAL:
         return ""
     return f"its config has a {key} and does not say which layers it is for: taken as for all"
 
@@ -88,13 +88,13 @@ def sharing_note(config: Mapping[str, Any]) -> str:
     return "its layers share weights: parameters of all layers count each set of weights once"
 
 
-def spoken(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def with_defaults(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The part of a config that is counted, with what its type means where it says nothing."""
     config = config_of_text(config)
     nested = config.get("attn_config")
     if isinstance(nested, dict) and "kv_n_heads" in nested:
         config = {**config, "kv_n_heads": nested["kv_n_heads"]}
-    return {**families.SILENCE.get(type_of(config), {}), **config}
+    return {**config_facts.CONFIG_DEFAULTS.get(type_of(config), {}), **config}
 
 
 def config_of_text(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -165,14 +165,14 @@ def download(name: str) -> Path:
 
 def shape_of_config(config: Mapping[str, Any], name: str) -> Shape:
     """The shape that a config describes."""
-    config = spoken(config)
+    config = with_defaults(config)
     kind = type_of(config)
     check_formulas(config, name)
     d_model, num_heads = needed(config, "d_model", name), needed(config, "num_heads", name)
     d_key = size(config, "d_key", name) or d_model // num_heads
     num_layers, num_distinct = layers(config, name)
     window, num_local = locality(config, num_layers, name)
-    has_norm = kind in families.NORMED or bool(config.get(families.NORM_KEYS.get(kind, "")))
+    has_norm = kind in config_facts.NORMED or bool(config.get(config_facts.NORM_KEYS.get(kind, "")))
     return Shape(
         d_model=d_model,
         num_heads=num_heads,
@@ -186,16 +186,16 @@ def shape_of_config(config: Mapping[str, Any], name: str) -> Shape:
         num_local=num_local,
         **biases(config),
         has_qk_norm=has_norm,
-        norms_span_heads=has_norm and kind in families.NORMED_WHOLE,
-        norms_shift=has_norm and kind in families.NORMED_SHIFTED,
-        has_sinks=kind in families.WITH_SINKS,
+        norms_span_heads=has_norm and kind in config_facts.NORMED_WHOLE,
+        norms_shift=has_norm and kind in config_facts.NORMED_SHIFTED,
+        has_sinks=kind in config_facts.WITH_SINKS,
         context=size(config, "context", name),
     )
 
 
 def check_formulas(config: Mapping[str, Any], name: str) -> None:
     """Raise where layers cost other than what is counted here."""
-    for key, what in families.OTHER_FORMULAS.items():
+    for key, what in config_facts.OTHER_FORMULAS.items():
         if config.get(key):
             raise ModelError(
                 f"{name} ({type_of(config)}) {what} ({key}): its cost follows other formulas"
@@ -209,20 +209,20 @@ def is_causal(config: Mapping[str, Any]) -> bool:
     if config.get("use_bidirectional_attention") in (True, "all"):  # "vision" is of images alone
         return False
     kind = type_of(config)
-    if kind in families.BACK_AS_DECODERS and config.get("is_decoder"):
+    if kind in config_facts.BACK_AS_DECODERS and config.get("is_decoder"):
         return True
-    return kind not in families.LOOK_BOTH_WAYS
+    return kind not in config_facts.LOOK_BOTH_WAYS
 
 
 def biases(config: Mapping[str, Any]) -> dict[str, bool]:
     """Which projections have a bias, under the names that a shape has for them."""
     kind = type_of(config)
-    everywhere = kind in families.BIASED or any(map(config.get, families.BIAS_KEYS))
-    inwards = kind in families.BIASED_IN or any(map(config.get, families.BIAS_IN_KEYS))
-    outwards = kind in families.BIASED_OUT or everywhere
+    everywhere = kind in config_facts.BIASED or any(map(config.get, config_facts.BIAS_KEYS))
+    inwards = kind in config_facts.BIASED_IN or any(map(config.get, config_facts.BIAS_IN_KEYS))
+    outwards = kind in config_facts.BIASED_OUT or everywhere
     return {
         "bias_in": everywhere or inwards,
-        "bias_out": outwards and kind not in families.UNBIASED_OUT,
+        "bias_out": outwards and kind not in config_facts.UNBIASED_OUT,
     }
 
 
@@ -295,7 +295,7 @@ def layer_kinds(config: Mapping[str, Any], num_layers: int, name: str) -> list[s
         if kind not in LAYER_TYPES:
             raise ModelError(
                 f"{name} ({type_of(config)}) has layers of {kind}: their cost follows other "
-                f"formulas than that of {listed(LAYER_TYPES)}"
+                f"formulas than that of {join_words(LAYER_TYPES)}"
             )
     return kinds[:num_layers]
 
@@ -315,7 +315,7 @@ def locality(config: Mapping[str, Any], num_layers: int, name: str) -> tuple[int
 
 def unlisted_local(config: Mapping[str, Any], num_layers: int, name: str) -> int:
     """How many layers are local where the config does not list them; all if nothing is said."""
-    if type_of(config) in families.ALL_LOCAL:  # which heed none of the keys below
+    if type_of(config) in config_facts.ALL_LOCAL:  # which heed none of the keys below
         return num_layers
     least = {"max_window_layers": 0}
     said = {
@@ -326,6 +326,6 @@ def unlisted_local(config: Mapping[str, Any], num_layers: int, name: str) -> int
     if every := said.get("global_attn_every_n_layers"):  # the first of each is global
         return num_layers - -(-num_layers // every)
     limit = min(num_layers, said.get("max_window_layers", num_layers))
-    if every := next((said[key] for key in families.PATTERN_KEYS if key in said), None):
+    if every := next((said[key] for key in config_facts.PATTERN_KEYS if key in said), None):
         return limit - limit // every  # the last of each is global
     return num_layers - limit if "max_window_layers" in said else num_layers

@@ -13,7 +13,7 @@ DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class Workload:
     """What a model is run on: sequences of a length, a batch of them, numbers of a dtype."""
 
     length: int = 1024
@@ -108,7 +108,7 @@ def cached_positions(shape: Shape, length: int) -> int:
     return shape.num_local * local + (shape.num_layers - shape.num_local) * length
 
 
-def cache_bytes(shape: Shape, setting: Setting) -> int:
+def cache_bytes(shape: Shape, setting: Workload) -> int:
     """Bytes of the keys and values kept while text is generated; 0 for models that do not."""
     if not shape.is_causal:
         return 0
@@ -116,7 +116,7 @@ def cache_bytes(shape: Shape, setting: Setting) -> int:
     return setting.batch * cached_positions(shape, setting.length) * numbers * setting.bytes_each
 
 
-def weight_matrix_bytes(shape: Shape, setting: Setting) -> int:
+def weight_matrix_bytes(shape: Shape, setting: Workload) -> int:
     """Bytes of one layer's weights, materialised: `batch x heads x query x key` numbers."""
     return setting.batch * shape.num_heads * setting.length**2 * setting.bytes_each
 
@@ -135,7 +135,7 @@ class Decoding:
         return 2 * self.multiply_adds / self.bytes_read
 
 
-def decoding(shape: Shape, setting: Setting) -> Decoding:
+def decoding(shape: Shape, setting: Workload) -> Decoding:
     """One step of decoding with a full cache."""
     seen = cached_positions(shape, setting.length) * shape.num_heads
     weights = projection_weights(shape) * shape.num_layers

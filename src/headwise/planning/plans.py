@@ -12,8 +12,8 @@ from typing import Any
 from headwise.errors import OptionError
 from headwise.planning import costs
 from headwise.planning.configs import shape_and_note
-from headwise.planning.costs import Decoding, Setting
-from headwise.planning.known import KNOWN, known
+from headwise.planning.costs import Decoding, Workload
+from headwise.planning.known_models import KNOWN, known
 from headwise.planning.shapes import (
     Shape,
     checked_size,
@@ -34,7 +34,7 @@ class Plan:
 
     name: str
     shape: Shape
-    setting: Setting
+    setting: Workload
     source: str = ""
     total: int | None = None
     """Parameters of the whole model, where they are known."""
@@ -162,7 +162,7 @@ def plan(
     assert shape is not None
     if length is None:
         length = min(shape.context or 1024, LONGEST)
-    setting = Setting(length=length, batch=batch, dtype=dtype)
+    setting = Workload(length=length, batch=batch, dtype=dtype)
     return Plan(name=name, shape=shape, setting=setting, source=source, total=total, note=note)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from headwise.checks import whole_number
 from headwise.errors import OptionError
-from headwise.wording import counted
+from headwise.formats import format_count
 
 LARGEST_SIZE = 1 << 24
 """Beyond any model's width or number of heads: what is larger is a slip of the finger."""
@@ -89,13 +89,13 @@ class Shape:
     @property
     def words(self) -> str:
         """The shape in a line."""
-        served = "" if self.group == 1 else f" over {counted(self.num_kv_heads, 'KV head')}"
+        served = "" if self.group == 1 else f" over {format_count(self.num_kv_heads, 'KV head')}"
         local = ""
         if self.window is not None and self.num_local:
             which = "all" if self.num_local == self.num_layers else str(self.num_local)
             local = f", {which} of them with a window of {self.window:,}"
-        heads = f"{counted(self.num_heads, 'head')} of {self.size_of_heads}{served}"
-        layers = f"{counted(self.num_layers, 'layer')}{local}"
+        heads = f"{format_count(self.num_heads, 'head')} of {self.size_of_heads}{served}"
+        layers = f"{format_count(self.num_layers, 'layer')}{local}"
         return f"d_model {self.d_model:,}, {heads}, {layers}"
 
 

@@ -1,1 +1,1 @@
-"""Sentences with gold relations between words, and the scoring of heads against them."""
+"""Sentences with gold relations, and how often each head finds them."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy
 
 from headwise.probes.builtin import RELATIONS, builtin_sentences
-from headwise.probes.questions import BASELINES, OFFSETS, READINGS, Reading, ask, guesses
+from headwise.probes.questions import BASELINES, OFFSETS, READINGS, ArcReading, ask, guesses
 from headwise.probes.sentences import ProbeSentence
 
 TITLES = (
@@ -18,7 +18,11 @@ TITLES = (
 
 
 def shares(
-    sentences: Sequence[ProbeSentence], relation: str, reading: Reading, *, is_causal: bool = False
+    sentences: Sequence[ProbeSentence],
+    relation: str,
+    reading: ArcReading,
+    *,
+    is_causal: bool = False,
 ) -> dict[str, float]:
     """Share of the questions that each baseline answers; nothing where none can be asked."""
     asked = [

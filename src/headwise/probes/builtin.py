@@ -14,17 +14,23 @@ from random import Random
 from typing import NamedTuple
 
 from headwise.errors import OptionError
-from headwise.probes.grammars import (
+from headwise.probes.sentences import Arc, ProbeSentence
+from headwise.probes.templates import (
     CONCEPTS_OF_THREE,
     CONCEPTS_OF_TWO,
+    FEMALE,
+    GROUPS,
+    MALE,
+    MEN,
     OPENINGS,
     PRONOUNS_OF_THINGS,
     PRONOUNS_OF_THREE,
     PRONOUNS_OF_TWO,
+    RELATED,
+    SLOTS,
     SYNTAX,
+    WOMEN,
 )
-from headwise.probes.sentences import Arc, ProbeSentence
-from headwise.probes.vocabulary import FEMALE, GROUPS, MALE, MEN, RELATED, SLOTS, WOMEN
 
 PRONOUN, CONCEPT = "pronoun-antecedent", "related-concepts"
 RELATIONS = (*SYNTAX, PRONOUN, CONCEPT)
@@ -33,7 +39,7 @@ MOST = 1000  # sentences a relation; the smallest grammar makes more, all differ
 _FORMS = {"she": ("her", "was"), "he": ("him", "was"), "they": ("them", "were")}
 
 
-class Recipe(NamedTuple):
+class TemplateChoice(NamedTuple):
     """A template, how many candidates are still to be put in, and which of them is gold."""
 
     template: str
@@ -73,7 +79,7 @@ def _sentences(relation: str, number: int, rng: Random) -> Iterator[ProbeSentenc
             return
 
 
-def _recipes(relation: str) -> list[Recipe]:
+def _recipes(relation: str) -> list[TemplateChoice]:
     """Everything that takes turns: each template, with each of its candidates as the gold one."""
     of_two, of_three = {
         PRONOUN: (PRONOUNS_OF_TWO, PRONOUNS_OF_THREE),
@@ -81,13 +87,13 @@ def _recipes(relation: str) -> list[Recipe]:
     }.get(relation, ((), ()))
     plain = PRONOUNS_OF_THINGS if relation == PRONOUN else SYNTAX.get(relation, ())
     return [
-        *(Recipe(template) for template in plain),
-        *(Recipe(template, 2, gold) for template, gold in product(of_two, range(2))),
-        *(Recipe(template, 3, gold) for template, gold in product(of_three, range(3))),
+        *(TemplateChoice(template) for template in plain),
+        *(TemplateChoice(template, 2, gold) for template, gold in product(of_two, range(2))),
+        *(TemplateChoice(template, 3, gold) for template, gold in product(of_three, range(3))),
     ]
 
 
-def _complete(relation: str, recipe: Recipe, rng: Random) -> str:
+def _complete(relation: str, recipe: TemplateChoice, rng: Random) -> str:
     """The recipe's template with its opening and candidates, and only slots left to fill."""
     if not recipe.candidates:
         return _replace(recipe.template, {name: rng.choice(OPENINGS[name]) for name in OPENINGS})
@@ -108,7 +114,7 @@ def _marked(phrases: Iterable[str], slot: str, gold: int) -> dict[str, str]:
     }
 
 
-def _with_people(recipe: Recipe, rng: Random) -> str:
+def _with_people(recipe: TemplateChoice, rng: Random) -> str:
     """The template with people of whom only the gold one can be meant by its pronoun.
 
     The cue is gender (she among men) or number (she among groups). "They" among single people is
@@ -130,7 +136,7 @@ def _with_the(nouns: list[str]) -> list[str]:
     return [f"the {noun}" for noun in nouns]
 
 
-def _with_concepts(recipe: Recipe, rng: Random) -> str:
+def _with_concepts(recipe: TemplateChoice, rng: Random) -> str:
     """The template with a concept, the one related to it, and the partners of other concepts."""
     pairs = rng.sample(rng.choice(RELATED), recipe.candidates)
     asks, answers = rng.choice([(0, 1), (1, 0)])

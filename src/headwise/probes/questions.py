@@ -23,8 +23,8 @@ from typing import Literal
 
 from headwise.probes.sentences import Arc, ProbeSentence
 
-Reading = Literal["dependent", "governor", "column"]
-READINGS: tuple[Reading, ...] = ("dependent", "governor", "column")
+ArcReading = Literal["dependent", "governor", "column"]
+READINGS: tuple[ArcReading, ...] = ("dependent", "governor", "column")
 
 OFFSETS = (-3, -2, -1, 1, 2, 3)
 BASELINES = (
@@ -40,18 +40,18 @@ BASELINES = (
 
 
 @dataclass(frozen=True)
-class Question:
+class ArcQuestion:
     """Word `source` asks; `gold` is the right one of `choices`, places in the sentence."""
 
     relation: str
-    reading: Reading
+    reading: ArcReading
     source: int
     gold: int
     choices: tuple[int, ...]
     has_candidates: bool
 
 
-def ask(arc: Arc, reading: Reading, num_words: int, *, is_causal: bool) -> Question | None:
+def ask(arc: Arc, reading: ArcReading, num_words: int, *, is_causal: bool) -> ArcQuestion | None:
     """The question that one reading of an arc asks; None where it is left out."""
     if reading == "governor" and arc.candidates:
         return None
@@ -64,10 +64,10 @@ def ask(arc: Arc, reading: Reading, num_words: int, *, is_causal: bool) -> Quest
     choices = arc.candidates or tuple(word for word in seen if word != source)
     if len(choices) < 2 or gold not in seen or any(choice not in seen for choice in choices):
         return None
-    return Question(arc.relation, reading, source, gold, choices, bool(arc.candidates))
+    return ArcQuestion(arc.relation, reading, source, gold, choices, bool(arc.candidates))
 
 
-def questions(sentence: ProbeSentence, *, is_causal: bool) -> Iterator[Question]:
+def questions(sentence: ProbeSentence, *, is_causal: bool) -> Iterator[ArcQuestion]:
     """Every question that the sentence asks of one head."""
     for arc, reading in product(sentence.arcs, READINGS):
         question = ask(arc, reading, len(sentence.words), is_causal=is_causal)
@@ -75,7 +75,7 @@ def questions(sentence: ProbeSentence, *, is_causal: bool) -> Iterator[Question]
             yield question
 
 
-def guesses(question: Question, pieces: Sequence[int] | None = None) -> tuple[bool, ...]:
+def guesses(question: ArcQuestion, pieces: Sequence[int] | None = None) -> tuple[bool, ...]:
     """Which of the BASELINES hit the gold answer; `pieces` is how many tokens each word has.
 
     Offsets, the first and the last word answer questions over the whole sentence, candidates those
@@ -93,7 +93,7 @@ def guesses(question: Question, pieces: Sequence[int] | None = None) -> tuple[bo
     return (*by_offset, *by_end, *by_size, False, False, False)
 
 
-def by_pieces(question: Question, pieces: Sequence[int]) -> list[bool]:
+def by_pieces(question: ArcQuestion, pieces: Sequence[int]) -> list[bool]:
     """Whether the first, and the last, of the choices with most tokens is the gold answer.
 
     In a column all rows look at the same tokens, and their number says nothing.

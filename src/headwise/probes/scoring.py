@@ -16,9 +16,9 @@ from pandas import DataFrame
 from torch import Tensor
 
 from headwise.errors import OptionError, ShapeError
-from headwise.probes.questions import BASELINES, Question, guesses, questions
+from headwise.probes.accuracy import RelationHits, make_table
+from headwise.probes.questions import BASELINES, ArcQuestion, guesses, questions
 from headwise.probes.sentences import ProbeSentence
-from headwise.probes.tables import Counts, make_table
 
 FIELDS = ("seen", "sentence", "relation", "reading", "arcs", "hits", "baselines", "is_causal")
 
@@ -36,7 +36,7 @@ class _Tally(NamedTuple):
 
 
 def answers(
-    weights: Float[Tensor, "heads word word"], asked: Sequence[Question]
+    weights: Float[Tensor, "heads word word"], asked: Sequence[ArcQuestion]
 ) -> Bool[Tensor, "question heads"]:
     """Whether the gold answer gets more than every other choice; a tie is wrong, all zeros too."""
     rows = torch.stack(
@@ -155,8 +155,8 @@ class RelationScores:
         groups = []
         for relation, reading in sorted({key[1:] for key in self._tallies}):
             rows = (state["relation"] == relation) & (state["reading"] == reading)
-            per_sentence = (state[field][rows] for field in Counts._fields[2:])
-            groups.append(Counts(relation, reading, *per_sentence))
+            per_sentence = (state[field][rows] for field in RelationHits._fields[2:])
+            groups.append(RelationHits(relation, reading, *per_sentence))
         return make_table(groups, resamples=resamples, seed=seed)
 
 

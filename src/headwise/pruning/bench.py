@@ -17,21 +17,27 @@ from torch import nn
 
 from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId
-from headwise.probes.manual import halves
-from headwise.pruning.ablation import Progress, untold
-from headwise.pruning.choice import Problem
-from headwise.pruning.cutplan import Counts
-from headwise.pruning.gradients import gradients, or_else
-from headwise.pruning.layers import find_layers
-from headwise.pruning.objective import Embedding, Given, Objective, TokenLoss
-from headwise.pruning.refit import LayerFit, Variant, check_variant, refit
+from headwise.objectives.evaluation import (
+    Estimate,
+    Evaluation,
+    count_heads,
+    counted_batches,
+    head_ids,
+)
+from headwise.objectives.objective import Embedding, Given, Objective, TokenLoss
+from headwise.pruning.importance.ablation import Progress, untold
+from headwise.pruning.importance.gradients import gradients, or_else
+from headwise.pruning.refit.refit import LayerFit, Variant, check_variant, refit
+from headwise.pruning.selection.cut_plan import HeadCounts
+from headwise.pruning.selection.methods import CutSearch
 from headwise.pruning.setting import Subject, batch_task, batches_for, text_task, texts_for
 from headwise.pruning.settings import PruneSettings
-from headwise.pruning.surgery import Surgery, cut
-from headwise.pruning.task import Estimate, Task, count_heads, counted_batches, head_ids
+from headwise.pruning.surgery.attention_layers import find_layers
+from headwise.pruning.surgery.cut import Surgery, cut
 from headwise.pruning.units import Unit, one_of_each_group, whole_groups
-from headwise.watching.places import find_places
+from headwise.reading.manual import split_documents
 from headwise.watching.running import Inputs, read_by
+from headwise.watching.sites import find_sites
 
 RIDGE_SHARE = 0.2
 """Of the text for refitting, what the ridge is chosen on."""
@@ -40,22 +46,22 @@ CHECKED = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
+class PruneSetup:
     """An uncut model, and what is measured on which text."""
 
     subject: Subject
-    fit: Task
-    ridge: Task
+    fit: Evaluation
+    ridge: Evaluation
     """What the ridge is chosen on, and whether to refit at all."""
-    held_out: Task
-    problem: Problem
+    held_out: Evaluation
+    problem: CutSearch
     settings: PruneSettings
     has_own_text: bool = True
     """Whether the texts were given; else they are Python's manual."""
     progress: Progress = untold
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> HeadCounts:
         """Heads of the uncut model by layer."""
         return self.problem.counts
 
@@ -73,14 +79,14 @@ def make_bench(
     progress: Progress = untold,
     *,
     batches: Iterable[Inputs] | None = None,
-) -> Bench:
+) -> PruneSetup:
     """The model with its texts, split by document, or with batches of what it takes.
 
     Python's manual is read where neither is given.
     """
     find_layers(subject.model)  # raises where heads cannot be cut
     check_variant(subject.model, settings.refit)
-    if any(place.loop is not None for place in find_places(subject.model)):
+    if any(place.loop is not None for place in find_sites(subject.model)):
         raise ModelError(
             f"{subject.name} cannot be pruned layer by layer: its layers share their weights; name "
             "the same heads of all of them to headwise.cut"
@@ -94,7 +100,7 @@ def make_bench(
     for task in (choose, held_out):
         task.checked_loss(subject.name)
     counts = count_heads(subject.model, choose.samples[0].inputs)
-    return Bench(
+    return PruneSetup(
         subject=replace(subject, objective=choose.objective),
         fit=fit,
         ridge=ridge,
@@ -106,16 +112,16 @@ def make_bench(
     )
 
 
-Tasks = tuple[Task, Task, Task, Task]
+Tasks = tuple[Evaluation, Evaluation, Evaluation, Evaluation]
 """What heads are chosen on, refitted on, what the ridge is chosen on, and what is held out."""
 
 
 def tasks_on_texts(subject: Subject, texts: Sequence[str], settings: PruneSettings) -> Tasks:
     """Tasks on texts that share no paragraph, but that choosing and refitting share theirs."""
     seed, most = settings.seed, settings.fit_tokens
-    known, other = halves(texts, seed=seed)
+    known, other = split_documents(texts, seed=seed)
     try:
-        fitted, checked = halves(known, held_out=RIDGE_SHARE, seed=seed + 1)
+        fitted, checked = split_documents(known, held_out=RIDGE_SHARE, seed=seed + 1)
     except OptionError as error:
         raise OptionError(
             "the text has 2 paragraphs: give at least 3, to fit on, to choose a ridge on, and to "
@@ -148,13 +154,13 @@ def tasks_on_batches(subject: Subject, batches: Sequence[Inputs]) -> Tasks:
 
 
 def make_problem(
-    task: Task, counts: Counts, settings: PruneSettings, progress: Progress = untold
-) -> Problem:
+    task: Evaluation, counts: HeadCounts, settings: PruneSettings, progress: Progress = untold
+) -> CutSearch:
     """What can be cut from the model, and how it is to be chosen."""
     heads = head_ids(task.places, counts)
     if not heads:
         raise OptionError(f"{type(task.model).__name__} has no head left to cut")
-    problem = Problem(
+    problem = CutSearch(
         task=task,
         counts=counts,
         units=whole_groups(heads, counts),
@@ -175,7 +181,7 @@ def make_problem(
 
 
 @dataclass(frozen=True, eq=False)
-class CutModel:
+class RefittedCut:
     """A cut model, and what it scores on held-out text."""
 
     model: nn.Module
@@ -188,7 +194,7 @@ class CutModel:
     """Whether a refit did not help, and was undone."""
 
 
-def cut_and_refit(bench: Bench, heads: Sequence[HeadId]) -> CutModel:
+def cut_and_refit(bench: PruneSetup, heads: Sequence[HeadId]) -> RefittedCut:
     """A copy of the model without these heads, its output projections refitted if that helps.
 
     It has to help twice: on the text that the ridge was chosen on, and on the held-out text that is
@@ -198,7 +204,7 @@ def cut_and_refit(bench: Bench, heads: Sequence[HeadId]) -> CutModel:
     surgery = cut(model, heads, inputs=bench.inputs)
     loss = bench.held_out.of(model).loss()
     if bench.settings.refit == "none" or not heads:
-        return CutModel(model, surgery, loss, loss)
+        return RefittedCut(model, surgery, loss, loss)
     before = bench.ridge.of(model).loss()
     kept = {name: value.clone() for name, value in model.state_dict().items()}
     variant: Variant = bench.settings.refit  # type: ignore[assignment]
@@ -214,13 +220,13 @@ def cut_and_refit(bench: Bench, heads: Sequence[HeadId]) -> CutModel:
     helps = bench.ridge.of(model).loss().value < before.value and refitted.value < loss.value
     if not helps:  # NaN does not, either
         model.load_state_dict(kept)
-        return CutModel(model, surgery, loss, loss, is_dropped=True)
-    return CutModel(model, surgery, loss, refitted, fits)
+        return RefittedCut(model, surgery, loss, loss, is_dropped=True)
+    return RefittedCut(model, surgery, loss, refitted, fits)
 
 
 def largest_within(
-    bench: Bench, units: Sequence[Unit], max_loss: float, *, step: int = 1
-) -> tuple[int, CutModel]:
+    bench: PruneSetup, units: Sequence[Unit], max_loss: float, *, step: int = 1
+) -> tuple[int, RefittedCut]:
     """How many of the units can go, first ones first, at a loss on held-out text of no more.
 
     And the model without them. Raises where not even the first can go.
@@ -238,7 +244,7 @@ def largest_within(
     else:
         most = base + max_loss
     low, high = 0, len(units) // step + 1
-    best: CutModel | None = None
+    best: RefittedCut | None = None
     least = math.inf
     while high - low > 1:
         middle = (low + high) // 2
@@ -250,13 +256,13 @@ def largest_within(
             high, least = middle, found.loss.value - base
     if best is None:
         raise OptionError(
-            f"no cut stays within {borne(bench.subject.objective, max_loss)}: the smallest "
+            f"no cut stays within {describe_budget(bench.subject.objective, max_loss)}: the smallest "
             f"adds {least:.3g} to a loss of {base:.3g}; allow more, or give cut or keep"
         )
     return low * step, best
 
 
-def borne(objective: Objective, max_loss: float) -> str:
+def describe_budget(objective: Objective, max_loss: float) -> str:
     """The largest loss that is borne, in words, in the unit that `largest_within` takes it in."""
     if isinstance(objective, TokenLoss):
         return f"{100 * max_loss:g}% of perplexity"
@@ -265,7 +271,7 @@ def borne(objective: Objective, max_loss: float) -> str:
     return f"{max_loss:g} {'of cosine' if isinstance(objective, Embedding) else 'nats'}"
 
 
-def about_text(bench: Bench) -> dict[str, Any]:
+def about_text(bench: PruneSetup) -> dict[str, Any]:
     """Examples and tokens that each task holds, how much that is in words, and a digest of all."""
     tasks = {
         "chosen_on": bench.problem.task,
@@ -284,7 +290,7 @@ def about_text(bench: Bench) -> dict[str, Any]:
     }
 
 
-def digest(task: Task) -> str:
+def digest(task: Evaluation) -> str:
     """SHA-256 of everything that the model was given."""
     found = hashlib.sha256()
     for sample in task.samples:

@@ -15,28 +15,32 @@ from typing import Any
 from torch import Tensor, nn
 
 from headwise.errors import HeadwiseError, OptionError
-from headwise.files import finite, write_aside
+from headwise.files import write_aside
+from headwise.formats import finite, format_count
 from headwise.heads import HeadId, parse_heads
-from headwise.measures.reading import position_limit
-from headwise.pruning.ablation import Progress, untold
+from headwise.models.loaded import Source
+from headwise.objectives.evaluation import Estimate
+from headwise.objectives.objective import Objective
 from headwise.pruning.bench import (
-    Bench,
-    CutModel,
+    PruneSetup,
+    RefittedCut,
     about_text,
-    borne,
     cut_and_refit,
+    describe_budget,
     largest_within,
     make_bench,
 )
-from headwise.pruning.card import measured_lines
-from headwise.pruning.choice import Order, Problem, order_by, random_cut
-from headwise.pruning.curve import RANDOM_ORDERS, Curve, as_csv, draw_curve, mean_of_orders, quality
-from headwise.pruning.cutplan import Counts, CutPlan
-from headwise.pruning.directories import check_place
-from headwise.pruning.export import Export, check_weights, export, sentence_modules, written_in
-from headwise.pruning.objective import Objective
-from headwise.pruning.onnx import check_inputs, check_model, check_packages, export_onnx
-from headwise.pruning.proof import (
+from headwise.pruning.export.directories import check_place
+from headwise.pruning.export.export import (
+    Export,
+    check_weights,
+    export,
+    sentence_modules,
+    written_in,
+)
+from headwise.pruning.export.model_card import measured_lines
+from headwise.pruning.export.onnx import check_inputs, check_model, check_packages, export_onnx
+from headwise.pruning.export.sizes import (
     POSITIONS,
     Speed,
     full_batch,
@@ -44,14 +48,23 @@ from headwise.pruning.proof import (
     sizes_of,
     time_both,
 )
+from headwise.pruning.importance.ablation import Progress, untold
+from headwise.pruning.selection.curve import (
+    RANDOM_ORDERS,
+    Curve,
+    as_csv,
+    draw_curve,
+    mean_of_orders,
+    quality,
+)
+from headwise.pruning.selection.cut_plan import CutPlan, HeadCounts
+from headwise.pruning.selection.methods import CutOrder, CutSearch, order_by, random_cut
 from headwise.pruning.setting import make_subject, most_tokens
 from headwise.pruning.settings import Amount, PruneSettings, to_go
-from headwise.pruning.surgery import head_counts, planned
-from headwise.pruning.task import Estimate
+from headwise.pruning.surgery.cut import head_counts, planned
 from headwise.pruning.units import Unit
-from headwise.watching.models import Source
+from headwise.reading.reader import position_limit
 from headwise.watching.running import Inputs, in_evaluation, read_by
-from headwise.wording import counted
 
 BATCHES = (1, 16)
 """Sizes of the batches whose speed is measured, where their outputs are not too large."""
@@ -72,7 +85,7 @@ class Pruned:
 
     def __repr__(self) -> str:
         """One line: what was cut from what."""
-        return f"Pruned({self.plan.model!r}, {counted(len(self.plan), 'head')} cut)"
+        return f"Pruned({self.plan.model!r}, {format_count(len(self.plan), 'head')} cut)"
 
 
 def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
@@ -120,7 +133,9 @@ def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
         bench = make_bench(subject, texts, settings or PruneSettings(), progress, batches=batches)
         if with_onnx:
             check_inputs(bench.inputs)
-        plan, curve, found = chosen(bench, amount, heads if isinstance(heads, CutPlan) else None)
+        plan, curve, found = choose_heads(
+            bench, amount, heads if isinstance(heads, CutPlan) else None
+        )
         found = found or cut_and_refit(bench, plan.heads)
         written_too = "" if place is None else ", and writing it"
         bench.progress(f"measuring what is left{written_too}", 0, 1)
@@ -158,9 +173,9 @@ def with_onnx_beside(pruned: Pruned, inputs: Inputs) -> Pruned:
     )
 
 
-def chosen(
-    bench: Bench, amount: Amount, given: CutPlan | None = None
-) -> tuple[CutPlan, Curve | None, CutModel | None]:
+def choose_heads(
+    bench: PruneSetup, amount: Amount, given: CutPlan | None = None
+) -> tuple[CutPlan, Curve | None, RefittedCut | None]:
     """Which heads go, the curve of what other cuts would cost, and the cut model if it is made."""
     problem, settings = bench.problem, bench.settings
     cuttable = sum(len(unit.heads) for unit in problem.cuttable)
@@ -198,7 +213,7 @@ def chosen(
     return plan_of(bench, order, count), curve, None
 
 
-def check_least(problem: Problem, wanted: int | None) -> None:
+def check_least(problem: CutSearch, wanted: int | None) -> None:
     """Raise where the smallest cut takes more heads than are to go."""
     sizes = {unit.layer: len(unit.heads) for unit in problem.units}
     least = sum(sizes.values()) if problem.is_uniform else min(sizes.values())
@@ -209,7 +224,7 @@ def check_least(problem: Problem, wanted: int | None) -> None:
         )
 
 
-def step_of(problem: Problem) -> int:
+def step_of(problem: CutSearch) -> int:
     """How many heads go at a time: a KV group's, of every layer in a uniform cut.
 
     1 where layers differ, for then it depends on which are chosen.
@@ -219,11 +234,11 @@ def step_of(problem: Problem) -> int:
     return min(sizes) * layers if len(sizes) == 1 else 1
 
 
-def amount_in_words(bench: Bench, amount: Amount, count: int | None) -> str:
+def amount_in_words(bench: PruneSetup, amount: Amount, count: int | None) -> str:
     """How many of the model's heads go; `count` is None where that has to be measured."""
     total, at_once = len(bench.problem.heads), step_of(bench.problem)
     if count is None:
-        most = borne(bench.subject.objective, amount.max_loss or 0.0)
+        most = describe_budget(bench.subject.objective, amount.max_loss or 0.0)
         return f"as many of {total} heads go as cost no more than {most}"
     asked, count = count, count if amount.heads is not None else count - count % at_once
     verb = "is" if count == 1 else "are"
@@ -231,7 +246,7 @@ def amount_in_words(bench: Bench, amount: Amount, count: int | None) -> str:
     return f"{count} of {total} heads {verb} to go{steps}, {total - count} to stay"
 
 
-def ways_of_text(bench: Bench, *, has_order: bool) -> str:
+def ways_of_text(bench: PruneSetup, *, has_order: bool) -> str:
     """What the text is used for, in words."""
     used = [f"measured on {bench.held_out.amount} of other text"]
     if bench.settings.refit != "none":
@@ -241,7 +256,7 @@ def ways_of_text(bench: Bench, *, has_order: bool) -> str:
     return ", ".join(used)
 
 
-def named_plan(bench: Bench, heads: str, given: CutPlan | None) -> CutPlan:
+def named_plan(bench: PruneSetup, heads: str, given: CutPlan | None) -> CutPlan:
     """A plan of named heads that this model can lose."""
     plan = given
     if plan is None:
@@ -270,7 +285,7 @@ def fitting(units: Sequence[Unit], wanted: int, step: int) -> int:
     return count - count % step
 
 
-def plan_of(bench: Bench, order: Order, count: int) -> CutPlan:
+def plan_of(bench: PruneSetup, order: CutOrder, count: int) -> CutPlan:
     """The first units of an order as a plan, with a reason and a cost for every head."""
     reasons: dict[HeadId, str] = {}
     costs: dict[HeadId, float] = {}
@@ -279,7 +294,7 @@ def plan_of(bench: Bench, order: Order, count: int) -> CutPlan:
         for head in unit.heads:
             known = math.isfinite(cost)  # a random order has no costs, and a plan holds no others
             others = len(unit.heads) - 1
-            together = f", with {counted(others, 'other')}" if others else ""
+            together = f", with {format_count(others, 'other')}" if others else ""
             reasons[head] = f"number {place + 1} by {order.method}{together}"
             if known:
                 costs[head] = cost / len(unit.heads)
@@ -294,7 +309,9 @@ def plan_of(bench: Bench, order: Order, count: int) -> CutPlan:
     )
 
 
-def record_of(bench: Bench, plan: CutPlan, found: CutModel, curve: Curve | None) -> dict[str, Any]:
+def record_of(
+    bench: PruneSetup, plan: CutPlan, found: RefittedCut, curve: Curve | None
+) -> dict[str, Any]:
     """Everything that was measured, as JSON can hold it."""
     model, settings = bench.subject.model, bench.settings
     positions = min(POSITIONS, longest(bench))
@@ -318,17 +335,19 @@ def record_of(bench: Bench, plan: CutPlan, found: CutModel, curve: Curve | None)
     }
 
 
-def longest(bench: Bench) -> int:
+def longest(bench: PruneSetup) -> int:
     """The most tokens that the model takes."""
     return position_limit(bench.subject.tokenizer, bench.subject.model.config)
 
 
-def counts_after(bench: Bench, found: CutModel) -> Counts:
+def counts_after(bench: PruneSetup, found: RefittedCut) -> HeadCounts:
     """Heads of the cut model by layer, of those layers that were counted before."""
     return {layer: own for layer, own in head_counts(found.model).items() if layer in bench.counts}
 
 
-def qualities(bench: Bench, plan: CutPlan, found: CutModel, curve: Curve | None) -> dict[str, Any]:
+def qualities(
+    bench: PruneSetup, plan: CutPlan, found: RefittedCut, curve: Curve | None
+) -> dict[str, Any]:
     """What the model scores on held-out text: uncut, cut, refitted, cut at random, no attention."""
     unit = bench.subject.objective.unit
     uncut = bench.held_out.loss() if curve is None else curve.uncut
@@ -354,7 +373,7 @@ def qualities(bench: Bench, plan: CutPlan, found: CutModel, curve: Curve | None)
     return shown
 
 
-def speeds(bench: Bench, found: CutModel, positions: int) -> list[Speed]:
+def speeds(bench: PruneSetup, found: RefittedCut, positions: int) -> list[Speed]:
     """How long uncut and cut model take, side by side, for batches whose output is not too large.
 
     Not measured of models that read more than tokens.

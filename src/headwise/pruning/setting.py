@@ -15,11 +15,13 @@ from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
 from torch import Tensor, nn
 
-from headwise.errors import OptionError
-from headwise.measures.reading import Reader, check_names, checked_batches, checked_texts
-from headwise.probes.manual import manual_texts, sentences_of
-from headwise.pruning.ablation import ROOM
-from headwise.pruning.objective import (
+from headwise.errors import OptionError, warn_user
+from headwise.formats import join_words
+from headwise.models import embedded
+from headwise.models.loaded import LoadedModel, Source, as_loaded
+from headwise.models.loading import LoadOptions
+from headwise.objectives.evaluation import Evaluation, make_evaluation, text_batches
+from headwise.objectives.objective import (
     Divergence,
     Embedding,
     Given,
@@ -27,13 +29,10 @@ from headwise.pruning.objective import (
     Objective,
     objective_for,
 )
-from headwise.pruning.task import Task, make_task, text_batches
-from headwise.watching import embedded
-from headwise.watching.loading import LoadOptions
-from headwise.watching.models import LoadedModel, Source, as_loaded
-from headwise.watching.remarks import remark
+from headwise.pruning.importance.ablation import ROOM
+from headwise.reading.manual import manual_texts, sentences_of
+from headwise.reading.reader import Reader, check_names, checked_batches, checked_texts
 from headwise.watching.running import Inputs
-from headwise.wording import listed
 
 LENGTH = 256
 """Longest window in tokens of texts that heads are judged on: shorter ones are more examples."""
@@ -73,7 +72,7 @@ def make_subject(
         objective = objective_for(loaded.model, loaded.tokenizer, pooling=pooling)
         is_unsaid = own is None and folder is not None and not (folder / POOLING).is_file()
         if isinstance(objective, Embedding) and is_unsaid:
-            remark(
+            warn_user(
                 f"the embeddings of {loaded.name} are taken for means over tokens: no {POOLING} in "
                 "the cache says otherwise"
             )
@@ -118,7 +117,7 @@ def pooling_in(folder: Path | None) -> str:
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise OptionError(f"{file} does not say how embeddings are pooled: {error}") from error
     if len(modes) != 1 or modes[0] not in POOLINGS:
-        said = listed(modes) or "nothing that it names"
+        said = join_words(modes) or "nothing that it names"
         raise OptionError(
             f"{file} says that embeddings are pooled by {said}, and only cls and mean are known: "
             "give an objective"
@@ -149,7 +148,7 @@ def calibration(
     batches: Iterable[Mapping[str, Tensor]] | None,
     *,
     max_tokens: int | None,
-) -> Task:
+) -> Evaluation:
     """What the model is measured on: batches as they are given, or texts; else Python's manual."""
     if batches is not None:
         if texts is not None:
@@ -172,7 +171,7 @@ def batches_for(subject: Subject, batches: Iterable[Inputs]) -> list[Inputs]:
     return found
 
 
-def batch_task(subject: Subject, batches: Sequence[Inputs]) -> Task:
+def batch_task(subject: Subject, batches: Sequence[Inputs]) -> Evaluation:
     """A task on batches as they are; those with labels measure how well they are predicted."""
     objective = subject.objective
     if isinstance(objective, Divergence) and batches and "labels" in batches[0]:
@@ -182,7 +181,7 @@ def batch_task(subject: Subject, batches: Sequence[Inputs]) -> Task:
             raise OptionError(
                 f"{subject.name} has an encoder and a decoder: give decoder_input_ids beside labels"
             )
-    return make_task(subject.model, objective, batches)
+    return make_evaluation(subject.model, objective, batches)
 
 
 def text_task(
@@ -192,7 +191,7 @@ def text_task(
     max_tokens: int | None,
     seed: int = 0,
     is_measured: bool = True,
-) -> Task:
+) -> Evaluation:
     """A task on texts: sentences for embedding models, whole windows for all others."""
     if subject.tokenizer is None:
         raise OptionError(
@@ -211,7 +210,7 @@ def text_task(
         most_tokens=most_tokens(subject),
         device=subject.device,
     )
-    return make_task(subject.model, subject.objective, batches, is_measured=is_measured)
+    return make_evaluation(subject.model, subject.objective, batches, is_measured=is_measured)
 
 
 def most_tokens(subject: Subject) -> int:

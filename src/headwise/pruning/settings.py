@@ -6,8 +6,8 @@ from typing import Any
 
 from headwise.checks import real_number, whole_number
 from headwise.errors import OptionError
-from headwise.pruning.choice import BEST, METHODS
-from headwise.wording import counted, listed
+from headwise.formats import format_count, join_words
+from headwise.pruning.selection.methods import BEST, METHODS
 
 POLICIES = {
     "groups": "whole KV heads with all query heads that they serve: the cache gets smaller",
@@ -56,7 +56,7 @@ than 14; a ridge is chosen on a quarter of `fit_tokens`."""
 
 def to_go(count: int) -> str:
     """How many heads are to go, in words."""
-    return f"{counted(count, 'head')} {'is' if count == 1 else 'are'} to go"
+    return f"{format_count(count, 'head')} {'is' if count == 1 else 'are'} to go"
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Amount:
         """Refuse none, several, and what is out of range."""
         given = [name for name, value in self.named().items() if value is not None]
         if len(given) != 1:
-            said = listed(given) if given else "none of them"
+            said = join_words(given) if given else "none of them"
             raise OptionError(
                 "how much goes is said by one of heads (names or a plan), cut, keep and max_loss, "
                 f"and by {said} here"

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.heads import HeadId
-from headwise.pruning.cutplan import Counts
+from headwise.pruning.selection.cut_plan import HeadCounts
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Unit:
         return " ".join(map(str, self.heads))
 
 
-def whole_groups(heads: Sequence[HeadId], counts: Counts) -> tuple[Unit, ...]:
+def whole_groups(heads: Sequence[HeadId], counts: HeadCounts) -> tuple[Unit, ...]:
     """The heads of every KV head as a unit; single heads where each has a KV head of its own."""
     found: dict[tuple[str, int], list[HeadId]] = {}
     for head in heads:
@@ -47,7 +47,7 @@ def single_heads(heads: Sequence[HeadId]) -> tuple[Unit, ...]:
 
 
 def one_of_each_group(
-    heads: Sequence[HeadId], counts: Counts, scores: Sequence[float]
+    heads: Sequence[HeadId], counts: HeadCounts, scores: Sequence[float]
 ) -> tuple[Unit, ...]:
     """The least important head of each KV group of a layer as a unit, then the second, and so on.
 

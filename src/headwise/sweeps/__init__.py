@@ -1,1 +1,1 @@
-"""Sweeps: small transformers that differ in their heads alone, trained where the truth is known."""
+"""Small trainings that show how many heads a task needs."""

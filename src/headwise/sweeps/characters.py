@@ -19,7 +19,7 @@ from torch import Tensor
 
 from headwise.errors import OptionError
 from headwise.files import read_text
-from headwise.sweeps.task import NOWHERE, Examples, Task, check_at_least
+from headwise.sweeps.task import NOWHERE, Examples, SweepTask, check_at_least
 
 HELD_OUT = 0.1
 """Of the text, its end: never trained on."""
@@ -28,7 +28,7 @@ DEFAULT_SIZE = 1_000_000
 
 
 @dataclass(frozen=True)
-class Characters(Task):
+class Characters(SweepTask):
     """Predict the next character."""
 
     name: ClassVar[str] = "characters"

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.attention.layer import MultiHeadAttention
-from headwise.sweeps.task import Task
+from headwise.sweeps.task import SweepTask
 from headwise.sweeps.variants import Variant
 
 WIDER = 2
@@ -27,7 +27,7 @@ def own_attention(d_model: int, variant: Variant) -> nn.Module:
     )
 
 
-class Layer(nn.Module):
+class SweepBlock(nn.Module):
     """Attention, then a feed-forward part, each beside what it is given."""
 
     def __init__(self, d_model: int, attention: nn.Module) -> None:
@@ -51,7 +51,7 @@ class SweepModel(nn.Module):
     """Embeddings, layers, and an answer to every question at every position."""
 
     def __init__(
-        self, task: Task, variant: Variant, *, d_model: int, layers: int,
+        self, task: SweepTask, variant: Variant, *, d_model: int, layers: int,
         attention: MakeAttention = own_attention,
     ) -> None:  # fmt: skip
         """Fresh weights from torch's own random numbers."""
@@ -60,7 +60,7 @@ class SweepModel(nn.Module):
         self.symbols = nn.Embedding(task.num_symbols, d_model)
         self.places = nn.Embedding(task.positions, d_model)
         self.layers = nn.Sequential(
-            *(Layer(d_model, attention(d_model, variant)) for _ in range(layers))
+            *(SweepBlock(d_model, attention(d_model, variant)) for _ in range(layers))
         )
         self.norm = nn.LayerNorm(d_model)
         self.readout = nn.Linear(d_model, len(task.questions) * task.num_answers)

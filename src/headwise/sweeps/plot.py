@@ -3,8 +3,8 @@
 import math
 from typing import TYPE_CHECKING
 
-from headwise.drawing.curves import Line, curves_svg
-from headwise.wording import counted
+from headwise.drawing.plots import Line, curves_svg
+from headwise.formats import format_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +26,7 @@ def sweep_svg(found: "Sweep") -> str:
     about = ", ".join(f"{name} {value}" for name, value in told.items())
     lines = [line_of(group, table[table["group"] == group], found) for group in settings.groups]
     counts = sorted({2**x for line in lines for x, _ in line.points})
-    layers = counted(settings.recipe.layers, "layer")
+    layers = format_count(settings.recipe.layers, "layer")
     return curves_svg(
         lines,
         title=f"{settings.task.name} ({about}); d_model {settings.recipe.d_model}, {layers}; "

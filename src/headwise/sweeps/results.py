@@ -12,11 +12,11 @@ from typing import Any
 
 import pandas as pd
 
-from headwise.files import finite, write_aside
+from headwise.files import write_aside
+from headwise.formats import finite, format_count
 from headwise.sweeps.plot import sweep_svg
-from headwise.sweeps.runs import Record
+from headwise.sweeps.runs import RunRecord
 from headwise.sweeps.settings import SweepSettings
-from headwise.wording import counted
 
 KEYS = ["group", "num_heads", "d_key", "d_value"]
 FILES = ("runs.csv", "heads.csv", "summary.csv", "sweep.json", "sweep.svg")
@@ -32,8 +32,8 @@ class Sweep:
     """Every run of a sweep."""
 
     settings: SweepSettings
-    records: tuple[Record, ...] = field(repr=False)
-    pilots: tuple[Record, ...] = field(repr=False, default=())
+    records: tuple[RunRecord, ...] = field(repr=False)
+    pilots: tuple[RunRecord, ...] = field(repr=False, default=())
     """The runs that chose learning rates: not among the results."""
 
     @property
@@ -118,7 +118,7 @@ class Sweep:
         write_aside(folder / "sweep.svg", self.svg())
 
 
-def mean_of_heads(record: Record, name: str) -> float:
+def mean_of_heads(record: RunRecord, name: str) -> float:
     """The mean of one figure over all heads of a model."""
     found = [one[name] for one in record["heads"]]
     return float(sum(found) / len(found))
@@ -143,13 +143,13 @@ def sentence(group: str, rows: pd.DataFrame, guess: float) -> str:
 
 def said(row: Any) -> str:
     """A variant in words."""
-    return f"{counted(int(row['num_heads']), 'head')} of {int(row['d_key'])}"
+    return f"{format_count(int(row['num_heads']), 'head')} of {int(row['d_key'])}"
 
 
-def best_rate(pilots: Sequence[Record]) -> float:
+def best_rate(pilots: Sequence[RunRecord]) -> float:
     """The learning rate of the run with the lowest held-out loss; of equals the smallest."""
 
-    def rank(one: Record) -> tuple[float, float]:
+    def rank(one: RunRecord) -> tuple[float, float]:
         return (one["loss"] if math.isfinite(one["loss"]) else math.inf, one["rate"])
 
     return float(min(pilots, key=rank)["rate"])

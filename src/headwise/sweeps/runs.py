@@ -20,7 +20,7 @@ from headwise.sweeps.settings import SweepSettings
 from headwise.sweeps.training import train
 from headwise.sweeps.variants import Variant
 
-Record = dict[str, Any]
+RunRecord = dict[str, Any]
 Progress = Callable[[str, int, int], None]
 """Told what is done, how many runs of it are, and of how many."""
 
@@ -45,7 +45,7 @@ class Run:
         return variant.num_heads, variant.d_key, variant.d_value, self.rate, self.seed
 
 
-def carry_out(settings: SweepSettings, run: Run) -> Record:
+def train_run(settings: SweepSettings, run: Run) -> RunRecord:
     """Train, and say what came of it."""
     outcome = train(settings.task, run.variant, settings.recipe, rate=run.rate, seed=run.seed)
     return {**asdict(run.variant), "rate": run.rate, "seed": run.seed, **asdict(outcome)}
@@ -57,20 +57,20 @@ class Records:
     def __init__(self, folder: Path | None) -> None:
         """What is there already is read when it is asked for."""
         self.folder = folder
-        self._held: dict[str, Record] = {}
+        self._held: dict[str, RunRecord] = {}
 
     def path(self, run: Run) -> Path | None:
         """Where a run's record is kept."""
         return None if self.folder is None else self.folder / f"{run.name}.json"
 
-    def find(self, run: Run) -> Record | None:
+    def find(self, run: Run) -> RunRecord | None:
         """The record of a run that is done."""
         path = self.path(run)
         if run.name not in self._held and path is not None and path.exists():
             self._held[run.name] = read_record(path)
         return self._held.get(run.name)
 
-    def put(self, run: Run, record: Record) -> None:
+    def put(self, run: Run, record: RunRecord) -> None:
         """Keep a record."""
         self._held[run.name] = record
         path = self.path(run)
@@ -78,7 +78,7 @@ class Records:
             write_aside(path, json.dumps(record))
 
 
-def read_record(path: Path) -> Record:
+def read_record(path: Path) -> RunRecord:
     """A record that a run has left."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -90,8 +90,8 @@ def read_record(path: Path) -> Record:
 
 
 def carry_out_all(
-    runs: Iterable[Run], kept: Records, crew: "Crew", *, told: Callable[[], None]
-) -> list[Record]:
+    runs: Iterable[Run], kept: Records, crew: "TrainingPool", *, told: Callable[[], None]
+) -> list[RunRecord]:
     """Records of all runs, in their order; those that are missing are run, each shape once."""
     runs = list(runs)
     missing = [run for run in runs if kept.find(run) is None]
@@ -108,16 +108,16 @@ def carry_out_all(
     return [record for record in found if record is not None]
 
 
-class Crew:
+class TrainingPool:
     """Whoever trains: this process, or several that are started when there is work for them."""
 
     def __init__(self, settings: SweepSettings, processes: int) -> None:
         """How many train at a time."""
         self.settings, self.processes = settings, processes
-        self.workers: list[Worker] = []
+        self.workers: list[TrainingProcess] = []
         self.pool = ThreadPoolExecutor(max_workers=processes)  # a thread waits for each process
 
-    def __enter__(self) -> "Crew":
+    def __enter__(self) -> "TrainingPool":
         """Begin."""
         return self
 
@@ -129,15 +129,15 @@ class Crew:
         for worker in self.workers:
             worker.close()
 
-    def train(self, runs: list[Run]) -> Iterator[tuple[Run, Record]]:
+    def train(self, runs: list[Run]) -> Iterator[tuple[Run, RunRecord]]:
         """Records as they come."""
         if self.processes == 1:
-            yield from ((run, carry_out(self.settings, run)) for run in runs)
+            yield from ((run, train_run(self.settings, run)) for run in runs)
             return
         while len(self.workers) < min(self.processes, len(runs)):
-            self.workers.append(Worker(self.settings))
+            self.workers.append(TrainingProcess(self.settings))
         left, idle = list(reversed(runs)), list(self.workers)
-        busy: dict[Future[Record], tuple[Run, Worker]] = {}
+        busy: dict[Future[RunRecord], tuple[Run, TrainingProcess]] = {}
         while left or busy:
             while left and idle:
                 run, worker = left.pop(), idle.pop()
@@ -149,7 +149,7 @@ class Crew:
                 yield run, future.result()
 
 
-class Worker:
+class TrainingProcess:
     """A process that trains what it is told to, a line a run."""
 
     def __init__(self, settings: SweepSettings) -> None:
@@ -162,7 +162,7 @@ class Worker:
             start_new_session=True,  # Ctrl-C is the sweep's to hear
         )
 
-    def train(self, run: Run) -> Record:
+    def train(self, run: Run) -> RunRecord:
         """The record of one run."""
         assert self.process.stdin is not None and self.process.stdout is not None
         asked = {"variant": asdict(run.variant), "rate": run.rate, "seed": run.seed}
@@ -175,7 +175,7 @@ class Worker:
             is_killed = self.process.wait() < 0
             how = "was ended from outside" if is_killed else "has failed, as it says above"
             raise HeadwiseError(f"the process that trained {run.name} {how}")
-        record: Record = json.loads(line)
+        record: RunRecord = json.loads(line)
         if "error" in record:
             raise HeadwiseError(record["error"])
         return record

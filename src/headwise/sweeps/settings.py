@@ -10,15 +10,13 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from headwise.errors import OptionError
-from headwise.sweeps.brackets import Brackets
 from headwise.sweeps.characters import Characters
-from headwise.sweeps.recall import Recall
-from headwise.sweeps.relations import Relations
-from headwise.sweeps.task import Task
-from headwise.sweeps.training import Recipe
+from headwise.sweeps.synthetic_tasks import Brackets, Recall, Relations
+from headwise.sweeps.task import SweepTask
+from headwise.sweeps.training import TrainingSettings
 from headwise.sweeps.variants import Variant, variants_of
 
-TASKS: dict[str, type[Task]] = {
+TASKS: dict[str, type[SweepTask]] = {
     task.name: task for task in (Relations, Recall, Brackets, Characters)
 }
 GROUPS_OF = {
@@ -36,10 +34,10 @@ PILOT_SEED = 10_000
 class SweepSettings:
     """Everything that decides the results of a sweep."""
 
-    task: Task = field(default_factory=Relations)
+    task: SweepTask = field(default_factory=Relations)
     groups: tuple[str, ...] = ()
     """Empty for those that suit the task."""
-    recipe: Recipe = field(default_factory=Recipe)
+    recipe: TrainingSettings = field(default_factory=TrainingSettings)
     width: int = 8
     """Of the heads of the group `free`."""
     rates: tuple[float, ...] = (0.01, 0.02, 0.04, 0.08)
@@ -88,7 +86,7 @@ class SweepSettings:
     @classmethod
     def from_json(cls, held: Mapping[str, Any]) -> "SweepSettings":
         """The settings that `as_json` wrote; an error where their data are not what they were."""
-        task = make_task(**held["task"])
+        task = sweep_task(**held["task"])
         if task.digest() != held["data"]:
             raise OptionError(
                 f"the data of {task.name} have changed since the sweep began: begin it anew"
@@ -96,14 +94,14 @@ class SweepSettings:
         return cls(
             task=task,
             groups=tuple(held["groups"]),
-            recipe=Recipe(**held["recipe"]),
+            recipe=TrainingSettings(**held["recipe"]),
             width=held["width"],
             rates=tuple(held["rates"]),
             seeds=held["seeds"],
         )
 
 
-def make_task(name: str, **options: Any) -> Task:
+def sweep_task(name: str, **options: Any) -> SweepTask:
     """A task by its name, with those settings that are not None."""
     if name not in TASKS:
         raise OptionError(f"there is no task {name!r}: the tasks are {', '.join(TASKS)}")
@@ -122,18 +120,18 @@ def task_options(name: str) -> set[str]:
 
 
 def make_settings(
-    task: Task, *, quick: bool = False, layers: int | None = None, **options: Any
+    task: SweepTask, *, quick: bool = False, layers: int | None = None, **options: Any
 ) -> SweepSettings:
     """Settings of a task; a quick sweep has fewer seeds, rates and steps."""
     needed = max(task.layers, task.layers_needed) if layers is None else layers
-    recipe = replace(QUICK if quick else Recipe(), layers=needed)
+    recipe = replace(QUICK if quick else TrainingSettings(), layers=needed)
     told = {key: value for key, value in options.items() if value is not None}
-    of_recipe = {one.name for one in fields(Recipe)} & set(told)
+    of_recipe = {one.name for one in fields(TrainingSettings)} & set(told)
     recipe = replace(recipe, **{key: told.pop(key) for key in of_recipe})
     own = [one.name for one in fields(SweepSettings) if one.name not in ("task", "recipe")]
     unknown = [key for key in told if key not in own]
     if unknown:
-        known = [*(one.name for one in fields(Recipe)), *own]
+        known = [*(one.name for one in fields(TrainingSettings)), *own]
         raise OptionError(f"there is no setting {unknown[0]}: choose from {', '.join(known)}")
     told |= {key: several(told[key]) for key in ("groups", "rates") if key in told}
     if quick:
@@ -146,4 +144,4 @@ def several(given: Any) -> tuple[Any, ...]:
     return (given,) if isinstance(given, str | int | float) else tuple(given)
 
 
-QUICK = Recipe(steps=600, checks=12, held_out=256)
+QUICK = TrainingSettings(steps=600, checks=12, held_out=256)

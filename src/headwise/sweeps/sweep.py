@@ -14,21 +14,21 @@ from typing import Any
 from headwise.checks import whole_number
 from headwise.errors import OptionError, OutputError
 from headwise.files import make_folder, write_aside
-from headwise.measures.store import differences
+from headwise.scans.folder import differences
 from headwise.sweeps.results import FILES, Sweep, best_rate
-from headwise.sweeps.runs import Crew, Progress, Records, Run, carry_out_all
+from headwise.sweeps.runs import Progress, Records, Run, TrainingPool, carry_out_all
 from headwise.sweeps.settings import (
     PILOT_SEED,
     SweepSettings,
     make_settings,
-    make_task,
+    sweep_task,
     task_options,
 )
-from headwise.sweeps.task import Task
+from headwise.sweeps.task import SweepTask
 
 
 def sweep(
-    task: str | Task | None = None,
+    task: str | SweepTask | None = None,
     *,
     quick: bool = False,
     out: str | Path | None = None,
@@ -53,7 +53,7 @@ def sweep(
         task = "relations" if task is None else task
         if isinstance(task, str):
             of_task = task_options(task)
-            task = make_task(task, **{key: options.pop(key) for key in of_task & set(options)})
+            task = sweep_task(task, **{key: options.pop(key) for key in of_task & set(options)})
         settings = make_settings(task, quick=quick, **options)
     elif quick or options or task is not None:
         given = next(iter(options), "quick" if quick else "a task")
@@ -63,19 +63,21 @@ def sweep(
     processes = whole_number("processes", processes, least=1)
     folder = None if out is None else Path(out).expanduser()
     kept = Records(None if folder is None else prepared(folder, settings, force=force))
-    with Crew(settings, processes if is_ours(settings.task) else 1) as crew:
+    with TrainingPool(settings, processes if is_ours(settings.task) else 1) as crew:
         found = run_all(settings, kept, crew, progress)
     if folder is not None:
         found.write(folder)
     return found
 
 
-def is_ours(task: Task) -> bool:
+def is_ours(task: SweepTask) -> bool:
     """Whether another process knows the task: one that a user's program defines it does not."""
     return type(task).__module__.startswith("headwise.")
 
 
-def run_all(settings: SweepSettings, kept: Records, crew: Crew, progress: Progress | None) -> Sweep:
+def run_all(
+    settings: SweepSettings, kept: Records, crew: TrainingPool, progress: Progress | None
+) -> Sweep:
     """Pilots first, then every variant at its rate with every seed."""
     variants = settings.variants
     rates = settings.rates if len(settings.rates) > 1 else ()

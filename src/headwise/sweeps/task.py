@@ -41,7 +41,7 @@ class Examples:
 
 
 @dataclass(frozen=True)
-class Task(ABC):
+class SweepTask(ABC):
     """A task with its settings; the defaults are those of the documentation."""
 
     name: ClassVar[str]

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import OptionError
-from headwise.sweeps.heads import HeadFigures, figures_of_heads
+from headwise.formats import format_count
+from headwise.sweeps.head_figures import HeadFigures, figures_of_heads
 from headwise.sweeps.model import SweepModel, accuracy_of, count_parameters, loss_of
-from headwise.sweeps.task import Examples, Task, check_at_least
+from headwise.sweeps.task import Examples, SweepTask, check_at_least
 from headwise.sweeps.variants import Variant
-from headwise.wording import counted
 
 BATCHES_AT_ONCE = 32
 """Batches whose sequences are drawn together."""
@@ -28,7 +28,7 @@ HELD_OUT_SEED = 10**9
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingSettings:
     """How every model of a sweep is trained."""
 
     d_model: int = 32
@@ -70,7 +70,9 @@ class Outcome:
     seconds: float = 0.0
 
 
-def train(task: Task, variant: Variant, recipe: Recipe, *, rate: float, seed: int) -> Outcome:
+def train(
+    task: SweepTask, variant: Variant, recipe: TrainingSettings, *, rate: float, seed: int
+) -> Outcome:
     """Train one model; the same arguments give the same outcome."""
     start = time.perf_counter()
     with torch.random.fork_rng(devices=[]), in_one_thread():
@@ -97,7 +99,7 @@ def train(task: Task, variant: Variant, recipe: Recipe, *, rate: float, seed: in
 
 
 def fit(
-    model: SweepModel, recipe: Recipe, held_out: Examples, *, rate: float, seed: int
+    model: SweepModel, recipe: TrainingSettings, held_out: Examples, *, rate: float, seed: int
 ) -> tuple[int, bool]:
     """Train until the steps are used up or the task is solved.
 
@@ -129,7 +131,7 @@ def take_step(model: nn.Module, optimizer: torch.optim.Optimizer, examples: Exam
     optimizer.step()
 
 
-def share_of_rate(step: int, recipe: Recipe) -> float:
+def share_of_rate(step: int, recipe: TrainingSettings) -> float:
     """Up in a straight line, then down along half a cosine."""
     rise = max(1, round(recipe.warmup * recipe.steps))
     if step < rise:
@@ -137,7 +139,7 @@ def share_of_rate(step: int, recipe: Recipe) -> float:
     return (1 + math.cos(math.pi * (step - rise) / max(1, recipe.steps - rise))) / 2
 
 
-def batches(task: Task, recipe: Recipe, seed: int) -> Iterator[Examples]:
+def batches(task: SweepTask, recipe: TrainingSettings, seed: int) -> Iterator[Examples]:
     """As many batches as there are steps, the same for every variant."""
     random = torch.Generator().manual_seed(seed)
     left = recipe.steps
@@ -149,13 +151,13 @@ def batches(task: Task, recipe: Recipe, seed: int) -> Iterator[Examples]:
         left -= count
 
 
-def held_out_of(task: Task, recipe: Recipe) -> Examples:
+def held_out_of(task: SweepTask, recipe: TrainingSettings) -> Examples:
     """What models are tested on."""
     random = torch.Generator().manual_seed(HELD_OUT_SEED)
     found = task.examples(recipe.held_out, random, held_out=True)
     if not (found.answers >= 0).any():
         raise OptionError(
-            f"{counted(recipe.held_out, 'held-out sequence')} of {task.name} ask nothing: give "
+            f"{format_count(recipe.held_out, 'held-out sequence')} of {task.name} ask nothing: give "
             "more of them, or longer ones"
         )
     return found

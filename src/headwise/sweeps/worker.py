@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from headwise.errors import HeadwiseError
-from headwise.sweeps.runs import Record, Run, carry_out
+from headwise.sweeps.runs import Run, RunRecord, train_run
 from headwise.sweeps.settings import SweepSettings
 from headwise.sweeps.variants import Variant
 
@@ -24,11 +24,11 @@ def main() -> None:
             os._exit(0)
 
 
-def answer(held: str, asked: dict[str, Any]) -> Record:
+def answer(held: str, asked: dict[str, Any]) -> RunRecord:
     """The record of one run, or the sentence of the mistake that kept it from being one."""
     run = Run(Variant(**asked["variant"]), asked["rate"], asked["seed"])
     try:
-        return carry_out(settings_in(held), run)
+        return train_run(settings_in(held), run)
     except HeadwiseError as error:
         return {"error": str(error)}
 

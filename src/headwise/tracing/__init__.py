@@ -1,1 +1,1 @@
-"""Tracing: every number of one attention computation, named, with its formula."""
+"""Every step of one layer on one text."""

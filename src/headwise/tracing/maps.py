@@ -9,24 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.errors import OptionError
-from headwise.probes.words import NO_WORD, merged_pieces
-
-
-@dataclass(frozen=True)
-class Labels:
-    """What stands at each position of the queries and of the keys."""
-
-    queries: tuple[str, ...]
-    keys: tuple[str, ...]
-    is_special: tuple[bool, ...] = ()
-    """Of the keys; empty where nothing is known."""
-    word_of: tuple[int, ...] = ()
-    """For each key the word it is a piece of, -1 for none; empty where nothing is known."""
-
-    @property
-    def is_self(self) -> bool:
-        """Whether queries and keys are the same tokens."""
-        return self.queries == self.keys
+from headwise.reading.tokens import Labels
+from headwise.reading.words import NO_WORD, merged_pieces
 
 
 @dataclass(frozen=True, eq=False)

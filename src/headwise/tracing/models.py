@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 from headwise.attention.reference import head_steps
 from headwise.errors import ModelError, OptionError
-from headwise.measures.reading import Batch, Reader, given_batches
-from headwise.tracing.layers import formulas_of, make_trace, steps_of
+from headwise.models.loaded import Source, as_loaded
+from headwise.reading.reader import Batch, Reader, given_batches
+from headwise.tracing.layer_trace import formulas_of, make_trace, steps_of
 from headwise.tracing.record import Trace
 from headwise.tracing.tokens import labels_of
 from headwise.watching.calls import AttentionCall, Call, at_least_float32, check_size
-from headwise.watching.models import Source, as_loaded
-from headwise.watching.places import Place, find_places
-from headwise.watching.running import in_evaluation, real_queries, run_layers
+from headwise.watching.running import forward_batch, in_evaluation, real_queries
+from headwise.watching.sites import Site, find_sites
 from headwise.watching.watch import watch
 
 
@@ -35,7 +35,7 @@ def trace_model(
     """One layer of a model, or of the model of a name, on a text or on the tensors it takes."""
     loaded = as_loaded(source, tokenizer)
     model, tokenizer = loaded.model, loaded.tokenizer
-    places = find_places(model)
+    places = find_sites(model)
     batch = batch_of(model, given, tokenizer)
     place = chosen_place(model, places, batch, layer, stack)
     return trace_place(model, batch, place, heads=heads, tokenizer=tokenizer, title=loaded.name)
@@ -59,8 +59,8 @@ def batch_of(model: nn.Module, given: Tensor | str | Mapping[str, Tensor], token
 
 
 def chosen_place(
-    model: nn.Module, places: Sequence[Place], batch: Batch, layer: int, stack: str | None
-) -> Place:
+    model: nn.Module, places: Sequence[Site], batch: Batch, layer: int, stack: str | None
+) -> Site:
     """The place of one layer; without a stack, in the first that what is read goes through."""
     stacks = list(dict.fromkeys(place.stack for place in places))
     if stack is None:
@@ -83,7 +83,7 @@ def first_stack(model: nn.Module, batch: Batch, stacks: Sequence[str]) -> str:
     """The first of the stacks that computes when the model reads the batch: not all always do."""
     computing: set[str] = set()
     with in_evaluation(model), watch(model, lambda call: computing.add(call.stack)):
-        run_layers(model, batch.inputs)
+        forward_batch(model, batch.inputs)
     return next((stack for stack in stacks if stack in computing), stacks[0])
 
 
@@ -91,7 +91,7 @@ def first_stack(model: nn.Module, batch: Batch, stacks: Sequence[str]) -> str:
 def trace_place(
     model: nn.Module,
     batch: Batch,
-    place: Place,
+    place: Site,
     *,
     heads: Sequence[int] | None,
     tokenizer: Any,
@@ -109,7 +109,7 @@ def trace_place(
             calls.append(call)
 
     with in_evaluation(model), Overheard(place, projection) as heard, watch(model, each):
-        run_layers(model, batch.inputs)
+        forward_batch(model, batch.inputs)
     if not calls:
         raise ModelError(f"{place.name} did not compute: the model was not given what it reads")
     call = calls[0]
@@ -156,7 +156,7 @@ def trace_place(
 class Overheard:
     """What goes into an attention module, and what its output projection gives, call by call."""
 
-    def __init__(self, place: Place, projection: nn.Module) -> None:
+    def __init__(self, place: Site, projection: nn.Module) -> None:
         """Nothing yet."""
         self.inputs: list[Tensor] = []
         self.outputs: list[Tensor] = []

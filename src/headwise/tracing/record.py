@@ -14,8 +14,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headwise.errors import OptionError
-from headwise.tracing.maps import Labels, Maps
-from headwise.wording import counted
+from headwise.formats import format_count
+from headwise.reading.tokens import Labels
+from headwise.tracing.maps import Maps
 
 STEPS = {
     "input": "X",
@@ -39,7 +40,7 @@ STEPS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class TraceStep:
     """One step: its name, its formula, its axes and its values."""
 
     name: str
@@ -59,7 +60,7 @@ class Trace:
     """One layer's attention on a batch."""
 
     title: str
-    steps: dict[str, Step]
+    steps: dict[str, TraceStep]
     heads: tuple[int, ...]
     """The heads that were asked for; every step holds them all."""
     kv_head_of: tuple[int, ...]
@@ -79,7 +80,7 @@ class Trace:
     prefix: str = field(default="L0", repr=False)
     """What a head's name begins with: L2, encoder.L2."""
 
-    def __getitem__(self, name: str) -> Step:
+    def __getitem__(self, name: str) -> TraceStep:
         """The step of that name."""
         if name not in self.steps:
             raise OptionError(f"this trace has no step {name!r}: it has {', '.join(self.steps)}")
@@ -144,7 +145,9 @@ class Trace:
         whole = float(lengths.sum()) or 1.0
         return [(length, length / whole) for length in lengths.tolist()]
 
-    def matrices(self, step: Step) -> Iterator[tuple[str, Tensor, Sequence[str], Sequence[str]]]:
+    def matrices(
+        self, step: TraceStep
+    ) -> Iterator[tuple[str, Tensor, Sequence[str], Sequence[str]]]:
         """A step's values as labelled matrices: one for each chosen head, or one for all."""
         axes, values, labels = step.axes, step.values, self.labels
         if axes[0] == "batch":
@@ -176,7 +179,7 @@ class Trace:
             maps = maps.without_special()
         return maps
 
-    def of_chosen(self, step: Step) -> Step:
+    def of_chosen(self, step: TraceStep) -> TraceStep:
         """The same step of the chosen heads alone, with the keys and values that serve each."""
         if self.heads == tuple(range(self.num_heads)):
             return step
@@ -230,7 +233,7 @@ class Trace:
 
     def _repr_html_(self) -> str:
         """For a notebook."""
-        from headwise.tracing.page import trace_fragment
+        from headwise.views.trace import trace_fragment
 
         return trace_fragment(self)
 
@@ -259,7 +262,7 @@ def closing_lines(trace: Trace) -> list[str]:
     bias = " and the bias of Wo" if trace.bias is not None else ""
     verdict = "add up to" if trace.adds_up else "do NOT add up to"
     lines = [
-        f"The contributions of {counted(trace.num_heads, 'head')}{bias} {verdict} the output: "
+        f"The contributions of {format_count(trace.num_heads, 'head')}{bias} {verdict} the output: "
         f"largest difference {trace.remainder:.1e}."
     ]
     if trace.difference is not None:

@@ -7,9 +7,9 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from headwise.measures.reading import UNREADABLE, Batch
-from headwise.probes.words import NO_WORD
-from headwise.tracing.maps import Labels
+from headwise.reading.reader import UNREADABLE, Batch
+from headwise.reading.tokens import Labels
+from headwise.reading.words import NO_WORD
 from headwise.watching.calls import Call
 from headwise.watching.running import stack_of_queries
 

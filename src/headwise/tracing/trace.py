@@ -12,9 +12,9 @@ from torch import Tensor
 from headwise.attention.layer import MultiHeadAttention
 from headwise.errors import OptionError
 from headwise.heads import HeadId, parse_heads
-from headwise.tracing.layers import trace_layer
+from headwise.models.loaded import Source
+from headwise.tracing.layer_trace import trace_layer
 from headwise.tracing.record import Trace
-from headwise.watching.models import Source
 
 Heads = int | str | HeadId | Sequence[int | str | HeadId]
 """Some heads of one layer, by number in it or by names that say the layer, too."""

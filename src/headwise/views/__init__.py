@@ -1,1 +1,1 @@
-"""Views: tables for the terminal and the report, made of what other folders measured."""
+"""Results become tables and sentences for the terminal, the report and the model card."""

@@ -1,64 +1,15 @@
 """Plans in the terminal: what heads cost, for one model, for several, and for a width."""
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from headwise.planning.known import Known
+from headwise.formats import format_large_count, format_size, join_words
+from headwise.planning.known_models import Known
 from headwise.planning.plans import LARGEST, SMALLEST, HeadChoice, Plan
-from headwise.wording import listed
-
-COUNTS = (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("", 1))
-SIZES = (
-    ("EiB", 1 << 60),
-    ("PiB", 1 << 50),
-    ("TiB", 1 << 40),
-    ("GiB", 1 << 30),
-    ("MiB", 1 << 20),
-    ("KiB", 1 << 10),
-    ("B", 1),
-)
-"""Units of numbers and of bytes, the largest first, and how much each of them is."""
-
-
-def count(number: float | int) -> str:
-    """A number with a unit people say.
-
-    >>> count(2_362_368), count(999_700_000), count(1_500)
-    ('2.36 M', '1 G', '1,500')
-    """
-    unit, value = in_units(number, COUNTS)
-    return f"{three_digits(value)} {unit}" if unit else f"{value:,.0f}"
-
-
-def size(number: int) -> str:
-    """Bytes with a unit.
-
-    >>> size(36 << 20), size(1010 << 20), size(0)
-    ('36 MiB', '1,010 MiB', '-')
-    """
-    unit, value = in_units(number, SIZES)
-    if unit == "B":
-        return f"{number} B" if number else "-"
-    return f"{three_digits(value)} {unit}"
-
-
-def in_units(number: float, units: Sequence[tuple[str, float]]) -> tuple[str, float]:
-    """The largest unit that a number fills once it is rounded, and how often it does."""
-    for (unit, each), (_, smaller) in pairwise(units):
-        if round(number / smaller) * smaller >= each:
-            return unit, max(1.0, number / each)
-    return units[-1][0], number
-
-
-def three_digits(number: float) -> str:
-    """A number from 1 on with three digits, or more where it has more before the point."""
-    return f"{number:,.0f}" if number >= 999.5 else f"{number:.3g}"
-
 
 NAME_WIDTH, NUMBER_WIDTH = 34, 20
 """Where there is room for it, so that tables stand below each other."""
@@ -100,22 +51,24 @@ def plan_tables(plan: Plan) -> list[Table]:
         rows.append(("attention's share", f"{share:.1%}"))
     tables = [two_columns("Parameters", rows)]
     work = plan.multiply_adds
-    rows = [(name, count(number)) for name, number in work.items()]
-    rows.append((f"a sequence of {setting.length:,}", count(sum(work.values()))))
-    rows.append(("a token, on average", count(plan.per_token)))
+    rows = [(name, format_large_count(number)) for name, number in work.items()]
+    rows.append((f"a sequence of {setting.length:,}", format_large_count(sum(work.values()))))
+    rows.append(("a token, on average", format_large_count(plan.per_token)))
     tables.append(two_columns("Multiply-adds, all layers", rows))
     what = f"batch {setting.batch}, {setting.dtype}"
     rows = [
-        (f"KV cache of {length:,} positions", size(number))
+        (f"KV cache of {length:,} positions", format_size(number))
         for length, number in plan.cache_by_length.items()
         if number
     ]
-    rows.append((f"one layer's weights at {setting.length:,}", size(plan.weight_matrix_bytes)))
+    rows.append(
+        (f"one layer's weights at {setting.length:,}", format_size(plan.weight_matrix_bytes))
+    )
     tables.append(two_columns(f"Memory, {what}", rows))
     if step is not None:
         rows = [
-            ("multiply-adds", count(step.multiply_adds)),
-            ("bytes read", size(step.bytes_read)),
+            ("multiply-adds", format_large_count(step.multiply_adds)),
+            ("bytes read", format_size(step.bytes_read)),
             ("operations a byte", f"{step.intensity:.2f}"),
         ]
         title = f"Decoding one token after {setting.length:,}, {what}"
@@ -140,10 +93,10 @@ def comparison(plans: Sequence[Plan]) -> Table:
             str(shape.num_kv_heads),
             str(shape.d_key),
             str(shape.num_layers),
-            count(plan.model_parameters),
+            format_large_count(plan.model_parameters),
             share,
-            count(plan.per_token),
-            size(plan.cache_bytes),
+            format_large_count(plan.per_token),
+            format_size(plan.cache_bytes),
             f"{plan.decoding.intensity:.2f}" if plan.decoding else "-",
         )
     return table
@@ -161,8 +114,8 @@ def choices(found: Sequence[HeadChoice]) -> Table:
             str(choice.num_heads),
             str(choice.d_key),
             f"{choice.plan.model_parameters:,}",
-            count(work["scores"]),
-            size(choice.plan.weight_matrix_bytes * choice.plan.shape.num_layers),
+            format_large_count(work["scores"]),
+            format_size(choice.plan.weight_matrix_bytes * choice.plan.shape.num_layers),
             "; ".join(choice.remarks),
         )
     return table
@@ -175,7 +128,7 @@ def usual_choices(found: Sequence[HeadChoice]) -> str:
     if not usual:
         return f"No number of heads gives {sizes} each, as nearly all published models have."
     heads, each = ("head", "it") if usual == ["1"] else ("heads", "each")
-    counts = listed(usual, "or")
+    counts = join_words(usual, "or")
     return f"With {counts} {heads}, {each} has {sizes}, as in nearly all published models."
 
 

@@ -12,9 +12,8 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
+from headwise.formats import format_count, format_large_count, format_size
 from headwise.heads import HeadId
-from headwise.views.plan import count, size
-from headwise.wording import counted
 
 SHOWN = 12
 """Heads shown at either end of a long list."""
@@ -34,7 +33,7 @@ def importance_line(about: Mapping[str, Any]) -> str:
     """What was measured, of which model, and on how much."""
     return (
         f"[bold]{escape(about['model'])}[/bold], {about['objective']} {about['loss']:z.4f} on "
-        f"{counted(about['examples'], 'example')}"
+        f"{format_count(about['examples'], 'example')}"
     )
 
 
@@ -86,13 +85,13 @@ def sizes_table(sizes: Mapping[str, Mapping[str, int]]) -> Table:
 
 
 SIZES = {
-    "heads": ("heads", count),
-    "kv_heads": ("KV heads", count),
-    "parameters": ("parameters", count),
-    "attention_parameters": ("attention parameters", count),
-    "bytes": ("bytes", size),
-    "cache_bytes_per_token": ("KV cache of a token", size),
-    "attention_multiply_adds": ("attention multiply-adds", count),
+    "heads": ("heads", format_large_count),
+    "kv_heads": ("KV heads", format_large_count),
+    "parameters": ("parameters", format_large_count),
+    "attention_parameters": ("attention parameters", format_large_count),
+    "bytes": ("bytes", format_size),
+    "cache_bytes_per_token": ("KV cache of a token", format_size),
+    "attention_multiply_adds": ("attention multiply-adds", format_large_count),
 }
 """Sizes of a model that a cut changes: what each is called, and how it is written."""
 

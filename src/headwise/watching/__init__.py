@@ -1,1 +1,1 @@
-"""Real models: where they are found, and how their attention is watched."""
+"""A running model becomes attention calls; gates on heads."""

@@ -8,50 +8,27 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwise.attention.core import attend, attend_in_steps, attend_with_lse
 from headwise.attention.ragged import lengths_as_mask
-from headwise.attention.rules import Rules, also_hiding, four_axes
-from headwise.attention.task import Task, bias_of_pairs, make_task
+from headwise.attention.rules import Rules, as_4d_mask, restrict_mask
+from headwise.attention.task import Computation, bias_of_pairs, make_task
 from headwise.errors import ModelError, OptionError, ShapeError
 from headwise.heads import HeadId
-from headwise.watching.places import Place, output_weight
-from headwise.watching.sequence import LOWEST, Sequence
+from headwise.watching.sequence_weights import LOWEST, SequenceWeights
+from headwise.watching.sites import Site, output_weight
 
 LARGEST_WEIGHTS = 2 << 30
 """Bytes of a weight matrix that is still handed out whole."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TokenFacts:
-    """What is known of the tokens that attention was computed on; None for what is not."""
-
-    is_real: Bool[Tensor, "batch position"]
-    """False for padding, which may stand on either side and nowhere else."""
-    ids: Int[Tensor, "batch position"] | None = None
-    is_special: Bool[Tensor, "batch position"] | None = None
-    """A tokenizer has to say which tokens are special, and which are punctuation."""
-    is_punctuation: Bool[Tensor, "batch position"] | None = None
-
-    def span(self, sequence: int) -> slice:
-        """Where the real tokens of a sequence stand."""
-        return self._spans[sequence]
-
-    @cached_property
-    def _spans(self) -> list[slice]:
-        starts = self.is_real.int().argmax(1)
-        stops = self.is_real.shape[1] - self.is_real.flip(1).int().argmax(1)
-        spans = torch.stack([starts, stops], 1).masked_fill(~self.is_real.any(1, keepdim=True), 0)
-        return [slice(start, stop) for start, stop in spans.tolist()]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class PlacedCall:
     """What every call has: a place in the model, and what the heads there gave."""
 
-    place: Place
+    place: Site
     mixed: Float[Tensor, "batch heads query d_value"]
     """Each head's mean of the values, before any gate."""
     is_direct: bool = True
@@ -154,7 +131,7 @@ class AttentionCall(PlacedCall):
         return replace(self.rules, dropout=0.0)
 
     @cached_property
-    def _task(self) -> Task:
+    def _task(self) -> Computation:
         rules = lengths_as_mask(self._sure, self.queries, self.keys)
         return make_task(self.queries, self.keys, self.values, rules)
 
@@ -164,7 +141,7 @@ class AttentionCall(PlacedCall):
         check_size(batch * heads * query * self.keys.shape[2], self.layer, self.stack)
         return attend_in_steps(self.queries, self.keys, self.values, rules=self._sure).weights
 
-    def sequence(self, index: int, queries: slice, keys: slice) -> Sequence:
+    def sequence(self, index: int, queries: slice, keys: slice) -> SequenceWeights:
         """One sequence of the batch, some of its queries and keys, in float32 at least.
 
         Give the spans of its real tokens. It carries no gradients.
@@ -179,7 +156,7 @@ class AttentionCall(PlacedCall):
             lengths=None,
             query_lengths=None,
         )
-        return Sequence(
+        return SequenceWeights(
             task=make_task(
                 self.queries[picked, :, queries].detach().to(wide),
                 self.keys[picked, :, keys].detach().to(wide),
@@ -193,19 +170,19 @@ class AttentionCall(PlacedCall):
 
     def _mask_of(self, index: int, queries: slice, keys: slice) -> Tensor | None:
         """One sequence's mask for some queries and keys; None where it blocks nothing."""
-        mask = None if self.rules.mask is None else four_axes(self.rules.mask).detach()
+        mask = None if self.rules.mask is None else as_4d_mask(self.rules.mask).detach()
         if mask is not None:
             mask = mask[index : index + 1] if len(mask) > 1 else mask
             mask = mask[:, :, queries] if mask.shape[2] > 1 else mask
             mask = mask[..., keys] if mask.shape[3] > 1 else mask
         if self.rules.lengths is not None and keys.stop > (length := self.rules.lengths[index]):
             positions = torch.arange(keys.start, keys.stop, device=self.keys.device)
-            mask = also_hiding(mask, (positions < length)[None, None, None])
+            mask = restrict_mask(mask, (positions < length)[None, None, None])
         return None if mask is not None and mask.dtype == torch.bool and mask.all() else mask
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class ShownCall(PlacedCall):
+class WeightsCall(PlacedCall):
     """One layer's attention of a module that shows its weights, and neither keys nor values."""
 
     shown: Float[Tensor, "batch heads query key"]
@@ -215,7 +192,7 @@ class ShownCall(PlacedCall):
         """Keys of each sequence, padding included."""
         return self.shown.shape[3]
 
-    def kept(self) -> "ShownCall":
+    def kept(self) -> "WeightsCall":
         """The same for later."""
         return self
 
@@ -246,10 +223,10 @@ class ShownCall(PlacedCall):
         """Every weight; in training, after dropout."""
         return self.shown
 
-    def sequence(self, index: int, queries: slice, keys: slice) -> Sequence:
+    def sequence(self, index: int, queries: slice, keys: slice) -> SequenceWeights:
         """One sequence of the batch, some of its queries and keys, in float32 at least."""
         wide = at_least_float32(self.shown)
-        return Sequence(
+        return SequenceWeights(
             task=None,
             mixed=self.mixed[index, :, queries].detach().to(wide),
             lse=None,
@@ -257,7 +234,7 @@ class ShownCall(PlacedCall):
         )
 
 
-Call = AttentionCall | ShownCall
+Call = AttentionCall | WeightsCall
 
 
 def at_least_float32(tensor: Tensor) -> torch.dtype:

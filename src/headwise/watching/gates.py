@@ -15,12 +15,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.errors import OptionError
-from headwise.heads import HeadId, Heads, check_head, check_layer, parse_heads, spread
+from headwise.heads import HeadId, Heads, abbreviate, check_head, check_layer, parse_heads
+from headwise.models.loaded import LoadedModel, module_of
 from headwise.watching.calls import Call
-from headwise.watching.models import LoadedModel, module_of
-from headwise.watching.places import Place, find_places
-from headwise.watching.routing import Change, Listener
-from headwise.watching.running import Inputs, in_evaluation, real_queries, run_layers
+from headwise.watching.interface import CallObserver, Change
+from headwise.watching.running import Inputs, forward_batch, in_evaluation, real_queries
+from headwise.watching.sites import Site, find_sites
 from headwise.watching.watch import attached, watch
 
 
@@ -30,7 +30,7 @@ class MeanOutputs:
 
     by_layer: Mapping[tuple[str, int], Float[Tensor, "heads d_value"]]
 
-    def of(self, place: Place) -> Float[Tensor, "heads d_value"]:
+    def of(self, place: Site) -> Float[Tensor, "heads d_value"]:
         """The means of one layer's heads."""
         if (place.stack, place.layer) not in self.by_layer:
             raise OptionError(f"there are no mean outputs of {place.layer_name}: measure it too")
@@ -50,7 +50,7 @@ def silence(
         model(**inputs)
     """
     model = module_of(model)
-    places = find_places(model)
+    places = find_sites(model)
     chosen = parse_heads(heads)
     check_layers(chosen, places)
     entries = []
@@ -60,7 +60,7 @@ def silence(
             if place.num_heads is not None:
                 check_heads(mine, place, place.num_heads)
             mean = None if means is None else means.of(place)
-            entries.append((place, Listener(change=replacing(mine, mean, place))))
+            entries.append((place, CallObserver(change=replacing(mine, mean, place))))
     with attached(model, places, entries):
         yield
 
@@ -85,17 +85,17 @@ def gate(
     if not isinstance(gates, Mapping) or not all(isinstance(g, Tensor) for g in gates.values()):
         raise OptionError("gates are tensors by layer: give a dict such as {'L0': torch.ones(12)}")
     model = module_of(model)
-    places = find_places(model)
+    places = find_sites(model)
     named = {place.layer_name: place for place in places}
     unknown = [name for name in gates if name not in named]
     if unknown:
         raise OptionError(
-            f"{unknown[0]} is no layer of this model: its layers are {spread(list(named))}"
+            f"{unknown[0]} is no layer of this model: its layers are {abbreviate(list(named))}"
         )
     entries = [
         (
             named[name],
-            Listener(
+            CallObserver(
                 change=multiplying(factors, name, None if means is None else means.of(named[name]))
             ),
         )
@@ -125,7 +125,7 @@ def mean_outputs(model: nn.Module | LoadedModel, batches: Iterable[Inputs]) -> M
     with torch.no_grad(), in_evaluation(model), watch(model, add):
         for inputs in batches:
             check_inputs(inputs)
-            run_layers(model, inputs)
+            forward_batch(model, inputs)
     if not counts:
         raise OptionError("mean_outputs was given no batch: give at least one")
     if not all(counts.values()):
@@ -142,7 +142,7 @@ def check_inputs(inputs: object) -> None:
         )
 
 
-def replacing(heads: list[int], mean: Tensor | None, place: Place) -> Change:
+def replacing(heads: list[int], mean: Tensor | None, place: Site) -> Change:
     """A change that puts zeros, or the means, in the place of some heads' outputs."""
 
     def change(mixed: Tensor) -> Tensor:
@@ -184,18 +184,18 @@ def fitting(mean: Tensor, mixed: Tensor, name: str) -> Float[Tensor, "heads 1 d_
     return mean.to(mixed)[:, None]
 
 
-def check_heads(heads: list[int], place: Place, count: int) -> None:
+def check_heads(heads: list[int], place: Site, count: int) -> None:
     """Raise where a layer with so many heads does not have all of these."""
     check_head(HeadId(place.layer, max(heads), place.stack), {place.layer_name: count})
 
 
-def check_layers(heads: Iterable[HeadId], places: tuple[Place, ...]) -> None:
+def check_layers(heads: Iterable[HeadId], places: tuple[Site, ...]) -> None:
     """Raise where a head names a layer that the model does not have."""
     names = [place.layer_name for place in places]
     for head in heads:
         check_layer(head, names)
 
 
-def belongs(head: HeadId, place: Place) -> bool:
+def belongs(head: HeadId, place: Site) -> bool:
     """Whether the head is one of the place's."""
     return (head.stack, head.layer) == (place.stack, place.layer)

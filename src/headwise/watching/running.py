@@ -30,12 +30,12 @@ def in_evaluation(model: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def run(model: nn.Module, inputs: Inputs) -> Any:
+def forward(model: nn.Module, inputs: Inputs) -> Any:
     """The model's output, computed without a cache."""
     return model(**inputs, **taken(model, use_cache=False))
 
 
-def run_layers(model: nn.Module, inputs: Inputs) -> None:
+def forward_batch(model: nn.Module, inputs: Inputs) -> None:
     """Let a model read for what its layers do; what it would say next is left out.
 
     The logits of one position are computed where the model lets itself be told so: in a small

@@ -13,27 +13,26 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.errors import ModelError
-from headwise.watching.calls import Call, ShownCall
-from headwise.watching.models import LoadedModel, module_of
-from headwise.watching.places import Place, find_places
-from headwise.watching.remarks import remark
-from headwise.watching.routing import STANCE, Change, Listener, listening, routed
-from headwise.wording import counted
+from headwise.errors import ModelError, warn_user
+from headwise.formats import format_count
+from headwise.models.loaded import LoadedModel, module_of
+from headwise.watching.calls import Call, WeightsCall
+from headwise.watching.interface import STANCE, CallObserver, Change, listening, routed
+from headwise.watching.sites import Site, find_sites
 
 
 @dataclass(frozen=True)
 class Watched:
     """A model under watch: where its attention happens, and what has happened so far."""
 
-    places: tuple[Place, ...]
+    places: tuple[Site, ...]
     calls: list[Call] = field(default_factory=list)
     """Every call since the block began, if no function of your own takes them."""
 
     def __repr__(self) -> str:
         """One line: how much there is."""
-        layers = counted(len(self.places), "attention layer")
-        return f"Watched({layers}, {counted(len(self.calls), 'call')})"
+        layers = format_count(len(self.places), "attention layer")
+        return f"Watched({layers}, {format_count(len(self.calls), 'call')})"
 
     def __iter__(self) -> Iterator[Call]:
         """The calls so far."""
@@ -63,16 +62,16 @@ def watch(
     watched.calls[3].weights()  # [batch heads query key] of the fourth layer
     """
     model = module_of(model)
-    places = find_places(model)
+    places = find_sites(model)
     watched = Watched(places)
-    listener = Listener(each=each or watched.keep, needs_lse=needs_lse)
+    listener = CallObserver(each=each or watched.keep, needs_lse=needs_lse)
     with attached(model, places, [(place, listener) for place in places]):
         yield watched
 
 
 @contextmanager
 def attached(
-    model: nn.Module, places: tuple[Place, ...], entries: list[tuple[Place, Listener]]
+    model: nn.Module, places: tuple[Site, ...], entries: list[tuple[Site, CallObserver]]
 ) -> Iterator[None]:
     """While it lasts, listeners are told of their places' calls, whatever kind these are.
 
@@ -90,7 +89,7 @@ def attached(
         stack.enter_context(listening(told))
         for place, listener in overheard:
             if listener.each is not None:
-                stack.enter_context(overhearing(place, listener.each))
+                stack.enter_context(watch_returned_weights(place, listener.each))
             if listener.change is not None:
                 stack.enter_context(changing(place, listener.change))
         yield
@@ -98,7 +97,7 @@ def attached(
 
 def warn_of_weights(model: nn.Module, names: list[str]) -> None:
     """Say that a model is served from its own weights, and what that costs."""
-    remark(
+    warn_user(
         f"{type(model).__name__}'s {', '.join(names)} does not ask transformers' attention "
         "interface: its own full weights are read instead, which takes memory for every "
         "query-key pair and leaves value-weighted measures out"
@@ -106,7 +105,7 @@ def warn_of_weights(model: nn.Module, names: list[str]) -> None:
 
 
 @contextmanager
-def overhearing(place: Place, each: Callable[[Call], None]) -> Iterator[None]:
+def watch_returned_weights(place: Site, each: Callable[[Call], None]) -> Iterator[None]:
     """While it lasts, a module that returns its weights tells its calls.
 
     Its output holds the weights, its output projection's input is what its heads give; which comes
@@ -128,7 +127,7 @@ def overhearing(place: Place, each: Callable[[Call], None]) -> Iterator[None]:
 
     def tell() -> None:
         if len(heard) == 2:
-            call = ShownCall(place=place, shown=heard["weights"], mixed=heard["mixed"])
+            call = WeightsCall(place=place, shown=heard["weights"], mixed=heard["mixed"])
             heard.clear()
             each(call)
 
@@ -146,7 +145,7 @@ def overhearing(place: Place, each: Callable[[Call], None]) -> Iterator[None]:
 
 
 @contextmanager
-def changing(place: Place, change: Change) -> Iterator[None]:
+def changing(place: Site, change: Change) -> Iterator[None]:
     """While it lasts, what the heads of an unrouted module give is changed before it is mixed."""
 
     def project(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -160,7 +159,7 @@ def changing(place: Place, change: Change) -> Iterator[None]:
         hook.remove()
 
 
-def projection_of(place: Place) -> nn.Module:
+def projection_of(place: Site) -> nn.Module:
     """The place's output projection, without which an unrouted module tells too little."""
     if place.output_projection is None:
         raise ModelError(f"{described(place)} cannot be watched: its output projection is unknown")
@@ -168,14 +167,14 @@ def projection_of(place: Place) -> nn.Module:
 
 
 def heads_apart(
-    concat: Float[Tensor, "batch query concat"], place: Place
+    concat: Float[Tensor, "batch query concat"], place: Site
 ) -> Float[Tensor, "batch heads query d_value"]:
     """The input of an output projection, head by head."""
     apart: Tensor = concat.unflatten(-1, (heads_of(place), -1)).transpose(1, 2)
     return apart
 
 
-def heads_of(place: Place) -> int:
+def heads_of(place: Site) -> int:
     """The number of heads that an attention module says it has."""
     if place.num_heads is None:
         raise ModelError(
@@ -194,7 +193,7 @@ def asking_for_weights(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, 
     return bound.args, bound.kwargs
 
 
-def weights_among(outputs: Any, place: Place) -> Float[Tensor, "batch heads query key"]:
+def weights_among(outputs: Any, place: Site) -> Float[Tensor, "batch heads query key"]:
     """The weights in what an attention module returns: four axes, one of them its heads."""
     for output in outputs if isinstance(outputs, tuple | list) else (outputs,):
         if (
@@ -207,6 +206,6 @@ def weights_among(outputs: Any, place: Place) -> Float[Tensor, "batch heads quer
     raise ModelError(f"{described(place)} cannot be watched: it returned no weights")
 
 
-def described(place: Place) -> str:
+def described(place: Site) -> str:
     """The place's path and class, for a message."""
     return f"{place.name} ({type(place.module).__name__})"

@@ -1,1 +1,1 @@
-"""The lesson: a warm-up and seven steps on the learner's sentence and a model's real numbers."""
+"""The guided lesson: seven steps on the learner's own sentence."""

@@ -12,10 +12,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.explorer.lesson.words import visible
-from headwise.explorer.whatif import token_name
-from headwise.pruning.ablation import ROOM
-from headwise.pruning.objective import Embedding, Given, NextToken, logits_of
+from headwise.explorer.lesson.token_text import visible
+from headwise.explorer.what_if import token_name
+from headwise.objectives.objective import Embedding, Given, NextToken, logits_of
+from headwise.pruning.importance.ablation import ROOM
 from headwise.pruning.setting import Subject
 from headwise.watching.gates import gate
 

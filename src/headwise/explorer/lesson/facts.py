@@ -16,16 +16,16 @@ from torch import Tensor, nn
 
 from headwise.errors import OptionError
 from headwise.explorer.lesson.effects import Effects, silenced_one_by_one
-from headwise.explorer.lesson.rows import Compared, compared
-from headwise.explorer.lesson.words import ordinal, quoted, visible
+from headwise.explorer.lesson.token_text import ordinal, quoted, visible
 from headwise.heads import HeadTable
-from headwise.measures.reading import Batch, Reader, Window
 from headwise.pruning.setting import Subject
+from headwise.reading.reader import Batch, Reader, Window
+from headwise.tracing.blur import Compared, compared
 from headwise.tracing.record import Trace
 from headwise.tracing.trace import trace
 from headwise.watching.calls import AttentionCall
-from headwise.watching.places import find_places
-from headwise.watching.running import in_evaluation, run_layers
+from headwise.watching.running import forward_batch, in_evaluation
+from headwise.watching.sites import find_sites
 from headwise.watching.watch import watch
 
 MOST_TOKENS = 24
@@ -230,7 +230,7 @@ def facts_of(
 
 def check_model(subject: Subject) -> None:
     """Raise where a lesson cannot be given on a model."""
-    name, places = subject.name, find_places(subject.model)
+    name, places = subject.name, find_sites(subject.model)
     if subject.tokenizer is None:
         raise OptionError(f"{name} came without a tokenizer: a lesson reads a text")
     stacks = list(dict.fromkeys(place.stack for place in places))
@@ -288,7 +288,7 @@ def resting_places(batch: Batch) -> Bool[Tensor, " key"]:
 def calls_of(model: nn.Module, batch: Batch) -> list[AttentionCall]:
     """Every layer's attention on the text."""
     with torch.no_grad(), in_evaluation(model), watch(model) as watched:
-        run_layers(model, batch.inputs)
+        forward_batch(model, batch.inputs)
     return [call for call in watched.calls if isinstance(call, AttentionCall)]
 
 

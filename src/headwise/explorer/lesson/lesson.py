@@ -38,13 +38,13 @@ truth value for each) and `is_cut` (whether the text was longer). Long vectors s
 """
 
 from headwise.explorer.lesson.facts import facts_of
-from headwise.explorer.lesson.many_heads import heads, projections, warm_up, why_many
-from headwise.explorer.lesson.record import STEPS, LessonStep, Question, as_json, check
-from headwise.explorer.lesson.scores_to_output import mixing, output, scores, spare
+from headwise.explorer.lesson.first_steps import heads, projections, warm_up, why_many
+from headwise.explorer.lesson.last_steps import mixing, output, scores, spare
+from headwise.explorer.lesson.quiz import STEPS, LessonStep, as_json, check
 from headwise.heads import HeadTable
 from headwise.pruning.setting import Subject
 
-__all__ = ["STEPS", "LessonStep", "Question", "as_json", "check", "lesson"]
+__all__ = ["STEPS", "LessonStep", "as_json", "check", "lesson"]
 
 
 def lesson(

@@ -1,0 +1,427 @@
+"""Many heads: the warm-up and the first three steps, from one row of weights to many heads.
+
+In: facts. Out: steps. What their figures hold is written in `lesson`.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from headwise.attention.worked_example import cat_sleeps
+from headwise.explorer.lesson.facts import MOST_TOKENS, Facts
+from headwise.explorer.lesson.quiz import (
+    MINUTES,
+    LessonStep,
+    QuizQuestion,
+    asks_choice,
+    asks_number,
+)
+from headwise.explorer.lesson.token_text import few, number, quoted, share
+from headwise.formats import format_count, join_words
+from headwise.planning.plans import head_choices
+from headwise.tracing.blur import Blur, Row
+from headwise.tracing.layer_trace import trace_layer
+from headwise.tracing.record import plain
+
+ITSELF = "the token itself"
+TIE = 1e-3
+"""Candidates of a question that are no further apart are not asked about."""
+
+
+def warm_up() -> LessonStep:
+    """Two tokens and two heads, small enough to follow by hand."""
+    layer, tokens, x = cat_sleeps()
+    trace = trace_layer(layer, x, tokens=tokens)
+    steps = {name: step.values[0] for name, step in trace.steps.items() if step.axes[0] == "batch"}
+    score, scaled = float(steps["scores"][0, 0, 0]), float(steps["scaled"][0, 0, 0])
+    cat, sleeps = (row.tolist() for row in steps["weights"][0])
+    mirror = float(steps["weights"][1, 1, 1])
+    before, after = (steps[name][0].tolist() for name in ("concat", "output"))
+    return LessonStep(
+        name="warm-up",
+        title="Two words, two heads, by hand",
+        minutes=MINUTES["warm-up"],
+        paragraphs=(
+            f'Take the sentence "Cat sleeps". Each word is {len(x[0])} numbers: Cat '
+            f"{vector(x[0].tolist())}, sleeps {vector(x[1].tolist())}. Head 0 reads the first two "
+            "columns, head 1 the last two.",
+            "A score says how well two words match: multiply their numbers in pairs and add up "
+            f"the products. In head 0, Cat with itself scores {products(x[0, :2].tolist())} = "
+            f"{number(score)}, with sleeps {number(float(steps['scores'][0, 0, 1]))}. Divided "
+            f"by the square root of {steps['queries'].shape[-1]}, {number(score)} becomes "
+            f"{scaled:.2f}. Softmax turns scores into shares that add up to one: Cat gives itself "
+            f"{share(cat[0])} and sleeps {share(cat[1])}. Sleeps, all zeros in these columns, "
+            f"shares evenly: {share(sleeps[0])} and {share(sleeps[1])}.",
+            "Head 1 is the mirror image. Side by side, the heads' results for Cat are "
+            f"{vector(before)}; the matrix Wo mixes them into {vector(after)}.",
+        ),
+        exercise="Switch between head 0 and head 1 and watch which word stays sharp.",
+        question=asks_number(
+            "In head 1, how much of its attention does sleeps give itself?",
+            mirror,
+            f"Head 1 reads the columns that hold the numbers of sleeps. Its score with itself is "
+            f"{number(float(steps['scores'][1, 1, 1]))} and with Cat "
+            f"{number(float(steps['scores'][1, 1, 0]))}: the same two numbers that Cat has in "
+            f"head 0, hence the same share, {mirror:.4f}.",
+            0.015,
+        ),
+        figures={
+            "tokens": tokens,
+            "heads": [trace.name_of(head) for head in range(trace.num_heads)],
+            "formulas": {name: trace[name].formula for name in trace.steps},
+            "shapes": {name: trace[name].shape for name in trace.steps},
+            "Wo": plain(trace["Wo"].values),
+            **{name: plain(values) for name, values in steps.items()},
+        },
+    )
+
+
+def products(numbers: list[float]) -> str:
+    """The products of a vector with itself, to be added up."""
+    return " + ".join(f"{number(one)} x {number(one)}" for one in numbers)
+
+
+def vector(numbers: list[float]) -> str:
+    """A short vector in a sentence."""
+    return f"[{', '.join(f'{one:.2f}'.removesuffix('.00') for one in numbers)}]"
+
+
+def why_many(facts: Facts) -> LessonStep:
+    """One row of weights cannot be sharp on several tokens."""
+    rows = facts.compared
+    named = (Row(facts.trace.name_of(head), row) for head, row in enumerate(rows.weights))
+    blur = Blur(facts.token, tuple(facts.quoted(key) for key in rows.keys), tuple(named))
+    heads, single = blur.heads, blur.single
+    entropy = math.fsum(row.entropy for row in heads) / len(heads)
+    largest = math.fsum(row.largest for row in heads) / len(heads)
+    cut = f" Only your first {MOST_TOKENS} tokens are followed."
+    return LessonStep(
+        name="why-many",
+        title="Why one head is not enough",
+        minutes=MINUTES["why-many"],
+        paragraphs=(
+            "A head gives every token (a word or a piece of one) a row of weights: shares, adding "
+            f"up to {'one' if facts.scoring.sink is None else 'less than one'}, of what it takes "
+            f"from each. In layer {facts.call.layer}, {facts.token} has "
+            f"{format_count(len(heads), 'row')}: {told_rows(facts, heads)}."
+            + (cut if facts.is_cut else ""),
+            *told_rest(facts),
+            *(told_alone() if facts.sees_one else told_blur(heads, single, entropy, largest)),
+        ),
+        exercise="Step through the heads and compare each row with the average row below them.",
+        question=ask_about_blur(facts, heads[facts.head], len(heads)),
+        figures={
+            "place": facts.place,
+            "keys": list(rows.keys),
+            "heads": [
+                {**row_figure(row, rows.keys), "resting": resting}
+                for row, resting in zip(heads, rows.resting, strict=True)
+            ],
+            "single": row_figure(single, rows.keys),
+            "mean_entropy": entropy,
+            "mean_largest": largest,
+        },
+    )
+
+
+def told_rows(facts: Facts, heads: tuple[Row, ...]) -> str:
+    """Where the chosen head's row has most, and another head's."""
+    top = largest_key(heads[facts.head], facts.compared.keys)
+    where = ITSELF if top == facts.position else facts.quoted(top)
+    own = f"{facts.name} puts {share(float(facts.row[top]))} on {where}"
+    weights = facts.step("weights")[:, facts.position]
+    others = {
+        head: key
+        for head, row in enumerate(heads)
+        if (key := largest_key(row, facts.compared.keys)) != top
+    }
+    if not others:
+        return own
+    head = max(others, key=lambda one: float(weights[one, others[one]]))
+    where = ITSELF if others[head] == facts.position else facts.quoted(others[head])
+    return (
+        f"{own}, {facts.trace.name_of(head)} {share(float(weights[head, others[head]]))} on {where}"
+    )
+
+
+def told_rest(facts: Facts) -> tuple[str, ...]:
+    """What is left out of the comparison, if anything is."""
+    is_special = facts.place["is_special"]
+    left_out = [key for key in range(len(facts.tokens)) if key not in facts.compared.keys]
+    if not left_out:
+        return ()
+    names = [
+        quoted(facts.tokens[key]) if is_special[key] else facts.quoted(key) for key in left_out
+    ]
+    resting = math.fsum(facts.compared.resting) / len(facts.compared.resting)
+    return (
+        f"On average, {share(resting)} of each row goes to special tokens or the first. "
+        f"{join_words(list(dict.fromkeys(names)))} {'are' if len(left_out) > 1 else 'is'} left out "
+        "below, with each row scaled up to one.",
+    )
+
+
+def told_alone() -> tuple[str, str]:
+    """That there is nothing to compare."""
+    return (
+        "From here only one token can be seen, so every row lies on it alone: the heads cannot "
+        "differ, and their average is as sharp as they are.",
+        "Choose a later token in the next step and come back: then the heads look at different "
+        "tokens, and you see why one row for all of them would be too little.",
+    )
+
+
+def told_blur(
+    heads: tuple[Row, ...], single: Row, entropy: float, largest: float
+) -> tuple[str, str]:
+    """What becomes of the rows in their average."""
+    if len(heads) == 1:
+        return (
+            "This layer has only one head, so its single row has to serve every purpose, and what "
+            "it gives one token it takes from another. Look at one token sharply, and all others "
+            f"fade; look at several, and each gets little. Its largest weight is {share(largest)}.",
+            f"Entropy measures how blurred a row is. This one has {entropy:.2f} nats, like an even "
+            f"look at {math.exp(single.entropy):.1f} tokens.",
+        )
+    return (
+        "With one head, a single row must serve every purpose. The row that looks "
+        "wherever these heads look is their average, and blurred: its largest weight is "
+        f"{share(single.largest)}, against a mean of {share(largest)} in the heads.",
+        f"Entropy measures blur. The heads' rows average {entropy:.2f} nats, like an even look at "
+        f"{math.exp(entropy):.1f} tokens; the single row has {single.entropy:.2f}, like "
+        f"{math.exp(single.entropy):.1f}.",
+    )
+
+
+def ask_about_blur(facts: Facts, row: Row, num_heads: int) -> QuizQuestion:
+    """What is left of a sharp weight in the average."""
+    weight, top = row.largest, largest_key(row, facts.compared.keys)
+    if num_heads == 1 or facts.sees_one:
+        return asks_number(
+            f"This layer has {format_count(num_heads, 'head')}. How many rows of weights does each "
+            "token have in it?",
+            num_heads,
+            f"One row for each head: {num_heads}.",
+        )
+    answer = weight / num_heads
+    scaled = ", scaled up," if facts.compared.resting[facts.head] else ""
+    return asks_number(
+        f"{facts.name}{scaled} puts {weight:.3f} on {facts.quoted(top)}. If the other "
+        f"{format_count(num_heads - 1, 'head')} ignored that token, how much weight would the average "
+        f"of all {num_heads} rows put on it?",
+        answer,
+        f"The others bring nothing, so the average is {weight:.3f} / {num_heads} = "
+        f"{number(answer)}. What one head sees clearly, a single row for all can hardly show.",
+        0.05 * answer,
+    )
+
+
+def largest_key(row: Row, keys: Sequence[int]) -> int:
+    """The token that a row over some tokens puts most on."""
+    return keys[int(row.weights.argmax())]
+
+
+def row_figure(row: Row, keys: Sequence[int]) -> dict[str, Any]:
+    """A row as numbers."""
+    return {
+        "name": row.name,
+        "weights": row.weights.double().tolist(),
+        "entropy": row.entropy,
+        "largest": row.largest,
+        "largest_key": largest_key(row, keys),
+    }
+
+
+def projections(facts: Facts) -> LessonStep:
+    """Queries, keys and values of one token."""
+    query = facts.step("queries")[facts.head, facts.position]
+    key = facts.step("keys")[facts.kv_head, facts.position]
+    value = facts.step("values")[facts.kv_head, facts.position]
+    inputs = facts.step("input")[facts.position] if "input" in facts.trace.steps else None
+    width = facts.d_model if inputs is None else len(inputs)
+    many = "as many" if len(value) == len(query) else str(len(value))
+    served = f" (its keys and values come from KV head {facts.kv_head})"
+    return LessonStep(
+        name="projections",
+        title="A query, a key and a value",
+        minutes=MINUTES["projections"],
+        paragraphs=(
+            f"The layer receives {facts.token} as {width:,} numbers. From them it makes three "
+            "vectors for every head: a query, what this token is looking for; a key, "
+            "what it can be found by; a value, what it hands over when it is found. Each comes "
+            "from a matrix, Wq, Wk or Wv, whose numbers were learned in training.",
+            f"In {facts.name}{served if is_grouped(facts) else ''} the query of {facts.token} is "
+            f"{few(query.tolist())}, its key {few(key.tolist())}, its value {few(value.tolist())}. "
+            f"Query and key both have {len(query)} numbers, since they will be compared; the value "
+            f"has {many}. These are the very numbers the model works with, after any bias or "
+            "rotation by position.",
+        ),
+        exercise="Pick another token and watch its query, key and value change.",
+        question=ask_about_projections(facts),
+        figures={
+            "place": facts.place,
+            "input": None if inputs is None else plain(inputs),
+            "query": plain(query),
+            "key": plain(key),
+            "value": plain(value),
+            "kv_head": facts.kv_head,
+            "is_grouped": is_grouped(facts),
+            "d_model": width,
+            "shapes": [
+                {
+                    "step": name,
+                    "formula": facts.trace[name].formula,
+                    "shape": facts.trace[name].shape,
+                }
+                for name in ("input", "queries", "keys", "values")
+                if name in facts.trace.steps
+            ],
+        },
+    )
+
+
+def is_grouped(facts: Facts) -> bool:
+    """Whether heads share keys and values."""
+    return facts.num_kv_heads < facts.trace.num_heads
+
+
+def ask_about_projections(facts: Facts) -> QuizQuestion:
+    """Whose query meets whose key: told by which product is the score."""
+    queries, keys = facts.step("queries")[facts.head], facts.step("keys")[facts.kv_head]
+    here = facts.position
+    for other in facts.by_weight:
+        if facts.tokens[other] == facts.tokens[here]:
+            continue
+        score = float(facts.scoring.scores[other])
+        forward, back = dot(queries[here], keys[other]), dot(queries[other], keys[here])
+        if abs(forward - back) <= TIE * max(1.0, abs(score)):
+            continue
+        assert abs(forward - score) < abs(back - score)
+        name = facts.quoted(other)
+        return asks_choice(
+            f"Which two vectors decide how much {facts.token} looks at {name}?",
+            f"the query of {facts.token} and the key of {name}",
+            (
+                f"the query of {name} and the key of {facts.token}",
+                f"the value of {facts.token} and the value of {name}",
+            ),
+            f"The one that looks brings the query, the one that is looked at brings the key. In "
+            f"{facts.name} their product is {score:.2f}, the score that later steps use; the other "
+            f"way round it would be {back:.2f}. Values play no part in who looks where.",
+        )
+    d_key, count = len(queries[here]), facts.num_kv_heads
+    return asks_number(
+        "How many numbers do all the keys of this one token have together, over the whole layer?",
+        count * d_key,
+        f"{format_count(count, 'key')} of {d_key} numbers: {count * d_key:,}.",
+    )
+
+
+def dot(one: Tensor, other: Tensor) -> float:
+    """Sum of products."""
+    return float(one.double() @ other.double())
+
+
+def heads(facts: Facts) -> LessonStep:
+    """How a width is shared out among heads."""
+    num_heads, d_key = facts.trace.num_heads, facts.call.queries.shape[-1]
+    d_model, width = facts.d_model, num_heads * d_key
+    first, last = facts.head * d_key, (facts.head + 1) * d_key - 1
+    groups = [
+        [head for head, served in enumerate(facts.trace.kv_head_of) if served == kv_head]
+        for kv_head in range(facts.num_kv_heads)
+    ]
+    if is_grouped(facts):
+        kin = [facts.trace.name_of(head) for head in groups[facts.kv_head]]
+        last_words = (
+            f"Keys and values are fewer here: {format_count(facts.num_kv_heads, 'KV head')} for "
+            f"{num_heads} heads, which saves memory. {join_words(kin)} read KV head "
+            f"{facts.kv_head}, each with queries of its own."
+        )
+    else:
+        last_words = "In this model every head has keys and values of its own."
+    return LessonStep(
+        name="heads",
+        title="One wide vector, many heads",
+        minutes=MINUTES["heads"],
+        paragraphs=(
+            f"One large matrix makes the queries of all heads at once: {width:,} numbers for each "
+            f"token, cut into {format_count(num_heads, 'piece')} of {d_key}. {facts.name} works on "
+            f"numbers {first:,} to {last:,}, counted from 0, and never sees the others.",
+            "More heads mean more patterns, each from shorter vectors. Look down the table: "
+            f"where heads share out a width of {d_model:,}, heads times numbers per head is the "
+            "same in every row, and so is the number of multiplications that scoring takes. What "
+            "differs is what can be seen: one head has one pattern, and a head of very few numbers "
+            "can tell little apart.",
+            last_words,
+        ),
+        exercise="Pick another row of the table and watch the pieces get longer or shorter.",
+        question=ask_about_heads(facts),
+        figures={
+            "place": facts.place,
+            "d_model": d_model,
+            "d_key": d_key,
+            "d_value": int(facts.call.values.shape[-1]),
+            "num_heads": num_heads,
+            "num_kv_heads": facts.num_kv_heads,
+            "num_tokens": len(facts.tokens),
+            "columns": [first, last + 1],
+            "kv_head_of": list(facts.trace.kv_head_of),
+            "groups": groups,
+            "table": dimension_table(d_model, num_heads, d_key, len(facts.tokens)),
+        },
+    )
+
+
+def dimension_table(
+    d_model: int, num_heads: int, d_key: int, num_tokens: int
+) -> list[dict[str, Any]]:
+    """A row for every head count that shares the width out evenly, and the model's own."""
+    choices = {
+        (one.num_heads, one.d_key): list(one.remarks)
+        for one in head_choices(d_model, length=num_tokens)
+    }
+    choices.setdefault((num_heads, d_key), ["heads do not share out d_model here"])
+    return [
+        {
+            "num_heads": count,
+            "d_key": size,
+            "numbers": count * size,
+            "scores": count * num_tokens**2,
+            "multiply_adds": count * size * num_tokens**2,
+            "remarks": remarks,
+            "is_own": (count, size) == (num_heads, d_key),
+        }
+        for (count, size), remarks in sorted(choices.items())
+    ]
+
+
+def ask_about_heads(facts: Facts) -> QuizQuestion:
+    """Which KV head serves another head; or how long the pieces would be."""
+    num_heads, kv_head_of = facts.trace.num_heads, facts.trace.kv_head_of
+    others = [head for head in range(num_heads) if kv_head_of[head] != facts.kv_head]
+    if others and is_grouped(facts):
+        head = others[len(others) // 2]
+        group = num_heads // facts.num_kv_heads
+        return asks_number(
+            f"{num_heads} heads share {facts.num_kv_heads} KV heads, in order. Which KV head, "
+            f"counted from 0, serves {facts.trace.name_of(head)}?",
+            kv_head_of[head],
+            f"Every KV head serves {group} heads that follow one another: {head} / {group}, "
+            f"rounded down, is {kv_head_of[head]}.",
+        )
+    sizes = [one for one in range(1, facts.d_model + 1) if facts.d_model % one == 0]
+    wanted = 2 * num_heads
+    count = min(
+        (size for size in sizes if size != num_heads),
+        key=lambda size: abs(math.log(size / wanted)),
+    )
+    answer = facts.d_model // count
+    return asks_number(
+        f"If {format_count(count, 'head')} shared out the width of {facts.d_model:,}, how many "
+        "numbers would each have?",
+        answer,
+        f"{facts.d_model:,} / {count} = {answer:,}. The width stays; only the cuts move.",
+    )

@@ -1,0 +1,107 @@
+"""Numbers, shares, sizes and lists as text; NaN and infinity as None for JSON."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+
+def format_count(count: int, noun: str) -> str:
+    """A number and what it counts.
+
+    >>> format_count(1, "head"), format_count(1200, "token")
+    ('1 head', '1,200 tokens')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def join_words(items: Sequence[str], last: str = "and") -> str:
+    """Items with commas, and a word before the last.
+
+    >>> join_words(["a"]), join_words(["a", "b", "c"]), join_words(["a", "b"], "or")
+    ('a', 'a, b and c', 'a or b')
+    """
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} {last} {items[-1]}"
+
+
+def finite(values: Any) -> Any:
+    """The same with None for numbers that JSON cannot hold.
+
+    >>> finite({"loss": [1.5, float("inf")]})
+    {'loss': [1.5, None]}
+    """
+    if isinstance(values, dict):
+        return {key: finite(value) for key, value in values.items()}
+    if isinstance(values, list):
+        return [finite(value) for value in values]
+    return None if isinstance(values, float) and not math.isfinite(values) else values
+
+
+def format_number(value: float | None, digits: int = 3) -> str:
+    """A number as it is read; nothing for a missing one."""
+    return "" if value is None or math.isnan(value) else f"{value:.{digits}f}"
+
+
+def format_share(value: float | None) -> str:
+    """A share as it is read; nothing for a missing one.
+
+    >>> format_share(0.418), format_share(0.002), format_share(0.00001), format_share(None)
+    ('42%', '0.2%', 'under 0.1%', '')
+    """
+    if value is None or math.isnan(value):
+        return ""
+    if 0 < value < 0.001:
+        return "under 0.1%"
+    return f"{value:.1%}" if 0 < value < 0.01 else f"{value:.0%}"
+
+
+COUNT_UNITS = (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("", 1))
+
+
+SIZE_UNITS = (
+    ("EiB", 1 << 60),
+    ("PiB", 1 << 50),
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("B", 1),
+)
+"""Units of numbers and of bytes, the largest first, and how much each of them is."""
+
+
+def format_large_count(number: float | int) -> str:
+    """A number with a unit people say.
+
+    >>> format_large_count(2_362_368), format_large_count(999_700_000), format_large_count(1_500)
+    ('2.36 M', '1 G', '1,500')
+    """
+    unit, value = in_units(number, COUNT_UNITS)
+    return f"{three_digits(value)} {unit}" if unit else f"{value:,.0f}"
+
+
+def format_size(number: int) -> str:
+    """Bytes with a unit.
+
+    >>> format_size(36 << 20), format_size(1010 << 20), format_size(0)
+    ('36 MiB', '1,010 MiB', '-')
+    """
+    unit, value = in_units(number, SIZE_UNITS)
+    if unit == "B":
+        return f"{number} B" if number else "-"
+    return f"{three_digits(value)} {unit}"
+
+
+def in_units(number: float, units: Sequence[tuple[str, float]]) -> tuple[str, float]:
+    """The largest unit that a number fills once it is rounded, and how often it does."""
+    for (unit, each), (_, smaller) in pairwise(units):
+        if round(number / smaller) * smaller >= each:
+            return unit, max(1.0, number / each)
+    return units[-1][0], number
+
+
+def three_digits(number: float) -> str:
+    """A number from 1 on with three digits, or more where it has more before the point."""
+    return f"{number:,.0f}" if number >= 999.5 else f"{number:.3g}"

@@ -1,0 +1,1 @@
+"""A name, a folder or a module becomes a LoadedModel; facts about model families."""

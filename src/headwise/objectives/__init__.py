@@ -1,0 +1,1 @@
+"""What a model is measured by: losses, and evaluations with standard errors."""

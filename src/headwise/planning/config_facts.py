@@ -1,0 +1,156 @@
+"""Families: what is known of each type of model that its config need not say.
+
+Tables alone, a row a fact, keyed by the `model_type` of a config. How they are read is the business
+of `configs`; tests hold them against what transformers builds.
+"""
+
+from collections.abc import Mapping
+
+LOOK_BOTH_WAYS = frozenset(
+    "albert bert camembert clip_vision_model convbert data2vec-text deberta deberta-v2 deit dinov2 "
+    "distilbert electra ernie eurobert modernbert mpnet nomic_bert roberta siglip siglip2 "
+    "siglip2_text_model siglip2_vision_model siglip_text_model siglip_vision_model squeezebert vit "
+    "vit_mae xlm-roberta".split()
+)
+"""Types whose queries see keys on both sides."""
+BACK_AS_DECODERS = frozenset(
+    "bert camembert data2vec-text electra ernie roberta xlm-roberta".split()
+)
+"""Types of these that look back where their config says `is_decoder`."""
+
+BIASED = frozenset(
+    "albert bart bert biogpt bloom camembert clip clip_text_model clip_vision_model data2vec-text "
+    "deberta-v2 distilbert electra ernie gpt2 gpt_bigcode marian mbart mpnet pegasus phi roberta "
+    "siglip siglip2 siglip2_text_model siglip2_vision_model siglip_text_model siglip_vision_model "
+    "xlm-roberta".split()
+)
+"""Types with a bias in all four projections, whatever else their config says."""
+BIASED_IN = frozenset("qwen2 qwen2_5_vl qwen2_5_vl_text qwen2_vl qwen2_vl_text".split())
+"""Types with a bias in Wq, Wk and Wv, and none in Wo."""
+BIASED_OUT = frozenset("deit dinov2 vit vit_mae".split())
+"""Types with a bias in Wo, whatever their config says of the others."""
+UNBIASED_OUT = BIASED_IN | {"helium"}
+"""Types with no bias in Wo, whatever their config says of the others."""
+BIAS_KEYS = ("add_bias_linear", "attention_bias", "bias", "enable_bias", "use_bias")
+"""What configs call a bias in all four projections."""
+BIAS_IN_KEYS = ("add_qkv_bias", "qkv_bias", "use_qkv_bias")
+"""What configs call a bias in Wq, Wk and Wv."""
+
+NORMED = frozenset("gemma3 gemma3_text olmo2 olmo3 olmoe qwen3 qwen3_moe qwen3_vl_text".split())
+"""Types that normalise queries and keys."""
+NORM_KEYS = {"cohere": "use_qk_norm", "phi": "qk_layernorm", "stablelm": "qk_layernorm"}
+"""Types that do so where their config says it, and how it is said there."""
+NORMED_WHOLE = frozenset("cohere olmo2 olmo3 olmoe stablelm".split())
+"""Types whose norms have a scale for every dimension of every head."""
+NORMED_SHIFTED = frozenset(["phi"])
+"""Types whose norms shift what they scale."""
+
+WITH_SINKS = frozenset(["gpt_oss"])
+ALL_LOCAL = frozenset("ministral3 mistral mistral3 mixtral phi3 qwen3_moe starcoder2".split())
+"""Types in which the window is every layer's."""
+PLAIN = frozenset(
+    "arcee codegen cohere2 ernie4_5 eurobert falcon gemma gemma2 gpt_neox gptj granite llama "
+    "modernbert mpt nomic_bert olmo opt qwen2_moe smollm3 t5".split()
+)
+"""Types with four plain projections, biased only where their config or its silence says so."""
+
+KNOWN_TYPES = (
+    BIASED | BIASED_OUT | UNBIASED_OUT | NORMED | NORM_KEYS.keys() | WITH_SINKS | ALL_LOCAL | PLAIN
+)
+"""Types whose parameters are counted as transformers builds them."""
+
+_QWEN = {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
+_QWEN_VL = {**_QWEN, "max_window_layers": 80}
+_GEMMA3 = {
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "sliding_window": 4096,
+    "sliding_window_pattern": 6,
+    "max_position_embeddings": 131072,
+}
+_MLLAMA = {"cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]}
+CONFIG_DEFAULTS: Mapping[str, Mapping[str, int | bool | list[int]]] = {
+    "albert": {"num_hidden_groups": 1},
+    "bart": {"is_encoder_decoder": True},
+    "cohere2": {"sliding_window": 4096, "sliding_window_pattern": 4},
+    "dbrx": {"kv_n_heads": 1},
+    "deit": {"qkv_bias": True},
+    "dinov2": {"qkv_bias": True},
+    "ernie4_5": {"head_dim": 128},
+    "gemma": {"head_dim": 256},
+    "gemma2": {
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "sliding_window": 4096,
+        "sliding_window_pattern": 2,
+    },
+    "gemma3": _GEMMA3,
+    "gemma3_text": _GEMMA3,
+    "gemma3n": {"num_kv_shared_layers": 15},
+    "gemma3n_text": {"num_kv_shared_layers": 15},
+    "gemma4": {"global_head_dim": 512},
+    "gemma4_text": {"global_head_dim": 512},
+    "gpt_bigcode": {"multi_query": True},
+    "gpt_neox": {"attention_bias": True},
+    "gpt_oss": {
+        "attention_bias": True,
+        "head_dim": 64,
+        "sliding_window": 128,
+        "sliding_window_pattern": 2,
+    },
+    "helium": {"head_dim": 128},
+    "llama4": {"attention_chunk_size": 8192},
+    "llama4_text": {"attention_chunk_size": 8192},
+    "marian": {"is_encoder_decoder": True},
+    "mbart": {"is_encoder_decoder": True},
+    "ministral3": {"head_dim": 128},
+    "mistral": {"sliding_window": 4096},
+    "mllama": _MLLAMA,
+    "mllama_text_model": _MLLAMA,
+    "modernbert": {"local_attention": 128, "global_attn_every_n_layers": 3},
+    "olmo3": {"sliding_window": 4096, "sliding_window_pattern": 4},
+    "opt": {"enable_bias": True},
+    "pegasus": {"is_encoder_decoder": True},
+    "qwen2": _QWEN,
+    "qwen2_5_vl": _QWEN_VL,
+    "qwen2_5_vl_text": _QWEN_VL,
+    "qwen2_moe": {**_QWEN, "qkv_bias": True, "sliding_window_pattern": 2},
+    "qwen2_vl": _QWEN_VL,
+    "qwen2_vl_text": _QWEN_VL,
+    "qwen3": {**_QWEN, "head_dim": 128},
+    "qwen3_5_moe_text": {"full_attention_interval": 4},
+    "qwen3_5_text": {"full_attention_interval": 4},
+    "qwen3_moe": {"use_sliding_window": False, "sliding_window": 4096},
+    "qwen3_next": {"full_attention_interval": 4},
+    "qwen3_vl_text": {"head_dim": 128},
+    "smollm3": {"use_sliding_window": False},
+    "starcoder2": {"use_bias": True},
+    "t5": {"d_kv": 64, "is_encoder_decoder": True},
+    "vit": {"qkv_bias": True},
+    "vit_mae": {"qkv_bias": True},
+}
+"""What a config means where it says nothing, as transformers' own config classes have it."""
+
+PATTERN_KEYS = ("_sliding_window_pattern", "sliding_window_pattern")
+"""What configs call the number of layers of which the last sees everything."""
+
+OTHER_FORMULAS = {
+    "kv_lora_rank": "compresses its keys and values",
+    "full_attention_interval": "has layers of linear attention",
+    "linear_attn_config": "has layers of linear attention",
+    "attn_type_list": "has layers of linear attention",
+    "attention_chunk_size": "has layers of chunked attention",
+    "attn_layer_indices": "has layers without attention",
+    "attn_layer_period": "has layers without attention",
+    "block_types": "has layers without attention",
+    "hybrid_override_pattern": "has layers without attention",
+    "layers_block_type": "has layers without attention",
+    "num_kv_shared_layers": "has layers that take their keys and values from others",
+    "cross_attention_layers": "has layers of cross-attention",
+    "global_head_dim": "has layers with heads of another size",
+    "swa_head_dim": "has layers with heads of another size",
+    "per_layer_config": "has layers of different shapes",
+    "block_configs": "has layers of different shapes",
+}
+"""What a config says of layers whose cost is not counted here, and what it means."""

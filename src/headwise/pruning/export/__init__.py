@@ -1,0 +1,1 @@
+"""Writes a cut model as a folder that loads back equal."""

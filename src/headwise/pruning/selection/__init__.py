@@ -1,0 +1,1 @@
+"""Which heads to cut, and what a cut of any size costs."""

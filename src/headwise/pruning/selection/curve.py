@@ -1,0 +1,209 @@
+"""Curve: quality against heads cut, for several methods, between the floor and the uncut model.
+
+In: orders in which heads go, and text that none of them was chosen on. Out: a point for every
+method and cut. The floor is the model with every head silent: what is left of its score is no
+attention's doing, and a claim must be read between it and the uncut model.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from headwise.drawing.plots import Line, curves_svg, elbow
+from headwise.heads import HeadId
+from headwise.objectives.evaluation import Estimate, Evaluation
+from headwise.pruning.importance.ablation import Progress, untold
+from headwise.pruning.importance.gradients import has_gradients
+from headwise.pruning.selection.methods import BY_GRADIENTS, CutOrder, CutSearch, order_by, reseeded
+from headwise.pruning.units import Unit, single_heads
+
+RANDOM_ORDERS = 5
+"""Random orders whose mean and spread are shown."""
+POINTS = 8
+"""Cuts that a curve is measured at, besides none and all."""
+RIVALS = ("ablation", "michel")
+"""Methods that are shown beside the chosen one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Losses of every method at every cut, on held-out text."""
+
+    points: pd.DataFrame
+    """method, cut (heads), share, loss, loss_se, quality, low and high; of `random` means, of which
+    `cut` is rounded, and the range."""
+    uncut: Estimate
+    floor: Estimate
+    method: str
+    unit: str
+    """What `quality` is."""
+    total: int
+    """Heads of the model."""
+
+    @property
+    def elbow(self) -> int:
+        """Heads cut where the chosen method's curve turns; 0 for a straight one."""
+        own = self.points[self.points.method == self.method]
+        found = elbow(zip(own.cut.astype(float), own.loss, strict=True))
+        return 0 if math.isnan(found) else int(found)
+
+    def with_point(self, method: str, cut: int, found: Estimate) -> "Curve":
+        """The same with one more measurement, such as of a refitted model."""
+        row = _row(method, cut, found, self.total, self.unit)
+        return replace(self, points=pd.concat([self.points, pd.DataFrame([row])]))
+
+    def svg(self, title: str) -> str:
+        """The curves as an image."""
+        lines = []
+        for method, rows in self.points.groupby("method", sort=False):
+            spread = None
+            if method == "random":
+                spread = tuple(zip(rows.low, rows.high, strict=True))
+            points = tuple(zip(rows.share, rows.quality, strict=True))
+            lines.append(Line(str(method), points, spread, is_dashed=method == "random"))
+        is_log = self.unit == "perplexity"
+        return curves_svg(
+            lines,
+            title=title,
+            x_label="heads cut",
+            y_label=self.unit,
+            marks=((self.elbow / self.total, "elbow"),) if self.elbow else (),
+            levels=(
+                (self.shown(self.uncut.value), "uncut"),
+                (self.shown(self.floor.value), "floor: every head silent"),
+            ),
+            is_percent_x=True,
+            log_y=is_log,
+        )
+
+    def shown(self, loss: float) -> float:
+        """A loss in the unit of the curve."""
+        return quality(loss, self.unit)
+
+
+def quality(loss: float, unit: str) -> float:
+    """A mean loss in the unit that people read it in."""
+    if unit == "perplexity":
+        return math.exp(min(loss, 700.0))
+    return 1 - loss if unit == "cosine" else loss
+
+
+def draw_curve(
+    held_out: Evaluation, problem: CutSearch, chosen: CutOrder, *, progress: Progress = untold
+) -> Curve:
+    """Measure the chosen order, its rivals, random orders and the floor on held-out text."""
+    total, unit = len(problem.heads), held_out.objective.unit
+    most = len(problem.cuttable)
+    can_all_go = most == len(problem.units)
+    counts = [*spaced(most, POINTS), *([] if can_all_go else [most])]
+    orders = {} if chosen.method == "random" else {chosen.method: chosen}
+    orders |= {name: order_by(name, problem) for name in rivals(problem) if name not in orders}
+    seeds = range(problem.seed + 1, problem.seed + RANDOM_ORDERS + 1)
+    chances = [order_by("random", reseeded(problem, seed)) for seed in seeds]
+    work = Work(held_out, progress, len(counts) * (len(orders) + len(chances)) + 2 + can_all_go)
+    uncut, floor = work.loss(()), work.loss(single_heads(problem.heads))
+    rows = [_row(name, 0, uncut, total, unit) for name in (*orders, "random")]
+    for count in counts:
+        for name, order in orders.items():
+            if count <= len(order.units):
+                found = work.loss(order.units[:count])
+                rows.append(_row(name, _heads(order, count), found, total, unit))
+        rows.append(_random_row(work, chances, count, total))
+    if can_all_go:
+        every = _heads_of(problem.units)
+        end = work.loss(problem.units)  # the floor, unless some heads cannot go
+        rows += [_row(name, every, end, total, unit) for name in (*orders, "random")]
+    table = pd.DataFrame(rows)
+    table["method"] = pd.Categorical(table["method"], [*orders, "random"], ordered=True)
+    table = table.sort_values(["method", "cut"], kind="stable").reset_index(drop=True)
+    table["method"] = table["method"].astype(str)
+    return Curve(table, uncut, floor, chosen.method, unit, total)
+
+
+def rivals(problem: CutSearch) -> list[str]:
+    """Methods that are shown beside the chosen one: those that what is measured allows."""
+    is_smooth = has_gradients(problem.task, problem.counts)
+    return [name for name in RIVALS if is_smooth or name not in BY_GRADIENTS]
+
+
+def as_csv(curve: Curve) -> str:
+    """Every point, the floor, and which point is the elbow."""
+    floor = _row("floor", curve.total, curve.floor, curve.total, curve.unit)
+    table = pd.concat([curve.points, pd.DataFrame([floor])], ignore_index=True)
+    table["is_elbow"] = (
+        (table.method == curve.method) & (table.cut == curve.elbow) & (table.cut > 0)
+    )
+    text: str = table.to_csv(index=False)
+    return text
+
+
+class Work:
+    """Measurements on held-out text, counted."""
+
+    def __init__(self, task: Evaluation, progress: Progress, total: int) -> None:
+        """Nothing measured yet."""
+        self.task, self.progress, self.total, self.done = task, progress, total, 0
+        self.known: dict[frozenset[HeadId], Estimate] = {}
+
+    def loss(self, units: Sequence[Unit]) -> Estimate:
+        """The loss without these units; the same question is not measured twice."""
+        self.progress("measuring the curve", self.done, self.total)
+        key = frozenset(head for unit in units for head in unit.heads)
+        if key not in self.known:
+            self.known[key] = self.task.loss(sorted(key))
+        self.done += 1
+        return self.known[key]
+
+
+def spaced(total: int, points: int) -> list[int]:
+    """So many numbers of units between none and all, evenly spaced."""
+    return sorted(
+        {round(total * step / (points + 1)) for step in range(1, points + 1)} - {0, total}
+    )
+
+
+def _heads(order: CutOrder, count: int) -> int:
+    return _heads_of(order.units[:count])
+
+
+def _heads_of(units: Sequence[Unit]) -> int:
+    return sum(len(unit.heads) for unit in units)
+
+
+def _row(method: str, cut: int, found: Estimate, total: int, unit: str) -> dict[str, str | float]:
+    value = quality(found.value, unit)
+    return {
+        "method": method,
+        "cut": cut,
+        "share": cut / total,
+        "loss": found.value,
+        "loss_se": found.error,
+        "quality": value,
+        "low": value,
+        "high": value,
+    }
+
+
+def _random_row(
+    work: Work, chances: Sequence[CutOrder], count: int, total: int
+) -> dict[str, str | float]:
+    found = [work.loss(order.units[:count]) for order in chances]
+    mean = mean_of_orders(found)
+    cut = statistics.fmean(_heads(order, count) for order in chances)
+    row = _row("random", round(cut), mean, total, work.task.objective.unit)
+    shown = [quality(one.value, work.task.objective.unit) for one in found]
+    return row | {"share": cut / total, "low": min(shown), "high": max(shown)}
+
+
+def mean_of_orders(found: Sequence[Estimate]) -> Estimate:
+    """The mean loss of several random orders, and its standard error over orders.
+
+    Where a loss is infinite or no number, so is the mean, and no error is known.
+    """
+    values = [one.value for one in found]
+    is_finite = all(map(math.isfinite, values))
+    error = statistics.stdev(values) / math.sqrt(len(values)) if is_finite else math.nan
+    return Estimate(statistics.fmean(values), error)

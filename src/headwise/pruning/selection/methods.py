@@ -1,0 +1,308 @@
+"""Choice: in which order a model's heads go.
+
+In: a task to measure on, and the units that can be cut. Out: the units in the order in which a
+method would cut them, the cheapest first, so that any cut is a beginning of it. Methods are named;
+`METHODS` has them all.
+"""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headwise.errors import OptionError
+from headwise.heads import HeadId
+from headwise.objectives.evaluation import Evaluation, head_ids
+from headwise.pruning.importance.ablation import Progress, ablate, untold
+from headwise.pruning.importance.gradients import Gradients, by_layer_norm, gradients, or_else
+from headwise.pruning.selection.cut_plan import HeadCounts
+from headwise.pruning.units import Unit, by_unit, membership, one_of_each_group
+from headwise.watching.gates import silence
+
+BEST = "rounds"
+BY_GRADIENTS = ("rounds", "quadratic", "michel", "fisher")
+"""Methods that need the gradient of what is measured."""
+
+
+@dataclass(frozen=True, eq=False)
+class CutSearch:
+    """A model whose heads are to go, on text to measure them on."""
+
+    task: Evaluation
+    counts: HeadCounts
+    units: tuple[Unit, ...]
+    is_uniform: bool = False
+    """Whether every layer loses the same number of units."""
+    is_nested: bool = False
+    """Whether a layer's units may go in their own order only."""
+    rounds: int = 12
+    """Into how many rounds a full cut is divided."""
+    draws: int = 4
+    seed: int = 0
+    progress: Progress = field(default=untold)
+
+    @property
+    def heads(self) -> tuple[HeadId, ...]:
+        """Every head of the model."""
+        return head_ids(self.task.places, self.counts)
+
+    @property
+    def units_by_layer(self) -> dict[str, list[Unit]]:
+        """The units of every layer that has some."""
+        found: dict[str, list[Unit]] = {}
+        for unit in self.units:
+            found.setdefault(unit.layer, []).append(unit)
+        return found
+
+    @property
+    def cuttable(self) -> tuple[Unit, ...]:
+        """As many units as can go at all; a uniform cut ends with the smallest layer."""
+        layers = self.units_by_layer.values()
+        if not self.is_uniform:
+            return self.units
+        fewest = min(map(len, layers), default=0)
+        return tuple(unit for own in layers for unit in own[:fewest])
+
+
+@dataclass(frozen=True)
+class CutOrder:
+    """Units in the order in which they go, and the loss that each is expected to add."""
+
+    method: str
+    units: tuple[Unit, ...]
+    costs: tuple[float, ...]
+
+    def first(self, count: int) -> tuple[HeadId, ...]:
+        """Heads of the first so many units."""
+        return tuple(sorted(head for unit in self.units[:count] for head in unit.heads))
+
+
+def order_by(method: str, problem: CutSearch, *, count: int | None = None) -> CutOrder:
+    """The first `count` units that a method cuts, in order; all that can go if left out."""
+    if method not in METHODS:
+        raise OptionError(f"{method!r} is no method: choose from {', '.join(METHODS)}")
+    most = len(problem.cuttable)
+    count = most if count is None else min(count, most)
+    found = METHODS[method](problem, count)
+    return CutOrder(
+        method, tuple(problem.units[one] for one, _ in found), tuple(c for _, c in found)
+    )
+
+
+Found = list[tuple[int, float]]
+"""Units by number, and what each costs."""
+
+
+def at_random(problem: CutSearch, count: int) -> Found:
+    """A random order."""
+    costs = torch.tensor(
+        random.Random(problem.seed).sample(range(len(problem.units)), len(problem.units))
+    )
+    found = ranked(problem, costs.double(), count)
+    return [(one, math.nan) for one, _ in found]
+
+
+def reseeded(problem: CutSearch, seed: int) -> CutSearch:
+    """The same problem for another random order, in which any head of a group may go first."""
+    if not problem.is_nested:
+        return replace(problem, seed=seed)
+    drawn = random.Random(seed)
+    scores = [drawn.random() for _ in problem.heads]
+    units = one_of_each_group(problem.heads, problem.counts, scores)
+    return replace(problem, seed=seed, units=units)
+
+
+def random_cut(problem: CutSearch, heads: Sequence[HeadId], seed: int) -> tuple[HeadId, ...]:
+    """As many heads at random: whole units where these are some, else a cut of the same shape."""
+    units, gone = problem.units, set(heads)
+    is_whole = gone == {head for unit in units if gone >= set(unit.heads) for head in unit.heads}
+    if is_whole and not problem.is_nested:  # nested units say which head of a group goes first
+        found: list[HeadId] = []
+        for unit in order_by("random", replace(problem, seed=seed)).units:
+            if len(found) + len(unit.heads) <= len(heads):
+                found += unit.heads
+        if len(found) == len(heads):
+            return tuple(sorted(found))
+    return drawn_alike(heads, problem.counts, seed)
+
+
+def drawn_alike(heads: Sequence[HeadId], counts: HeadCounts, seed: int) -> tuple[HeadId, ...]:
+    """Random heads, as many of as many KV groups in as many layers as these.
+
+    Layers with the same numbers of heads trade places, then groups of a layer, then heads of a
+    group, so that what could be cut still can.
+    """
+    drawn = random.Random(seed)
+    found = []
+    for shape in dict.fromkeys(counts.values()):
+        layers = [layer for layer, own in counts.items() if own == shape]
+        group = shape[0] // shape[1]
+        for layer, other in zip(layers, drawn.sample(layers, len(layers)), strict=True):
+            lost = [0] * shape[1]
+            for head in heads:
+                if head.layer_name == layer:
+                    lost[head.head // group] += 1
+            drawn.shuffle(lost)
+            for number, count in enumerate(lost):
+                numbers = drawn.sample(range(number * group, (number + 1) * group), count)
+                found += [HeadId.parse(f"{other}H{one}") for one in numbers]
+    return tuple(sorted(found))
+
+
+def by_ablation(problem: CutSearch, count: int) -> Found:
+    """One exact measurement of every unit alone."""
+    costs = ablate(problem.task, problem.units, problem.counts, progress=problem.progress)
+    values = torch.tensor([one.value for one in costs], dtype=torch.float64)
+    return ranked(problem, values, count)
+
+
+def by_michel(problem: CutSearch, count: int) -> Found:
+    """Gradient scores, each over its layer's norm, added up over a unit's heads."""
+    found = measured(problem, draws=1)
+    scores = by_layer_norm(found.michel, problem.heads)
+    return scored(problem, membership(problem.units, problem.heads) @ scores, count)
+
+
+def by_fisher(problem: CutSearch, count: int) -> Found:
+    """Fisher information, added up over a unit's heads."""
+    found = measured(problem, draws=1)
+    return scored(problem, membership(problem.units, problem.heads) @ found.fisher, count)
+
+
+def scored(problem: CutSearch, scores: Tensor, count: int) -> Found:
+    """The smallest scores first; a score is no loss, so that no cost is known."""
+    return [(one, math.nan) for one, _ in ranked(problem, scores, count)]
+
+
+def by_quadratic(problem: CutSearch, count: int) -> Found:
+    """Cheapest first by the interaction matrix, measured once."""
+    return cheapest(problem, measured(problem), (), count)
+
+
+def by_rounds(problem: CutSearch, count: int) -> Found:
+    """The same, measured anew on the model without what has gone so far."""
+    found: Found = []
+    step = max(1, -(-len(problem.units) // problem.rounds))
+    for start in range(0, count, step):
+        gone = [one for one, _ in found]
+        told = part_of(problem.progress, start // step, -(-count // step))
+        with silence(problem.task.model, heads_of(problem.units, gone)):
+            now = measured(replace(problem, seed=problem.seed + start, progress=told))
+        found += cheapest(problem, now, gone, min(step, count - start))
+    return found
+
+
+def part_of(progress: Progress, number: int, parts: int) -> Progress:
+    """Tells of one of several equal parts of a stage as of the whole stage."""
+
+    def told(stage: str, done: int, total: int) -> None:
+        progress(stage, number * total + done, parts * total)
+
+    return told
+
+
+def by_greedy(problem: CutSearch, count: int) -> Found:
+    """Exact ablation of every unit left, measured anew after each cut."""
+    found: Found = []
+    while len(found) < count:
+        problem.progress("cutting heads one by one", len(found), count)
+        gone = [one for one, _ in found]
+        left = [one for one in range(len(problem.units)) if one not in set(gone)]
+        units = [problem.units[one] for one in left]
+        with silence(problem.task.model, heads_of(problem.units, gone)):
+            costs = ablate(problem.task, units, problem.counts)
+        values = torch.full((len(problem.units),), torch.inf, dtype=torch.float64)
+        values[left] = torch.tensor([one.value for one in costs], dtype=torch.float64)
+        found += ranked(problem, values, 1, gone)
+    return found
+
+
+METHODS: dict[str, Callable[[CutSearch, int], Found]] = {
+    "rounds": by_rounds,
+    "quadratic": by_quadratic,
+    "greedy": by_greedy,
+    "ablation": by_ablation,
+    "michel": by_michel,
+    "fisher": by_fisher,
+    "random": at_random,
+}
+"""Every method by its name, the best first."""
+
+
+def measured(problem: CutSearch, *, draws: int | None = None) -> Gradients:
+    """Gradients of the problem's task as its model is now."""
+    with or_else("prune by ablation, greedy or random"):
+        return gradients(
+            problem.task,
+            problem.counts,
+            draws=problem.draws if draws is None else draws,
+            seed=problem.seed,
+            progress=problem.progress,
+        )
+
+
+def heads_of(units: Sequence[Unit], chosen: Sequence[int]) -> list[HeadId]:
+    """All heads of some units."""
+    return [head for one in chosen for head in units[one].heads]
+
+
+def ranked(
+    problem: CutSearch, costs: Float[Tensor, " units"], count: int, gone: Sequence[int] = ()
+) -> Found:
+    """The cheapest units by costs that do not depend on each other."""
+    turn = OpenUnits(problem, gone)
+    found: Found = []
+    while len(found) < count:
+        best = min(turn.open(), key=lambda one: float(costs[one]))
+        turn.take(best)
+        found.append((best, float(costs[best])))
+    return found
+
+
+def cheapest(problem: CutSearch, now: Gradients, gone: Sequence[int], count: int) -> Found:
+    """Units taken one by one, each adding least to the loss expected of all of them together."""
+    matrix = by_unit(now.interaction, problem.units, problem.heads)
+    pull = membership(problem.units, problem.heads) @ now.pull
+    turn = OpenUnits(problem, gone)
+    added = matrix.diagonal() / 2 - pull
+    found: Found = []
+    while len(found) < count:
+        best = min(turn.open(), key=lambda one: float(added[one]))
+        turn.take(best)
+        found.append((best, float(added[best])))
+        added = added + matrix[:, best]
+    return found
+
+
+class OpenUnits:
+    """Which units may go next: of a uniform cut, those of layers that have lost fewest."""
+
+    def __init__(self, problem: CutSearch, gone: Sequence[int]) -> None:
+        """Some are gone already."""
+        self.problem, self.units = problem, problem.units
+        self.left = [one for one in range(len(self.units)) if one not in set(gone)]
+        self.lost = dict.fromkeys((unit.layer for unit in self.units), 0)
+        for one in gone:
+            self.lost[self.units[one].layer] += 1
+
+    def open(self) -> list[int]:
+        """Those that may go now."""
+        found = self.left
+        if self.problem.is_nested:
+            firsts: dict[str, int] = {}
+            for one in found:
+                firsts.setdefault(self.units[one].layer, one)
+            found = list(firsts.values())
+        if self.problem.is_uniform:
+            fewest = min(self.lost[self.units[one].layer] for one in found)
+            found = [one for one in found if self.lost[self.units[one].layer] == fewest]
+        return found
+
+    def take(self, one: int) -> None:
+        """This one goes."""
+        self.left.remove(one)
+        self.lost[self.units[one].layer] += 1

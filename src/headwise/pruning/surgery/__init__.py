@@ -1,0 +1,1 @@
+"""Removes heads from the weights, and checks the result against silencing them."""

@@ -1,0 +1,1 @@
+"""A scan, importance and a cut become one HTML file."""

@@ -1,1 +1,0 @@
-"""The report: a scan, importance and a cut as one page that needs no other file."""

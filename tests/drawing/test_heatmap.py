@@ -1,0 +1,62 @@
+"""Heat maps as SVG: well formed, escaped, sized."""
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from headwise.drawing.heatmap import HeatMap, colour, heat_svg
+from headwise.drawing.tables import number_table, words_table
+from headwise.errors import OptionError
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def cells(svg: str) -> list[ET.Element]:
+    return [
+        rect
+        for rect in ET.fromstring(svg).iter(f"{SVG}rect")
+        if rect.find(f"{SVG}title") is not None
+    ]
+
+
+def test_a_cell_for_every_number_which_says_it() -> None:
+    one = HeatMap("L0H1", [[0.25, 0.5, 0.0], [1.0, 0.0, 0.125]], ["a", "<b>"], ["x", "&", "z"])
+    found = cells(heat_svg([one, one, one]))
+    assert len(found) == 3 * 6
+    assert found[3].find(f"{SVG}title").text == "<b> -> x: 1.000"
+    assert found[3].get("fill") == colour(1.0) and found[2].get("fill") == colour(0.0)
+
+
+def test_characters_that_no_image_may_hold_are_replaced() -> None:
+    one = HeatMap("L0\x01", [[1.0]], ["a\x00\x1bb"], ["\ufffe\ud800"])
+    found = cells(heat_svg([one]))
+    assert found[0].find(f"{SVG}title").text == "a\ufffd\ufffdb -> \ufffd\ufffd: 1.000"
+
+
+def test_maps_do_not_overlap_and_lie_inside() -> None:
+    one = HeatMap("L0H1", [[0.5] * 4] * 3, ["a", "bb", "ccc"], ["d", "e", "f", "long label"])
+    root = ET.fromstring(heat_svg([one] * 5))
+    _, _, width, height = map(float, root.get("viewBox", "").split())
+    corners = []
+    for group in root.findall(f"{SVG}g"):
+        x, y = map(float, group.get("transform", "")[len("translate(") : -1].split())
+        corners.append((x, y))
+        assert x + one.width <= width and y + one.height <= height
+    assert len(set(corners)) == 5
+    for x, y in corners:
+        for other_x, other_y in corners:
+            if (x, y) != (other_x, other_y):
+                assert abs(x - other_x) >= one.width or abs(y - other_y) >= one.height
+
+
+def test_too_many_tokens_are_refused() -> None:
+    names = [str(place) for place in range(97)]
+    with pytest.raises(OptionError, match="97 tokens are too many for an image: trace at most 96"):
+        heat_svg([HeatMap("x", [[0.0] * 97] * 97, names, names)])
+
+
+def test_tables_escape_and_sum_up_what_is_large() -> None:
+    assert "&lt;i&gt;" in words_table(["<i>"], [["<i>"]])
+    assert "0.333" in number_table([[1 / 3]], ["a"], ["b"])
+    names = [str(place) for place in range(30)]
+    assert number_table([], names, names) == "<p>30 x 30 numbers</p>"

@@ -1,0 +1,131 @@
+"""Bars instead of a band, and ticks with names of their own: what is drawn, and where."""
+
+import math
+import re
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import pytest
+
+from headwise.drawing.plots import COLOURS, INK, Line, curves_svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+NAMES: dict[str, Any] = {"title": "Accuracy", "x_label": "heads", "y_label": "accuracy"}
+NUMBER = r"(-?[0-9]+\.[0-9])"
+BAR = re.compile(
+    rf"M{NUMBER} {NUMBER}V{NUMBER}M{NUMBER} {NUMBER}h8M{NUMBER} {NUMBER}h8"
+)  # from low to high, and a short line across the high and the low end
+POINTS = ((0.0, 0.5), (1.0, 0.75), (3.0, 0.25))
+SPREAD = ((0.25, 0.625), (0.75, 1.0), (0.0, 0.5))
+
+
+def root_of(*lines: Line, **options: Any) -> ET.Element:
+    return ET.fromstring(curves_svg(lines, **(NAMES | options)))
+
+
+def bars(root: ET.Element, place: int = 0) -> list[tuple[float, ...]]:
+    """The numbers of every bar of a line."""
+    paths = [one for one in root.iter(f"{SVG}path") if one.get("stroke") == COLOURS[place]]
+    found = [BAR.fullmatch(one.get("d", "")) for one in paths]
+    return [tuple(map(float, one.groups())) for one in found if one]
+
+
+def bands(root: ET.Element) -> list[ET.Element]:
+    return [one for one in root.iter(f"{SVG}path") if one.get("fill-opacity")]
+
+
+def centres(root: ET.Element) -> list[tuple[float, float]]:
+    """Where the markers of the points are."""
+    marked = [one for one in root.iter(f"{SVG}path") if one.find(f"{SVG}title") is not None]
+    moved = [
+        re.match(rf"translate\({NUMBER} {NUMBER}\)", one.get("transform", "")) for one in marked
+    ]
+    return [(float(one[1]), float(one[2])) for one in moved if one]
+
+
+def height(root: ET.Element, value: float) -> float:
+    """Where a value of y is, from two markers of known values."""
+    (_, one), (_, other), *_ = centres(root)
+    return one + (other - one) * (value - POINTS[0][1]) / (POINTS[1][1] - POINTS[0][1])
+
+
+def ticks(root: ET.Element) -> dict[str, float]:
+    """What is written below the plot in the row of its ticks, and at which x."""
+    short = [one.get("d", "") for one in root.iter(f"{SVG}path") if one.get("stroke") == INK]
+    places = [re.fullmatch(rf"M{NUMBER} {NUMBER}v4", one) for one in short]
+    at = {float(one[1]) for one in places if one}
+    texts = [one for one in root.iter(f"{SVG}text") if one.get("text-anchor") == "middle"]
+    labels = [one for one in texts if one.get("x") and one.text != NAMES["x_label"]]
+    found = {one.text or "": float(one.get("x", "")) for one in labels}
+    assert set(found.values()) == at, "a tick has no name, or a name no tick"
+    return found
+
+
+def test_every_point_has_a_bar_from_its_low_to_its_high_end() -> None:
+    root = root_of(Line("a", POINTS, SPREAD, has_bars=True))
+    drawn = bars(root)
+    assert len(drawn) == 3
+    for (x, _), (low, high), bar in zip(centres(root), SPREAD, drawn, strict=True):
+        bottom, top = height(root, low), height(root, high)
+        wanted = (x, bottom, top, x - 4, top, x - 4, bottom)
+        assert bar == pytest.approx(wanted, abs=0.15)  # all are rounded to a tenth
+
+
+def test_bars_stand_in_the_place_of_a_band() -> None:
+    with_bars = root_of(Line("a", POINTS, SPREAD, has_bars=True))
+    with_band = root_of(Line("a", POINTS, SPREAD))
+    assert (len(bars(with_bars)), len(bands(with_bars))) == (3, 0)
+    assert (len(bars(with_band)), len(bands(with_band))) == (0, 1)
+    assert centres(with_bars) == centres(with_band)
+
+
+def test_every_line_has_bars_of_its_own_colour() -> None:
+    lines = [
+        Line("a", POINTS, SPREAD, has_bars=True),
+        Line("b", POINTS[:2], SPREAD[:2], has_bars=True),
+        Line("c", POINTS, has_bars=True),
+    ]
+    root = root_of(*lines)
+    assert [len(bars(root, place)) for place in range(3)] == [3, 2, 0]
+
+
+def test_a_spread_that_is_not_known_has_no_bar_and_takes_no_other_away() -> None:
+    spread = ((math.nan, 0.625), (0.75, 1.0), (0.0, math.inf))
+    root = root_of(Line("a", POINTS, spread, has_bars=True))
+    ((x, *_),) = bars(root)
+    assert x == centres(root)[1][0]
+    assert len(centres(root)) == 3
+
+
+def test_bars_of_one_value_are_drawn_too() -> None:
+    root = root_of(Line("a", POINTS, tuple((y, y) for _, y in POINTS), has_bars=True))
+    assert [bar[:3] for bar in bars(root)] == [(x, y, y) for x, y in centres(root)]
+
+
+def test_the_ends_of_bars_are_on_the_plot() -> None:
+    root = root_of(Line("a", POINTS, ((-3.0, 0.5), (0.0, 5.0), (0.0, 0.25)), has_bars=True))
+    (_, bottom, _, *_), (_, _, top, *_), _ = bars(root)
+    assert bottom == pytest.approx(height(root, -3.0), abs=1.0)  # not cut at the axis' end
+    assert top == pytest.approx(height(root, 5.0), abs=1.0)
+
+
+def test_ticks_have_the_names_that_they_are_given_at_their_places() -> None:
+    names = ((0.0, "1"), (1.0, "two"), (3.0, "8 & <more>"))
+    root = root_of(Line("a", POINTS), x_names=names)
+    found = ticks(root)
+    assert list(found) == ["1", "two", "8 & <more>"]
+    assert list(found.values()) == [x for x, _ in centres(root)]
+
+
+def test_without_names_ticks_are_round_numbers() -> None:
+    root = root_of(Line("a", POINTS))
+    found = ticks(root)
+    assert list(found) == ["0", "1", "2", "3"]
+    assert [found[one] for one in ("0", "1", "3")] == [x for x, _ in centres(root)]
+
+
+def test_names_of_ticks_move_no_point() -> None:
+    lines = [Line("a", POINTS, SPREAD, has_bars=True)]
+    named = root_of(*lines, x_names=((0.0, "one"), (3.0, "eight")))
+    assert centres(named) == centres(root_of(*lines))
+    assert set(ticks(named)) == {"one", "eight"}

@@ -1,0 +1,86 @@
+"""A text is read by a model at rest, and what it cannot take is counted and told."""
+
+import warnings
+
+import pandas as pd
+import pytest
+from torch import nn
+
+import headwise
+from headwise.errors import ModelError
+from headwise.explorer.session import Session
+from headwise.explorer.text_analysis import read
+from headwise.explorer.what_if import compare_gated
+from headwise.pruning.setting import Subject
+from headwise.pruning.surgery.cut import cut
+
+from ..pruning.subjects import model_of, objective_of, words_tokenizer
+from .sessions import WORDS, tiny_session
+from .test_what_if import silenced
+
+
+def subject_in_training(name: str) -> Subject:
+    return Subject(name, model_of(name).train(), words_tokenizer(), objective_of(name))
+
+
+def assert_in_training(model: nn.Module) -> None:
+    assert all(module.training for module in model.modules())
+
+
+def test_a_model_in_training_is_read_at_rest_and_goes_on_training() -> None:
+    subject = subject_in_training("bert")
+    found, want = read(subject, WORDS).table, tiny_session("bert").read(WORDS).table
+    pd.testing.assert_frame_equal(found.df, want.df)
+    assert_in_training(subject.model)
+
+
+@pytest.mark.parametrize("name", ["bert", "embedding"])
+def test_a_change_is_seen_at_rest_and_the_model_goes_on_training(name: str) -> None:
+    subject, session = subject_in_training(name), tiny_session(name)
+    found, want = (
+        compare_gated(one, [WORDS], silenced("L0H1"), session.counts)
+        for one in (subject, session.subject)
+    )
+    assert found == want
+    assert_in_training(subject.model)
+
+
+def test_a_session_leaves_the_model_in_training_and_its_twin_at_rest() -> None:
+    session = Session(subject_in_training("bert"))
+    assert_in_training(session.subject.model)
+    assert not any(module.training for module in session.twin.model.modules())
+    assert session.counts == tiny_session("bert").counts
+
+
+LIMIT = 61
+"""Words that a tiny model takes."""
+
+
+@pytest.mark.parametrize("more", [0, 1, 2, 39, LIMIT, LIMIT + 1])
+def test_every_token_that_is_too_many_is_counted(more: int) -> None:
+    reading = tiny_session("bert").read("w7 " * (LIMIT + more))
+    assert (reading.num_tokens, reading.left_out) == (LIMIT, more)
+
+
+@pytest.mark.parametrize(("more", "said"), [(0, []), (1, ["1 token"]), (39, ["39 tokens"])])
+def test_a_view_tells_what_was_left_out(more: int, said: list[str]) -> None:
+    with warnings.catch_warnings(record=True) as remarks:
+        warnings.simplefilter("always")
+        view = headwise.view(model_of("bert"), "w7 " * (LIMIT + more), tokenizer=words_tokenizer())
+    told = [f"the text is {one} too long: its end was left out" for one in said]
+    assert [str(one.message) for one in remarks] == told
+    assert all(one.filename == __file__ for one in remarks) and len(view.row_labels) == LIMIT
+
+
+@pytest.mark.parametrize("name", ["bert", "llama"])
+def test_a_model_without_heads_is_refused(name: str) -> None:
+    model, tokenizer = model_of(name), words_tokenizer()
+    counts = tiny_session(name).num_heads
+    cut(model, [f"{layer}H{head}" for layer, heads in counts.items() for head in range(heads)])
+    subject = Subject("bare", model, tokenizer, objective_of(name))
+    with pytest.raises(ModelError, match=r"^bare has no head left to look at$"):
+        Session(subject)
+    with pytest.raises(ModelError, match=r"^bare has no head left to look at$"):
+        read(subject, WORDS)
+    with pytest.raises(ModelError, match=f"^{type(model).__name__} has no head left to look at$"):
+        headwise.view(model, WORDS, tokenizer=tokenizer)

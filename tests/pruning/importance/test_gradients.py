@@ -1,0 +1,340 @@
+"""What backward passes say of heads is what finite differences and exact matrices say."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from headwise.errors import OptionError
+from headwise.heads import HeadId
+from headwise.objectives.evaluation import Evaluation, count_heads, head_ids, make_evaluation
+from headwise.objectives.objective import Embedding, Given, MaskedToken, NextToken, Sample
+from headwise.pruning.importance.gradients import (
+    by_layer_norm,
+    gradients,
+    per_example,
+    without_weight_gradients,
+)
+from headwise.pruning.prune import prune
+from headwise.pruning.settings import PruneSettings
+from headwise.watching.gates import silence
+from headwise.watching.running import Inputs
+
+from ..subjects import (
+    STEP,
+    assert_close,
+    counts_of,
+    differences,
+    gated_output,
+    model_of,
+    objective_of,
+    padded,
+    plain,
+    split,
+    state_of,
+    task_of,
+)
+
+EACH = pytest.mark.parametrize("name", ["gpt2", "bert", "embedding", "bart"])
+DRAWS = 96
+
+
+def heads_of(name: str) -> tuple[HeadId, ...]:
+    return head_ids(task_of(name).places, counts_of(name))
+
+
+def away(name: str) -> Evaluation:
+    """The task with another reference than what the model gives, so that its loss has a slope."""
+    task = task_of(name)
+    if not task.objective.needs_reference:
+        return task
+    with silence(task.model, heads_of(name)[::3]):
+        return make_evaluation(
+            task.model, task.objective, [sample.inputs for sample in task.samples]
+        )
+
+
+def random() -> torch.Generator:
+    return torch.Generator().manual_seed(7)
+
+
+def test_an_objective_without_gradients_is_refused() -> None:
+    task = task_of("gpt2")
+    with torch.no_grad():
+        known = task.objective.output(task.model, plain("gpt2")).mean((1, 2))
+    given = make_evaluation(task.model, Given(lambda model, inputs: known), [plain("gpt2")])
+    with pytest.raises(
+        OptionError, match=r"losses without gradients: .* torch.no_grad and argmax$"
+    ):
+        gradients(given, counts_of("gpt2"))
+
+
+@torch.no_grad()
+def flat(model: nn.Module, inputs: Inputs) -> Tensor:
+    found: Tensor = model(**inputs).logits.mean((1, 2))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ({"policy": "even", "method": "ablation"}, "or choose the policy groups, for even goes by"),
+        ({"policy": "groups", "method": "fisher"}, "or prune by ablation, greedy or random$"),
+    ],
+)
+def test_what_works_without_gradients_is_advised(options: dict[str, str], advice: str) -> None:
+    settings = PruneSettings(draws_curve=False, times_speed=False, **options)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match=rf"without torch.no_grad and argmax, {advice}"):
+        prune(
+            model_of("llama"),
+            cut=6,
+            batches=[plain("llama")] * 3,
+            objective=flat,
+            settings=settings,
+        )
+
+
+def test_what_a_head_alone_is_expected_to_cost_is_said_once() -> None:
+    found = gradients(task_of("gpt2"), counts_of("gpt2"), draws=1)
+    alone = [found.cost_of([one]) for one in range(len(found.heads))]
+    assert found.expected.tolist() == alone
+
+
+@EACH
+def test_gradients_of_every_example_are_finite_differences(name: str) -> None:
+    task = away(name)
+    sample = task.samples[0]
+    got, _, weights = per_example(task, sample, counts_of(name), 1, random())
+    some = slice(None, None, 3 if name == "bart" else 1)  # BART has 36 heads
+    want = torch.stack([slope(task, sample, head) for head in heads_of(name)[some]], 1)
+    assert_close(got[:, some], want, torch.float32, "gradients by head")
+    with torch.no_grad():
+        losses = task.objective.losses(task.objective.output(task.model, sample.inputs), sample)
+    assert torch.equal(weights, losses.weights.double())
+
+
+def slope(task: Evaluation, sample: Sample, head: HeadId) -> Tensor:
+    """Of each example's loss by one head's gate."""
+    ends = [
+        task.objective.losses(gated_output(task, sample, {head: 1 + sign * STEP}), sample).sums
+        for sign in (1, -1)
+    ]
+    return (ends[0] - ends[1]) / (2 * STEP)
+
+
+@EACH
+def test_pull_and_michel_are_means_over_examples(name: str) -> None:
+    task = away(name)
+    found = gradients(task, counts_of(name), draws=1)
+    parts = [per_example(task, sample, counts_of(name), 1, random()) for sample in task.samples]
+    slopes, weights = torch.cat([one[0] for one in parts]), torch.cat([one[2] for one in parts])
+    assert found.heads == heads_of(name)
+    assert_close(found.pull, slopes.sum(0) / weights.sum(), torch.float32)
+    each = slopes / weights.clamp(min=1)[:, None]
+    assert_close(found.michel, each.abs().mean(0), torch.float32)
+    assert_close(found.fisher, (each**2).mean(0), torch.float32)
+    assert_close(found.michel_error, each.abs().std(0) / len(each) ** 0.5, torch.float32)
+    assert_close(found.fisher_error, (each**2).std(0) / len(each) ** 0.5, torch.float32)
+
+
+# The interaction of heads.
+
+
+@dataclass(frozen=True)
+class EveryAxis(Embedding):
+    """The axes of the embedding, one after the other, in the place of random projections."""
+
+    axes: list[int] = field(default_factory=lambda: [0], compare=False)
+
+    def draw(self, output: Tensor, sample: Sample, random: torch.Generator) -> Tensor:
+        """One axis, as long as all of them together."""
+        axis, size = self.axes[0] % output.shape[1], output.shape[1]
+        self.axes[0] += 1
+        return output[:, axis] * size**0.5
+
+
+def every_axis(batches: Sequence[dict[str, Tensor]]) -> Evaluation:
+    return make_evaluation(task_of("embedding").model, EveryAxis(), batches)
+
+
+WIDTH = 35
+"""Of the tiny BERT's embeddings: as many draws see every axis once."""
+
+
+def exact_interaction(task: Evaluation, heads: Sequence[HeadId]) -> Tensor:
+    """Curvature of the loss by the gates, from the whole Jacobian; in the unit of the mean loss."""
+    total = torch.zeros(len(heads), len(heads), dtype=torch.float64)
+    for sample in task.samples:
+        slopes = differences(task, sample, heads)
+        if slopes.dim() > 3:
+            slopes = weighted(task, sample, slopes)
+        flat = slopes.flatten(1)
+        total += flat @ flat.T
+    return total / task.losses().weights.sum()
+
+
+def weighted(task: Evaluation, sample: Sample, slopes: Tensor) -> Tensor:
+    """Slopes of logits so that their products are Fisher's: J^T (diag p - p p^T) J = L^T L."""
+    with torch.no_grad():
+        shares = task.objective.output(task.model, sample.inputs).softmax(-1)
+    mean = (slopes * shares).sum(-1, keepdim=True)
+    if sample.targets is not None:
+        counted = sample.targets != -100
+    else:
+        counted = torch.ones(shares.shape[:-1], dtype=torch.bool)
+        if sample.is_real is not None:
+            counted = sample.is_real
+    return (slopes - mean) * shares.sqrt() * counted[..., None]
+
+
+def test_axes_in_the_place_of_projections_give_the_exact_interaction() -> None:
+    task, heads = every_axis([padded("bert"), plain("bert")]), heads_of("embedding")
+    found = gradients(task, counts_of("embedding"), draws=WIDTH)
+    assert_close(found.interaction, exact_interaction(task, heads), torch.float32)
+
+
+@EACH
+def test_random_scalars_have_the_exact_interaction_on_average(name: str) -> None:
+    task, heads = task_of(name), heads_of(name)
+    task = make_evaluation(
+        task.model, task.objective, [padded("bert" if name == "embedding" else name)]
+    )
+    parts = [per_example(task, one, counts_of(name), DRAWS, random()) for one in task.samples]
+    weight = sum(float(one[2].sum()) for one in parts)
+    some = slice(None, None, 3 if name == "bart" else 1)
+    drawn = [one[1][..., some] for one in parts]
+    each = sum(torch.einsum("dbh,dbg->dhg", one, one) for one in drawn) / weight
+    assert isinstance(each, Tensor)
+    want = exact_interaction(task, heads[some])
+    off = (each.mean(0) - want).abs() / (each.std(0) / DRAWS**0.5)
+    assert off.max() < 6  # standard errors: one of 1,500 products is farther once in a million
+    assert (want.diagonal() > 0).all()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "embedding"])
+def test_batches_add_up(name: str) -> None:
+    batch = padded("bert" if name == "embedding" else name)
+    whole, parts = ([batch], split(batch, 1, 3))
+    if name == "embedding":
+        tasks = [every_axis(one) for one in (whole, parts)]
+        names, draws = ["interaction", "expected_error", "michel", "fisher"], WIDTH
+    else:
+        tasks = [make_evaluation(task_of(name).model, NextToken(), one) for one in (whole, parts)]
+        names, draws = ["michel", "michel_error", "fisher", "fisher_error", "pull"], 1
+    one, other = (gradients(task, counts_of(name), draws=draws) for task in tasks)
+    for kind in names:
+        assert_close(getattr(other, kind), getattr(one, kind), torch.float32, kind)
+
+
+def test_the_interaction_tells_small_changes_of_the_gates_to_second_order() -> None:
+    task, heads = every_axis([padded("bert")]), heads_of("embedding")
+    found = gradients(task, counts_of("embedding"), draws=WIDTH)
+    direction = torch.linspace(-1, 1, len(heads), dtype=torch.float64)
+    want = float(direction @ found.interaction @ direction) / 2
+    off = [abs(loss_at(task, heads, direction * step) / step**2 - want) for step in STEPS]
+    assert off[0] < want / 2
+    assert all(later < earlier * 0.7 for earlier, later in itertools.pairwise(off))
+
+
+STEPS = (2.0**-5, 2.0**-6, 2.0**-7)
+"""Each half as long: what is of third order then halves against what is of second."""
+
+
+def loss_at(task: Evaluation, heads: Sequence[HeadId], change: Tensor) -> float:
+    """Mean loss with every gate changed by so much."""
+    factors = {head: 1 + float(one) for head, one in zip(heads, change, strict=True)}
+    sample = task.samples[0]
+    return float(task.objective.losses(gated_output(task, sample, factors), sample).sums.mean())
+
+
+def test_costs_of_cuts_come_from_the_interaction_and_the_pull() -> None:
+    found = gradients(task_of("gpt2"), counts_of("gpt2"), draws=2)
+    part = found.interaction[[1, 4]][:, [1, 4]]
+    want = float(part.sum()) / 2 - float(found.pull[1] + found.pull[4])
+    assert found.cost_of([1, 4]) == pytest.approx(want)
+    assert found.cost_of([]) == 0
+
+
+def test_a_model_compared_with_itself_is_scored_by_its_random_scalars() -> None:
+    task = task_of("embedding")
+    found = gradients(task, counts_of("embedding"), draws=3, seed=5)
+    drawn = torch.Generator().manual_seed(5)
+    parts = [per_example(task, one, counts_of("embedding"), 3, drawn)[1] for one in task.samples]
+    scalars = torch.cat(parts, 1)
+    assert_close(found.michel, scalars.abs().mean((0, 1)), torch.float32)
+    assert_close(found.fisher, (scalars**2).mean((0, 1)), torch.float32)
+    assert_close(found.pull, torch.zeros_like(found.pull), torch.float32)
+
+
+def test_a_batch_with_nothing_to_predict_counts_nothing() -> None:
+    """As a short text of which no token happens to be hidden."""
+    nothing = {"input_ids": torch.full((1, 3), 2), "attention_mask": torch.ones(1, 3).long()}
+    model, objective = task_of("bert").model, objective_of("bert")
+    assert isinstance(objective, MaskedToken)
+    with_it = make_evaluation(model, objective, [plain("bert"), nothing])
+    without = make_evaluation(model, objective, [plain("bert")])
+    got = gradients(with_it, counts_of("bert"), draws=2)
+    want = gradients(without, counts_of("bert"), draws=2)
+    assert_close(got.pull, want.pull, torch.float32)
+    assert_close(got.interaction, want.interaction, torch.float32)
+
+
+def test_heads_that_a_loss_does_not_look_at_have_no_gradient() -> None:
+    found = gradients(task_of("clip"), counts_of("clip"), draws=1)
+    is_seen = torch.tensor([head.stack == "text" for head in found.heads])
+    assert torch.equal(found.michel > 0, is_seen)
+    assert torch.equal(found.pull != 0, is_seen)
+    assert not found.interaction.any()  # of a loss that is but a number no curvature is known
+
+
+def test_one_example_has_no_standard_error() -> None:
+    one = {name: value[:1] for name, value in plain("gpt2").items()}
+    task = make_evaluation(task_of("gpt2").model, NextToken(), [one])
+    found = gradients(task, counts_of("gpt2"), draws=1)
+    assert found.michel_error.isinf().all() and found.expected_error.isinf().all()
+    assert found.michel.isfinite().all()
+
+
+def test_the_error_of_what_is_expected_is_that_of_a_mean_over_examples() -> None:
+    task = every_axis([plain("bert")])
+    found = gradients(task, counts_of("embedding"), draws=WIDTH)
+    _, drawn, _ = per_example(task, task.samples[0], counts_of("embedding"), WIDTH, random())
+    each = (drawn**2).mean(0) / 2
+    assert_close(found.expected_error, each.std(0) / len(each) ** 0.5, torch.float32)
+    many = every_axis([{name: value.repeat(9, 1) for name, value in plain("bert").items()}])
+    fewer = gradients(many, counts_of("embedding"), draws=WIDTH).expected_error
+    share = (3 / 35) ** 0.5  # standard errors divide by one example less: 4 - 1 and 36 - 1
+    assert_close(fewer, found.expected_error * share, torch.float32)
+
+
+def test_the_same_seed_draws_the_same() -> None:
+    found = [
+        gradients(task_of("gpt2"), counts_of("gpt2"), draws=2, seed=seed) for seed in (1, 1, 2)
+    ]
+    assert torch.equal(found[0].interaction, found[1].interaction)
+    assert not torch.equal(found[0].interaction, found[2].interaction)
+
+
+def test_weights_ask_for_gradients_as_before() -> None:
+    model = model_of("gpt2")
+    frozen = model.get_submodule("transformer.wte")
+    frozen.requires_grad_(False)
+    asked = {name: one.requires_grad for name, one in model.named_parameters()}
+    before = state_of(model)
+    with pytest.raises(KeyboardInterrupt), without_weight_gradients(model):
+        assert not any(one.requires_grad for one in model.parameters())
+        raise KeyboardInterrupt
+    task = make_evaluation(model, NextToken(), [plain("gpt2")])
+    gradients(task, count_heads(model, plain("gpt2")), draws=1)
+    assert {name: one.requires_grad for name, one in model.named_parameters()} == asked
+    assert all(one.grad is None for one in model.parameters())
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_scores_over_their_layers_norm_have_norm_one_in_every_layer() -> None:
+    heads = [HeadId(0, 0), HeadId(0, 1), HeadId(1, 0), HeadId(1, 0, "cross"), HeadId(1, 1)]
+    found = by_layer_norm(torch.tensor([3.0, 4.0, 0.0, 7.0, 0.0]), heads)
+    assert_close(found, torch.tensor([0.6, 0.8, 0.0, 1.0, 0.0]), torch.float32)

@@ -1,0 +1,289 @@
+"""Refitting restores what can be restored, makes nothing worse, and leaves all else alone."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from headwise.errors import ModelError, OptionError
+from headwise.objectives.evaluation import Evaluation, make_evaluation
+from headwise.pruning.refit import refit as refitting
+from headwise.pruning.refit.normal_equations import NormalEquations
+from headwise.pruning.refit.refit import RIDGES, LayerFit, Variant, best_correction, parts_of, refit
+from headwise.pruning.surgery.cut import cut, head_counts
+from headwise.watching.sites import find_sites
+
+from ...watching.helpers import allow_weights
+from ...watching.tiny import inputs as inputs_of
+from ...watching.tiny import ragged
+from ...watching.tiny_configs import FAMILIES
+from ..differences import mixed_plan
+from ..subjects import (
+    LENGTHS,
+    assert_close,
+    assert_unchanged,
+    model_of,
+    objective_of,
+    state_of,
+)
+
+pytestmark = allow_weights
+NAMES = ["bert", "gpt2", "llama", "gemma2", "bart", "t5", "gptj", "vit", "clip"]
+RESIDUAL = {"gemma2": {False}, "gptj": {False}, "bart": {True, False}, "t5": {True, False}}
+"""Where the residual stream is fitted: not where a norm or the feed-forward part comes between, nor
+in blocks with two attentions; everywhere else."""
+EACH = pytest.mark.parametrize("name", NAMES)
+
+
+def task_on(model: nn.Module, name: str, *, batch: int = 8) -> Evaluation:
+    """Two batches to fit on and one to choose on: `samples[:2]` and `samples[2:]`."""
+    whole = inputs_of(FAMILIES["bert" if name == "embedding" else name], 3 * batch, 13)
+    parts = {key: value.split(batch) for key, value in whole.items()}
+    batches = [{key: parts[key][place] for key in parts} for place in range(3)]
+    return make_evaluation(model, objective_of(name), batches)
+
+
+def refitted(
+    name: str, plan: list[str], *, variant: Variant = "full", uncut: nn.Module | None = None
+) -> tuple[nn.Module, Evaluation, tuple[LayerFit, ...]]:
+    """The cut model after its refit, the uncut one's task, and what became of the layers."""
+    uncut = model_of(name) if uncut is None else uncut
+    task = task_on(uncut, name)
+    model = copy.deepcopy(uncut)
+    cut(model, plan)
+    fits = refit(model, uncut, task.samples[:2], task.samples[2:], variant=variant)
+    return model, task, fits
+
+
+@EACH
+def test_no_layer_is_worse_for_it_and_the_uncut_model_is_left_alone(name: str) -> None:
+    uncut = model_of(name)
+    before = state_of(uncut)
+    plan = mixed_plan(uncut)
+    model, _, fits = refitted(name, plan, uncut=uncut)
+    assert_unchanged(uncut, before)
+    assert {fit.layer for fit in fits} == head_counts(model).keys() and len(fits) == len(
+        find_sites(model)
+    )
+    assert {fit.is_residual for fit in fits} == RESIDUAL.get(name, {True})
+    assert all(fit.after <= fit.before for fit in fits)
+    assert any(fit.ridge is not None and fit.after < 0.95 * fit.before for fit in fits)
+    assert all((fit.ridge is None) == (fit.after == fit.before) for fit in fits)
+    unchanged = {place.output_projection for place in find_sites(model)}
+    changed = {
+        key
+        for key, value in model.state_dict().items()
+        if value.shape == before[key].shape and not torch.equal(value, before[key])
+    }
+    owners = {id(one) for part in unchanged if part is not None for one in part.parameters()}
+    assert changed <= {key for key, one in model.named_parameters() if id(one) in owners}
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "gptj", "gemma2"])
+def test_a_wide_refit_fits_feed_forward_parts_too_and_harms_no_layer(name: str) -> None:
+    uncut = model_of(name)
+    before = state_of(uncut)
+    _, _, fits = refitted(name, mixed_plan(uncut), variant="wide", uncut=uncut)
+    assert_unchanged(uncut, before)
+    assert all(fit.after <= fit.before for fit in fits)
+    parts = [fit.part for fit in fits]
+    # attention and feed-forward of GPT-J are added together, and Gemma 2 has a norm in between
+    has_parts = name not in ("gptj", "gemma2")
+    assert ("feed-forward" in parts) == has_parts
+    assert parts.count("attention") == len(find_sites(uncut))
+
+
+@pytest.mark.parametrize("variant", ["full", "wide", "scale", "bias"])
+def test_a_model_that_lost_nothing_is_left_bit_for_bit(variant: Variant) -> None:
+    uncut = model_of("gpt2")
+    before = state_of(uncut)
+    model, _, fits = refitted("gpt2", [], variant=variant, uncut=uncut)
+    assert_unchanged(model, before)
+    assert all(fit.ridge is None and fit.before == fit.after == 0 for fit in fits)
+
+
+@torch.no_grad()
+def with_copy(model: nn.Module) -> nn.Module:
+    """L1H3 of BERT looks where L1H1 looks, and gives a linear function of what that gives."""
+    attention = model.get_submodule("encoder.layer.1.attention.self")
+    mine, theirs = slice(7, 14), slice(21, 28)
+    for name in ("query", "key"):
+        part = attention.get_submodule(name)
+        part.weight[theirs], part.bias[theirs] = part.weight[mine], part.bias[mine]
+    value, mix = attention.get_submodule("value"), torch.randn(7, 7, dtype=torch.float64)
+    value.weight[theirs] = mix @ value.weight[mine]
+    value.bias[theirs] = mix @ value.bias[mine]
+    return model
+
+
+def test_a_head_that_is_a_linear_copy_of_a_kept_one_is_not_missed() -> None:
+    model, task, fits = refitted("embedding", ["L1H3"], uncut=with_copy(model_of("embedding")))
+    first, second, third = fits
+    assert first.ridge is None and first.before == 0  # nothing was cut there
+    assert second.ridge == min(RIDGES)
+    assert second.after < RIDGES[0] * second.before
+    loss, unfitted = task.of(model).loss().value, copy.deepcopy(task.model)
+    cut(unfitted, "L1H3")
+    assert loss < RIDGES[0] * task.of(unfitted).loss().value
+    assert third.before < RIDGES[0] * second.before
+    _, _, other = refitted("embedding", ["L1H3"])
+    assert other[1].after > 0.01 * other[1].before
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_the_correction_is_the_ridge_regression_of_what_is_lacking(name: str) -> None:
+    """In the first layer, computed anew from what its output projection reads and gives."""
+    uncut = model_of(name)
+    plan = mixed_plan(uncut)[: 2 if name == "llama" else 1]
+    model, task, fits = refitted(name, plan, uncut=uncut)
+    bare = copy.deepcopy(uncut)
+    cut(bare, plan)
+    pairs = []
+    for sample in task.samples:
+        with heard(bare) as own, heard(uncut) as goal, torch.no_grad():
+            bare(**sample.inputs)
+            uncut(**sample.inputs)
+        pairs.append((own[0][0].flatten(0, 1), (goal[0][1] - own[0][1]).flatten(0, 1)))
+    inputs, lacking = (torch.cat(one) for one in zip(*pairs[:2], strict=True))
+    weight, bias = parts_of(find_sites(bare)[0])
+    assert (bias is None) == (name == "llama")
+    assert fits[0].ridge is not None
+    x, y = inputs, lacking
+    if bias is not None:
+        x, y = x - x.mean(0), y - y.mean(0)
+    gram = x.T @ x
+    found = torch.linalg.solve(gram + fits[0].ridge * gram.diagonal().mean() * eye(gram), x.T @ y)
+    got, new_bias = parts_of(find_sites(model)[0])
+    scale = float(torch.linalg.cond(gram + fits[0].ridge * gram.diagonal().mean() * eye(gram)))
+    assert (got - weight - found).abs().max() < scale * torch.finfo(torch.float32).eps
+    if bias is not None and new_bias is not None:
+        want = (lacking - inputs @ found).mean(0)
+        assert (new_bias - bias - want).abs().max() < scale * torch.finfo(torch.float32).eps
+    held_in, held_lacking = pairs[2]
+    left = held_lacking - held_in @ (got - weight)
+    if bias is not None and new_bias is not None:
+        left = left - (new_bias - bias)
+    assert_close(torch.tensor(fits[0].after).double(), left.square().sum(1).mean(), torch.float32)
+
+
+def eye(like: Tensor) -> Tensor:
+    return torch.eye(len(like), dtype=like.dtype)
+
+
+@contextmanager
+def heard(model: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
+    """What the output projection of the first layer reads and gives."""
+    found: list[tuple[Tensor, Tensor]] = []
+    projection = find_sites(model)[0].output_projection
+    assert projection is not None
+    hook = projection.register_forward_hook(lambda _, args, out: found.append((args[0], out)))
+    yield found
+    hook.remove()
+
+
+def test_scales_change_heads_by_a_factor_and_the_bias_only_itself() -> None:
+    for variant in ("scale", "bias"):
+        bare = model_of("gpt2")
+        cut(bare, "L0H0")
+        model, _, fits = refitted("gpt2", ["L0H0"], variant=variant)
+        assert all(fit.after <= fit.before for fit in fits) and fits[0].ridge == 0.0
+        (old, old_bias), (new, new_bias) = (parts_of(find_sites(one)[0]) for one in (bare, model))
+        assert old_bias is not None and new_bias is not None
+        assert torch.equal(new, old) == (variant == "bias")
+        assert torch.equal(new_bias, old_bias) == (variant == "scale")
+        factors = (new / old).view(4, -1)
+        assert_close(factors, factors.mean(1, keepdim=True).expand_as(factors), torch.float32)
+
+
+def test_a_bias_that_is_not_there_cannot_be_refitted() -> None:
+    uncut = model_of("llama")
+    with pytest.raises(OptionError, match="output projections have no bias to refit: choose full"):
+        refitted("llama", mixed_plan(uncut), variant="bias", uncut=uncut)
+
+
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [("gpt2", "full"), ("gpt2", "scale"), ("gpt2", "bias"), ("llama", "full"), ("llama", "scale")],
+)
+def test_a_layer_without_heads_is_refitted_as_far_as_it_has_a_bias(
+    name: str, variant: Variant
+) -> None:
+    uncut = model_of(name)
+    model, task, fits = refitted(
+        name, mixed_plan(uncut, empties=True), variant=variant, uncut=uncut
+    )
+    assert all(fit.after <= fit.before for fit in fits)
+    assert (fits[0].ridge is None) == (name == "llama")
+    if name == "llama":
+        assert any(fit.ridge is not None for fit in fits[1:])
+    assert task.of(model).losses().sums.isfinite().all()
+
+
+def test_a_model_that_was_cut_before_can_be_cut_and_refitted_again() -> None:
+    uncut = model_of("gpt2")
+    cut(uncut, [f"L1H{head}" for head in range(5)])
+    _, _, fits = refitted("gpt2", ["L0H0"], uncut=uncut)
+    assert [fit.layer for fit in fits] == ["L0", "L2"]
+    assert fits[0].ridge is not None
+
+
+def test_padding_has_no_say() -> None:
+    uncut = model_of("gpt2")
+    batch, alone = ragged("gpt2", LENGTHS)
+    garbage = {
+        **batch,
+        "input_ids": batch["input_ids"].masked_fill(batch["attention_mask"] == 0, 9),
+    }
+    found = []
+    for batches in ([batch], [garbage], alone):
+        model = copy.deepcopy(uncut)
+        cut(model, "L0H1 L1H2")
+        samples = make_evaluation(uncut, objective_of("gpt2"), batches).samples
+        found.append(refit(model, uncut, samples, samples))
+    near = torch.finfo(torch.float32).eps ** 0.5  # a minimum moves by roots of what is rounded
+    for other in found[1:]:
+        assert [fit.ridge for fit in other] == [fit.ridge for fit in found[0]]
+        for got, want in zip(other, found[0], strict=True):
+            assert (got.before, got.after) == pytest.approx((want.before, want.after), rel=near)
+
+
+def test_a_correction_that_does_not_help_on_other_text_is_not_made() -> None:
+    fitted, held = (NormalEquations(2, 3, has_bias=True) for _ in range(2))
+    random = torch.Generator().manual_seed(1)
+    inputs = torch.randn(40, 2, generator=random)
+    errors = inputs @ torch.ones(2, 3)
+    weight = torch.ones(2, 3)
+    fitted.add(inputs, errors)
+    held.add(inputs, -errors)
+    for variant in ("full", "scale", "bias"):
+        ridge, found = best_correction(fitted, held, weight, variant, 1)
+        assert ridge is None and not found.weight.any() and not found.bias.any()
+    assert best_correction(fitted, fitted, weight, "full", 1)[0] == min(RIDGES)
+    assert best_correction(NormalEquations(2, 3, has_bias=True), held, weight, "full", 1)[0] is None
+
+
+def test_a_model_whose_layers_share_weights_is_refused() -> None:
+    model = model_of("albert")
+    task = task_on(model, "albert", batch=2)
+    with pytest.raises(OptionError, match="AlbertForMaskedLM cannot be refitted: its layers share"):
+        refit(model, model, task.samples[:1], task.samples[1:])
+
+
+def test_an_unknown_output_projection_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = find_sites(model_of("gpt2"))[0]
+    unknown = type(place)(**{**vars(place), "output_projection": None})
+    with pytest.raises(
+        ModelError, match=r"h\.0\.attn cannot be refitted: its output projection is"
+    ):
+        refitting.parts_of(unknown)
+
+
+def test_progress_is_told_layer_by_layer() -> None:
+    model, told = model_of("gpt2"), []
+    task = task_on(model, "gpt2", batch=2)
+    samples = task.samples
+    refit(model, model, samples[:1], samples[1:], progress=lambda *step: told.append(step))
+    assert told == [("refitting layers", done, 3) for done in (0, 1, 2)]

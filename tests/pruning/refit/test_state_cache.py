@@ -1,0 +1,32 @@
+"""States come back as they were, from memory and from disk."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from headwise.pruning.refit.state_cache import SpilledState, StateCache
+
+
+@pytest.mark.parametrize("room", [0, 100, 1 << 20])
+def test_states_come_back_whatever_room_there_is(room: int) -> None:
+    shelf = StateCache(3, room=room)
+    one, other = torch.randn(2, 3, 5), (torch.randn(7), None, torch.arange(3))
+    assert shelf[0] is None
+    shelf[0], shelf[1] = one, other
+    assert torch.equal(shelf[0], one)
+    assert torch.equal(shelf[1][0], other[0]) and shelf[1][1] is None
+    assert torch.equal(shelf[1][2], other[2])
+    shelf[0] = one + 1
+    assert torch.equal(shelf[0], one + 1)
+
+
+def test_what_does_not_fit_is_on_disk_and_gone_with_the_shelf() -> None:
+    shelf = StateCache(2, room=60)
+    shelf[0], shelf[1] = torch.zeros(11), torch.ones(11)
+    assert isinstance(shelf.states[0], torch.Tensor)
+    assert isinstance(shelf.states[1], SpilledState)
+    folder = Path(shelf.states[1].path).parent
+    assert folder.is_dir()
+    del shelf
+    assert not folder.exists()

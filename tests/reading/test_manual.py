@@ -1,0 +1,188 @@
+"""The manual is prose, each paragraph once and in one order, and its halves share nothing."""
+
+import re
+import subprocess
+import sys
+import sysconfig
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwise.errors import OptionError
+from headwise.reading import manual
+from headwise.reading.manual import manual_texts, paragraphs_of, sentences_of, split_documents
+
+LEAST_SENTENCES, LEAST_CHARACTERS = 6_000, 800_000
+MODULE = '''
+# A comment's "quotes", and """three of them""", are no docstring: this is not to be read at all.
+"""Speak to a server, and listen to what it says.
+
+The :class:`Server` is *patient*, and "waits" for the ``client`` to be done. It is used so:
+
+    server = Server(port=80)
+    if it is so: then it is not to be shown.
+
+>>> it is not to be shown, and this is not of the prose.
+
+Name  Meaning of the name
+====  ===================
+
+stmt ::= "if" test ":" suite is a rule of the grammar.
+
+- The first of the points is here.
+- The second of the points
+  is on two lines.
+
+Usage
+-----
+"""
+PLAIN = 'This is a text, and not a part of the manual "or so".'
+def speak(word):
+    """SPEAK TO A SERVER, and listen to what it says."""
+    return """
+"""
+def listen(self):
+    """Give back what was heard of it: self**other is not of the prose."""
+'''
+PROSE = (
+    "Speak to a server, and listen to what it says.",
+    "The Server is patient, and waits for the client to be done.",
+    "The first of the points is here.",
+    "The second of the points is on two lines.",
+)
+
+texts = st.lists(st.text("ab .\n", max_size=40), max_size=6)
+
+
+@pytest.fixture(scope="module")
+def documents() -> tuple[str, ...]:
+    return manual_texts()
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """An empty library in the place of this Python's, and no language reference."""
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path / "lib"))
+    manual_texts.cache_clear()
+    yield tmp_path / "lib"
+    manual_texts.cache_clear()
+
+
+def gists(texts: tuple[str, ...]) -> list[str]:
+    found = [part for text in texts for part in paragraphs_of(text)]
+    return [" ".join(re.findall(r"\w+", part.casefold())) or part for part in found]
+
+
+def test_the_manual_is_large_enough_to_calibrate_on(documents: tuple[str, ...]) -> None:
+    assert len(sentences_of(documents)) >= LEAST_SENTENCES
+    assert sum(map(len, documents)) >= LEAST_CHARACTERS
+
+
+def test_a_paragraph_comes_once_in_all(documents: tuple[str, ...]) -> None:
+    assert len(gists(documents)) == len(set(gists(documents)))
+
+
+def test_every_paragraph_is_a_line_of_whole_sentences(documents: tuple[str, ...]) -> None:
+    for part in (part for text in documents for part in paragraphs_of(text)):
+        assert part[0].isupper() and part[-1] in ".!?", part
+        assert not re.search(r">>>|::=|\n|  |``|https?:|[{}=]", part), part
+
+
+def test_neither_code_nor_marks_of_a_module_are_read(fresh: Path) -> None:
+    fresh.mkdir()
+    (fresh / "server.py").write_text(MODULE, "utf-8")
+    assert manual_texts() == ("\n\n".join(PROSE),)
+
+
+def test_modules_are_read_in_the_order_of_their_names_and_never_run(fresh: Path) -> None:
+    for name in ("zebra", "b/inner", "test/a", "b/tests/a", "site-packages/a", "aard"):
+        file = fresh / f"{name}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f'"""This is the module of the name {name[:5]}."""\nraise SystemExit')
+    names = [re.findall(r"[\w/]+(?=\.)", text)[0] for text in manual_texts()]
+    assert names == ["aard", "b/inn", "zebra"]
+
+
+@pytest.mark.parametrize("has_folder", [True, False])
+def test_a_python_without_any_manual_is_told_what_to_give(fresh: Path, has_folder: bool) -> None:
+    if has_folder:
+        fresh.mkdir()
+    with pytest.raises(OptionError, match=r"this Python has no manual .*: give texts of your own"):
+        manual_texts()
+
+
+def test_reading_the_manual_loads_no_torch_and_gives_the_same_in_another_process(
+    documents: tuple[str, ...],
+) -> None:
+    code = (
+        "import sys, zlib\nfrom headwise.reading.manual import manual_texts\n"
+        "print(zlib.crc32('|'.join(manual_texts()).encode()), 'torch' in sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == [str(zlib.crc32("|".join(documents).encode())), "False"]
+
+
+def test_sentences_have_five_to_fifty_words_and_come_once() -> None:
+    at = {count: " ".join(["Word", *["of"] * (count - 1)]) + "." for count in (4, 5, 50, 51)}
+    document = " ".join([at[4], at[5], at[50], at[51], at[5].replace(" ", "\n")])
+    assert sentences_of([document, at[5].upper()]) == (at[5], at[50])
+
+
+def test_a_sentence_ends_neither_at_an_abbreviation_nor_goes_on_over_a_blank_line() -> None:
+    text = "We see it, i.e. Paul and J. Smith see it! Is it the one we saw?\n\nNo it is the"
+    assert sentences_of([f"{text} other"]) == (
+        "We see it, i.e. Paul and J. Smith see it!",
+        "Is it the one we saw?",
+        "No it is the other",
+    )
+
+
+def test_documents_stay_whole_and_a_quarter_is_held_out(documents: tuple[str, ...]) -> None:
+    fitted, rest = split_documents(documents)
+    assert sorted(fitted + rest) == sorted(documents)
+    share = sum(map(len, rest)) / sum(map(len, documents))
+    largest = max(map(len, documents)) / sum(map(len, documents))
+    assert abs(share - 0.25) <= largest
+
+
+@given(texts, st.floats(0.01, 0.99), st.integers(0, 99))
+def test_halves_share_no_paragraph_and_lose_none(
+    texts: list[str], held_out: float, seed: int
+) -> None:
+    wanted = set(gists(tuple(texts)))
+    if len(wanted) < 2:
+        with pytest.raises(OptionError, match=rf"a text of {len(wanted)} paragraphs? cannot"):
+            split_documents(texts, held_out=held_out, seed=seed)
+        return
+    fitted, rest = split_documents(texts, held_out=held_out, seed=seed)
+    assert fitted and rest and set(gists(fitted)).isdisjoint(gists(rest))
+    assert set(gists(fitted + rest)) == wanted
+
+
+def test_the_seed_alone_says_what_is_held_out(documents: tuple[str, ...]) -> None:
+    assert split_documents(documents, seed=3) == split_documents(list(documents), seed=3)
+    assert split_documents(documents, seed=3) != split_documents(documents, seed=4)
+
+
+def test_a_single_document_is_split_between_paragraphs() -> None:
+    fitted, rest = split_documents(["one\n\ntwo\n\nthree\n\nfour"], held_out=0.5)
+    assert len(fitted) == len(rest) == 1
+    assert sorted(gists(fitted + rest)) == ["four", "one", "three", "two"]
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.5, float("nan")])
+def test_a_share_outside_0_to_1_is_refused(share: float) -> None:
+    with pytest.raises(OptionError, match=f"held_out must be .* between 0 and 1, not {share}"):
+        split_documents(["one\n\ntwo"], held_out=share)
+
+
+def test_topics_are_read_where_there_are_no_modules(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manual, "_topics", lambda: ["This is all that there is.\n\nx ::= y"])
+    assert manual_texts() == ("This is all that there is.",)

@@ -1,0 +1,251 @@
+"""Reading: windows that lose nothing, batches of like lengths, and flags that are true."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwise.errors import OptionError
+from headwise.models.loaded import LoadedModel
+from headwise.models.loading import load_model
+from headwise.reading.reader import (
+    BATCH_TOKENS,
+    BATCH_WINDOWS,
+    SHORTEST,
+    UNLIMITED,
+    Reader,
+    Window,
+    checked_texts,
+    given_batches,
+    position_limit,
+    repeated_windows,
+)
+from headwise.scans.role_decisions import REPEAT
+
+START, END = 1, 2
+CONFIG = SimpleNamespace(max_position_embeddings=64, model_type="bert")
+BOTH = SimpleNamespace(is_encoder_decoder=True)
+MASK = torch.tensor([[True, True, True, False], [True] * 4])
+
+
+class Numbers:
+    """A tokenizer of numbers apart by spaces, with a special token on either side."""
+
+    all_special_ids = (0, START, END)
+    pad_token_id = 0
+    model_max_length = 10**30
+
+    def __call__(self, text: str, add_special_tokens: bool = True, **_: Any) -> dict[str, Any]:
+        ids = [3 if part == "a" else int(part) for part in text.split()]
+        return {"input_ids": [START, *ids, END] if add_special_tokens else ids}
+
+    def __len__(self) -> int:
+        return 97
+
+    def decode(self, ids: list[int]) -> str:
+        return "." if ids[0] % 7 == 0 else "a"
+
+
+def reader(length: int) -> Reader:
+    return Reader(Numbers(), CONFIG, length=length)
+
+
+def texts(lengths: list[int]) -> list[str]:
+    return [" ".join(str(10 + place) for place in range(length)) for length in lengths]
+
+
+sizes = st.lists(st.integers(0, 40), min_size=1, max_size=6)
+
+
+@given(sizes, st.integers(4, 17))
+def test_windows_hold_every_token_once_but_a_short_tail(lengths: list[int], length: int) -> None:
+    if max(lengths) < SHORTEST:
+        return
+    room, place = length - 2, 0
+    windows = reader(length).windows(texts(lengths))
+    for size in lengths:
+        whole = list(range(10, 10 + size))
+        tail = size % room
+        kept = whole[: size - tail] if tail < SHORTEST else whole
+        for start in range(0, len(kept), room):
+            assert windows[place].ids == (START, *kept[start : start + room], END)
+            assert windows[place].index == place
+            place += 1
+    assert place == len(windows)
+
+
+@given(sizes, st.integers(4, 17), st.integers(1, 100))
+def test_no_more_tokens_than_asked_for_and_no_fewer_if_they_fit(
+    lengths: list[int], length: int, most: int
+) -> None:
+    whole = reader(length)
+    if max(lengths) < SHORTEST or most < 2 + SHORTEST:
+        said = f"max_tokens is {most}: give at least 4" if most < 4 else "2 tokens, which are 4"
+        with pytest.raises(OptionError, match=said):
+            whole.windows(texts(lengths), most)
+        return
+    read = sum(len(window.ids) for window in whole.windows(texts(lengths), most))
+    every = sum(len(window.ids) for window in whole.windows(texts(lengths)))
+    assert read <= most
+    if every > most and min(lengths) > 20:  # else a text's end may leave a few
+        assert most - read < 2 + SHORTEST
+
+
+def test_a_length_without_room_for_text_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"a length of 3 leaves no room .* 2 special tokens"):
+        reader(3)
+
+
+@given(st.lists(st.integers(2, 700), min_size=1, max_size=60))
+def test_batches_hold_windows_of_like_length(lengths: list[int]) -> None:
+    windows = [Window(place, (3,) * length) for place, length in enumerate(lengths)]
+    groups = reader(64).batches(windows)
+    assert sorted(one.index for group in groups for one in group) == list(range(len(lengths)))
+    for group in groups:
+        longest, shortest = len(group[0].ids), len(group[-1].ids)
+        assert len(group) <= BATCH_WINDOWS
+        assert longest * len(group) <= BATCH_TOKENS or len(group) == 1
+        assert longest < 2 * shortest
+
+
+def test_a_batch_is_padded_on_the_right_and_knows_it() -> None:
+    windows = [Window(7, (START, 14, 15, END)), Window(3, (START, 9, END))]
+    batch = reader(64).batch(windows, "cpu")
+    facts = batch.facts[""]
+    assert batch.indices == (7, 3)
+    assert batch.num_tokens == 7
+    assert batch.inputs["input_ids"].tolist() == [[1, 14, 15, 2], [1, 9, 2, 0]]
+    assert batch.inputs["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
+    assert facts.is_special.tolist() == [[True, False, False, True], [True, False, True, True]]
+    assert facts.is_punctuation.tolist() == [[False, True, False, False], [False] * 4]
+    assert facts.span(1) == slice(0, 3)
+
+
+def test_tensors_tell_the_tokens_of_each_stack() -> None:
+    read, written = torch.randint(3, 9, (2, 5)), torch.randint(3, 9, (2, 3))
+    given = {"input_ids": read, "decoder_input_ids": written}
+    (batch,) = given_batches([given], BOTH)
+    assert {name: tuple(one.ids.shape) for name, one in batch.facts.items()} == {
+        **dict.fromkeys(("", "encoder", "cross", "text"), (2, 5)),
+        "decoder": (2, 3),
+    }
+    sounds = {"input_features": torch.ones(2, 3, 4), "decoder_input_ids": written}
+    (sound,) = given_batches([sounds], BOTH)
+    assert list(sound.facts) == ["decoder"]
+    (alone,) = given_batches([{"input_ids": read}], None)
+    assert {tuple(one.ids.shape) for one in alone.facts.values()} == {(2, 5)}
+
+
+@pytest.mark.parametrize(
+    ("config", "stack", "given"),
+    [
+        (None, "", {"inputs_embeds": torch.ones(2, 4, 3), "attention_mask": MASK}),
+        (None, "decoder", {"input_ids": torch.ones(2, 4).long(), "attention_mask": MASK}),
+        (BOTH, "decoder", {"labels": torch.ones(2, 4).long().where(MASK, -100)}),
+        (BOTH, "decoder", {"labels": torch.ones(2, 4).long(), "decoder_attention_mask": MASK}),
+        (BOTH, "cross", {"input_features": torch.ones(2, 3, 4), "attention_mask": MASK}),
+    ],
+)
+def test_padding_is_told_by_masks_and_labels_too(
+    config: Any, stack: str, given: dict[str, Any]
+) -> None:
+    (batch,) = given_batches([given], config)
+    facts = batch.facts_of(stack, 4)
+    assert facts is not None and torch.equal(facts.is_real, MASK)
+    assert batch.facts_of(stack, 5) is None
+    assert (facts.ids is None) == (batch.num_tokens == 0) == ("input_ids" not in given)
+
+
+def test_labels_beside_a_decoders_tokens_tell_no_padding() -> None:
+    written = torch.ones(2, 4).long()
+    labels = written.where(MASK, -100)
+    (batch,) = given_batches([{"decoder_input_ids": written, "labels": labels}], BOTH)
+    assert batch.facts["decoder"].is_real.all()
+
+
+@pytest.mark.parametrize(
+    ("config", "limit"),
+    [
+        ({"max_position_embeddings": 64}, 64),
+        ({"max_position_embeddings": 514, "model_type": "roberta", "pad_token_id": 1}, 512),
+        ({"text_config": SimpleNamespace(max_position_embeddings=77)}, 77),
+        ({"max_seq_len": 61}, 61),
+        ({"max_position_embeddings": -1}, UNLIMITED),
+        ({}, UNLIMITED),
+    ],
+)
+def test_a_model_says_how_much_it_takes(config: dict[str, Any], limit: int) -> None:
+    assert position_limit(Numbers(), SimpleNamespace(**config)) == limit
+
+
+def test_repeated_windows_repeat_after_periods_of_their_own() -> None:
+    whole = reader(64)
+    windows = repeated_windows(whole, count=40, seed=0, shortest=5, longest=50)
+    periods = []
+    for window in windows:
+        assert (window.ids[0], window.ids[-1]) == (START, END)
+        middle = window.ids[1:-1]
+        periods.append(len(middle) // 2)
+        assert middle[: periods[-1]] == middle[periods[-1] :]
+        assert not whole.special_ids & set(middle)
+        assert len(window.ids) <= 64
+    assert len(set(periods)) > 10
+    assert min(periods) >= 5
+    assert repeated_windows(whole, count=40, seed=0, shortest=5, longest=50) == windows
+
+
+@pytest.mark.parametrize("length", range(4, 64))
+def test_no_fixed_distance_passes_for_induction(length: int) -> None:
+    windows = repeated_windows(reader(length), count=32, seed=0)
+    periods = torch.tensor([len(window.ids) // 2 - 1 for window in windows])
+    if length < 2 + 2 * 6:
+        assert windows == []
+        return
+    assert 2 * int(periods.max()) + 2 <= length
+    rows = torch.bincount(periods, weights=periods.double())  # each half's rows look as far back
+    assert float(rows.max() / rows.sum()) < REPEAT
+
+
+def test_without_a_tokenizer_nobody_knows_what_is_special() -> None:
+    tensors = {"input_ids": torch.randint(3, 9, (2, 5))}
+    (unknown,), (known,) = (given_batches([tensors], CONFIG, one) for one in (None, Numbers()))
+    facts, told = (one.key_facts("", 0, 5, torch.device("cpu")) for one in (unknown, known))
+    assert facts is not None and facts.is_special is None and facts.is_punctuation is None
+    assert told is not None and told.is_special is not None
+
+
+def test_marks_and_special_tokens_of_a_real_tokenizer() -> None:
+    loaded = load_model("minilm")
+    assert_marks(loaded, "Well, yes ( no ) ...", [",", "(", ")", ".", ".", "."], special=2)
+
+
+def assert_marks(loaded: LoadedModel, text: str, marks: list[str], *, special: int) -> None:
+    whole = Reader(loaded.tokenizer, loaded.model.config)
+    batch = whole.batch(whole.windows([text]), "cpu")
+    facts = batch.facts[""]
+    found = facts.ids[0][facts.is_punctuation[0]].tolist()
+    assert [loaded.tokenizer.decode([token]) for token in found] == marks
+    assert int(facts.is_special.sum()) == special
+
+
+def test_a_length_is_taken_where_no_limit_is_known() -> None:
+    boundless = SimpleNamespace(model_type="novel")
+    assert Reader(Numbers(), boundless, length=8192).length == 8192
+    assert Reader(Numbers(), boundless).length == UNLIMITED
+    assert Reader(Numbers(), CONFIG, length=8192).length == 64
+
+
+def test_the_name_of_a_file_is_not_read_as_a_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "book.txt").write_text("Some words.")
+    for texts in ("book.txt", ["A text.", "book.txt"]):
+        with pytest.raises(OptionError, match=r"'book.txt' is the name of a file: give what it ho"):
+            checked_texts(texts)
+    fine = ["book.txt is a file", "other.txt", "x" * 5000, "nul\0"]
+    assert checked_texts(fine) == fine

@@ -1,0 +1,167 @@
+"""Tokens find their words, and weights between tokens become weights between words."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+
+from headwise.errors import OptionError, ShapeError
+from headwise.probes.builtin import WORKED_SENTENCES, builtin_sentences
+from headwise.reading.words import NO_WORD, encode, spell, word_weights
+
+from ..attention.tolerance import assert_same
+
+WORDS = ("The", "animal", "didn't", "cross", ",", "naïvely", "😀", "tired", ".")
+
+
+def byte_level() -> PreTrainedTokenizerFast:
+    """A tokenizer of the GPT-2 kind without a single merge: every byte is a token."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    merges = [("Ġ", "t"), ("c", "r"), ("i", "r")]
+    pieces = [*alphabet, *("".join(merge) for merge in merges)]
+    inner = Tokenizer(models.BPE({piece: k for k, piece in enumerate(pieces)}, merges))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.post_processor = processors.ByteLevel(trim_offsets=False)
+    inner.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=inner)
+
+
+def word_pieces() -> PreTrainedTokenizerFast:
+    """A tokenizer of the BERT kind: lower case, [CLS] and [SEP], pieces that start with ##."""
+    letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
+    whole = ["[UNK]", "[CLS]", "[SEP]", "the", "animal", "cross", "tire", "##d", *".,'?"]
+    pieces = [*whole, *letters, *(f"##{letter}" for letter in letters if letter != "d")]
+    inner = Tokenizer(models.WordPiece({p: k for k, p in enumerate(pieces)}, unk_token="[UNK]"))
+    inner.normalizer = normalizers.BertNormalizer()
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))
+    return PreTrainedTokenizerFast(tokenizer_object=inner)
+
+
+class Fixed:
+    """A tokenizer that always answers the same."""
+
+    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
+        self.spans = list(spans)
+
+    def __call__(self, text: str, *, return_offsets_mapping: bool) -> dict[str, Any]:
+        assert return_offsets_mapping
+        return {"input_ids": list(range(len(self.spans))), "offset_mapping": self.spans}
+
+
+class Slow:
+    def __call__(self, text: str, *, return_offsets_mapping: bool) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+def test_marks_that_close_are_written_without_a_space() -> None:
+    text, spans = spell(WORDS)
+    assert text == "The animal didn't cross, naïvely 😀 tired."
+    assert tuple(text[start:end] for start, end in spans) == WORDS
+
+
+@pytest.mark.parametrize("make", [byte_level, word_pieces])
+@pytest.mark.parametrize(
+    "words",
+    [WORDS, *(sentence.words for sentence in WORKED_SENTENCES)],
+    ids=lambda words: "-".join(words[:3]),
+)
+def test_the_pieces_of_a_word_spell_the_word(make: Any, words: tuple[str, ...]) -> None:
+    tokenizer = make()
+    text, _ = spell(words)
+    encoded = encode(words, tokenizer)
+    assert encoded is not None
+    pieces = tokenizer(text, return_offsets_mapping=True)
+    assert encoded.input_ids == pieces["input_ids"]
+    for place, word in enumerate(words):
+        spans = [
+            span
+            for span, owner in zip(pieces["offset_mapping"], encoded.word_of_token, strict=True)
+            if owner == place
+        ]
+        assert text[spans[0][0] : spans[-1][1]].strip() == word
+
+
+def test_special_tokens_belong_to_no_word() -> None:
+    encoded = encode(("The", "animal", "tired", "."), word_pieces())
+    assert encoded is not None
+    assert encoded.word_of_token == [NO_WORD, 0, 1, 2, 2, 3, NO_WORD]
+
+
+def test_every_builtin_sentence_can_be_encoded() -> None:
+    tokenizer = byte_level()
+    assert all(encode(sentence.words, tokenizer) for sentence in builtin_sentences(11))
+
+
+@pytest.mark.parametrize(
+    ("spans", "owners"),
+    [
+        ([(0, 2), (2, 7)], [0, 1]),  # "It", " rain"
+        ([(0, 2), (2, 4), (4, 7)], [0, 1, 1]),
+        ([(0, 1), (1, 6), (6, 7)], [0, 1, 1]),  # "t rai" lies mostly in "rain"
+        ([(0, 1), (1, 4), (4, 7)], [0, 0, 1]),  # "t r": the first of equals
+        ([(0, 0), (0, 2), (2, 3), (3, 7)], [NO_WORD, 0, NO_WORD, 1]),  # a token of space alone
+    ],
+)
+def test_a_token_belongs_to_the_word_that_holds_most_of_it(
+    spans: list[tuple[int, int]], owners: list[int]
+) -> None:
+    encoded = encode(("It", "rain"), Fixed(spans))
+    assert encoded is not None
+    assert encoded.word_of_token == owners
+
+
+def test_a_word_without_a_token_makes_the_sentence_unusable() -> None:
+    assert encode(("It", "rain"), Fixed([(0, 7)])) is None
+    assert encode(("It", "", "rain"), word_pieces()) is None
+
+
+def test_a_slow_tokenizer_is_refused() -> None:
+    with pytest.raises(
+        OptionError, match=r"Slow does not say which characters .*makes of a tokenizer.json"
+    ):
+        encode(("It", "rains"), Slow())
+
+
+def in_a_loop(weights: Tensor, word_of_token: Sequence[int]) -> Tensor:
+    """The same in the words of the definition."""
+    heads, tokens, _ = weights.shape
+    words = max(word_of_token) + 1
+    between = torch.zeros(heads, words, words, dtype=torch.float64)
+    for head in range(heads):
+        for query in range(tokens):
+            for key in range(tokens):
+                source, target = word_of_token[query], word_of_token[key]
+                if NO_WORD not in (source, target) and source != target:
+                    share = weights[head, query, key].double() / word_of_token.count(source)
+                    between[head, source, target] += share
+    return between
+
+
+owners = st.lists(st.integers(NO_WORD, 4), min_size=1, max_size=11).filter(lambda w: max(w) >= 0)
+
+
+@given(owners, st.sampled_from([torch.float64, torch.float32, torch.bfloat16]))
+def test_weights_between_words_are_sums_of_means(word_of: list[int], dtype: torch.dtype) -> None:
+    weights = torch.rand(3, len(word_of), len(word_of)).softmax(-1).to(dtype)
+    got = word_weights(weights, word_of)
+    assert got.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert_same(got, in_a_loop(weights, word_of), roundings=2 * len(word_of))
+
+
+def test_one_token_a_word_changes_nothing_but_the_diagonal() -> None:
+    weights = torch.rand(3, 7, 7, dtype=torch.float64)
+    off_diagonal = weights * (1 - torch.eye(7, dtype=torch.float64))
+    assert_same(word_weights(weights, range(7)), off_diagonal, roundings=0)
+    assert weights.diagonal(dim1=1, dim2=2).all()  # what came in is left as it was
+
+
+def test_weights_of_other_tokens_are_refused() -> None:
+    with pytest.raises(ShapeError, match=r"weights are 5 x 5 tokens: .* the words of 7"):
+        word_weights(torch.zeros(3, 5, 5), [0, 0, 1, 2, 2, 3, 4])

@@ -1,0 +1,366 @@
+"""The report is one page that is whole, safe, readable and true to the tables it is made of."""
+
+import re
+from dataclasses import replace
+from html import escape
+from itertools import pairwise
+
+import pandas as pd
+import pytest
+
+from headwise.drawing.heatmap import HeatMap, colour
+from headwise.drawing.html import figure, ink_on, luminance
+from headwise.heads import ROLES, HeadTable
+from headwise.pruning.importance.importance import Importance, importance
+from headwise.report.cut_sections import expected_costs, stand_ins
+from headwise.report.data import AttentionMaps, ReportData, Worth
+from headwise.report.maps import MAPS_A_ROLE, MOST_TOKENS
+from headwise.report.report import in_one_line, report_page
+from headwise.report.style import DARK, LIGHT, OTHER_COLOUR, ROLE_COLOURS, style
+from headwise.views.pruning import SIZES, sizes_table
+
+from ..pruning.subjects import model_of, plain
+from .report_cases import Page, curve_of, drawn_of, everything, relations_of, table_of
+
+READABLE = 4.5  # WCAG 2.2 AA for text: https://www.w3.org/TR/WCAG22/#contrast-minimum
+HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>&amp;"
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def section_of(page: str, name: str) -> str:
+    """The text of one section of a page."""
+    start = page.index(f'<section id="{name}"')
+    return Page(page[start : page.index("</section>", start) + len("</section>")]).text
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return report_page(everything())
+
+
+def test_every_tag_is_closed_in_order(page: str) -> None:
+    assert Page(page).faults == []
+    assert page.startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    "wrong", ["<p><b>one</p></b>", "<div>", "</p>", '<p id="a" id="b"></p>', "<svg><rect></svg>"]
+)
+def test_a_wrong_tag_is_found(wrong: str) -> None:
+    assert Page(wrong).faults
+
+
+def test_every_role_stands_with_its_claim_and_its_limit(page: str) -> None:
+    shown = section_of(page, "roles")
+    for role, meaning in ROLES.items():
+        assert f"{role}: " in shown
+        assert meaning in shown
+
+
+def test_a_role_that_no_head_has_is_told_too() -> None:
+    found = ReportData(table=table_of({(0, 0): ["sink"]}))
+    shown = section_of(report_page(found), "roles")
+    assert "sink: 1 head" in shown
+    assert f"induction. {ROLES['induction']}" in shown
+    untested = (
+        "Not tested, because nothing was read that could decide them: positional, delimiter, synta"
+    )
+    assert untested in Page(report_page(found)).text
+    assert "No head is" not in Page(report_page(found)).text
+    scored = found.table.df.assign(induction_score=0.1)
+    looked = ReportData(table=HeadTable(scored, found.table.about))
+    assert "No head is induction." in Page(report_page(looked)).text
+    assert "Roles that no head has induction." in section_of(report_page(looked), "roles")
+
+
+def test_every_head_has_a_named_cell_and_a_row(page: str) -> None:
+    read = Page(page)
+    cells = [one.get("aria-label", "") for one in read.all("td")]
+    for head in everything().table.heads:
+        assert [label for label in cells if label.startswith(f"{head}: ")], head
+        assert f" {head} " in section_of(page, "grid")
+    assert "L0H1: delimiter, sink; entropy 5%" in cells
+    assert "L0H3: no role; entropy 15%" in cells
+    titled = [one for one in read.all("td") if "aria-label" in one]
+    assert all(one["title"] == one["aria-label"] for one in titled)
+
+
+def test_the_summary_counts(page: str) -> None:
+    shown = section_of(page, "summary")
+    assert "small has 13 attention heads in 3 layers" in shown
+    assert "1,234 tokens of text and 37 sentences with known relations" in shown
+    assert "7 of them pass the bar of at least one role; the other 6" in shown
+    assert "positional 2, delimiter 1, sink 1, syntactic 1" in shown
+    assert "L2H4 gives 72% of its attention to the token before" in shown
+    assert "L0H2 and L2H4 give the most alike outputs: CKA 0.87" in shown
+    assert "Silencing L2H4 costs most (0.011 of loss), silencing L0H0 least (-0.001)" in shown
+    assert "2 heads were cut; cosine is then 0.750, and 0.600 with as many cut at random" in shown
+
+
+def test_the_strongest_head_of_a_role_comes_first(page: str) -> None:
+    shown = section_of(page, "roles")
+    table = shown[shown.index("positional: 2 heads") : shown.index("delimiter: 1 head")]
+    assert table.index("L2H4 0.720 0.500 0.125 1 back") < table.index("L0H0 0.600")
+
+
+def test_a_relation_stands_beside_its_baseline(page: str) -> None:
+    shown = section_of(page, "relations")
+    assert "verb-object L0H2 75% 25% yes 70% to 80% 41 the governor looks at its dependent" in shown
+
+
+def test_figures_of_two_heads_are_marked_and_sentences_left_out_are_told(page: str) -> None:
+    assert "*" not in section_of(page, "relations")
+    table = table_of(counts={"probe_sentences": 37, "probe_unusable": 5}, settings={"length": 14})
+    frame = relations_of(table)
+    frame.loc[frame["name"] == "L2H4", "even_accuracy"] = 0.9
+    shown = section_of(report_page(ReportData(table=table, relations=frame)), "relations")
+    assert "verb-object L0H2* 42% 25% yes" in shown  # L0H2's 75% in the even half, L2H4's 10%
+    assert "* Here the two halves of the sentences choose different heads or readings" in shown
+    assert "5 of 42 sentences with known relations were left out: too long for a length" in shown
+
+
+def test_scores_of_relations_say_which_half_they_are_of(page: str) -> None:
+    shown = section_of(page, "roles")
+    assert "did not choose" not in page
+    assert shown.count("in the half of the sentences where it leads its baseline by less") == 3
+
+
+def test_pairs_are_ranked_and_stand_ins_have_their_costs(page: str) -> None:
+    shown = section_of(page, "alike")
+    assert shown.index("0.870") < shown.index("0.400") < shown.index("0.110")
+    assert "L0H0 L0H1 0.2300 0.3300" in shown  # .07 + .16, and with the .1 that they share
+
+
+@pytest.fixture(scope="module")
+def measured() -> Importance:
+    """Importance of a causal model, which its loss pulls: cutting a head need not cost anything."""
+    return importance(model_of("llama"), batches=[plain("llama")])
+
+
+def test_costs_of_stand_ins_are_the_librarys(measured: Importance) -> None:
+    assert measured.groups
+    assert (measured.table.df["expected"] < 0).any()
+    for group in measured.groups:
+        names = [str(head) for head in group.heads]
+        costs = expected_costs(measured.table, measured.interaction, names)
+        assert costs == pytest.approx((group.cost_apart, group.cost_together))
+    worth = Worth(table=measured.table, interaction=measured.interaction)
+    for group in measured.groups:
+        line = f"{group.cost_apart:.4f} {group.cost_together:.4f}"
+        assert line in Page(stand_ins(worth)).text
+
+
+def test_importance_and_the_cut_are_told(page: str) -> None:
+    worth, cut = section_of(page, "importance"), section_of(page, "cut")
+    assert "on 29 examples" in worth and "0.0110 ± 0.0005" in worth
+    assert "L0 5 L0H3 0.25 ± 0.03 0.7500" in worth
+    assert "1 of them had no role" in cut
+    assert "parameters 2 M 1.5 M 25.0%" in cut
+    assert "as many heads cut at random, mean of 2, 0.550 to 0.650 0.6000 0.4000" in cut
+    assert "16 x 512 tokens 2.000 s 1.000 s 2.00 ± 0.10" in cut
+    assert "to the last bit" in cut
+    assert "Curves of cosine against the share of heads cut" in page
+    for line in re.findall(r"<path [^>]*>", curve_of().svg("small: cosine against heads cut")):
+        assert line in page
+
+
+def test_captions_claim_no_more_than_is_true(page: str) -> None:
+    assert "A row adds up to 1, or to less where the model's heads have sinks" in Page(page).text
+    assert "The floor is the model with every head silent. The elbow is where" in Page(page).text
+    cut = everything().cut
+    assert cut is not None and cut.curve is not None
+    points = cut.curve.points
+    straight = replace(cut.curve, points=points.assign(loss=points["cut"] / 13))
+    found = replace(everything(), cut=replace(cut, curve=straight))
+    assert straight.elbow == 0 and "The elbow is where" not in report_page(found)
+
+
+def test_sizes_have_one_name_in_the_terminal_and_on_the_page() -> None:
+    before = {name: 8.0 for name in SIZES}
+    cut = everything().cut
+    assert cut is not None
+    cut = replace(cut, sizes=tuple((name, 8.0, 6.0) for name in SIZES))
+    shown = section_of(report_page(replace(everything(), cut=cut)), "cut")
+    table = sizes_table({"before": before, "after": dict.fromkeys(before, 6.0)})
+    names = list(table.columns[0].cells)
+    assert len(names) == len(SIZES)
+    assert all(f"{name} 8" in shown for name in names)
+
+
+def test_what_was_not_measured_is_said_or_left_out() -> None:
+    shown = report_page(ReportData(table=table_of(), drawn=AttentionMaps("x", reason="it is gone")))
+    read = Page(shown)
+    assert "There are no attention maps in this report: it is gone." in read.text
+    assert read.all("figure") == []
+    assert "read no sentences with known relations" in read.text
+    assert "compared no heads" in read.text
+    ids = {one.get("id") for one in read.all("section")}
+    assert ids == {"summary", "grid", "roles", "relations", "alike", "making"}
+
+
+def test_a_table_of_almost_nothing_makes_a_page() -> None:
+    df = pd.DataFrame({"stack": "", "layer": [0], "head": [0]})
+    read = Page(report_page(ReportData(table=HeadTable(df, {}))))
+    assert read.faults == []
+    assert "a model without a name has 1 attention head in 1 layer." in read.text
+
+
+def test_stacks_have_grids_of_their_own() -> None:
+    df = table_of().df
+    both = pd.concat([df.assign(stack="encoder"), df.assign(stack="decoder")])
+    read = Page(report_page(ReportData(table=HeadTable(both, {"model": "two"}))))
+    assert "encoder: First role of each head" in read.text
+    assert "decoder.L2H1: broad; entropy 45%" in [one.get("title") for one in read.all("td")]
+
+
+def test_maps_are_those_of_the_strongest_heads() -> None:
+    found = everything()
+    labels = [one["aria-label"] for one in Page(report_page(found)).all("svg")]
+    maps = [label for label in labels if label.startswith("Attention map")]
+    assert maps.count("Attention map of L2H4 over 5 tokens") == 1
+    assert maps.count("Attention map of L0H1 over 5 tokens") == 2  # delimiter and sink
+    assert maps.count("Attention map of L0H2 over 3 tokens") == 3  # words alone
+    assert len(maps) == 9 + 1  # nine roles, and positional has two heads
+
+
+def test_a_text_of_special_tokens_alone_has_no_map_of_words() -> None:
+    found = everything()
+    empty = {name: HeatMap(name, [], [], []) for name in found.drawn.words}
+    page = report_page(replace(found, drawn=replace(found.drawn, words=empty)))
+    assert "over 0 tokens" not in page and "Attention map of L2H4 over 5 tokens" in page
+
+
+# Safety.
+
+
+def hostile() -> ReportData:
+    roles = {(0, 0): ["positional", HOSTILE.replace(";", ",")], (0, 2): ["syntactic"]}
+    loaded = {"source": HOSTILE, "sha256": HOSTILE}
+    table = table_of(roles, model=HOSTILE, loaded=loaded, settings={HOSTILE: [HOSTILE]})
+    df = table.df.assign(syntactic_detail=HOSTILE)
+    table = HeadTable(df, table.about)
+    drawn = drawn_of(table, (HOSTILE, "</svg></figure>", "</style>", HOSTILE, "x\x00y"))
+    return replace(
+        everything(),
+        table=table,
+        drawn=replace(drawn, text=HOSTILE),
+        relations=relations_of(table, HOSTILE),
+        cut=replace(everything().cut, method=HOSTILE, unit=HOSTILE, model=HOSTILE),
+        text_read=(HOSTILE,),
+    )
+
+
+def test_no_name_and_no_token_becomes_a_tag() -> None:
+    page = report_page(hostile())
+    read = Page(page)
+    assert read.faults == []
+    assert {tag for tag, _ in read.elements} == {
+        tag for tag, _ in Page(report_page(everything())).elements
+    }
+    assert HOSTILE not in page
+    assert page.count(escape(HOSTILE)) >= 10
+    names = {name for _, attributes in read.elements for name in attributes}
+    assert not [name for name in names if name.startswith("on")]
+
+
+def test_nothing_is_asked_of_any_other_place(page: str) -> None:
+    assert not re.search(r"https?://|//[a-z]|url\(|@import|javascript:", page, re.IGNORECASE)
+    read = Page(page)
+    assert read.all("script", "img", "iframe", "object", "embed", "use", "image") == []
+    loads = [
+        one for _, one in read.elements if {"src", "href", "xlink:href", "action"} & one.keys()
+    ]
+    assert loads
+    assert {one["href"][:1] for one in loads if one["href"] != "data:,"} == {"#"}
+    policy = [one["content"] for one in read.all("meta") if "http-equiv" in one]
+    assert policy == ["default-src 'none'; style-src 'unsafe-inline'; img-src data:"]
+
+
+def test_an_image_of_another_hand_is_not_put_in() -> None:
+    with pytest.raises(AssertionError, match="an image that drawing made"):
+        figure("<script>", "label", "caption")
+
+
+# Readable by everyone.
+
+
+def test_headings_are_in_order_and_landmarks_are_there(page: str) -> None:
+    read = Page(page)
+    levels = [int(tag[1]) for tag, _ in read.elements if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    for name in ("header", "nav", "main", "footer"):
+        assert len(read.all(name)) == 1
+    assert [one["lang"] for one in read.all("html")] == ["en"]
+
+
+def test_links_and_labels_point_at_something(page: str) -> None:
+    read = Page(page)
+    ids = [one["id"] for _, one in read.elements if "id" in one]
+    assert len(set(ids)) == len(ids)
+    for _, one in read.elements:
+        wanted = [one[name].lstrip("#") for name in ("href", "aria-labelledby") if name in one]
+        assert all(name in ids for name in wanted if name != "data:,")
+
+
+def test_tables_have_captions_and_headers_that_say_of_what(page: str) -> None:
+    read = Page(page)
+    assert len(read.all("caption")) == len(read.all("table")) > 8
+    assert {one["scope"] for one in read.all("th")} == {"row", "col"}
+
+
+def test_every_image_has_a_role_and_a_name(page: str) -> None:
+    images = Page(page).all("svg")
+    assert len(images) > 10
+    assert all(one["role"] == "img" and one["aria-label"] for one in images)
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK])
+def test_words_can_be_read_on_every_ground(colours: dict[str, str]) -> None:
+    for ground in ("page", "card", "note"):
+        for ink in ("ink", "soft", "accent"):
+            assert contrast(colours[ink], colours[ground]) >= READABLE, (ink, ground)
+
+
+def test_letters_and_numbers_can_be_read_on_their_colours() -> None:
+    assert set(ROLE_COLOURS) == set(ROLES)
+    for ground in (*ROLE_COLOURS.values(), OTHER_COLOUR):
+        assert contrast("#ffffff", ground) >= READABLE, ground
+    for step in range(101):
+        ground = colour(step / 100)
+        ink = {"#000": "#000000", "#fff": "#ffffff"}[ink_on(ground)]
+        assert contrast(ink, ground) >= READABLE, step
+
+
+def test_contrast_is_that_of_the_standard() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)  # just too faint
+
+
+def test_the_style_knows_dark_narrow_and_paper() -> None:
+    text = style()
+    assert text.count("{") == text.count("}")
+    for media in ("prefers-color-scheme:dark", "max-width:36rem", "print"):
+        assert media in text
+    assert "<" not in text
+
+
+# Size, and small things.
+
+
+def test_the_largest_page_stays_under_8_mb() -> None:
+    roles = {(layer, head): list(ROLES)[: 3 * (layer + 1)] for layer in (0, 2) for head in (0, 1)}
+    table = table_of({**roles, (2, 2): list(ROLES), (2, 3): list(ROLES)})
+    drawn = drawn_of(table, tuple(f"token{number}" for number in range(MOST_TOKENS)))
+    page = report_page(ReportData(table=table, drawn=drawn))
+    assert page.count("<figure>") == len(ROLES) * MAPS_A_ROLE
+    assert len(page.encode()) < 8e6
+
+
+def test_settings_are_read_in_one_line() -> None:
+    settings = {"seed": 0, "probe": True, "length": None, "rows": ["all", False]}
+    assert in_one_line(settings) == "seed 0; probe yes; length none; rows [all, no]"

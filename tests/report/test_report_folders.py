@@ -1,0 +1,261 @@
+"""What a report reads from folders, what it refuses, and when it goes without maps."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import nn
+
+from headwise.errors import OptionError
+from headwise.heads import HeadTable
+from headwise.models.loaded import LoadedModel
+from headwise.pruning.selection.curve import as_csv
+from headwise.report.data import ReportData, read_curve, read_folders
+from headwise.report.maps import MOST_TOKENS, chosen_heads, draw_maps
+from headwise.report.report import report_page
+from headwise.report.roles_section import roles
+
+from .report_cases import Page, curve_of, pairs_of, record_of, relations_of, table_of, worth_of
+
+
+@pytest.fixture
+def scan(tmp_path: Path) -> Path:
+    folder = tmp_path / "scan"
+    folder.mkdir()
+    table = table_of()
+    table.write(folder / "heads.parquet")
+    pairs_of().to_parquet(folder / "pairs.parquet")
+    relations_of(table).to_parquet(folder / "relations.parquet")
+    return folder
+
+
+@pytest.fixture
+def importance(tmp_path: Path) -> Path:
+    folder = tmp_path / "importance"
+    folder.mkdir()
+    worth = worth_of(table_of())
+    assert worth.interaction is not None and worth.layers is not None
+    worth.table.write(folder / "importance.parquet")
+    worth.interaction.to_csv(folder / "interaction.csv")
+    worth.layers.to_csv(folder / "layers.csv", index=False)
+    return folder
+
+
+@pytest.fixture
+def smaller(tmp_path: Path) -> Path:
+    folder = tmp_path / "smaller"
+    folder.mkdir()
+    write_record(folder, record_of())
+    (folder / "curve.csv").write_text(as_csv(curve_of()), encoding="utf-8")
+    return folder
+
+
+def write_record(folder: Path, record: Any) -> None:
+    (folder / "prune.json").write_text(json.dumps(record), encoding="utf-8")
+
+
+def test_everything_in_the_folders_reaches_the_page(
+    scan: Path, importance: Path, smaller: Path
+) -> None:
+    read = Page(report_page(read_folders(scan, importance, smaller)))
+    assert read.faults == []
+    assert "cut and refitted 0.9375 0.0625" in read.text
+    assert "Gone: L0H3 L2H0" in read.text
+    assert "L0H0 L0H1 0.2300 0.3300" in read.text
+    assert "L0 5 L0H3 0.25 ± 0.03 0.7500" in read.text  # the last 0 is as it was written
+    assert "verb-object L0H2 75%" in read.text
+
+
+def test_a_curve_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "curve.csv"
+    file.write_text(as_csv(curve_of()), encoding="utf-8")
+    found = read_curve(file, "rounds", "cosine", 13)
+    assert found is not None
+    assert found.svg("title") == curve_of().svg("title")
+    assert found.elbow == curve_of().elbow == 5
+
+
+def test_a_scan_alone_is_enough(scan: Path) -> None:
+    (scan / "pairs.parquet").unlink()
+    (scan / "relations.parquet").unlink()
+    found = read_folders(scan)
+    assert (found.pairs, found.relations, found.worth, found.cut) == (None, None, None, None)
+    assert found.table == table_of()
+
+
+def test_a_table_as_csv_is_read_too(scan: Path) -> None:
+    (scan / "heads.parquet").unlink()
+    table_of().write(scan / "heads.csv")
+    assert read_folders(scan).table == table_of()
+
+
+def test_a_folder_that_holds_no_scan_is_refused(scan: Path, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="nowhere does not exist: give a folder that headwise sc"):
+        read_folders(tmp_path / "nowhere")
+    with pytest.raises(OptionError, match=r"pairs.parquet is a file: give a folder"):
+        read_folders(scan / "pairs.parquet")
+    (scan / "heads.parquet").unlink()
+    with pytest.raises(OptionError, match=r"scan holds no scan: it has no heads.parquet"):
+        read_folders(scan)
+    (scan / "settings.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(OptionError, match="holds a scan that is not finished"):
+        read_folders(scan)
+
+
+@pytest.mark.parametrize("name", ["heads.parquet", "pairs.parquet", "relations.parquet"])
+def test_a_broken_table_is_one_sentence(scan: Path, name: str) -> None:
+    (scan / name).write_bytes(b"nothing of the kind")
+    with pytest.raises(OptionError, match=f"{name} cannot be read") as caught:
+        read_folders(scan)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_table_without_a_column_is_refused(scan: Path) -> None:
+    pairs_of().drop(columns="cka").to_parquet(scan / "pairs.parquet")
+    with pytest.raises(OptionError, match=r"pairs.parquet cannot be read: it has no column cka"):
+        read_folders(scan)
+
+
+def test_importance_of_something_else_is_refused(
+    scan: Path, importance: Path, smaller: Path
+) -> None:
+    with pytest.raises(OptionError, match=r"smaller holds no importance"):
+        read_folders(scan, smaller)
+    table = HeadTable.read(importance / "importance.parquet")
+    other = HeadTable(table.df, {**table.about, "model": "other"})
+    other.write(importance / "importance.parquet", force=True)
+    with pytest.raises(OptionError, match="importance comes from other, and the scan from small"):
+        read_folders(scan, importance)
+    fewer = HeadTable(table.df.iloc[:4], table.about)
+    fewer.write(importance / "importance.parquet", force=True)
+    with pytest.raises(OptionError, match="holds 4 heads, and the scan 13"):
+        read_folders(scan, importance)
+    HeadTable(table.df.drop(columns="zero"), {}).write(
+        importance / "importance.parquet", force=True
+    )
+    with pytest.raises(OptionError, match="it has no column zero"):
+        read_folders(scan, importance)
+
+
+def test_an_interaction_of_other_heads_is_refused(scan: Path, importance: Path) -> None:
+    (importance / "interaction.csv").write_text(",L9H9\nL9H9,1.0\n", encoding="utf-8")
+    with pytest.raises(OptionError, match=r"interaction.csv does not hold every head"):
+        read_folders(scan, importance)
+
+
+@pytest.mark.parametrize("record", ["a text", [], {}, {**record_of(), "quality": {"unit": "x"}}])
+def test_a_record_that_is_none_is_refused(scan: Path, smaller: Path, record: Any) -> None:
+    write_record(smaller, record)
+    with pytest.raises(OptionError, match=r"prune.json cannot be read as a record of a cut"):
+        read_folders(scan, None, smaller)
+
+
+def test_a_cut_of_another_model_is_refused(scan: Path, importance: Path, smaller: Path) -> None:
+    with pytest.raises(OptionError, match="importance holds no pruned model"):
+        read_folders(scan, None, importance)
+    write_record(smaller, record_of("other"))
+    with pytest.raises(OptionError, match="smaller comes from other, and the scan from small"):
+        read_folders(scan, None, smaller)
+    write_record(smaller, {**record_of(), "heads_cut": "L1H4"})
+    with pytest.raises(OptionError, match="smaller took L1H4, which the scanned model does not"):
+        read_folders(scan, None, smaller)
+
+
+def test_a_directory_may_be_spelled_in_two_ways(
+    scan: Path, importance: Path, smaller: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model").mkdir()
+    monkeypatch.chdir(tmp_path)
+    table_of(model="./model").write(scan / "heads.parquet", force=True)
+    write_record(smaller, record_of(str(tmp_path / "model")))
+    worth = worth_of(table_of()).table
+    HeadTable(worth.df, {**worth.about, "model": "scan/../model"}).write(
+        importance / "importance.parquet", force=True
+    )
+    page = report_page(read_folders(scan, importance, smaller))
+    assert "of them had no role in this scan" in page
+    write_record(smaller, record_of(str(scan)))
+    with pytest.raises(OptionError, match=r"scan, and the scan from \./model: give folders of the"):
+        read_folders(scan, importance, smaller)
+
+
+def test_a_scan_of_the_cut_model_itself_goes_with_its_record(scan: Path, smaller: Path) -> None:
+    table = HeadTable(table_of().df, {"model": str(smaller)})
+    table.write(scan / "heads.parquet", force=True)
+    found = read_folders(scan, None, smaller)
+    assert found.cut is not None and found.cut.model == "small"
+    assert "had no role in this scan" not in report_page(found)
+
+
+def test_a_broken_curve_is_refused_and_a_missing_one_told(scan: Path, smaller: Path) -> None:
+    (smaller / "curve.csv").write_text("method,cut\nrounds,0\n", encoding="utf-8")
+    with pytest.raises(OptionError, match=r"curve.csv cannot be read: it has no column share"):
+        read_folders(scan, None, smaller)
+    rows = as_csv(curve_of()).splitlines()
+    kept = [row for row in rows if not row.startswith("floor")]
+    (smaller / "curve.csv").write_text("\n".join(kept), encoding="utf-8")
+    with pytest.raises(OptionError, match="it lacks the uncut model or the floor"):
+        read_folders(scan, None, smaller)
+    (smaller / "curve.csv").unlink()
+    assert "No curve was measured" in report_page(read_folders(scan, None, smaller))
+
+
+# Maps.
+
+
+def test_the_strongest_two_of_each_role_are_drawn() -> None:
+    roles = {(0, 0): ["sink"], (0, 1): ["sink"], (2, 3): ["sink"], (2, 4): ["broad"]}
+    names = [str(head) for head in chosen_heads(table_of(roles))]
+    assert names == ["L0H1", "L2H3", "L2H4"]
+
+
+@pytest.mark.parametrize(
+    ("about", "words"),
+    [
+        ({"model": ""}, "the scan does not name its model"),
+        ({"model": "./gone"}, "there is no directory ./gone"),
+        ({"model": "minilm", "loaded": {"dtype": "float7"}}, "dtype is 'float7'"),
+        ({"model": "minilm", "loaded": {"sha256": "abc"}}, "minilm is not what was scanned: its"),
+        ({"model": "minilm"}, "head 12 is not in this layer"),
+    ],
+)
+def test_a_model_that_cannot_be_asked_is_told_of(about: dict[str, Any], words: str) -> None:
+    table = table_of({(0, 0): ["sink"]}, **about)
+    df = table.df.assign(head=table.df["head"] + 12)  # minilm has heads 0..11
+    drawn = draw_maps(HeadTable(df, table.about))
+    assert words in drawn.reason
+    assert not drawn.maps
+
+
+def test_without_roles_and_entropy_no_model_is_loaded() -> None:
+    table = table_of({})
+    bare = HeadTable(table.df.drop(columns="normalised_entropy"), table.about)
+    assert draw_maps(bare).reason == "no head has a role, and no entropy was measured"
+
+
+def test_without_roles_the_sharpest_heads_are_drawn() -> None:
+    table = table_of({})
+    df = table.df.assign(normalised_entropy=[0.9, 0.2, math.nan, 0.7, *[0.8] * 4, 0.1, *[0.3] * 4])
+    ranked = HeadTable(df, {"model": "minilm"})
+    drawn = draw_maps(ranked)
+    assert set(drawn.maps) == {"L0H1", "L2H0", "L2H1", "L2H2"}
+    page = roles(ReportData(table=ranked, drawn=drawn))
+    assert "No head has a role. These spread their attention least." in page
+    assert page.count("<figure") == 4 and "L2H0, normalised entropy 0.10. The largest" in page
+
+
+def test_a_text_that_no_map_can_show_is_refused() -> None:
+    with pytest.raises(OptionError, match="the text is empty"):
+        draw_maps(table_of(), " \n")
+
+    def tokenizer(text: str) -> dict[str, list[str]]:
+        return {"input_ids": text.split()}
+
+    loaded = LoadedModel("small", nn.Identity(), tokenizer)
+    with pytest.raises(OptionError, match=f"has 41 tokens.*at most {MOST_TOKENS}"):
+        draw_maps(table_of(), "x " * 41, loaded)
+    speechless = replace(loaded, tokenizer=None)
+    assert draw_maps(table_of(), "x", speechless).reason == "small reads no text"

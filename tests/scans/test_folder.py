@@ -1,0 +1,156 @@
+"""A folder belongs to one scan: what goes on, what is refused by name, and what --force leaves."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import BertConfig, BertModel, LlamaConfig, LlamaModel
+
+from headwise.errors import OptionError, OutputError
+from headwise.models.loading import load_model
+from headwise.probes.sentences import Arc, ProbeSentence
+from headwise.scans.fingerprint import digest_of_weights
+from headwise.scans.folder import differences
+from headwise.scans.scan import ScanSettings, scan
+
+WORDS = 53
+QUICK = ScanSettings(repeats=False, measures=("entropy",))
+
+
+def llama(seed: int, **options: Any) -> LlamaModel:
+    config = LlamaConfig(
+        vocab_size=WORDS, hidden_size=30, intermediate_size=7, num_hidden_layers=2,
+        num_attention_heads=5, num_key_value_heads=5, **options,
+    )  # fmt: skip
+    torch.manual_seed(seed)
+    return LlamaModel(config).eval()
+
+
+def inputs(seed: int, length: int = 11) -> list[dict[str, Tensor]]:
+    generator = torch.Generator().manual_seed(seed)
+    return [{"input_ids": torch.randint(0, WORDS, (2, length), generator=generator)}]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    return load_model("minilm").tokenizer
+
+
+def bert(tokenizer: Any) -> BertModel:
+    torch.manual_seed(0)
+    return BertModel(
+        BertConfig(
+            vocab_size=len(tokenizer), hidden_size=6, intermediate_size=7, num_hidden_layers=1,
+            num_attention_heads=3, max_position_embeddings=64,
+        )
+    ).eval()  # fmt: skip
+
+
+def test_the_same_model_and_inputs_go_on(tmp_path: Path) -> None:
+    first = scan(llama(0), inputs=inputs(0), out=tmp_path)
+    assert scan(llama(0), inputs=inputs(0), out=tmp_path) == first
+
+
+def test_another_model_of_the_same_class_is_refused(tmp_path: Path) -> None:
+    scan(llama(0), inputs=inputs(0), out=tmp_path)
+    with pytest.raises(OutputError, match=r"other settings \(of other weights\)"):
+        scan(llama(1), inputs=inputs(0), out=tmp_path)
+
+
+def test_the_same_weights_with_another_config_are_refused(tmp_path: Path) -> None:
+    scan(llama(0), inputs=inputs(0), out=tmp_path)
+    with pytest.raises(OutputError, match=r"other settings \(of another config\)"):
+        scan(llama(0, rope_theta=100.0), inputs=inputs(0), out=tmp_path)
+
+
+def test_another_tokenizer_is_refused(tmp_path: Path, tokenizer: Any) -> None:
+    def read(one: Any) -> None:
+        scan(model, "The cat sat down.", tokenizer=one, settings=QUICK, out=tmp_path)
+
+    model, other = bert(tokenizer), copy.deepcopy(tokenizer)
+    read(tokenizer)
+    other(["a", "b c"], padding=True, truncation=True, max_length=3)  # which it remembers
+    read(other)
+    other.backend_tokenizer.normalizer = None
+    with pytest.raises(OutputError, match=r"other settings \(of another tokenizer\)"):
+        read(other)
+
+
+def test_which_attention_runs_makes_no_other_scan(tmp_path: Path) -> None:
+    scan(llama(0, attn_implementation="sdpa"), inputs=inputs(0), out=tmp_path)
+    scan(llama(0, attn_implementation="eager"), inputs=inputs(0), out=tmp_path)
+
+
+def test_other_inputs_are_refused(tmp_path: Path) -> None:
+    scan(llama(0), inputs=inputs(0), out=tmp_path)
+    with pytest.raises(OutputError, match=r"other settings \(of other inputs\)"):
+        scan(llama(0), inputs=inputs(1), out=tmp_path)
+
+
+def test_a_model_retrained_in_its_directory_is_refused(tmp_path: Path, tokenizer: Any) -> None:
+    model, place, text = bert(tokenizer), tmp_path / "model", "The cat sat down."
+    tokenizer.save_pretrained(place)
+    model.save_pretrained(place)
+    scan(str(place), text, settings=QUICK, out=tmp_path / "out")
+    with torch.no_grad():
+        model.encoder.layer[0].attention.self.query.weight[2, 3] += 1
+    model.save_pretrained(place)
+    with pytest.raises(OutputError, match=r"other settings \(of other weights\)"):
+        scan(str(place), text, settings=QUICK, out=tmp_path / "out")
+
+
+def test_other_sentences_are_refused(tmp_path: Path, tokenizer: Any) -> None:
+    def read(*arcs: Arc) -> None:
+        sentences = [ProbeSentence(("The", "cat", "sat", "."), arcs)]
+        scan(model, tokenizer=tokenizer, treebank=sentences, settings=QUICK, out=tmp_path)
+
+    model = bert(tokenizer)
+    read(Arc("nsubj", 1, 2))
+    read(Arc("nsubj", 1, 2))
+    with pytest.raises(OutputError, match=r"other settings \(of other sentences\)"):
+        read(Arc("nsubj", 1, 2), Arc("det", 0, 1))
+
+
+def test_one_changed_weight_changes_the_digest_and_nothing_else_does() -> None:
+    large = nn.Embedding(4099, 3)
+    before = digest_of_weights(large)
+    assert digest_of_weights(large) == before
+    with torch.no_grad():
+        large.weight[4001, 1] += 1
+    assert digest_of_weights(large) != before
+    assert digest_of_weights(nn.Embedding(4099, 3, device="meta"))
+
+
+@pytest.mark.parametrize("name", ["settings.json", "progress-0.npz"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
+    scan(llama(0), inputs=inputs(0), out=tmp_path)
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    with pytest.raises(OptionError, match=f"{name} cannot be read: Is a directory"):
+        scan(llama(0), inputs=inputs(0), out=tmp_path)
+
+
+def test_digests_are_told_apart_in_words() -> None:
+    one = {"texts": "a", "data": "b", "weights": "c", "model": {"sha256": "d"}}
+    other = {"texts": "e", "data": "f", "weights": "g", "model": {"sha256": "h"}}
+    assert differences(one, other) == ["of other text", "of other weights"]
+
+
+def test_force_leaves_nothing_of_the_old_scan(tmp_path: Path, tokenizer: Any) -> None:
+    model, arcs = bert(tokenizer), (Arc("nsubj", 1, 2),)
+    sentences = [ProbeSentence(("The", "cat", "sat", "."), arcs)]
+    scan(model, tokenizer=tokenizer, treebank=sentences, texts="It rained.", out=tmp_path)
+    (tmp_path / "progress-1.npz").write_bytes(b"of a second process")
+    (tmp_path / "mine.txt").write_text("mine")
+    assert {"relations.parquet", "pairs.parquet"} <= {file.name for file in tmp_path.iterdir()}
+    alone = ScanSettings(repeats=False, compares=False)
+    with pytest.raises(OutputError, match=r"or --force \(in Python force=True\) to replace it"):
+        scan(model, "It rained.", tokenizer=tokenizer, settings=alone, out=tmp_path)
+    scan(model, "It rained.", tokenizer=tokenizer, settings=alone, out=tmp_path, force=True)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        *("heads.about.json", "heads.csv", "heads.parquet", "mine.txt", "progress-0.npz"),
+        *("scan.json", "settings.json"),
+    ]

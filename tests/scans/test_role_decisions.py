@@ -1,0 +1,144 @@
+"""Roles: a head has one where its measure is over the threshold and over its baseline."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from headwise.heads import ROLES, HeadTable
+from headwise.scans.role_decisions import FLOORS, MARGIN, relation_roles, with_roles
+
+NAN = math.nan
+
+
+def table(**columns: list[float]) -> pd.DataFrame:
+    size = len(next(iter(columns.values())))
+    return pd.DataFrame({"stack": [""] * size, "layer": [0] * size, "head": range(size), **columns})
+
+
+def roles(**columns: list[float]) -> list[tuple[str, ...]]:
+    return list(with_roles(table(**columns), {})["roles"])
+
+
+@pytest.mark.parametrize(
+    ("role", "column", "baseline", "threshold"),
+    [
+        ("positional", "previous", "uniform_previous", 0.5),
+        ("positional", "ahead3", "uniform_ahead3", 0.5),
+        ("delimiter", "special", "uniform_special", 0.6),
+        ("delimiter", "punctuation", "uniform_punctuation", 0.6),
+        ("sink", "first", "uniform_first", 0.5),
+        ("sink", "first4", "uniform_first4", 0.5),
+        ("induction", "induction", "uniform_induction", 0.4),
+        ("duplicate", "duplicate", "uniform_duplicate", 0.4),
+    ],
+)
+def test_a_role_starts_at_its_threshold_and_over_its_baseline(
+    role: str, column: str, baseline: str, threshold: float
+) -> None:
+    scores = [threshold, threshold - 0.01, 0.9, NAN]
+    got = roles(**{column: scores, baseline: [0.1, 0.1, 0.9, 0.1]})
+    assert got == [(role,), (), (), ()]
+
+
+def test_a_broad_head_is_broader_than_the_middle_one() -> None:
+    assert roles(normalised_entropy=[0.2, 0.79, 0.95]) == [(), (), ("broad",)]
+    assert roles(normalised_entropy=[0.990, 0.991, 0.999]) == [(), (), ()]  # all alike: none is
+    assert roles(normalised_entropy=[0.1, 0.2, 0.77]) == [(), (), ()]
+
+
+def test_the_token_itself_is_no_position() -> None:
+    assert roles(self=[0.9], previous=[0.1], uniform_previous=[0.1]) == [()]
+
+
+def test_a_head_may_have_several_roles_and_says_why() -> None:
+    df = with_roles(
+        table(previous=[0.6], first=[0.7], uniform_previous=[0.1], uniform_first=[0.1]), {}
+    )
+    assert df["roles"][0] == ("positional", "sink")
+    assert df["positional_detail"][0] == "-1"
+    assert df["sink_detail"][0] == "first"
+    assert df["sink_threshold"][0] == 0.5
+    assert list(df.columns[:4]) == ["stack", "layer", "head", "roles"]
+
+
+def test_roles_come_in_one_order_whatever_decides_them() -> None:
+    found = relation_roles(relations(("subject", 1, 0.9, 0.1, True)), 3)
+    df = with_roles(table(normalised_entropy=[0.2, 0.9, 0.3]), found)
+    assert df["roles"][1] == ("syntactic", "broad")
+    scores = [name.removesuffix("_score") for name in df if name.endswith("_score")]
+    assert scores == [role for role in ROLES if role in scores]
+
+
+def test_what_was_not_measured_names_nothing() -> None:
+    df = with_roles(table(distance=[3.0, 4.0]), {})
+    assert list(df["roles"]) == [(), ()]
+    assert not [name for name in df if name.endswith("_score")]
+
+
+def test_a_role_without_a_baseline_is_not_tested() -> None:
+    df = with_roles(table(previous=[0.9], first=[0.9], uniform_first=[0.1]), {})
+    assert df["roles"][0] == ("sink",)
+    assert "positional_score" not in df and "sink_score" in df
+    assert "positional" in HeadTable(df, {}).untested_roles
+
+
+def test_the_baseline_is_that_of_the_offset_that_won() -> None:
+    df = with_roles(
+        table(
+            previous=[0.6, 0.2, NAN],
+            back2=[0.1, 0.7, NAN],
+            uniform_previous=[0.3, 0.3, 0.3],
+            uniform_back2=[0.25, 0.25, 0.25],
+        ),
+        {},
+    )
+    np.testing.assert_array_equal(df["positional_baseline"], [0.3, 0.25, NAN])
+
+
+def relations(*rows: tuple[str, int, float, float, bool]) -> pd.DataFrame:
+    names = ["relation", "head", "held_out_accuracy", "held_out_baseline", "counts"]
+    return pd.DataFrame(rows, columns=names).assign(reading="row")
+
+
+@pytest.mark.parametrize(
+    ("role", "relation"),
+    [
+        ("syntactic", "verb-subject"),
+        ("semantic", "related-concepts"),
+        ("coreference", "pronoun-antecedent"),
+    ],
+)
+def test_a_relation_needs_the_floor_the_margin_and_more_than_luck(role: str, relation: str) -> None:
+    floor = FLOORS[role]
+    rows = [
+        (relation, 0, floor, 0.1, True),
+        (relation, 1, floor - 0.01, 0.1, True),
+        (relation, 2, 0.95, 0.8, True),
+        (relation, 3, 0.89, 0.8, True),
+        (relation, 4, 0.95, 0.1, False),
+    ]
+    verdict = relation_roles(relations(*rows), 6)[role]
+    assert verdict.is_held.tolist() == [True, False, True, False, False, False]
+    assert verdict.counts is not None
+    assert verdict.counts.tolist() == [True, True, True, True, False, False]
+    want = [floor, floor, 0.8 + MARGIN, 0.8 + MARGIN, floor, NAN]
+    np.testing.assert_allclose(verdict.threshold, want)
+    assert verdict.detail == [f"{relation}, row"] * 5 + [""]
+
+
+def test_the_relation_shown_is_the_one_that_decides() -> None:
+    rows = relations(
+        ("object", 0, 0.45, 0.05, True),  # a larger lead, and under the floor
+        ("subject", 0, 0.70, 0.50, True),
+        ("modifier", 0, 0.99, 0.10, False),  # the largest of all, and luck
+    )
+    df = with_roles(table(distance=[1.0]), relation_roles(rows, 1))
+    assert df["syntactic_detail"][0] == "subject, row"
+    assert df["roles"][0] == ("syntactic",)
+    assert bool(df["syntactic_counts"][0])
+
+
+def test_kinds_of_relations_without_sentences_give_no_role() -> None:
+    assert list(relation_roles(relations(("object", 0, 0.9, 0.1, True)), 1)) == ["syntactic"]

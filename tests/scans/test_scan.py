@@ -1,0 +1,331 @@
+"""The scan as a whole: what it gives, that it goes on where it was stopped, and what it refuses."""
+
+import copy
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaModel
+
+from headwise.errors import OptionError, OutputError
+from headwise.heads import HeadTable
+from headwise.models.loaded import LoadedModel
+from headwise.models.loading import load_model
+from headwise.probes.sentences import ProbeSentence
+from headwise.reading.corpus import TEXTS
+from headwise.reading.words import Encoded
+from headwise.scans.scan import (
+    LARGEST_SEED,
+    Scan,
+    ScanJob,
+    ScanSettings,
+    make_scan_job,
+    run_scan,
+    scan,
+    sentence_groups,
+)
+from headwise.scans.steps import EncodedSentence
+from headwise.scans.sums import ScanSums
+from processes import ended, printed, start
+
+from ..cli.running import Runner
+
+SETTINGS = ScanSettings(length=64, per_relation=3, probe=True)
+
+INTERFACE = (
+    *("stack", "layer", "head", "roles", "entropy", "normalised_entropy", "previous", "next"),
+    *("self", "first", "first4", "special", "punctuation", "distance", "signed_distance"),
+    *("duplicate", "induction", "confidence", "output_share"),
+    *("value_previous", "value_first", "value_special", "value_punctuation", "value_induction"),
+)
+
+
+@pytest.fixture(scope="module")
+def minilm() -> LoadedModel:
+    return load_model("minilm")
+
+
+def task_of(loaded: LoadedModel, settings: ScanSettings = SETTINGS) -> ScanJob:
+    return ScanJob(
+        model=loaded.model,
+        tokenizer=loaded.tokenizer,
+        texts=TEXTS[:3],
+        settings=settings,
+        about={"name": loaded.name, **loaded.about},
+    )
+
+
+@pytest.fixture(scope="module")
+def found(minilm: LoadedModel) -> Scan:
+    return run_scan(task_of(minilm))
+
+
+def test_every_head_has_a_row_and_every_promised_column(found: Scan) -> None:
+    df = found.table.df
+    assert len(df) == 6 * 12
+    assert [name for name in INTERFACE if name not in df] == []
+    numbers = df[[name for name in INTERFACE if name not in ("stack", "layer", "head", "roles")]]
+    assert numbers.notna().all(axis=None)
+
+
+def test_the_table_says_how_it_was_made(found: Scan) -> None:
+    about = found.table.about
+    assert about["model"] == "minilm"
+    assert about["loaded"]["sha256"].startswith("53aa51172d14")
+    assert about["settings"]["length"] == 64
+    assert about["tokens"] == about["counts"]["tokens"] > 300
+    assert about["torch"] == torch.__version__.split("+")[0] or about["torch"] == torch.__version__
+    assert "every row" in about["rows"]
+    assert about["columns"]["entropy"].startswith("Mean entropy")
+
+
+def test_pairs_name_every_two_heads(found: Scan) -> None:
+    assert len(found.pairs) == 72 * 71 // 2
+    assert found.pairs["cka"].between(-1, 1).all()
+    within = found.pairs["divergence"].notna()
+    assert within.sum() == 6 * (12 * 11 // 2)
+
+
+def test_a_model_that_trains_goes_on_training(minilm: LoadedModel) -> None:
+    minilm.model.train()
+    run_scan(task_of(minilm, ScanSettings(length=16, max_tokens=40, repeats=False)))
+    assert minilm.model.training
+    minilm.model.eval()
+
+
+def test_tensors_are_enough() -> None:
+    config = LlamaConfig(
+        vocab_size=53, hidden_size=30, intermediate_size=7, num_hidden_layers=2,
+        num_attention_heads=5, num_key_value_heads=5,
+    )  # fmt: skip
+    model = LlamaModel(config).eval()
+    table = scan(model, inputs=[{"input_ids": torch.randint(0, 53, (2, 11))}])
+    assert len(table) == 10
+    for name in ("special", "punctuation"):
+        assert table.df[name].isna().all(), "a tokenizer says what is special"
+    assert "delimiter" in table.untested_roles and "delimiter_score" not in table.df
+    assert table.df["confidence"].notna().all()
+    assert table.df["next"].isna().all(), "a causal model sees nothing ahead"
+    assert table.df["induction"].isna().all(), "random tokens need a tokenizer"
+
+
+def test_sampled_rows_have_standard_errors(minilm: LoadedModel) -> None:
+    sampled = run_scan(task_of(minilm, ScanSettings(rows=41, repeats=False)))
+    whole = run_scan(task_of(minilm, ScanSettings(rows="all", repeats=False)))
+    columns = [name for name in sampled.table.df if name.endswith("_se")]
+    assert {"entropy_se", "previous_se", "confidence_se"} <= set(columns)
+    assert [name for name in whole.table.df if name.endswith("_se")] == []
+    off = (sampled.table.df["entropy"] - whole.table.df["entropy"]).abs()
+    assert (off / sampled.table.df["entropy_se"]).median() < 3
+    assert "41 random rows" in sampled.table.about["rows"]
+
+
+def test_a_tally_is_read_back_to_the_last_bit(minilm: LoadedModel) -> None:
+    tally = ScanSums()
+    for step in task_of(minilm).steps()[:3]:
+        step.run(tally)
+        tally.done.add(step.name)
+    content = tally.to_bytes()
+    assert ScanSums.from_bytes(content).to_bytes() == content
+
+
+def test_steps_merge_in_any_order(minilm: LoadedModel, found: Scan) -> None:
+    steps = task_of(minilm).steps()
+    parts = [ScanSums() for _ in range(3)]
+    for number, step in enumerate(steps):
+        step.run(parts[number % 3])
+    merged = ScanSums()
+    for part in reversed(parts):
+        merged.merge(part)
+    from headwise.scans.scan import scan_of
+
+    again = scan_of(merged, task_of(minilm))
+    for name in INTERFACE[4:]:
+        ours, theirs = again.table.df[name], found.table.df[name]
+        pd.testing.assert_series_equal(ours, theirs, rtol=1e-9)
+    assert list(again.table.df["roles"]) == list(found.table.df["roles"])
+
+
+def test_other_settings_are_refused_by_name(minilm: LoadedModel, tmp_path: Path) -> None:
+    small = ScanSettings(length=16, max_tokens=40, repeats=False)
+    run_scan(task_of(minilm, small), out=tmp_path)
+    again = run_scan(task_of(minilm, small), out=tmp_path)
+    assert again.table == HeadTable.read(tmp_path / "heads.parquet")
+    other = ScanSettings(length=17, max_tokens=40, repeats=False)
+    with pytest.raises(OutputError, match=r"length was 16, now 17"):
+        run_scan(task_of(minilm, other), out=tmp_path)
+    run_scan(task_of(minilm, other), out=tmp_path, force=True)
+    assert HeadTable.read(tmp_path / "heads.csv").about["settings"]["length"] == 17
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from headwise.measures import reading, store
+from headwise.scans.scan import ScanSettings, make_task, run
+from headwise.reading.corpus import TEXTS
+store.SECONDS_BETWEEN_SAVES = 0.0
+reading.BATCH_WINDOWS = 2  # many steps
+
+def save(self, tally, *, now=False, keep=store.Store.save):
+    keep(self, tally, now=now)
+    print("saved", flush=True)
+
+store.Store.save = save
+settings = ScanSettings(length=32, per_relation=1, probe=True)
+run(make_task("minilm", TEXTS[:2], settings=settings), out=Path(sys.argv[1]))
+"""
+
+
+def saved(says: Path) -> int:
+    """How often a scan has saved so far."""
+    return printed(says).count("saved")
+
+
+@pytest.mark.slow
+def test_a_scan_killed_at_five_moments_ends_with_the_same_table(tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    first, last = tmp_path / "first", tmp_path / "last"
+    ended(start(SCRIPT, whole, says=first), says=[first])
+    steps = saved(first)
+    assert steps > 12
+    moments = random.Random(0)
+    for number in range(5):
+        says, most = tmp_path / f"says {number}", moments.randrange(1, 3)
+        scanning = start(SCRIPT, killed, says=says)
+        while saved(says) < most:
+            assert scanning.is_alive(), printed(says)
+            time.sleep(0.005)
+        time.sleep(moments.uniform(0.0, 0.03))
+        scanning.kill()
+        scanning.join()
+        assert scanning.exitcode == -signal.SIGKILL
+    ended(start(SCRIPT, killed, says=last), says=[last])
+    assert 0 < saved(last) < steps
+    for name in ("heads.parquet", "heads.csv", "pairs.parquet", "relations.parquet"):
+        assert (whole / name).read_bytes() == (killed / name).read_bytes(), name
+
+
+EVERY_RANK = """
+import os
+import sys
+import headwise
+from headwise.cli import main
+folder, text, *words = sys.argv[1:]
+sys.argv = ["headwise", *words]
+try:
+    main()
+except SystemExit as end:
+    assert end.code == 0
+settings = headwise.ScanSettings(measures="entropy")
+table = headwise.scan("minilm", text, settings=settings, shares_work=True)
+table.write(f"{folder}/{os.environ['RANK']}.parquet")
+if os.environ["RANK"] == "1":  # one alone waits for nobody
+    assert len(headwise.scan("minilm", text, settings=settings)) == 72
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_table_of_one_and_each_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("scan", "--length", "64", "--no-probe", "--text", str(tmp_path / "text.txt"))
+    (tmp_path / "text.txt").write_text("\n".join(TEXTS[:2]), encoding="utf-8")
+    assert Runner(monkeypatch, capsys)(*options, "--out", tmp_path / "one").code == 0
+    (tmp_path / "every_rank.py").write_text(EVERY_RANK, encoding="utf-8")
+    launched = [
+        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"),
+        *(str(tmp_path / "every_rank.py"), str(tmp_path), TEXTS[0]),
+        *(*options, "--out", str(tmp_path / "two")),
+    ]
+    subprocess.run(launched, check=True, capture_output=True)
+    one, two = (HeadTable.read(tmp_path / folder / "heads.parquet") for folder in ("one", "two"))
+    for name in one.df.select_dtypes("number"):
+        pd.testing.assert_series_equal(one.df[name], two.df[name], rtol=1e-6, atol=1e-9)
+    assert list(one.df["roles"]) == list(two.df["roles"])
+    first, second = (HeadTable.read(tmp_path / f"{rank}.parquet") for rank in (0, 1))
+    assert first == second
+    assert len(first) == 72
+
+
+def test_one_process_of_several_scans_alone(
+    minilm: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"WORLD_SIZE": "2", "RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    quick = ScanSettings(repeats=False, measures="entropy")
+    assert scan(minilm, "The cat sat down.", settings=quick).about["tokens"] == 7
+    with pytest.raises(ValueError, match="MASTER_ADDR"):  # torchrun sets it
+        scan(minilm, "The cat sat down.", settings=quick, shares_work=True)
+
+
+def test_a_seed_that_is_large_draws_rows(minilm: LoadedModel) -> None:
+    settings = ScanSettings(seed=LARGEST_SEED, rows=3, repeats=False, measures="entropy")
+    assert scan(minilm, "The cat sat down on the mat.", settings=settings).about["tokens"] == 10
+
+
+def test_a_loaded_model_brings_its_tokenizer_and_name(minilm: LoadedModel) -> None:
+    task = make_scan_job(minilm, "Some text.")
+    assert task.tokenizer is minilm.tokenizer
+    assert task.about["name"] == "minilm" and task.about["sha256"].startswith("53aa51172d14")
+    other = copy.copy(minilm.tokenizer)
+    assert make_scan_job(minilm, "Some text.", tokenizer=other).tokenizer is other
+
+
+@pytest.mark.parametrize(
+    ("probe", "given", "is_read"),
+    [
+        (None, {}, True),
+        (None, {"texts": "Some text."}, False),
+        (False, {}, False),
+        (True, {"texts": "Some text."}, True),
+    ],
+)
+def test_built_in_sentences_are_read_where_nothing_is_given(
+    minilm: LoadedModel, probe: bool | None, given: dict[str, Any], is_read: bool
+) -> None:
+    task = make_scan_job(minilm, **given, settings=ScanSettings(rows=5, probe=probe))
+    assert task.settings.probe is is_read
+    assert task.texts == ([given["texts"]] if given else list(TEXTS))
+
+
+def test_a_name_alone_is_scanned_on_what_is_built_in() -> None:
+    task = make_scan_job("minilm")
+    assert task.settings.probe
+    assert task.texts == list(TEXTS)
+    json.dumps(task.fingerprint)
+
+
+def test_a_length_beyond_the_models_limit_is_refused(minilm: LoadedModel) -> None:
+    with pytest.raises(OptionError, match="length is 8,192, and the model takes 512 tokens"):
+        scan(minilm, "Some text.", settings=ScanSettings(length=8192))
+
+
+def test_sentences_share_a_batch_as_far_as_they_fit() -> None:
+    lengths = [7] * 70 + [300] * 7 + [2000]
+    sentences = [
+        EncodedSentence(place, ProbeSentence(("a", "b"), ()), Encoded([3] * length, [0] * length))
+        for place, length in enumerate(lengths)
+    ]
+    groups = sentence_groups(reversed(sentences))
+    assert [len(group) for group in groups] == [32, 32, 6, 3, 3, 1, 1]
+    assert [one.index for group in groups for one in group] == list(range(len(lengths)))
+    assert sentence_groups([]) == []
+
+
+def test_columns_are_described_that_are_there_and_no_others(found: Scan) -> None:
+    said, there = found.table.about["columns"], set(found.table.df)
+    assert set(said) <= there
+    assert {"induction", "best_offset", "largest_offset_share", "nearest_cka"} <= set(said)
+    of_roles = ("_score", "_threshold", "_baseline", "_detail", "_counts", "_se")
+    assert there - set(said) - {name for name in there if name.endswith(of_roles)} == {
+        *("stack", "layer", "head", "roles"),
+    }

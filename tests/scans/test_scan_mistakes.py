@@ -1,0 +1,216 @@
+"""What a scan cannot measure, or cannot measure on, is refused with one sentence."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from headwise.errors import MaskError, ModelError, OptionError, ShapeError
+from headwise.measures.counter import HeadCounter, RowChoice, default_measures
+from headwise.models.loaded import LoadedModel
+from headwise.models.loading import load_model
+from headwise.probes.sentences import Arc, ProbeSentence
+from headwise.reading.reader import given_batches
+from headwise.scans.process_group import ProcessGroup
+from headwise.scans.scan import ScanSettings, make_scan_job, scan
+from headwise.scans.steps import TextStep
+
+from ..watching.tiny import tiny
+
+
+@pytest.fixture(scope="module")
+def minilm() -> LoadedModel:
+    return load_model("minilm")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"measures": ("entropy", "glow")}, "there is no measure 'glow': the measures are offsets"),
+        ({"rows": "some"}, "rows is 'some': give all, auto or a number"),
+        ({"rows": 0}, "rows is 0: give all, auto, or a number from 1"),
+        ({"measures": "glow"}, "there is no measure 'glow'"),
+        ({"seed": 10**20}, r"seed is 1000000*: it must lie in 0\.\.4294967295"),
+        ({"seed": -1}, r"seed is -1: it must lie in 0\.\."),
+        ({"per_relation": 1001}, r"per_relation is 1001: it must lie in 1\.\.1000"),
+        ({"length": 0}, "length is 0: it must be at least 1"),
+        ({"length": 64.0}, r"length is 64\.0: give a whole number"),
+        ({"length": "64"}, "length is '64': give a whole number"),
+        ({"max_tokens": True}, "max_tokens is True: give a whole number"),
+        ({"seed": 1.5}, r"seed is 1\.5: give a whole number"),
+        ({"seed": None}, "seed is None: give a whole number"),
+        ({"rows": 0.5}, r"rows is 0\.5: give a whole number"),
+        ({"rows": True}, "rows is True: give a whole number"),
+        ({"per_relation": 2.5}, r"per_relation is 2\.5: give a whole number"),
+        ({"compares": "no"}, "compares is 'no': give True or False"),
+        ({"repeats": None}, "repeats is None: give True or False"),
+        ({"probe": 1}, "probe is 1: give True or False"),
+        ({"measures": 3}, "measures is 3: give names such as entropy"),
+        ({"measures": [3]}, "there is no measure 3"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(options: dict[str, object], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        ScanSettings(**options)  # type: ignore[arg-type]
+
+
+def test_settings_are_pythons_own_numbers() -> None:
+    settings = ScanSettings(length=np.int64(64), rows=np.int64(3), measures=["entropy"])  # type: ignore[arg-type]
+    assert settings == ScanSettings(length=64, rows=3, measures=("entropy",))
+    assert type(settings.length) is int and type(settings.rows) is int
+
+
+def test_text_without_a_tokenizer_is_refused(minilm: LoadedModel) -> None:
+    with pytest.raises(OptionError, match="texts need a tokenizer"):
+        scan(minilm.model, "Some text.")
+
+
+def test_no_text_at_all_is_refused(minilm: LoadedModel) -> None:
+    with pytest.raises(OptionError, match="there is too little text to read"):
+        scan(minilm.model, "", tokenizer=minilm.tokenizer)
+
+
+WORDS = torch.ones(2, 5, dtype=torch.long)
+HOLES = torch.tensor([[0, 1, 1, 1, 0], [1, 0, 1, 1, 1]])
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"inputs": {"input_ids": WORDS}}, "inputs is of type dict: give a list of mappings"),
+        ({"inputs": 5}, "inputs is of type int: give a list of mappings"),
+        ({"inputs": ["input_ids"]}, "a batch of inputs is a str: give a list of mappings"),
+        ({"inputs": [{"input_ids": [[1, 2]]}]}, "input_ids is of type list: give a tensor"),
+        (
+            {"inputs": [{"input_ids": WORDS, "attention_mask": [[1] * 5] * 2}]},
+            "attention_mask is of type list: give a tensor",
+        ),
+        (
+            {"inputs": [{"input_ids": WORDS, "attention_mask": torch.ones(2, 1, 5, 5)}]},
+            r"attention_mask is \[2, 1, 5, 5\]: give \[2, 5\] as the tokens are",
+        ),
+        (
+            {"inputs": [{"input_ids": WORDS, "attention_mask": HOLES}]},
+            "attention_mask hides tokens between others in sequence 1: give a mask that is 0 ",
+        ),
+        ({"inputs": [{"input_ids": WORDS.float()}]}, "input_ids are of torch.float32: give whole"),
+        (
+            {"inputs": [{"input_ids": WORDS * 40_000}]},
+            r"BertModel cannot read this: input_ids hold 40000, and its vocabulary has 0\.\.30521",
+        ),
+        ({"inputs": [{"input_ids": WORDS * -1}]}, "input_ids hold -1, and its vocabulary"),
+        (
+            {"inputs": [{"input_ids": torch.ones(1, 600, dtype=torch.long)}]},
+            "input_ids have 600 positions, and it takes 512: give that or less",
+        ),
+        (
+            {"inputs": [{"input_ids": WORDS, "attention_masks": WORDS}]},
+            "BertModel has no input 'attention_masks': perhaps attention_mask",
+        ),
+        ({"texts": Path("book.txt")}, r"texts is PosixPath\('book.txt'\): give the text itself"),
+        ({"texts": 5}, "texts is 5: give the text itself"),
+        ({"treebank": "missing.conllu"}, "missing.conllu is not a file"),
+        ({"treebank": Path("missing.conllu")}, "missing.conllu is not a file"),
+        ({"treebank": ["A sentence."]}, "'A sentence.' is no ProbeSentence: give such"),
+        ({"treebank": 5}, "5 is no ProbeSentence: give such, or a CoNLL-U file"),
+        (
+            {"texts": "Hi.", "tokenizer": "bert"},
+            "tokenizer is of type str: give the tokenizer itself",
+        ),
+        ({"inputs": [{}]}, "a batch of inputs holds no tensor, but nothing"),
+        ({"inputs": [{"input_ids": WORDS[0]}]}, r"input_ids is \[5\]: give \[batch, position\]"),
+        ({"inputs": []}, "nothing was scanned: give texts, inputs or sentences"),
+        ({"texts": ["Some text.", None]}, "a text is a NoneType: give documents as str"),
+    ],
+)
+def test_what_a_model_cannot_read_is_refused(
+    minilm: LoadedModel, given: dict[str, Any], words: str
+) -> None:
+    with pytest.raises((MaskError, OptionError, ShapeError), match=words):
+        scan(minilm, **given, settings=ScanSettings(repeats=False))
+
+
+def test_an_input_that_a_model_cannot_take_is_named() -> None:
+    model, inputs = tiny("gpt2")
+    table = scan(model, inputs=[{**inputs, "labels": inputs["input_ids"]}])
+    assert len(table) > 0, "labels are left out, and no mistake"
+    with pytest.raises(
+        OptionError, match="GPT2LMHeadModel has no input 'input_idz': perhaps input_ids"
+    ):
+        scan(model, inputs=[{"input_idz": inputs["input_ids"]}])
+    with pytest.raises(OptionError, match="no input 'glow': it takes input_ids, "):
+        scan(model, inputs=[{"glow": torch.ones(1, 3)}])
+
+
+def clip(words: int) -> transformers.CLIPModel:
+    """A tiny model that needs a picture beside its text."""
+    sizes = {"hidden_size": 15, "intermediate_size": 7, "num_hidden_layers": 1}
+    config = transformers.CLIPConfig(
+        text_config={**sizes, "num_attention_heads": 3, "vocab_size": words},
+        vision_config={**sizes, "num_attention_heads": 5, "image_size": 28, "patch_size": 14},
+    )
+    return transformers.CLIPModel(config).eval()
+
+
+def test_a_model_that_needs_more_than_text_says_so(minilm: LoadedModel) -> None:
+    model, quick = clip(len(minilm.tokenizer)), ScanSettings(repeats=False)
+    words = r"CLIPModel cannot read text alone \(.*NoneType.*\): give inputs=\[\.\.\.\] with every"
+    with pytest.raises(OptionError, match=words):
+        scan(model, "A cat sat down.", tokenizer=minilm.tokenizer, settings=quick)
+    wrong = {"input_ids": WORDS, "pixel_values": torch.randn(2, 3, 5, 28)}
+    with pytest.raises(OptionError, match=r"CLIPModel cannot read these inputs \(.*\): give"):
+        scan(model, inputs=[wrong], tokenizer=minilm.tokenizer, settings=quick)
+
+
+def test_repeated_tokens_are_left_out_where_more_than_text_is_read(minilm: LoadedModel) -> None:
+    model, told = clip(len(minilm.tokenizer)), {"token_type_ids": torch.zeros_like(WORDS)}
+    given = {"input_ids": WORDS, "pixel_values": torch.randn(2, 3, 28, 28)}
+    with pytest.warns(UserWarning, match="repeated random tokens: the model is given pixel_values"):
+        table = scan(model, inputs=[given], tokenizer=minilm.tokenizer)
+    assert table.df["induction"].isna().all() and table.df["entropy"].notna().all()
+    plain = make_scan_job(minilm, inputs=[{"input_ids": WORDS, **told}])
+    assert "repeats 0" in [step.name for step in plain.steps()]
+
+
+def test_a_mistake_of_headwise_is_not_the_models(minilm: LoadedModel) -> None:
+    nowhere: Any = None
+    count = HeadCounter(nowhere, default_measures(), RowChoice("all"), compares=False)
+    (batch,) = given_batches([{"input_ids": WORDS}], minilm.model.config)
+    with pytest.raises(AttributeError, match="num_heads"):
+        TextStep(count).run(minilm.model, batch)
+
+
+def test_a_module_that_is_no_model_is_refused_by_name(minilm: LoadedModel) -> None:
+    for module in (torch.nn.Linear(3, 3), torch.nn.ReLU()):
+        with pytest.raises(ModelError, match=f"{type(module).__name__} cannot be watched"):
+            scan(module, "Some text.", tokenizer=minilm.tokenizer)
+
+
+def test_a_treebank_is_read_from_its_file(minilm: LoadedModel, tmp_path: Path) -> None:
+    file = tmp_path / "small.conllu"
+    rows = ["1\tCats\t_\t_\t_\t_\t2\tnsubj:pass\t_\t_", "2\tsleep\t_\t_\t_\t_\t0\troot\t_\t_"]
+    file.write_text("\n".join([*rows, "", ""]), encoding="utf-8")
+    for given in (file, str(file)):
+        (sentence,) = make_scan_job(minilm, treebank=given).treebank or ()
+        assert sentence.arcs == (Arc("nsubj", 0, 1),)
+    file.write_text("\n", encoding="utf-8")
+    with pytest.raises(OptionError, match="holds no sentence with a relation"):
+        make_scan_job(minilm, treebank=file)
+
+
+@pytest.mark.parametrize("given", ["abc", "0", "-2", "1.5"])
+def test_a_number_of_processes_that_is_none_is_refused(
+    given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", given)
+    with pytest.raises(OptionError, match=f"WORLD_SIZE is '{given}' in the environment: torchrun"):
+        ProcessGroup.here()
+
+
+def test_sentences_that_are_all_unusable_are_named(minilm: LoadedModel) -> None:
+    long = ProbeSentence(("word",) * 600, (Arc("det", 0, 1),))
+    with pytest.raises(OptionError, match="none of the 1 sentences can be used: each is too long"):
+        scan(minilm, treebank=[long], settings=ScanSettings(repeats=False))
