@@ -1,7 +1,7 @@
 """The command line: one file a command, each of which parses, calls the library and prints.
 
-`run_command` is the one place where a HeadwiseError becomes a sentence on stderr and exit code 2. The
-files of the commands are imported to list them, so they import the library inside `run` only.
+`run_command` is the one place where a HeadwiseError becomes a sentence on stderr and exit code 2.
+The files of the commands are imported to list them, so they import the library inside `run` only.
 """
 
 import functools

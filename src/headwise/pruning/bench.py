@@ -256,8 +256,8 @@ def largest_within(
             high, least = middle, found.loss.value - base
     if best is None:
         raise OptionError(
-            f"no cut stays within {describe_budget(bench.subject.objective, max_loss)}: the smallest "
-            f"adds {least:.3g} to a loss of {base:.3g}; allow more, or give cut or keep"
+            f"no cut stays within {describe_budget(bench.subject.objective, max_loss)}: the "
+            f"smallest adds {least:.3g} to a loss of {base:.3g}; allow more, or give cut or keep"
         )
     return low * step, best
 

@@ -98,8 +98,8 @@ def split_documents(
         parts = [part for text in documents for part in paragraphs_of(text)]
     if len(parts) < 2:
         raise OptionError(
-            f"a text of {format_count(len(parts), 'paragraph')} cannot be split into one to fit on and "
-            "one held out: give several documents, or paragraphs with blank lines between them"
+            f"a text of {format_count(len(parts), 'paragraph')} cannot be split into one to fit on "
+            "and one held out: give several documents, or paragraphs with blank lines between them"
         )
     fitted, rest = _split(parts, held_out, seed)
     return ("\n\n".join(fitted),), ("\n\n".join(rest),)

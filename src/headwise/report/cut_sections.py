@@ -236,8 +236,8 @@ def cuts(found: ReportData, cut: Cut) -> Html:
         "What a cut costs",
         tag(
             "p",
-            f"{format_count(len(cut.heads), 'head')} {was(len(cut.heads))} cut, chosen by the method "
-            f"\u201c{method}\u201d{chosen}. {told} {exact}",
+            f"{format_count(len(cut.heads), 'head')} {was(len(cut.heads))} cut, chosen by the "
+            f"method \u201c{method}\u201d{chosen}. {told} {exact}",
         ),
         sizes(cut),
         quality(cut),

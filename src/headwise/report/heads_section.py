@@ -29,7 +29,8 @@ def summary(found: ReportData) -> Html:
         tag(
             "p",
             f"{found.model} has {format_count(len(table), 'attention head')} in "
-            f"{format_count(table.num_layers, 'layer')}.{measured} {with_a_role(num_roles, len(table))}",
+            f"{format_count(table.num_layers, 'layer')}.{measured} "
+            f"{with_a_role(num_roles, len(table))}",
         ),
         tag("p", role_counts(table)),
         points(stands_out(found)),

@@ -157,8 +157,8 @@ def held_out_of(task: SweepTask, recipe: TrainingSettings) -> Examples:
     found = task.examples(recipe.held_out, random, held_out=True)
     if not (found.answers >= 0).any():
         raise OptionError(
-            f"{format_count(recipe.held_out, 'held-out sequence')} of {task.name} ask nothing: give "
-            "more of them, or longer ones"
+            f"{format_count(recipe.held_out, 'held-out sequence')} of {task.name} ask nothing: "
+            "give more of them, or longer ones"
         )
     return found
 

@@ -209,8 +209,8 @@ def ask_about_blur(facts: Facts, row: Row, num_heads: int) -> QuizQuestion:
     scaled = ", scaled up," if facts.compared.resting[facts.head] else ""
     return asks_number(
         f"{facts.name}{scaled} puts {weight:.3f} on {facts.quoted(top)}. If the other "
-        f"{format_count(num_heads - 1, 'head')} ignored that token, how much weight would the average "
-        f"of all {num_heads} rows put on it?",
+        f"{format_count(num_heads - 1, 'head')} ignored that token, how much weight would the "
+        f"average of all {num_heads} rows put on it?",
         answer,
         f"The others bring nothing, so the average is {weight:.3f} / {num_heads} = "
         f"{number(answer)}. What one head sees clearly, a single row for all can hardly show.",
