@@ -1,8 +1,7 @@
-"""Task: queries, keys and values with their rules read against them; what every path computes.
+"""Computation: queries, keys and values with their rules, checked; what every path computes.
 
-In: tensors as the user gave them and `Rules`. Out: a `Computation` whose sizes agree and whose
-structure is as simple as it can be, and what it adds to any tile of the scores. How it is computed is the
-business of paths and kernels.
+In: tensors and `Rules`. Out: a `Computation` whose sizes agree and whose structure is as simple as
+possible, and the bias it adds to any tile of the scores. How it is computed: see paths, kernels.
 """
 
 import math
