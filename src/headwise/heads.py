@@ -140,6 +140,10 @@ def _other_roles(roles: Iterable[str]) -> list[str]:
     return [role for role in ROLES if role not in others]
 
 
+HeadCounts = Mapping[str, tuple[int, int]]
+"""Number of heads and of KV heads in each layer, by name: `L0` or `encoder.L0`."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class HeadTable:
     """One row per head, one column per measure, and a record of how they were made.

@@ -191,7 +191,7 @@ def plant_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
         kept = [place - 1 if place else 0 for place in last.kept]
         return [*others, Slice(last.path, last.axis, kept, last.attribute)]
 
-    monkeypatch.setattr(cut_module, "slices", faulty)
+    monkeypatch.setattr(cut_module, "kept_slices", faulty)
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "phi3", "t5"])
