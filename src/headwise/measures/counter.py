@@ -6,6 +6,7 @@ or a layer of our own, is not asked here; nor is any model run.
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float
@@ -94,14 +95,11 @@ class LayerCache:
         self.scratch = Scratch()
         self._roots: dict[tuple[str, int], Tensor | None] = {}
         self._indirect: list[str] = []
-        self._batch: Batch | None = None
-        self._layouts: dict[Hashable, RowLayout] = {}
+        self._layouts: WeakKeyDictionary[Batch, dict[Hashable, RowLayout]] = WeakKeyDictionary()
 
     def layouts_of(self, batch: Batch) -> dict[Hashable, RowLayout]:
-        """Row layouts that the layers of one batch share; empty for a new batch."""
-        if batch is not self._batch:
-            self._batch, self._layouts = batch, {}
-        return self._layouts
+        """Row layouts that the layers of one batch share; they go when the batch does."""
+        return self._layouts.setdefault(batch, {})
 
     def roots_of(self, call: Call) -> Float[Tensor, "heads d_value width"] | None:
         """For each head's part of the output projection a small matrix that gives its lengths.
