@@ -3,8 +3,7 @@
 import math
 
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor
 
 from headwise.attention.core import attend_with_lse

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from headwise.attention.core import attend_with_lse
 from headwise.attention.rules import Rules
-from headwise.measures import measure as measure_module
-from headwise.measures import row_layout as layout_module
+from headwise.measures import measure as measure_module, row_layout as layout_module
 from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, default_measures, views_of
 from headwise.measures.measure import RowValues, measure_rows
 from headwise.reading.batch import Batch
