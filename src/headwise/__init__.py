@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headwise import nn
+    from headwise.attention.attend import attend, attend_with_lse, explain_path
     from headwise.attention.cache import FixedCache, GrowingCache, RollingCache
-    from headwise.attention.core import attend, attend_with_lse, explain_path
     from headwise.attention.layer import MultiHeadAttention
     from headwise.attention.parallel import tensor_parallel_plan
     from headwise.attention.positions import Alibi, RelativeBias, Rotary, RotaryScaling
@@ -108,10 +108,10 @@ _HOME = {
     "Sweep": "headwise.sweeps.results",
     "SweepSettings": "headwise.sweeps.settings",
     "Trace": "headwise.tracing.record",
-    "attend": "headwise.attention.core",
-    "attend_with_lse": "headwise.attention.core",
+    "attend": "headwise.attention.attend",
+    "attend_with_lse": "headwise.attention.attend",
     "cut": "headwise.pruning.surgery.cut",
-    "explain_path": "headwise.attention.core",
+    "explain_path": "headwise.attention.attend",
     "explore": "headwise.explorer.serve",
     "gate": "headwise.watching.gates",
     "importance": "headwise.pruning.importance.importance",

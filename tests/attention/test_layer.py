@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwise import MultiHeadAttention, RelativeBias
-from headwise.attention.core import attend_in_steps
+from headwise.attention.attend import attend_in_steps
 from headwise.attention.layer import split_heads
 from headwise.errors import OptionError, ShapeError
 
