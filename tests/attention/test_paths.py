@@ -10,8 +10,7 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
-from headwise.attention import attend as attend_module
-from headwise.attention import paths, prepare
+from headwise.attention import attend as attend_module, paths, prepare
 from headwise.attention.attend import attend, attend_with_lse, explain_path
 from headwise.attention.paths import PATHS, RUNNERS
 from headwise.attention.rules import Rules

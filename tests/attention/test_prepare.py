@@ -5,14 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from headwise import MultiHeadAttention
-from headwise.attention import attend as attend_module
-from headwise.attention import prepare
+from headwise.attention import attend as attend_module, prepare
 from headwise.attention.attend import attend, attend_in_steps, attend_with_lse, explain_path
 from headwise.attention.prepare import Computation, count, count_if_known, why_one_by_one
 from headwise.attention.rules import Rules
