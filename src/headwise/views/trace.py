@@ -16,8 +16,7 @@ from torch import Tensor
 from headwise.attention.worked_example import NamedShape
 from headwise.drawing.heatmap import MOST_LABELS, HeatMap, heat_svg
 from headwise.drawing.html import STYLE, Html, notebook_html, page
-from headwise.drawing.table import Table as DataTable
-from headwise.drawing.table import is_small
+from headwise.drawing.table import Table as DataTable, is_small
 from headwise.tracing.blur import Blur, Row, Sharpness
 from headwise.tracing.maps import Maps
 from headwise.tracing.record import Trace, TraceStep, closing_lines
