@@ -13,8 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from headwise.errors import OptionError, OutputError
 from headwise.heads import ROLES, HeadId, HeadTable, parse_heads

@@ -7,8 +7,7 @@ from itertools import pairwise
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from torch import Tensor
 
 from headwise.attention import core

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headwise import MultiHeadAttention, RelativeBias
 from headwise.attention.core import attend_in_steps

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from torch import Tensor, nn
 
 from headwise.attention.core import attend, attend_in_steps, attend_with_lse, explain_path

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaModel
 

@@ -24,7 +24,7 @@ from headwise.pruning.selection.methods import order_by
 from headwise.pruning.setting import make_subject
 from headwise.pruning.settings import PruneSettings
 from headwise.pruning.surgery.cut import cut
-from headwise.watching.running import Inputs
+from headwise.reading.batch import Inputs
 
 from ..watching.tiny import inputs as inputs_of
 from ..watching.tiny_configs import FAMILIES

@@ -21,8 +21,7 @@ from starlette.routing import Route
 from headwise.errors import HeadwiseError
 from headwise.explorer import api_types
 from headwise.explorer.guard import Guard, TooLarge, refused
-from headwise.explorer.head_panel import head_figures
-from headwise.explorer.head_panel import links as strongest
+from headwise.explorer.head_panel import head_figures, links as strongest
 from headwise.explorer.jobs import Stopped
 from headwise.explorer.lesson.lesson import LessonStep, as_json, check, lesson
 from headwise.explorer.maps import (

@@ -35,8 +35,9 @@ from headwise.pruning.settings import PruneSettings
 from headwise.pruning.surgery.attention_layers import find_layers
 from headwise.pruning.surgery.cut import Surgery, cut
 from headwise.pruning.units import Unit, one_of_each_group, whole_groups
+from headwise.reading.batch import Inputs
 from headwise.reading.manual import split_documents
-from headwise.watching.running import Inputs, read_by
+from headwise.watching.running import read_by
 from headwise.watching.sites import find_sites
 
 RIDGE_SHARE = 0.2

@@ -63,8 +63,9 @@ from headwise.pruning.setting import make_subject, most_tokens
 from headwise.pruning.settings import Amount, PruneSettings, to_go
 from headwise.pruning.surgery.cut import head_counts, planned
 from headwise.pruning.units import Unit
+from headwise.reading.batch import Inputs
 from headwise.reading.reader import position_limit
-from headwise.watching.running import Inputs, in_evaluation, read_by
+from headwise.watching.running import in_evaluation, read_by
 
 BATCHES = (1, 16)
 """Sizes of the batches whose speed is measured, where their outputs are not too large."""

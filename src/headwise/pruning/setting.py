@@ -30,9 +30,9 @@ from headwise.objectives.objective import (
     objective_for,
 )
 from headwise.pruning.importance.ablation import ROOM
+from headwise.reading.batch import Inputs
 from headwise.reading.manual import manual_texts, sentences_of
 from headwise.reading.reader import Reader, check_names, checked_batches, checked_texts
-from headwise.watching.running import Inputs
 
 LENGTH = 256
 """Longest window in tokens of texts that heads are judged on: shorter ones are more examples."""

@@ -36,9 +36,9 @@ from headwise.models.loaded import Source, as_loaded
 from headwise.probes.builtin import builtin_sentences, check_number
 from headwise.probes.sentences import ProbeSentence
 from headwise.probes.treebank import sentences_of
+from headwise.reading.batch import Batch
 from headwise.reading.corpus import TEXTS
 from headwise.reading.reader import (
-    Batch,
     Reader,
     Window,
     check_names,

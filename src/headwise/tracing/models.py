@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from headwise.attention.reference import head_steps
 from headwise.errors import ModelError, OptionError
 from headwise.models.loaded import Source, as_loaded
-from headwise.reading.reader import Batch, Reader, given_batches
+from headwise.reading.batch import Batch
+from headwise.reading.reader import Reader, given_batches
 from headwise.tracing.layer_trace import formulas_of, make_trace, steps_of
 from headwise.tracing.record import Trace
 from headwise.tracing.tokens import labels_of

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from headwise.errors import OptionError
 from headwise.heads import HeadId, Heads, abbreviate, check_head, check_layer, parse_heads
 from headwise.models.loaded import LoadedModel, module_of
+from headwise.reading.batch import Inputs
 from headwise.watching.calls import Call
 from headwise.watching.interface import CallObserver, Change
-from headwise.watching.running import Inputs, forward_batch, in_evaluation, real_queries
+from headwise.watching.running import forward_batch, in_evaluation, real_queries
 from headwise.watching.sites import Site, find_sites
 from headwise.watching.watch import attached, watch
 

@@ -184,7 +184,7 @@ def test_a_second_cut_gives_a_module_its_config_anew() -> None:
 
 def plant_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the output projection keep the columns of other heads than the rest does."""
-    honest = cut.slices
+    honest = cut_module.slices
 
     def faulty(*given: object) -> list[Slice]:
         *others, last = honest(*given)

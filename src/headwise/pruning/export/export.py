@@ -42,7 +42,7 @@ from headwise.pruning.surgery.equivalence import (
     layer_outputs,
     rounding_bound,
 )
-from headwise.watching.running import Inputs
+from headwise.reading.batch import Inputs
 
 SENTENCE_FILES = ("config_sentence_transformers.json", "sentence_bert_config.json")
 """What sentence-transformers reads beside the list of its modules."""

@@ -21,7 +21,8 @@ from headwise.errors import MissingPackage, ModelError, OptionError, OutputError
 from headwise.models.load_errors import one_sentence, quiet
 from headwise.pruning.export.directories import flush
 from headwise.pruning.surgery.equivalence import largest_difference, rounding_bound
-from headwise.watching.running import Inputs, in_evaluation
+from headwise.reading.batch import Inputs
+from headwise.watching.running import in_evaluation
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 LARGEST = 2**31

@@ -15,7 +15,8 @@ from torch import nn
 
 from headwise.models.families import family_of
 from headwise.pruning.selection.cut_plan import HeadCounts
-from headwise.watching.running import Inputs, forward
+from headwise.reading.batch import Inputs
+from headwise.watching.running import forward
 from headwise.watching.sites import find_sites, output_weight
 
 POSITIONS = 512

@@ -31,8 +31,9 @@ from headwise.pruning.importance.redundancy import Redundant, alikeness, redunda
 from headwise.pruning.selection.cut_plan import HeadCounts
 from headwise.pruning.setting import Subject, calibration, make_subject
 from headwise.pruning.units import Unit, single_heads
+from headwise.reading.batch import Inputs
 from headwise.watching.gates import mean_outputs
-from headwise.watching.running import Inputs, in_evaluation
+from headwise.watching.running import in_evaluation
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from headwise.objectives.objective import repeat
-from headwise.watching.running import Inputs, forward_batch
+from headwise.reading.batch import Inputs
+from headwise.watching.running import forward_batch
 from headwise.watching.sites import NUMBER, Site
 
 
