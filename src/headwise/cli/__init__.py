@@ -107,7 +107,7 @@ def parser_message(error: TyperException, command_name: str) -> str:
         message = message.replace(parser_words, plain_words)
     if message.startswith(UNEXPECTED):
         message = f"{path} does not take {message.removeprefix(UNEXPECTED).removesuffix(')')}"
-    causes = getattr(error.__cause__, "errors", list)()
+    causes: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()
     value = str(causes[0].get("input", "")) if causes else ""
     if value and repr(value) not in message:
         message = f"{message.partition(', unable to parse')[0]}, not {value!r}"
@@ -138,7 +138,7 @@ def option_message(error: HeadwiseError, command: Any, words: list[str]) -> str:
     for parameter in command.params:
         is_named = name and parameter.name in (name, name.removeprefix("num_"))
         if is_named and message.startswith(name) and options & set(parameter.opts):
-            return parameter.opts[0] + message.removeprefix(name)
+            return f"{parameter.opts[0]}{message.removeprefix(name)}"
     return message
 
 
