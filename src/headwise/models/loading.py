@@ -60,7 +60,9 @@ class LoadOptions:
             object.__setattr__(self, "dtype", str(self.dtype).removeprefix("torch."))
         known = (*DTYPES, AS_SAVED)
         if self.dtype not in known:
-            raise OptionError(f"dtype is {self.dtype!r}: choose from {', '.join(known)}")
+            raise OptionError(
+                f"dtype is {self.dtype!r}: choose from {', '.join(known)}", option="dtype"
+            )
         try:
             torch.empty(0, device=self.device)
         except (RuntimeError, AssertionError, NotImplementedError) as error:
