@@ -228,7 +228,7 @@ def test_what_cannot_be_read_back_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exporting, "code_of", lambda config: config.headwise.clear() or "")
-    with pytest.raises(ModelError, match="holds a cut model of format None"):
+    with pytest.raises(ModelError, match="format None"):
         export(cut_tiny("llama")[0], tmp_path / "model")
     assert not any(tmp_path.iterdir())
 
@@ -298,22 +298,20 @@ def test_directories_that_cannot_be_loaded_say_why(tmp_path: Path) -> None:
     rewrite(folder, headwise=block)
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
-    with pytest.raises(
-        ModelError, match="a safetensors file of it is broken or was not copied whole"
-    ):
+    with pytest.raises(ModelError, match="safetensors files is damaged"):
         load(folder)
-    for text, message in (("{", "is no JSON: "), ("[]", "is no JSON object")):
+    for text, message in (("{", "JSON: "), ("[]", "a JSON object")):
         (folder / "config.json").write_text(text)
-        with pytest.raises(ModelError, match=f"holds no model: its config.json {message}"):
+        with pytest.raises(ModelError, match=f"config.json is not {message}"):
             load(folder)
 
 
 def test_names_are_loaded_as_ever(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"there is no directory \./nowhere"):
         load("./nowhere")
-    with pytest.raises(ModelError, match=r"^3 names no model"):
+    with pytest.raises(ModelError, match=r"^3 is not the name of a model"):
         load(3)
-    with pytest.raises(ModelError, match=r"holds no model: it has no config\.json"):
+    with pytest.raises(ModelError, match=r"is not a model directory: it has no config\.json"):
         load(tmp_path)
     loaded = load("minilm", dtype="float64")
     assert type(loaded.model).__name__ == "BertModel"
