@@ -135,8 +135,6 @@ KNOWN_IMPORTS = [
     "headwise.heads.HeadId",
     "headwise.heads.HeadTable",
     "headwise.objectives.evaluation.Estimate",
-    "headwise.pruning.selection.cut_plan.HeadCounts",
-    "headwise.report.style.ROLE_COLOURS",
     "headwise.scans.sums.ScanSums",
     "headwise.watching.sites.find_sites",
 ]

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, strategies as st
 from torch import Tensor
 
-from headwise.attention.core import attend_with_lse
+from headwise.attention.attend import attend_with_lse
+from headwise.attention.prepare import make_task
 from headwise.attention.rules import Rules
-from headwise.attention.task import make_task
 from headwise.measures.counter import default_measures
 from headwise.measures.measure import RowValues, measure_rows
 from headwise.measures.row_layout import RowLayout

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headwise.attention.core import attend_with_lse
+from headwise.attention.attend import attend_with_lse
 from headwise.attention.rules import Rules
 from headwise.measures import measure as measure_module, row_layout as layout_module
 from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, default_measures, views_of

@@ -91,7 +91,7 @@ def torch_facts() -> dict[str, Any]:
     """What torch and headwise can do in this process: threads, vector width, kernels, paths."""
     import torch
 
-    from headwise.attention.core import typical_paths
+    from headwise.attention.attend import typical_paths
     from headwise.attention.kernels import available_kernels
     from headwise.attention.paths import PATHS
 

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headwise.attention.task import Band
+from headwise.attention.rules import Band
 from headwise.reading.tokens import KeyTokens
 from headwise.watching.sequence_weights import SequenceWeights, Tile
 

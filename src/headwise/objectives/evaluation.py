@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 from headwise.errors import OptionError
 from headwise.formats import format_count
-from headwise.heads import HeadId
+from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.objective import Losses, Objective, Sample
-from headwise.pruning.selection.cut_plan import HeadCounts
 from headwise.reading.batch import NO_LABEL, Inputs
 from headwise.reading.reader import Reader
 from headwise.watching.calls import AttentionCall, Call

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from headwise.errors import ModelError, OptionError
-from headwise.heads import HeadId
+from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.evaluation import (
     Estimate,
     Evaluation,
@@ -28,7 +28,6 @@ from headwise.objectives.objective import Embedding, Given, Objective, TokenLoss
 from headwise.pruning.importance.ablation import Progress, untold
 from headwise.pruning.importance.gradients import gradients, or_else
 from headwise.pruning.refit.refit import LayerFit, Variant, check_variant, refit
-from headwise.pruning.selection.cut_plan import HeadCounts
 from headwise.pruning.selection.methods import CutSearch
 from headwise.pruning.setting import Subject, batch_task, batches_for, text_task, texts_for
 from headwise.pruning.settings import PruneSettings

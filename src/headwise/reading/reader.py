@@ -54,7 +54,8 @@ def checked_texts(texts: str | Sequence[str] | None) -> list[str] | None:
         return None
     if isinstance(texts, PathLike) or not isinstance(texts, Iterable):
         raise OptionError(
-            f"texts is {texts!r}: give the text itself as str, such as Path.read_text gives"
+            f"texts is {texts!r}: give the text itself as str, such as Path.read_text gives",
+            option="texts",
         )
     documents = [texts] if isinstance(texts, str) else list(texts)
     wrong = [type(text).__name__ for text in documents if not isinstance(text, str)]
@@ -103,7 +104,8 @@ class Reader:
         if left < around + SHORTEST:
             raise OptionError(
                 f"max_tokens is {max_tokens}: give at least {around + SHORTEST}, {SHORTEST} of "
-                "text and the special tokens around them"
+                "text and the special tokens around them",
+                option="max_tokens",
             )
         found: list[Window] = []
         for text in texts:

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headwise.attention.core import attend
+from headwise.attention.attend import attend
 from headwise.attention.layer import MultiHeadAttention
 from headwise.measures.counter import HeadCounter, RowChoice, default_measures
 from headwise.reading.batch import Batch

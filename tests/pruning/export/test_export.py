@@ -273,10 +273,10 @@ def test_directories_that_cannot_be_loaded_say_why(tmp_path: Path) -> None:
     folder = export(cut_tiny("bert")[0], tmp_path / "model").path
     block = json.loads((folder / "config.json").read_text())["headwise"]
     for changes, message in (
-        ({"headwise": block | {"format": 2}}, "holds a cut model of format 2, and this headwise"),
+        ({"headwise": block | {"format": 2}}, "cut model of format 2"),
         (
             {"headwise": "yes"},
-            "holds a cut model of format 'yes', and this headwise reads format 1",
+            "cut model of format 'yes', but this headwise reads format 1",
         ),
         ({"architectures": ["NoModel"]}, "of class 'NoModel', which transformers .* does not have"),
         ({"architectures": None}, "of class '', which transformers"),
@@ -285,7 +285,7 @@ def test_directories_that_cannot_be_loaded_say_why(tmp_path: Path) -> None:
                 "architectures": ["BertForMaskedLM"],
                 "headwise": block | {"parameters": {"no.way": []}},
             },
-            r"transformers could not make it of its config\.json: .*no",
+            r"transformers could not build it from its config\.json: .*no",
         ),
         (
             {"headwise": None},

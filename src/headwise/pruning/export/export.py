@@ -80,7 +80,7 @@ def export(
     `extras` are texts to put beside the model, by the names of their files; its README.md, which is
     Markdown, goes into the model card.
     """
-    check_weights(model)
+    check_exportable(model)
     modules = sentence_modules(source)
     assert isinstance(model, PreTrainedModel)
     out = out.expanduser()
@@ -114,7 +114,7 @@ def add_extras(part: Path, extras: Mapping[str, str]) -> None:
         (part / name).write_text(text, "utf-8")
 
 
-def check_weights(model: nn.Module) -> None:
+def check_exportable(model: nn.Module) -> None:
     """Raise unless the model is one of transformers with weights that are plain numbers."""
     public_class(model)
     for name, one in model.named_parameters():
@@ -188,7 +188,7 @@ def code_of(config: Any) -> str:
     names = sorted({reference.rpartition(".")[2] for reference in config.auto_map.values()})
     imports = [f"from transformers import {name} as Plain{name}  # noqa: E402" for name in names]
     classes = [
-        f"\n\nclass {name}(Cut, Plain{name}):\n"
+        f"\n\nclass {name}(CutMixin, Plain{name}):\n"
         f'    """{name} with the heads that config.json says are kept."""'
         for name in names
     ]
