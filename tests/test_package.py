@@ -69,7 +69,9 @@ def test_every_error_is_a_headwise_error_and_drawn_in_the_tree() -> None:
 
 def test_a_warning_of_ours_is_an_error_here() -> None:
     with pytest.raises(UserWarning, match="ours"):
-        warnings.warn_explicit("ours", UserWarning, "core.py", 1, module="headwise.attention.core")
+        warnings.warn_explicit(
+            "ours", UserWarning, "core.py", 1, module="headwise.attention.attend"
+        )
 
 
 def test_every_dependency_is_pinned_and_no_host_is_named() -> None:

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headwise import nn as nn
+    from headwise.attention.attend import (
+        attend as attend,
+        attend_with_lse as attend_with_lse,
+        explain_path as explain_path,
+    )
     from headwise.attention.cache import (
         FixedCache as FixedCache,
         GrowingCache as GrowingCache,
         RollingCache as RollingCache,
     )
     from headwise.attention.convert import from_textbook as from_textbook
-    from headwise.attention.core import (
-        attend as attend,
-        attend_with_lse as attend_with_lse,
-        explain_path as explain_path,
-    )
     from headwise.attention.layer import MultiHeadAttention as MultiHeadAttention
     from headwise.attention.parallel import tensor_parallel_plan as tensor_parallel_plan
     from headwise.attention.paths import PathChoice as PathChoice
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "attention.cache": ("FixedCache", "GrowingCache", "RollingCache"),
     "attention.convert": ("from_textbook",),
-    "attention.core": ("attend", "attend_with_lse", "explain_path"),
+    "attention.attend": ("attend", "attend_with_lse", "explain_path"),
     "attention.layer": ("MultiHeadAttention",),
     "attention.parallel": ("tensor_parallel_plan",),
     "attention.paths": ("PathChoice",),

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from headwise import MultiHeadAttention, RelativeBias
-from headwise.attention.core import attend_in_steps
+from headwise.attention.attend import attend_in_steps
 from headwise.attention.layer import split_heads
 from headwise.errors import OptionError, ShapeError
 

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaModel
 
-from headwise.attention.task import Band
+from headwise.attention.rules import Band
 from headwise.errors import OptionError
 from headwise.planning import costs
 from headwise.planning.costs import Workload

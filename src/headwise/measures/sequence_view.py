@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headwise.attention.task import bias_at
+from headwise.attention.bias import bias_at
 from headwise.errors import OptionError, ShapeError
 from headwise.measures.row_layout import RowLayout
 from headwise.watching.sequence_weights import SequenceWeights as Called, Tile
