@@ -143,7 +143,9 @@ def test_every_file_that_a_page_names_exists() -> None:
     lost = [
         (page, name)
         for page, name in names
-        if (page, name) not in EXPORTED and page != "architecture.md" and not any((home / name).exists() for home in homes)
+        if (page, name) not in EXPORTED
+        and page != "architecture.md"
+        and not any((home / name).exists() for home in homes)
     ]
     assert lost == []
 
