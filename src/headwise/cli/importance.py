@@ -55,12 +55,15 @@ def importance_command(  # noqa: PLR0913 - one parameter an option
     check_folder(out, force=force)
     from headwise.models.loading import load_model
     from headwise.pruning.importance.importance import importance
-    from headwise.views.terminal import Stages
+    from headwise.views.terminal import ProgressDisplay
 
     texts = texts_of(text)
     options = with_head(dtype, device, revision, trust_remote_code)
     loaded = load_model(model, options)
-    with only_writer(out, force=force), Stages(quiet_console(is_stderr=True), tells=True) as stages:
+    with (
+        only_writer(out, force=force),
+        ProgressDisplay(quiet_console(is_stderr=True), prints_lines=True) as stages,
+    ):
         found = importance(loaded, texts, max_tokens=max_tokens, progress=stages)
         if out is not None:
             write(found, out)

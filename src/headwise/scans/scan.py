@@ -32,7 +32,7 @@ from headwise.measures.counter import (
     default_measures,
 )
 from headwise.measures.progress import Quiet, Reporter
-from headwise.models.loaded import Source, as_loaded
+from headwise.models.loaded import Source, open_model
 from headwise.probes.builtin import builtin_sentences, check_number
 from headwise.probes.sentences import ProbeSentence
 from headwise.probes.treebank import sentences_of
@@ -478,7 +478,7 @@ def make_scan_job(
             f"tokenizer is of type {type(tokenizer).__name__}: give the tokenizer itself, as "
             "transformers.AutoTokenizer.from_pretrained gives it"
         )
-    loaded = as_loaded(model)
+    loaded = open_model(model)
     for batch in batches or ():
         check_names(loaded.model, batch)
     return ScanJob(

@@ -23,8 +23,8 @@ from transformers.models.auto import modeling_auto
 from headwise.errors import ModelError, OptionError
 from headwise.models import cut_modeling
 from headwise.models.cut_models import BLOCK, bare_class, cut_class
-from headwise.models.load_errors import explained, one_sentence, quiet
-from headwise.models.loading import model_of
+from headwise.models.load_errors import explain_errors, one_sentence, quiet
+from headwise.models.loading import load_exported
 from headwise.pruning.export.directories import files_in, replace_directory
 from headwise.pruning.export.model_card import CODE, model_card
 from headwise.pruning.export.plain_config import (
@@ -236,8 +236,8 @@ def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> flo
     Answers are compared but for rounding, in float32 at least: kernels may add up in another order
     where weights lie elsewhere in memory, as those do that a file is mapped to.
     """
-    with quiet(), explained(f"{type(model).__name__}, as it was written,", is_here=True):
-        loaded = model_of(part).to(model.device)
+    with quiet(), explain_errors(f"{type(model).__name__}, as it was written,", is_local=True):
+        loaded = load_exported(part).to(model.device)
     check_tensors(model, loaded)
     if inputs is None:
         return None

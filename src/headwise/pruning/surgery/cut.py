@@ -19,7 +19,7 @@ from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId, check_head, parse_heads
 from headwise.models.cut_modeling import replace_tensor, settle
 from headwise.models.families import NUM_HEADS, NUM_KV_HEADS
-from headwise.models.loaded import LoadedModel, module_of
+from headwise.models.loaded import LoadedModel, as_module
 from headwise.pruning.surgery import equivalence
 from headwise.pruning.surgery.attention_layers import (
     AttentionLayer,
@@ -73,7 +73,7 @@ def cut(
 
     headwise.cut(model, "L0H1 L2H3", inputs=tokens).difference
     """
-    model, chosen = module_of(model), parse_heads(heads)
+    model, chosen = as_module(model), parse_heads(heads)
     changes = plan_slices(model, chosen)
     before = count_parameters(model)
     if not changes:
