@@ -190,8 +190,9 @@ def heads_command(
     scope = "one layer" if layers == 1 else f"{layers:,} layers together"
     console.print(f"d_model {widths[0]:,}, {scope}, one causal sequence of {length:,} tokens")
     show_table(console, choices_table(choices))
-    for line in filter(None, (usual_choices(choices), known_choices(choices), CHOICES_LEGEND)):
-        console.print(line)
+    for line in (usual_choices(choices), known_choices(choices), *CHOICES_LEGEND):
+        if line:
+            console.print(line)
 
 
 @app.command("models")

@@ -109,7 +109,7 @@ def shape_of_config(config: Config, name: str) -> Shape:
     for key, meaning in config_facts.OTHER_FORMULAS.items():
         if config.get(key):
             raise ModelError(f"{name} ({model_type}) {meaning} ({key}): plan cannot count these")
-    d_model, num_heads = _required(config, "d_model", name), _required(config, "num_heads", name)
+    d_model, num_heads = _required_size(config, "d_model", name), _required_size(config, "num_heads", name)
     d_key = _size(config, "d_key", name) or d_model // num_heads
     num_layers, num_distinct = _layers(config, name)
     window, num_local = _local_layers(config, num_layers, name)
@@ -199,7 +199,7 @@ def _biases(config: Config) -> tuple[bool, bool]:
 
 def _layers(config: Config, name: str) -> tuple[int, int | None]:
     """Number of layers, and number of sets of weights; None if every layer has its own."""
-    num_layers = _required(config, "num_layers", name)
+    num_layers = _required_size(config, "num_layers", name)
     if not config.get("num_hidden_groups"):
         return num_layers, None
     inner = _count(config, "inner_group_num", name) if config.get("inner_group_num") else 1
@@ -221,7 +221,7 @@ def _count(config: Config, key: str, name: str, *, least: int = 1) -> int:
         raise ModelError(f"cannot use the config of {name}: {err}") from err
 
 
-def _required(config: Config, field: str, name: str) -> int:
+def _required_size(config: Config, field: str, name: str) -> int:
     size = _size(config, field, name)
     if size is None:
         keys = join_words(SIZE_KEYS[field], "or")
@@ -263,11 +263,11 @@ def _local_layers(config: Config, num_layers: int, name: str) -> tuple[int | Non
     if isinstance(layer_types, list):
         num_local = layer_types.count("sliding_attention")
     else:
-        num_local = _unlisted_local_layers(config, num_layers, name)
+        num_local = _count_local_layers(config, num_layers, name)
     return (window, num_local) if num_local else (None, 0)
 
 
-def _unlisted_local_layers(config: Config, num_layers: int, name: str) -> int:
+def _count_local_layers(config: Config, num_layers: int, name: str) -> int:
     """Number of local layers in a config without `layer_types`; all if nothing is stated."""
     if _model_type(config) in config_facts.ALL_LOCAL:  # these types ignore the keys below
         return num_layers

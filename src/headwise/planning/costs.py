@@ -11,7 +11,7 @@ DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """What a model runs on: `batch` sequences of `length` positions, with numbers of `dtype`."""
+    """Input of a model: `batch` sequences of `length` positions, in numbers of `dtype`."""
 
     length: int = 1024
     batch: int = 1

@@ -155,7 +155,7 @@ def plan(
 
 
 def _shape_name(shape: Shape) -> str:
-    """Its sizes, plus the head size unless the heads divide the width among them."""
+    """Sizes of a shape, plus the head size unless the heads divide the width among them."""
     if {shape.d_key, shape.d_value} == {shape.d_model / shape.num_heads}:
         return shape.sizes
     return f"{shape.sizes}, heads of {shape.head_size}"

@@ -1,4 +1,4 @@
-"""Plans -> tables and sentences for the terminal: one model, several, and the choices of a width."""
+"""Plans -> tables and sentences: one model, several models, and the choices of a width."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -22,9 +22,9 @@ COMPARISON_LEGEND = (
 )
 CHOICES_LEGEND = (
     "Every row costs the same parameters and multiply-adds; only the memory for materialised "
-    "weights grows, which fused kernels avoid. Rank: the scores of a head have a rank of at most "
-    "d_key (https://arxiv.org/abs/2002.07028). headwise sweep tests what one head cannot do, and "
-    "when heads are too thin."
+    "weights grows, which fused kernels avoid.",
+    "Rank: the scores of a head have a rank of at most d_key (https://arxiv.org/abs/2002.07028).",
+    "headwise sweep tests what one head cannot do, and when heads are too thin.",
 )
 
 
