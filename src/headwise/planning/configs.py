@@ -109,7 +109,10 @@ def shape_of_config(config: Config, name: str) -> Shape:
     for key, meaning in config_facts.OTHER_FORMULAS.items():
         if config.get(key):
             raise ModelError(f"{name} ({model_type}) {meaning} ({key}): plan cannot count these")
-    d_model, num_heads = _required_size(config, "d_model", name), _required_size(config, "num_heads", name)
+    d_model, num_heads = (
+        _required_size(config, "d_model", name),
+        _required_size(config, "num_heads", name),
+    )
     d_key = _size(config, "d_key", name) or d_model // num_heads
     num_layers, num_distinct = _layers(config, name)
     window, num_local = _local_layers(config, num_layers, name)
