@@ -97,7 +97,7 @@ def test_decoding_equals_what_torch_counts_for_one_token(
 
 def test_textbook_numbers() -> None:
     gpt2 = make_shape(d_model=768, num_heads=12)
-    assert sum(costs.attention_parameters(gpt2).values()) == 4 * 768**2
+    assert sum(costs.projection_parameters(gpt2).values()) == 4 * 768**2
     one, eight = make_shape(d_model=512, num_heads=1), make_shape(d_model=512, num_heads=8)
     assert eight.d_key == 64
     for shape in (one, eight):

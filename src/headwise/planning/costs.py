@@ -43,7 +43,7 @@ def widths(shape: Shape) -> dict[str, int]:
     }
 
 
-def attention_parameters(shape: Shape) -> dict[str, int]:
+def projection_parameters(shape: Shape) -> dict[str, int]:
     """Attention parameters in one layer, by projection, biases included."""
     sides = widths(shape)
     biases = {name: width * shape.bias_in for name, width in sides.items()}

@@ -37,7 +37,7 @@ class Plan:
     @property
     def parameters(self) -> dict[str, int]:
         """Attention parameters in one layer, by projection."""
-        return costs.attention_parameters(self.shape)
+        return costs.projection_parameters(self.shape)
 
     @property
     def layer_parameters(self) -> int:
