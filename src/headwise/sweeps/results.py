@@ -105,8 +105,8 @@ class Sweep:
     def table(self) -> Table:
         """The summary for a terminal or a page."""
         settings = self.settings
-        numeric = ("heads", "d_key", "accuracy", "lowest..highest", "steps")
-        numeric += ("entropy", "largest", "rate")
+        results = ("accuracy", "lowest..highest", "steps", "entropy", "largest", "rate")
+        numeric = ("heads", "d_key", *results)
         rows = tuple(
             (
                 row["group"],

@@ -131,7 +131,8 @@ def train_all(
         for run in missing[record.run.shape]:
             records.add(replace(record, run=run))
             on_done()
-    return [record for run in runs if (record := records.find(run)) is not None]
+    all_records = map(records.find, runs)
+    return [record for record in all_records if record is not None]
 
 
 class TrainingPool:

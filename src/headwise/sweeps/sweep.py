@@ -1,4 +1,4 @@
-"""Settings -> Sweep: every variant trained with every seed, at the learning rate that suits it best.
+"""Settings -> Sweep: every variant trained with every seed, at its own best learning rate.
 
 To choose the rate, every variant is trained once at each rate, with a seed used for nothing else;
 the rate with the lowest loss on held-out sequences wins.

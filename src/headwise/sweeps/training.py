@@ -82,7 +82,8 @@ class SweepModel(nn.Module):
         """Logits of every answer."""
         x = self.symbols(symbols).sum(2) + self.places.weight[: symbols.shape[1]]
         logits: Tensor = self.readout(self.norm(self.layers(x)))
-        return logits.unflatten(-1, (len(self.task.questions), -1))
+        by_question: Tensor = logits.unflatten(-1, (len(self.task.questions), -1))
+        return by_question
 
 
 @dataclass(frozen=True)
