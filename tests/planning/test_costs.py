@@ -27,7 +27,7 @@ def test_pairs_are_those_of_the_mask(length: int, window: int | None, is_causal:
     before = None if window is None else (window - 1 if is_causal else window // 2)
     after = 0 if is_causal else before
     place = torch.arange(length)
-    seen = Band(before, after, 0).visible(place, place)
+    seen = Band(before, after, 0).sees(place - place[:, None])
     assert costs.pairs(length, is_causal=is_causal, window=window) == int(seen.sum())
 
 
