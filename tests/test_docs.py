@@ -1,4 +1,4 @@
-"""The documentation tells the truth: every snippet runs and prints what stands below it."""
+"""The documentation tells the truth: every snippet runs and prints the output shown below it."""
 
 import importlib
 import json
@@ -31,7 +31,7 @@ COMMANDS = [
     for command, output in transcripts(page.read_text("utf-8"))
     if "--out" not in command
 ]
-"""Those that write a model take minutes, and the README shows the same."""
+"""Commands that write a model take minutes and are only shown."""
 
 
 def test_there_are_snippets_to_check() -> None:
@@ -44,7 +44,7 @@ def test_a_command_prints_what_the_page_shows(command: str, output: str) -> None
     assert_prints_alike(printed_at(command), output)
 
 
-def test_what_prune_prints_is_the_same_on_both_pages() -> None:
+def test_both_pages_show_the_same_prune_output() -> None:
     pages = (ROOT / "README.md", DOCS / "prune.md")
     shown = [dict(transcripts(page.read_text("utf-8"))) for page in pages]
     command = "headwise prune --keep 0.7 --out smaller"
@@ -74,10 +74,10 @@ def test_every_python_block_is_followed_by_its_output() -> None:
         assert text.count("```python") == len(snippets(text)), page.name
 
 
-def test_what_is_generated_is_not_stale() -> None:
+def test_generated_pages_are_up_to_date() -> None:
     pages = runpy.run_path(str(DOCS / "generate.py"))["pages"]()
     stale = [path.name for path, text in pages.items() if path.read_text("utf-8") != text]
-    assert stale == [], "python docs/generate.py writes them anew"
+    assert stale == [], "run python docs/generate.py"
 
 
 def test_every_public_name_is_in_the_reference_once() -> None:

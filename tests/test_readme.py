@@ -32,7 +32,7 @@ def transcripts(page: str) -> list[tuple[str, str]]:
 
 
 def printed_at(command: str) -> str:
-    """What a headwise command prints in a terminal of 80 columns."""
+    """The output of a headwise command in a terminal of 80 columns."""
     name, *arguments = shlex.split(command)
     with each_scan_once():
         ran = CliRunner(env={"COLUMNS": "80"}).invoke(app, arguments)
@@ -42,9 +42,9 @@ def printed_at(command: str) -> str:
 
 TRANSCRIPTS = transcripts(README)
 SCAN = "headwise scan | head -14"
-"""Whose beginning is shown here, and the whole on the page about scans."""
+"""The README shows the first lines of this command; docs/scan.md shows all of them."""
 QUICK = [one for one in TRANSCRIPTS if "--out" not in one[0] and one[0] != SCAN]
-"""Those that write a model take minutes: they are only held to exist."""
+"""Commands that print quickly; those that write a model are only checked to exist."""
 COMMANDS = [command for command, _ in TRANSCRIPTS if "--out" in command] + [
     line.partition("#")[0].strip()
     for language, text in BLOCKS
