@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from headwise.attention.attend import attend, attend_in_steps, attend_with_lse, explain_path
 from headwise.attention.bias import bias_tile
-from headwise.attention.prepare import Computation, check_tensors
+from headwise.attention.prepare import Computation, check_qkv
 from headwise.attention.reference import added
 from headwise.attention.rules import Band, Rules, as_4d_mask, check_window
 from headwise.errors import MaskError, OptionError, ShapeError
@@ -131,13 +131,13 @@ def test_tensors_that_cannot_meet_are_refused(
     shapes: dict[str, tuple[int, ...]], message: str
 ) -> None:
     with pytest.raises(ShapeError, match=message):
-        check_tensors(*tensors_of(**shapes))
+        check_qkv(*tensors_of(**shapes))
 
 
 def test_tensors_of_several_dtypes_are_refused() -> None:
     queries, keys, values = tensors_of()
     with pytest.raises(ShapeError, match=r"torch\.float32, torch\.float16, torch\.float32"):
-        check_tensors(queries, keys.half(), values)
+        check_qkv(queries, keys.half(), values)
 
 
 @pytest.mark.parametrize(

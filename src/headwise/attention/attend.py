@@ -24,7 +24,7 @@ from headwise.attention.kernels import (
     unfold_groups,
 )
 from headwise.attention.paths import PATHS, PathChoice, choose_path, compute, trains_short_in_half
-from headwise.attention.prepare import beside_sinks, is_autocast, prepare
+from headwise.attention.prepare import beside_sinks, is_autocast, prepare_call
 from headwise.attention.rules import Rules
 from headwise.errors import OptionError, PathError
 
@@ -86,7 +86,7 @@ def attend_in_steps(
 ) -> AttentionSteps:
     """Every intermediate, the weights of all heads among them; memory grows with query x key."""
     rules = merge_rules(rules, mask, is_causal)
-    prepared = prepare(queries, keys, values, rules, keeps_padding=True)
+    prepared = prepare_call(queries, keys, values, rules, keeps_padding=True)
     each = [
         plain_steps(
             computation.queries,
@@ -124,7 +124,7 @@ def explain_path(
     PathChoice(path='fused', reason='causal from the first key')
     """
     rules = merge_rules(rules, mask, is_causal)
-    prepared = prepare(queries, keys, values, rules)
+    prepared = prepare_call(queries, keys, values, rules)
     if prepared.why_apart is not None:
         return PathChoice("ragged", prepared.why_apart)
     return choose_path(prepared.computations[0], with_lse=rules.sinks is not None)
@@ -188,7 +188,7 @@ def mix(
             return Mixed(output, None)
     if path is not None and path not in PATHS:
         raise PathError(f"path is {path!r}: choose from {', '.join(PATHS)}")
-    prepared = prepare(queries, keys, values, rules, path=path)
+    prepared = prepare_call(queries, keys, values, rules, path=path)
     path = None if path == "ragged" else path
     with_lse = with_lse or rules.sinks is not None
     return prepared.join(

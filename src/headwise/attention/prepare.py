@@ -36,7 +36,7 @@ class Computation:
 
     @classmethod
     def of(cls, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> "Computation":
-        """Tensors that passed `check_tensors` and their rules; lengths become part of the mask."""
+        """Tensors that passed `check_qkv` and their rules; lengths become part of the mask."""
         (batch, heads, num_queries), num_keys = queries.shape[:3], keys.shape[2]
         for name in PER_HEAD:
             per_head = getattr(rules, name)
@@ -47,7 +47,7 @@ class Computation:
                 )
         offset = rules.offset if batch else None
         offset = num_keys - num_queries if offset is None else offset
-        assert not isinstance(offset, Tensor), "`prepare` separates sequences with own offsets"
+        assert not isinstance(offset, Tensor), "`prepare_call` separates sequences with own offsets"
         band = Band(*rules.bounds, offset)
         if not band.is_full:
             band = band.simplified(num_queries, num_keys)
@@ -152,7 +152,7 @@ class Prepared:
         return Mixed(output * share.to(output.dtype), lse)
 
 
-def prepare(
+def prepare_call(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -165,7 +165,7 @@ def prepare(
 
     With `keeps_padding` every computation has all padded queries and keys, for whoever shows them.
     """
-    queries, keys, values = check_tensors(queries, keys, values)
+    queries, keys, values = check_qkv(queries, keys, values)
     batch, has_own_offsets = queries.shape[0], isinstance(rules.offset, Tensor)
     is_ragged = rules.lengths is not None or rules.query_lengths is not None or has_own_offsets
     if not (is_ragged and batch):
@@ -274,7 +274,7 @@ def read_lengths(rules: Rules, queries: Tensor, keys: Tensor) -> SequenceLengths
     return SequenceLengths(read("query_lengths", rules.query_lengths, queries), real_keys)
 
 
-def check_tensors(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def check_qkv(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The three tensors in autocast's dtype if it is on, values spread over batch and KV heads.
 
     Raises ShapeError if they do not fit together.
