@@ -20,7 +20,7 @@ from headwise.cli.options import (
 )
 from headwise.errors import OptionError, OutputError
 from headwise.files import make_folder, write_aside
-from headwise.formats import finite
+from headwise.formats import replace_nonfinite
 from headwise.views.terminal import quiet_console, say, show_table
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ def as_text(found: "Importance") -> str:
     return json.dumps(
         {
             "about": found.table.about,
-            "heads": finite(found.table.df.drop(columns="roles").to_dict("records")),
-            "layers": finite(found.layers.to_dict("records")),
+            "heads": replace_nonfinite(found.table.df.drop(columns="roles").to_dict("records")),
+            "layers": replace_nonfinite(found.layers.to_dict("records")),
             "stand_ins": [
                 {
                     "heads": [str(head) for head in group.heads],
