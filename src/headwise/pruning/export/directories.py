@@ -15,7 +15,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from headwise.errors import OptionError, OutputError
-from headwise.files import lock_folder, resolved
+from headwise.files import lock_folder, resolve_target
 from headwise.models.load_errors import one_sentence
 
 PART, OLD = "headwise-part", "headwise-old"
@@ -28,7 +28,7 @@ def replace_directory(out: Path, *, force: bool) -> Iterator[Path]:
 
     Whatever a killed process leaves behind is cleared by the next `check_destination`.
     """
-    place = resolved(out)  # a link stays: its target is replaced
+    place = resolve_target(out)  # a link stays: its target is replaced
     _check_parent(out, place)
     with lock_folder(place):
         _check_content(out, place, force=force)
@@ -53,7 +53,7 @@ def check_destination(out: Path, *, force: bool) -> None:
 
     A model that a killed process had moved away is first moved back.
     """
-    place = resolved(out)
+    place = resolve_target(out)
     _check_parent(out, place)
     with lock_folder(place):
         _check_content(out, place, force=force)
