@@ -28,7 +28,7 @@ TINY = (
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to be in, with a text, in which nothing else may be afterwards."""
+    """The working directory, with one text; commands must leave nothing else in it."""
     write_text(tmp_path / "text")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -40,7 +40,7 @@ def names_in(folder: Path) -> list[str]:
 
 @pytest.fixture
 def refused(headwise: Runner, here: Path) -> Callable[..., str]:
-    """Runs a command that is to be refused, and to leave the folder as it is; what it said."""
+    """Runs a command that must fail and leave the folder unchanged; returns its error."""
 
     def run(*arguments: object) -> str:
         before = names_in(here)
@@ -96,7 +96,7 @@ SAID = {
 
 
 @pytest.mark.parametrize(("command", "kind"), SAID)
-def test_a_file_that_is_not_what_it_should_be_is_named(
+def test_file_of_the_wrong_kind_is_named(
     refused: Callable[..., str], llama: Path, here: Path, command: str, kind: str
 ) -> None:
     (here / kind).write_bytes(NO_TEXT[kind])
@@ -105,7 +105,7 @@ def test_a_file_that_is_not_what_it_should_be_is_named(
     assert SAID[command, kind].replace("FILE", kind) in said
 
 
-def test_a_refused_text_does_not_stand_in_the_way_of_the_right_one(
+def test_failed_command_does_not_block_the_next_one(
     headwise: Runner, refused: Callable[..., str], llama: Path, here: Path
 ) -> None:
     (here / "short").write_bytes(b"w8")
@@ -115,7 +115,7 @@ def test_a_refused_text_does_not_stand_in_the_way_of_the_right_one(
     assert (ran.code, ran.err) == (0, "")
 
 
-def test_a_nul_is_a_character_like_others(headwise: Runner, llama: Path, here: Path) -> None:
+def test_nul_is_an_ordinary_character(headwise: Runner, llama: Path, here: Path) -> None:
     (here / "nul").write_bytes(b"w8 w9\0w10 w11 " * 200)
     assert headwise("scan", llama, "--text", "nul", "--max-tokens", 60).code == 0
     ran = headwise("sweep", "characters", "--set", "text=nul", *TINY, "--out", "out", "--json")
@@ -127,7 +127,7 @@ def test_a_nul_is_a_character_like_others(headwise: Runner, llama: Path, here: P
 
 @pytest.fixture
 def line(here: Path) -> Iterator[str]:
-    """A line of 50 MB of words, gone as soon as it is not needed."""
+    """A line of 50 MB of words, freed after the test."""
     words = "w8 w9 w10 w21 w33 w7. "
     (here / "line").write_text(words * (50 * 2**20 // len(words)), encoding="utf-8")
     yield "line"
@@ -135,7 +135,7 @@ def line(here: Path) -> Iterator[str]:
 
 
 class Counted:
-    """A tokenizer that keeps account of how much it is given to read."""
+    """A tokenizer that counts how many characters it reads."""
 
     def __init__(self, call: Callable[..., object]) -> None:
         self.call, self.longest = call, 0
@@ -145,7 +145,7 @@ class Counted:
         return self.call(tokenizer, text, *more, **options)
 
 
-def test_of_a_line_of_50_mb_no_more_is_read_than_is_asked_for(
+def test_only_the_needed_part_of_a_50_mb_line_is_tokenized(
     headwise: Runner, llama: Path, here: Path, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted = Counted(PreTrainedTokenizerFast.__call__)
@@ -167,12 +167,12 @@ def test_of_a_line_of_50_mb_no_more_is_read_than_is_asked_for(
 
 
 @pytest.mark.slow
-def test_characters_of_a_line_of_50_mb_are_learnt(headwise: Runner, line: str) -> None:
+def test_sweep_learns_characters_of_a_50_mb_line(headwise: Runner, line: str) -> None:
     ran = headwise("sweep", "characters", "--set", f"text={line}", *TINY, "--out", "out", "--json")
     assert json.loads(ran.out)["summary"][0]["accuracy"] > 0
 
 
-def test_a_sentence_longer_than_the_model_takes_is_told(
+def test_sentence_beyond_the_models_limit_raises(
     headwise: Runner, refused: Callable[..., str], llama: Path, here: Path
 ) -> None:
     words = "the text is longer than the 61 tokens"
@@ -207,7 +207,7 @@ def test_a_sentence_longer_than_the_model_takes_is_told(
         (" , ", "names no head: there is nothing to cut", "--heads is ' , ': give names"),
     ],
 )
-def test_a_head_that_there_is_not_is_named(
+def test_unknown_head_is_named(
     refused: Callable[..., str], llama: Path, here: Path, head: str, words: str, traced: str
 ) -> None:
     (here / "plan.txt").write_text(f"# cut\n{head}  # least needed\n", encoding="utf-8")
@@ -228,7 +228,7 @@ def test_a_head_that_there_is_not_is_named(
         ("[1]", "'[1]' is not a head"),
     ],
 )
-def test_a_plan_that_is_none_is_refused(
+def test_invalid_plan_file_raises(
     refused: Callable[..., str], llama: Path, here: Path, content: str, words: str
 ) -> None:
     (here / "plan.json").write_text(content, encoding="utf-8")
@@ -240,7 +240,7 @@ def test_a_plan_that_is_none_is_refused(
 
 
 def with_config(**more: object) -> Callable[[Path], None]:
-    """Lets config.json say something else; None takes a fact away."""
+    """Changes values in config.json; None removes a key."""
 
     def break_it(folder: Path) -> None:
         config = json.loads((folder / "config.json").read_text("utf-8")) | more
@@ -314,7 +314,7 @@ LOADING = (
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_broken_model_is_refused_by_every_command_with_the_reason(
+def test_every_command_reports_why_a_model_is_broken(
     refused: Callable[..., str], llama: Path, here: Path, kind: str
 ) -> None:
     break_it, words = BROKEN[kind]

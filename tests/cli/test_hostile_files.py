@@ -1,4 +1,4 @@
-"""Places that cannot be written to, disks that are full, and interrupts.
+"""Folders that cannot be written to, full disks, and interrupts.
 
 Each gets one sentence and exit code 2, an interrupt 130; what was there before is still there, no
 file is left half written, and the same command goes on, or begins anew, once nothing is wrong.
@@ -33,7 +33,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to be in, with a text, a note and a folder with a note."""
+    """The working directory, with a text, a note and a folder with a note."""
     write_text(tmp_path / "text")
     (tmp_path / "note").write_text("mine", encoding="utf-8")
     (tmp_path / "full").mkdir()
@@ -47,7 +47,7 @@ Command = Callable[..., tuple[object, ...]]
 
 @pytest.fixture
 def command(headwise: Runner, llama: Path, here: Path) -> Command:
-    """The arguments of a command that writes to a place."""
+    """Arguments of a command that writes to a path."""
 
     def arguments(name: str, *rest: object) -> tuple[object, ...]:
         given = COMMANDS[name]
@@ -61,7 +61,7 @@ def command(headwise: Runner, llama: Path, here: Path) -> Command:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder; folders and links as they are."""
+    """Content of every file below a folder; folders and links by name."""
     return {
         str(one.relative_to(folder)): one.read_bytes() if one.is_file() else b"no file"
         for one in folder.rglob("*")
@@ -96,7 +96,7 @@ FOLDERS = ("scan", "importance", "prune", "sweep")
     ],
     ids=lambda one: one[:20],
 )
-def test_a_place_that_cannot_be_is_named_and_nothing_is_written(
+def test_impossible_output_path_is_named_and_nothing_is_written(
     headwise: Runner, command: Command, here: Path, name: str, place: str
 ) -> None:
     (here / "loop").symlink_to("loop")
@@ -118,7 +118,7 @@ def test_a_place_that_cannot_be_is_named_and_nothing_is_written(
         ("svg", "full is a folder: give the name of a file"),
     ],
 )
-def test_a_folder_that_holds_something_else_is_left_alone(
+def test_folder_with_other_files_stays_unchanged(
     headwise: Runner, command: Command, here: Path, name: str, words: str
 ) -> None:
     for file in ("heads.csv", "layers.csv"):
@@ -138,7 +138,7 @@ def test_a_folder_that_holds_something_else_is_left_alone(
         ("progress-0.npz", b"", "progress-0.npz holds no sums of a scan: remove it"),
     ],
 )
-def test_a_scan_whose_files_are_broken_does_not_go_on(
+def test_scan_with_damaged_files_does_not_resume(
     headwise: Runner, command: Command, here: Path, file: str, content: bytes, words: str
 ) -> None:
     assert headwise(*command("scan", "out")).code == 0
@@ -149,7 +149,7 @@ def test_a_scan_whose_files_are_broken_does_not_go_on(
     assert headwise(*command("scan", "out"), "--force").code == 0
 
 
-def test_the_folder_of_a_scan_is_none_of_a_sweep(
+def test_sweep_rejects_a_scan_folder_even_with_force(
     headwise: Runner, command: Command, here: Path
 ) -> None:
     assert headwise(*command("scan", "out")).code == 0
@@ -160,7 +160,7 @@ def test_the_folder_of_a_scan_is_none_of_a_sweep(
     assert contents(here) == before
 
 
-def test_a_folder_that_one_may_not_write_in_is_told_of_before_the_work(
+def test_read_only_folder_raises_before_the_work(
     headwise: Runner, command: Command, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headwise.pruning.export.directories.os.access", lambda *_: False)
@@ -187,7 +187,7 @@ def no_more_than(size: int) -> Iterator[None]:
     [(name, size) for name in COMMANDS for size in (0, 1500)]
     + [("scan", 4000), ("prune", 30_000), ("sweep", 3000)],
 )
-def test_a_full_disk_leaves_what_was_there_and_nothing_half_written(
+def test_full_disk_leaves_old_files_and_no_partial_ones(
     headwise: Runner, command: Command, here: Path, name: str, size: int
 ) -> None:
     arguments = command(name, "out")
@@ -206,7 +206,7 @@ def test_a_full_disk_leaves_what_was_there_and_nothing_half_written(
 
 
 @pytest.mark.parametrize("name", ["report", "svg", "html", "prune", "importance"])
-def test_what_is_to_be_replaced_stays_when_the_disk_is_full(
+def test_full_disk_keeps_the_output_that_would_be_replaced(
     headwise: Runner, command: Command, here: Path, name: str
 ) -> None:
     arguments = command(name, "out", "--force")
@@ -263,12 +263,12 @@ INTERRUPTS = [
 
 @pytest.fixture(scope="module")
 def wholes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What commands write that nobody interrupts."""
+    """Outputs of commands that run without an interrupt."""
     return tmp_path_factory.mktemp("wholes")
 
 
 @pytest.mark.parametrize(("name", "path", "moment"), INTERRUPTS)
-def test_after_an_interrupt_the_same_command_ends_as_if_there_had_been_none(
+def test_interrupted_command_run_again_ends_as_if_uninterrupted(
     headwise: Runner,
     command: Command,
     here: Path,
@@ -301,7 +301,7 @@ def test_after_an_interrupt_the_same_command_ends_as_if_there_had_been_none(
 
 
 def assert_same_files(one: Path, other: Path) -> None:
-    """The same files, and all tables and weights alike; other files may hold times."""
+    """Assert the same files, tables and weights; other files may contain times."""
     if one.is_file():
         assert one.read_bytes() == other.read_bytes()
         return
