@@ -72,7 +72,7 @@ def strays(folder: Path) -> list[str]:
     return [name for name in contents(folder) if name.rpartition("/")[2].startswith(".")]
 
 
-# Places.
+# Output paths.
 
 TOO_LONG = "x" * 300
 PLACES = {
@@ -92,7 +92,7 @@ FOLDERS = ("scan", "importance", "prune", "sweep")
         (name, place)
         for name in COMMANDS
         for place in PLACES
-        if place != "loop" or name in FOLDERS  # a file takes the place of a link to nothing
+        if place != "loop" or name in FOLDERS  # a file replaces a dangling link
     ],
     ids=lambda one: one[:20],
 )
@@ -102,49 +102,49 @@ def test_impossible_output_path_is_named_and_nothing_is_written(
     (here / "loop").symlink_to("loop")
     arguments = command(name, place)
     before = contents(here)
-    said = headwise.refused(*arguments)
-    assert said.startswith("headwise: ") and PLACES[place] in said
+    error = headwise.refused(*arguments)
+    assert error.startswith("headwise: ") and PLACES[place] in error
     assert contents(here) == before
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "facts"),
     [
-        ("prune", "full holds something other than a model and is not replaced, even by force"),
-        ("sweep", "full is not empty and holds no sweep: give another folder"),
-        ("scan", "full holds heads.csv and no scan: give another folder, or --force"),
-        ("importance", "layers.csv is in full already: choose another folder, or give --force"),
-        ("report", "full is a folder: give the name of a file"),
-        ("svg", "full is a folder: give the name of a file"),
+        ("prune", "full "),
+        ("sweep", "full "),
+        ("scan", "heads.csv"),
+        ("importance", "layers.csv"),
+        ("report", "full is a folder"),
+        ("svg", "full is a folder"),
     ],
 )
 def test_folder_with_other_files_stays_unchanged(
-    headwise: Runner, command: Command, here: Path, name: str, words: str
+    headwise: Runner, command: Command, here: Path, name: str, facts: str
 ) -> None:
     for file in ("heads.csv", "layers.csv"):
         (here / "full" / file).write_text("mine", encoding="utf-8")
     arguments = command(name, "full")
     before = contents(here)
-    assert words in headwise.refused(*arguments)
+    assert facts in headwise.refused(*arguments)
     assert contents(here) == before
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "words"),
+    ("file", "content"),
     [
-        ("settings.json", b"{", "settings.json holds no settings of a scan"),
-        ("settings.json", b'{"task": {}}', "settings.json holds no settings of a scan"),
-        ("progress-0.npz", b"PK", "progress-0.npz holds no sums of a scan: remove it"),
-        ("progress-0.npz", b"", "progress-0.npz holds no sums of a scan: remove it"),
+        ("settings.json", b"{"),
+        ("settings.json", b'{"task": {}}'),
+        ("progress-0.npz", b"PK"),
+        ("progress-0.npz", b""),
     ],
 )
 def test_scan_with_damaged_files_does_not_resume(
-    headwise: Runner, command: Command, here: Path, file: str, content: bytes, words: str
+    headwise: Runner, command: Command, here: Path, file: str, content: bytes
 ) -> None:
     assert headwise(*command("scan", "out")).code == 0
     (here / "out" / file).write_bytes(content)
     before = contents(here)
-    assert words in headwise.refused(*command("scan", "out"))
+    assert file in headwise.refused(*command("scan", "out"))
     assert contents(here) == before
     assert headwise(*command("scan", "out"), "--force").code == 0
 
@@ -154,9 +154,9 @@ def test_sweep_rejects_a_scan_folder_even_with_force(
 ) -> None:
     assert headwise(*command("scan", "out")).code == 0
     before = contents(here)
-    words = "settings.json holds no settings of a sweep: give another folder"
-    assert words in headwise.refused(*command("sweep", "out"))
-    assert words in headwise.refused(*command("sweep", "out"), "--force")
+    for force in ((), ("--force",)):
+        error = headwise.refused(*command("sweep", "out"), *force)
+        assert "settings.json" in error and "sweep" in error
     assert contents(here) == before
 
 
@@ -165,11 +165,11 @@ def test_read_only_folder_raises_before_the_work(
 ) -> None:
     monkeypatch.setattr("headwise.pruning.export.directories.os.access", lambda *_: False)
     monkeypatch.setattr("headwise.pruning.prune.make_bench", None)  # no work is begun
-    said = headwise.refused(*command("prune", "out"))
-    assert f"out cannot be written: you may not write in {here}" in said
+    error = headwise.refused(*command("prune", "out"))
+    assert "out " in error and str(here) in error
 
 
-# A disk that is full: no file may grow beyond so many bytes.
+# A full disk: no file can grow beyond a limit.
 
 
 @contextmanager
@@ -193,14 +193,14 @@ def test_full_disk_leaves_old_files_and_no_partial_ones(
     arguments = command(name, "out")
     before = contents(here)
     with no_more_than(size):
-        said = headwise.refused(*arguments)
-    assert "cannot be written: " in said and "File too large" in said
+        error = headwise.refused(*arguments)
+    assert "File too large" in error
     assert strays(here) == []
     after = contents(here)
     assert {file: after.get(file) for file in before} == before
     whole = {file for file in after if file not in before}
     assert all(file == "out" or file.startswith("out/") for file in whole)
-    if name in ("scan", "sweep"):  # they go on in a folder that they began
+    if name in ("scan", "sweep"):  # they resume
         ran = headwise(*arguments)
         assert ran.code == 0, ran.err
 
