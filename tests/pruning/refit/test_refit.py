@@ -14,7 +14,7 @@ from headwise.pruning.refit.refit import (
     LayerFit,
     Variant,
     best_correction,
-    output_projection,
+    projection_at,
     refit,
 )
 from headwise.pruning.surgery.cut import cut, head_counts
@@ -180,7 +180,7 @@ def eye(like: Tensor) -> Tensor:
 
 
 def first_projection(model: nn.Module) -> nn.Module:
-    return output_projection(find_sites(model)[0])
+    return projection_at(find_sites(model)[0])
 
 
 def first_weights(model: nn.Module) -> tuple[Tensor, Tensor | None]:
@@ -277,7 +277,7 @@ def test_an_unknown_output_projection_is_refused() -> None:
     place = find_sites(model_of("gpt2"))[0]
     unknown = type(place)(**{**vars(place), "output_projection": None})
     with pytest.raises(ModelError, match=r"h\.0\.attn cannot be refitted"):
-        output_projection(unknown)
+        projection_at(unknown)
 
 
 def test_progress_is_told_layer_by_layer() -> None:

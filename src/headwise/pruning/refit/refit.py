@@ -76,7 +76,7 @@ def refit(
 def check_variant(model: nn.Module, variant: str) -> None:
     """Raise OptionError if the variant has nothing to refit in this model."""
     sites = find_sites(model)
-    if variant == "bias" and all(_bias(output_projection(site)) is None for site in sites):
+    if variant == "bias" and all(_bias(projection_at(site)) is None for site in sites):
         raise OptionError(
             f"refit is 'bias': {type(model).__name__}'s output projections have no bias; use full",
             option="refit",
@@ -161,8 +161,8 @@ class ModelPair:
                 part="attention",
                 stack=site.stack,
                 is_residual=len(block.places) == 1 and self._adds_to_input(index, uncut_site),
-                own={"stream": block.module, "projection": output_projection(site)},
-                uncut={"stream": uncut.module, "projection": output_projection(uncut_site)},
+                own={"stream": block.module, "projection": projection_at(site)},
+                uncut={"stream": uncut.module, "projection": projection_at(uncut_site)},
             )
             for site, uncut_site in zip(block.places, uncut.places, strict=True)
             if site.layer_name in self.counts
@@ -174,7 +174,7 @@ class ModelPair:
         Then some module of the uncut block reads that sum.
         """
         block = self.uncut_blocks[index].module
-        with record({"stream": block, "projection": output_projection(site)}) as calls:
+        with record({"stream": block, "projection": projection_at(site)}) as calls:
             modules = _record_block(block, lambda: self.run_uncut(index, 0))
         seen = {call.name: call for call in calls}
         total = seen["stream"].input + seen["projection"].output
@@ -184,7 +184,7 @@ class ModelPair:
         """The last linear layer of a block's feed-forward part, if one is found."""
         block, uncut = self.blocks[index], self.uncut_blocks[index]
         attention = [site.module for site in uncut.places]
-        attention += [output_projection(site) for site in uncut.places]
+        attention += [projection_at(site) for site in uncut.places]
         found = find_feed_forward(
             uncut.module, lambda: self.run_uncut(index, 0), without=tuple(attention)
         )
@@ -233,7 +233,7 @@ class ModelPair:
         return LayerFit(fitted.layer, ridge, before, after, fitted.is_residual, fitted.part)
 
 
-def output_projection(site: Site) -> nn.Module:
+def projection_at(site: Site) -> nn.Module:
     """A site's output projection; ModelError if it is unknown."""
     if site.output_projection is None:
         raise ModelError(f"{site.name} cannot be refitted: its output projection is unknown")
