@@ -1,4 +1,4 @@
-"""What measuring heads costs: all default measures against a plain forward pass, time and memory.
+"""The cost of measuring heads: all default measures against a plain forward pass, time and memory.
 
 A Llama-like model of six layers, d_model 512 and 8 heads reads one document of random tokens.
 Contestants: the plain forward pass (transformers' sdpa); headwise, every row and 512 sampled rows;
@@ -20,6 +20,7 @@ from pathlib import Path
 
 import torch
 from harness import setting
+from headwise.scans.steps import TextStep
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -29,7 +30,6 @@ from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, defaul
 from headwise.measures.similarity import LOOKS, ROWS, centred_kernels, divergences, products
 from headwise.reading.batch import Batch
 from headwise.reading.tokens import TokenFacts
-from headwise.scans.steps import TextStep
 from headwise.scans.sums import ScanSums
 
 RESULTS = Path(__file__).parent / "results" / "scan.json"
@@ -208,7 +208,7 @@ def peak_of(name: str, length: int) -> int:
 def print_peak(name: str, length: int) -> None:
     """Run once and print the peak, less what was there before the model was made."""
     before = status("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # begin the peak anew
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # reset the peak
     run = CONTESTANTS[name](length)
     with torch.inference_mode():
         run()

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from headwise.explorer import session
 from headwise.pruning.selection.cut_plan import CutPlan
-from headwise.scans.scan import ScanSettings
+from headwise.scans.settings import ScanSettings
 
 from .browser import DESKTOP, PHONE, faults, page_at, served, settle, until
 from .sessions import CAT, WORDS, tiny_session

@@ -9,13 +9,14 @@ import torch
 import transformers
 
 from headwise.errors import ModelError
-from headwise.measures.counter import LayerCache, RowChoice, compared, default_measures, views_of
+from headwise.measures.counter import LayerCache, RowChoice, compared, make_measures, views_of
 from headwise.measures.measure import Measure, RowValues, measure_rows
 from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView, Sums, TileWeights
 from headwise.measures.similarity import LOOKS
 from headwise.reading.batch import Batch
-from headwise.reading.reader import Reader, given_batches
+from headwise.reading.reader import Reader
+from headwise.reading.tensors import batches_from_tensors
 from headwise.scans.scan import ScanSettings, make_scan_job, scan
 from headwise.scans.sums import ScanSums
 from headwise.watching.calls import AttentionCall, Call
@@ -172,7 +173,9 @@ def small_llama() -> transformers.LlamaModel:
 def calls_of(length: int) -> tuple[list[Call], Batch]:
     """A causal model's calls on two sequences."""
     model = small_llama()
-    (batch,) = given_batches([{"input_ids": torch.randint(0, 53, (2, length))}], model.config)
+    (batch,) = batches_from_tensors(
+        [{"input_ids": torch.randint(0, 53, (2, length))}], model.config
+    )
     with torch.no_grad(), watch(model, needs_lse=True) as seen:
         model(**batch.inputs)
     return list(seen.calls), batch
@@ -210,8 +213,8 @@ def replace_layout(view: SequenceView) -> SequenceView:
 def test_the_order_of_measures_does_not_matter() -> None:
     (call,), batch = calls_of(13)
     (view, _) = views(call, batch)
-    want = measure_rows(view, default_measures())
-    got = measure_rows(view, [*reversed(default_measures()), Logs()])
+    want = measure_rows(view, make_measures())
+    got = measure_rows(view, [*reversed(make_measures()), Logs()])
     for name, column in want.items():
         assert_same(got[name].values, column.values, roundings=13 * 13, name=name)
     assert torch.equal(got["logs"].values, want["entropy"].values)

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 import torch
+from headwise.scans.steps import TextStep
 from torch import Tensor
 
 from headwise.attention.attend import attend_with_lse
 from headwise.attention.rules import Rules
 from headwise.measures import measure as measure_module, row_layout as layout_module
-from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, default_measures, views_of
+from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, make_measures, views_of
 from headwise.measures.measure import RowValues, measure_rows
 from headwise.reading.batch import Batch
-from headwise.reading.reader import given_batches
+from headwise.reading.tensors import batches_from_tensors
 from headwise.reading.tokens import TokenFacts
-from headwise.scans.steps import TextStep
 from headwise.scans.sums import ScanSums
 from headwise.watching import sites
 from headwise.watching.calls import AttentionCall, Call
@@ -46,7 +46,7 @@ def rows_of(case: Measured, choice: RowChoice) -> dict[Place, tuple[Tensor, Colu
         for row, view in views_of(call, case.batch, choice, kept):
             found[call.stack, call.layer, row] = (
                 view.layout.rows,
-                measure_rows(view, default_measures()),
+                measure_rows(view, make_measures()),
             )
 
     with quiet(), torch.inference_mode(), watch(case.model, each, needs_lse=True):
@@ -125,7 +125,7 @@ def test_places_worked_out_anew_for_every_layer_change_nothing(
 def test_a_step_counts_the_mean_of_the_rows(name: str) -> None:
     case, tally = measured(name, "right"), ScanSums()
     with quiet():
-        count = HeadCounter(tally, default_measures(), RowChoice("all"), compares=False)
+        count = HeadCounter(tally, make_measures(), RowChoice("all"), compares=False)
         TextStep(count).run(case.model, case.batch)
     joined: dict[tuple[str, int, str], list[Tensor]] = {}
     for (stack, layer, _), columns in case.columns.items():
@@ -143,7 +143,7 @@ def test_a_step_counts_the_mean_of_the_rows(name: str) -> None:
 
 def test_weights_too_small_for_half_precision_are_seen() -> None:
     model, inputs = tiny("bloom", batch=1, length=600, dtype=torch.float16)
-    (batch,) = given_batches([inputs], model.config)
+    (batch,) = batches_from_tensors([inputs], model.config)
     with quiet(), torch.no_grad(), watch(model) as seen:
         model(**inputs)
     for call in seen.calls:
@@ -156,7 +156,7 @@ def test_weights_too_small_for_half_precision_are_seen() -> None:
             values=None, ids=batch.tokens[""].ids[0], is_special=None, is_punctuation=None,
             is_cross=False, is_causal=True,
         )  # fmt: skip
-        got = measure_rows(view, default_measures(("entropy", "uniform")))
+        got = measure_rows(view, make_measures(("entropy", "uniform")))
         want = uniform(case) | entropy(case)
         assert got.keys() == want.keys()
         for name, part in want.items():
@@ -183,7 +183,7 @@ def test_layers_with_and_without_a_mask_do_not_share_what_they_see() -> None:
         seen = torch.full((2, 11), 11.0 if mask is None else 7.0, dtype=torch.float64)
         assert torch.equal(view.seen.expand(2, -1), seen)
         weights = call.weights()[0]
-        got = measure_rows(view, default_measures())["duplicate"].values
+        got = measure_rows(view, make_measures())["duplicate"].values
         is_copy = (ids[0][:, None] == ids[0]).tril(-1)
         assert_same(got, (weights * is_copy).sum(-1), roundings=ROUNDINGS)
 

@@ -14,7 +14,8 @@ from headwise.models.loading import load_model
 from headwise.probes.sentences import Arc, ProbeSentence
 from headwise.scans.fingerprint import digest_of_weights
 from headwise.scans.folder import differences
-from headwise.scans.scan import ScanSettings, scan
+from headwise.scans.scan import scan
+from headwise.scans.settings import ScanSettings
 
 WORDS = 53
 QUICK = ScanSettings(repeats=False, measures=("entropy",))

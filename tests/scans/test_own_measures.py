@@ -8,10 +8,11 @@ import torch
 
 from headwise.errors import OptionError, ShapeError
 from headwise.measures.counter import MEASURES
-from headwise.measures.measure import Measure, Pairs, PairsOf, RowValues
+from headwise.measures.measure import Measure, PairsOf, RowValues
 from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView, Sums, TileWeights
-from headwise.scans.scan import ScanSettings, scan
+from headwise.scans.scan import scan
+from headwise.scans.settings import ScanSettings
 
 from ..pruning.subjects import words_tokenizer
 from ..watching.tiny import tiny
@@ -25,7 +26,7 @@ class Largest(Measure):
     columns: ClassVar = {"mine": "Mean number of weights above a half.", "same": "Mean at itself."}
 
     def pairs(self, layout: RowLayout) -> dict[str, PairsOf]:
-        return {"previous": lambda places: Pairs(torch.arange(len(places)), places)}
+        return {"previous": lambda places: (torch.arange(len(places)), places)}
 
     def see(self, view: SequenceView, tile: TileWeights, sums: Sums) -> None:
         sums.add("largest", tile.span, (tile.weights > 0.5).sum(-1).to(tile.weights))

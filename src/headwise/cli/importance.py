@@ -20,7 +20,7 @@ from headwise.cli.options import (
 )
 from headwise.errors import OptionError, OutputError
 from headwise.files import make_folder, write_aside
-from headwise.formats import finite
+from headwise.formats import replace_nonfinite
 from headwise.views.terminal import quiet_console, say, show_table
 
 if TYPE_CHECKING:
@@ -55,12 +55,15 @@ def importance_command(  # noqa: PLR0913 - one parameter an option
     check_folder(out, force=force)
     from headwise.models.loading import load_model
     from headwise.pruning.importance.importance import importance
-    from headwise.views.terminal import Stages
+    from headwise.views.terminal import ProgressDisplay
 
     texts = texts_of(text)
     options = with_head(dtype, device, revision, trust_remote_code)
     loaded = load_model(model, options)
-    with only_writer(out, force=force), Stages(quiet_console(is_stderr=True), tells=True) as stages:
+    with (
+        only_writer(out, force=force),
+        ProgressDisplay(quiet_console(is_stderr=True), prints_lines=True) as stages,
+    ):
         found = importance(loaded, texts, max_tokens=max_tokens, progress=stages)
         if out is not None:
             write(found, out)
@@ -116,8 +119,8 @@ def as_text(found: "Importance") -> str:
     return json.dumps(
         {
             "about": found.table.about,
-            "heads": finite(found.table.df.drop(columns="roles").to_dict("records")),
-            "layers": finite(found.layers.to_dict("records")),
+            "heads": replace_nonfinite(found.table.df.drop(columns="roles").to_dict("records")),
+            "layers": replace_nonfinite(found.layers.to_dict("records")),
             "stand_ins": [
                 {
                     "heads": [str(head) for head in group.heads],

@@ -76,16 +76,16 @@ def scanned(importance: Path | None, prune: Path | None, text: str) -> "ReportDa
 
     What cannot be on its page is refused before the scan, which takes a while.
     """
-    from headwise.cli.scan import bar, make_task, show
+    from headwise.cli.scan import print_scan
     from headwise.models.loaded import LoadedModel
-    from headwise.models.loading import LoadOptions
     from headwise.report.data import cut_of, heads_of_model, worth_of
     from headwise.report.maps import check_length
     from headwise.report.report import gather
-    from headwise.scans.scan import ScanSettings, run_scan as run_scan
+    from headwise.scans.scan import ScanJob, run_scan
+    from headwise.scans.settings import ScanSettings
+    from headwise.views.terminal import ProgressDisplay
 
-    settings = ScanSettings(probe=True)
-    task = make_task("minilm", LoadOptions(), settings, None, None)
+    task = ScanJob.of("minilm", settings=ScanSettings(probe=True))
     check_length(text, task.tokenizer)
     heads = heads_of_model("minilm", task.model)
     if importance is not None:
@@ -93,7 +93,8 @@ def scanned(importance: Path | None, prune: Path | None, text: str) -> "ReportDa
     if prune is not None:
         cut_of(prune, heads)
     with tempfile.TemporaryDirectory() as folder:
-        found = run_scan(task, out=Path(folder), report=bar(quiet_console(is_stderr=True)))
-        show(found, None)
+        with ProgressDisplay(quiet_console(is_stderr=True), unit="tokens") as progress:
+            found = run_scan(task, out=Path(folder), progress=progress)
+        print_scan(found, None)
         loaded = LoadedModel("minilm", task.model, task.tokenizer, dict(task.about))
         return gather(Path(folder), importance=importance, prune=prune, text=text, model=loaded)

@@ -26,7 +26,7 @@ from headwise.measures.outputs import Outputs
 from headwise.measures.repeats import Repeats
 from headwise.measures.row_layout import RowLayout, has_mask
 from headwise.measures.sequence_view import LEAST_LOG, Scratch, SequenceView
-from headwise.measures.similarity import LOOKS, ROWS, centred_kernels, divergences, hsic
+from headwise.measures.similarity import LOOKS, ROWS, centred_kernels, divergences, pairwise_hsic
 from headwise.measures.uniform import Uniform
 from headwise.reading.batch import Batch
 from headwise.watching.calls import Call, at_least_float32
@@ -153,7 +153,9 @@ def _sequence_indices(call: Call, batch: Batch) -> Sequence[int]:
     be fewer or more than the texts.
     """
     count = len(call.mixed)
-    sizes = {len(tensor) for tensor in batch.inputs.values() if torch.is_tensor(tensor) and tensor.dim()}
+    sizes = {
+        len(tensor) for tensor in batch.inputs.values() if torch.is_tensor(tensor) and tensor.dim()
+    }
     if count not in {*sizes, len(batch.indices)}:
         raise ModelError(
             f"{described(call.place)} cannot be measured: it computes {count} sequences but the "
@@ -248,7 +250,7 @@ class HeadCounter:
         """Add the similarity of heads across layers, once every layer of a batch is counted."""
         for (stack, _), kernels in self._kernels.items():
             together = torch.cat([layer.to(kernels[0].device) for layer in kernels])
-            add_matrix(self.sums.hsic, stack, hsic(together))
+            add_matrix(self.sums.hsic, stack, pairwise_hsic(together))
         self._kernels = {}
 
 

@@ -90,7 +90,7 @@ def read_treebank(
     return kept()
 
 
-def sentences_of(given: str | PathLike[str] | Iterable[ProbeSentence]) -> list[ProbeSentence]:
+def as_sentences(given: str | PathLike[str] | Iterable[ProbeSentence]) -> list[ProbeSentence]:
     """Sentences as they are given, or those of a CoNLL-U file without subtypes of relations."""
     if isinstance(given, str | PathLike):
         found = list(read_treebank(given, with_subtypes=False))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from headwise.errors import HeadwiseError, OptionError
 from headwise.files import write_aside
-from headwise.formats import finite, format_count
+from headwise.formats import format_count, replace_nonfinite
 from headwise.heads import HeadCounts, HeadId, parse_heads
 from headwise.models.loaded import Source
 from headwise.objectives.evaluation import Estimate
@@ -147,7 +147,9 @@ def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
         bench.progress(f"measuring what is left{written_too}", 0, 1)
         if curve is not None and found.fits:
             curve = curve.with_point("cut and refitted", len(plan), found.loss)
-        record = finite({"amount": amount.given()} | record_of(bench, plan, found, curve))
+        record = replace_nonfinite(
+            {"amount": amount.given()} | record_of(bench, plan, found, curve)
+        )
         pruned = Pruned(found.model, plan, record, curve)
         if place is None:
             return pruned

@@ -337,6 +337,6 @@ def frame_of(
 def builtin_text(about: Mapping[str, Any]) -> tuple[str, ...]:
     """The built-in texts, where they are what was scanned."""
     from headwise.reading.corpus import TEXTS
-    from headwise.scans.fingerprint import digest
+    from headwise.scans.fingerprint import digest_texts
 
-    return TEXTS if about.get("texts") == digest(TEXTS) else ()
+    return TEXTS if about.get("texts") == digest_texts(TEXTS) else ()

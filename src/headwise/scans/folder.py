@@ -44,7 +44,8 @@ class Scan:
     def read(cls, folder: str | Path) -> "Scan":
         """The scan that was written to `folder`."""
         folder = Path(folder)
-        return cls(HeadTable.read(folder), *(_read_frame(folder, name) for name in FRAMES))
+        pairs, relations = (_read_frame(folder, name) for name in FRAMES)
+        return cls(HeadTable.read(folder), pairs, relations)
 
     def write(self, folder: str | Path, *, force: bool = False) -> None:
         """Write the tables; raises OutputError if one exists, unless `force`."""

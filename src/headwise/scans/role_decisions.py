@@ -68,7 +68,7 @@ def _column(df: pd.DataFrame, name: str) -> Numbers:
 
 def _largest(df: pd.DataFrame, names: dict[str, str]) -> tuple[Numbers, list[str]]:
     """The largest of some columns for each head, and its label; NaN if all are NaN."""
-    stacked = np.stack([column(df, name) for name in names])
+    stacked = np.stack([_column(df, name) for name in names])
     filled = np.where(np.isnan(stacked), -np.inf, stacked)
     best, which = filled.max(0), filled.argmax(0)
     labels = list(names.values())

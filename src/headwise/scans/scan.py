@@ -8,7 +8,7 @@ import importlib.metadata
 import json
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, partial
 from os import PathLike
@@ -18,26 +18,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.checks import whole_number
 from headwise.errors import OWN, HeadwiseError, OptionError, warn_user
 from headwise.formats import join_words
 from headwise.heads import HeadTable
 from headwise.measures.counter import (
-    MEASURES,
-    ROWS_LIMIT,
-    ROWS_SAMPLED,
     HeadCounter,
     LayerCache,
     RowChoice,
-    make_measures,
     sequence_views,
 )
-from headwise.measures.measure import Measure, measure_rows
+from headwise.measures.measure import measure_rows
 from headwise.measures.repeats import Repeats
 from headwise.measures.uniform import Uniform
 from headwise.models.load_errors import one_sentence
 from headwise.models.loaded import Source, open_model
-from headwise.probes.builtin import MOST, builtin_sentences
+from headwise.probes.builtin import builtin_sentences
 from headwise.probes.scoring import RelationScores
 from headwise.probes.sentences import ProbeSentence
 from headwise.probes.treebank import as_sentences
@@ -47,19 +42,22 @@ from headwise.reading.corpus import TEXTS
 from headwise.reading.reader import (
     Reader,
     Window,
-    check_names,
-    checked_batches,
-    checked_texts,
-    given_batch,
-    known_limit,
+    as_documents,
+    repeat_windows,
+    token_limit,
+)
+from headwise.reading.tensors import (
+    as_batches,
+    batch_from_tensors,
+    check_input_names,
     non_text_inputs,
-    repeated_windows,
     why_unreadable,
 )
 from headwise.reading.words import Encoded, encode, word_weights
 from headwise.scans import fingerprint
 from headwise.scans.folder import Scan, ScanFolder
 from headwise.scans.process_group import ProcessGroup
+from headwise.scans.settings import ScanSettings
 from headwise.scans.sums import ScanSums
 from headwise.scans.tables import column_meanings, head_pairs, head_table, relation_table
 from headwise.watching.calls import Call
@@ -69,8 +67,6 @@ from headwise.watching.watch import watch
 REPEATED_WINDOWS = 32
 SENTENCES_AT_ONCE, SENTENCE_TOKENS = 32, 1024
 """At most this many sentences per batch, and tokens including padding unless one has more."""
-LARGEST_SEED = 2**32 - 1
-"""A million times this seed, plus a document's index, is still a seed for torch."""
 VERSIONS = ("headwise", "torch", "transformers", "numpy")
 """Packages that the numbers depend on."""
 ON_REPEATS = {
@@ -84,73 +80,7 @@ ON_REPEATS = {
 class ScanStage(StrEnum):
     """Stages of a scan that progress is reported for, in tokens."""
 
-    SCANNING = "scanning"
-
-
-@dataclass(frozen=True)
-class ScanSettings:
-    """What is measured, and on how much."""
-
-    length: int | None = None
-    """Longest window in tokens; None = the model's own limit."""
-    max_tokens: int | None = None
-    """Most tokens of text to read; None = all."""
-    rows: int | str = "auto"
-    """`all`, a number of random rows of each window, or `auto`: all up to 2,048 tokens."""
-    measures: str | type[Measure] | tuple[str | type[Measure], ...] = tuple(MEASURES)
-    """Names, and subclasses of `Measure` of your own; a single one needs no tuple."""
-    compares: bool = True
-    """Whether heads are compared with each other."""
-    repeats: bool = True
-    """Whether induction is measured on repeated random tokens."""
-    probe: bool | None = None
-    """Whether the built-in sentences with gold relations are read; None = if nothing is given."""
-    per_relation: int = 100
-    """Number of built-in sentences for each relation."""
-    seed: int = 0
-    """Seed of random rows, tokens and sentences."""
-
-    def __post_init__(self) -> None:
-        """Raise OptionError for a value that cannot be used."""
-        for name in ("length", "max_tokens"):
-            if getattr(self, name) is not None:
-                self._set(name, whole_number(name, getattr(self, name), least=1))
-        self._set("per_relation", whole_number("per_relation", self.per_relation, least=1, most=MOST))
-        self._set("seed", whole_number("seed", self.seed, least=0, most=LARGEST_SEED))
-        if self.rows not in ("all", "auto"):
-            if isinstance(self.rows, str):
-                raise OptionError(f"rows is {self.rows!r}: give all, auto or a number", option="rows")
-            self._set("rows", whole_number("rows", self.rows, least=1))
-        for name in ("compares", "repeats", "probe"):
-            value = getattr(self, name)
-            if not isinstance(value, bool) and not (value is None and name == "probe"):
-                raise OptionError(f"{name} is {value!r}: give True or False", option=name)
-        is_single = isinstance(self.measures, str | type) or not isinstance(self.measures, Iterable)
-        choices: tuple[Any, ...] = (self.measures,) if is_single else tuple(self.measures)
-        make_measures(choices)  # raises if one is unknown
-        names = {kind: name for name, kind in MEASURES.items()}
-        self._set("measures", tuple(names.get(choice, choice) for choice in choices))
-
-    def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
-
-    def make_measures(self) -> list[Measure]:
-        """The chosen measures, and `uniform`, which roles need as their baseline."""
-        return make_measures((*self.measures, "uniform"))
-
-    def to_json(self) -> dict[str, Any]:
-        """The settings as JSON values; your own measures by the names of their classes."""
-        names = (m if isinstance(m, str) else f"{m.__module__}.{m.__name__}" for m in self.measures)
-        return asdict(self) | {"measures": list(names)}
-
-    def describe_rows(self) -> str:
-        """Which rows of each window are measured, in words."""
-        match self.rows:
-            case "all":
-                return "every row"
-            case "auto":
-                return f"every row up to {ROWS_LIMIT:,} tokens, {ROWS_SAMPLED} random rows beyond"
-        return f"{self.rows} random rows of each window"
+    READING = "reading tokens"
 
 
 def scan(  # noqa: PLR0913 - what is read, how, and where it goes
@@ -199,7 +129,7 @@ def run_scan(
     batches = [batch for number, batch in enumerate(job.batches()) if group.owns(number)]
     sums = ScanSums() if folder is None else folder.begin()
     done, total = 0, sum(batch.tokens for batch in batches)
-    progress(ScanStage.SCANNING, done, total)
+    progress(ScanStage.READING, done, total)
     with in_evaluation(job.model):
         for batch in batches:
             if batch.name not in sums.done:
@@ -208,7 +138,7 @@ def run_scan(
                 if folder is not None:
                     folder.save(sums)
             done += batch.tokens
-            progress(ScanStage.SCANNING, done, total)
+            progress(ScanStage.READING, done, total)
     if folder is None:
         return job.build_tables(group.gather(sums))
     folder.save(sums, now=True)  # not after an interrupt: half a batch may be in the sums
@@ -266,8 +196,8 @@ class ScanJob:
         is_alone = texts is None and inputs is None and treebank is None
         if settings.probe is None:
             settings = replace(settings, probe=is_alone)
-        batches = None if inputs is None else checked_batches(inputs)
-        documents = checked_texts(TEXTS if is_alone else texts)
+        batches = None if inputs is None else as_batches(inputs)
+        documents = as_documents(TEXTS if is_alone else texts)
         sentences = None if treebank is None else as_sentences(treebank)
         if tokenizer is not None and not hasattr(tokenizer, "all_special_ids"):
             raise OptionError(
@@ -276,7 +206,7 @@ class ScanJob:
             )
         loaded = open_model(model)
         for batch in batches or ():
-            check_names(loaded.model, batch)
+            check_input_names(loaded.model, batch)
         return cls(
             model=loaded.model,
             tokenizer=loaded.tokenizer if tokenizer is None else tokenizer,
@@ -341,7 +271,7 @@ class ScanJob:
         reader = None if self.tokenizer is None else Reader(self.tokenizer, self.config)
         first = 0
         for number, tensors in enumerate(self.inputs or ()):
-            build = partial(given_batch, tensors, self.config, reader, first)
+            build = partial(batch_from_tensors, tensors, self.config, reader, first)
             batch = build()
             size = batch.num_tokens or len(batch.indices)
             yield ScanBatch(f"inputs {number}", size, build, self._count_measures)
@@ -354,7 +284,7 @@ class ScanJob:
 
     def _repeat_batches(self) -> Iterator[ScanBatch]:
         seed = self.settings.seed
-        windows = repeated_windows(self._reader, count=REPEATED_WINDOWS, seed=seed)
+        windows = repeat_windows(self._reader, count=REPEATED_WINDOWS, seed=seed)
         yield from self._window_batches("repeats", windows, self._count_induction)
 
     def _window_batches(
@@ -380,10 +310,10 @@ class ScanJob:
         """The tokenizer with the model's limits."""
         if self.tokenizer is None:
             raise OptionError("texts need a tokenizer: pass tokenizer, or tensors as inputs")
-        length, limit = self.settings.length, known_limit(self.tokenizer, self.config)
+        length, limit = self.settings.length, token_limit(self.tokenizer, self.config)
         if length is not None and limit is not None and length > limit:
             raise OptionError(
-                f"length is {length:,}: the model reads at most {limit:,} tokens; give that or less",
+                f"length is {length:,}: the model reads at most {limit:,} tokens; give less",
                 option="length",
             )
         return Reader(self.tokenizer, self.config, length=length)
@@ -502,7 +432,7 @@ class ScanJob:
         }
         relations = relation_table(sums)
         table = head_table(sums.heads, about, relations)
-        meanings = column_meanings(self.settings.measures).items()
+        meanings = column_meanings(self.settings.measure_choices).items()
         about["columns"] = {name: words for name, words in meanings if name in table.df}
         return Scan(HeadTable(table.df, about), head_pairs(sums.heads), relations)
 
@@ -543,7 +473,7 @@ def _read_batch(model: nn.Module, batch: Batch) -> None:
         if reason := why_unreadable(getattr(model, "config", None), batch.inputs):
             raise OptionError(f"{name} cannot read this: {reason}") from err
         if isinstance(err, TypeError | ValueError):
-            check_names(model, batch.inputs, is_strict=True)
+            check_input_names(model, batch.inputs, is_strict=True)
         what = "these inputs" if non_text_inputs(batch.inputs) else "text alone"
         raise OptionError(
             f"{name} cannot read {what} ({one_sentence(err)}): pass inputs=[...] with everything "

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from headwise.attention.attend import attend
 from headwise.attention.layer import MultiHeadAttention
-from headwise.measures.counter import HeadCounter, RowChoice, default_measures
+from headwise.measures.counter import HeadCounter, RowChoice, make_measures
+from headwise.measures.head_sums import HeadSums
 from headwise.reading.batch import Batch
 from headwise.reading.tokens import TokenFacts
-from headwise.scans.sums import ScanSums
-from headwise.scans.tables import head_table, relations
+from headwise.scans.tables import head_table
 from headwise.sweeps.model import SweepModel
 from headwise.sweeps.task import NOWHERE, Examples
 from headwise.watching.calls import AttentionCall
@@ -47,11 +47,11 @@ def figures_of_heads(model: SweepModel, examples: Examples) -> tuple[HeadFigures
     some = examples[:SEQUENCES]
     calls = calls_of(model, some.symbols)
     batch = batch_of(some.symbols[..., 0])
-    tally = ScanSums()
-    count = HeadCounter(tally, default_measures(), RowChoice("all"), compares=False)
+    sums = HeadSums()
+    count = HeadCounter(sums, make_measures(), RowChoice("all"), compares=False)
     for call in calls:
         count.add(call, batch)
-    table = head_table(tally, relations(tally), {})
+    table = head_table(sums, {})
     looks = [row for call in calls for row in looks_of(call, some.places).tolist()]
     questions = model.task.questions
     return tuple(

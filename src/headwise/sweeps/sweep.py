@@ -14,7 +14,7 @@ from typing import Any
 from headwise.checks import whole_number
 from headwise.errors import OptionError, OutputError
 from headwise.files import make_folder, write_aside
-from headwise.scans.folder import differences
+from headwise.run_folder import setting_changes
 from headwise.sweeps.results import FILES, Sweep, best_rate
 from headwise.sweeps.runs import Progress, Records, Run, TrainingPool, carry_out_all
 from headwise.sweeps.settings import (
@@ -113,7 +113,7 @@ def prepared(folder: Path, settings: SweepSettings, *, force: bool) -> Path:
     wanted = json.loads(json.dumps(settings.as_json()))
     if note.exists():
         held = held_settings(note)
-        differing = [] if extends(wanted, held) else differences(held, wanted)
+        differing = [] if extends(wanted, held) else setting_changes(held, wanted)
         if differing and not force:
             raise OutputError(
                 f"{folder} holds a sweep with other settings ({'; '.join(differing[:3])}): "
