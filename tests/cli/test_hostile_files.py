@@ -112,7 +112,7 @@ def test_a_place_that_cannot_be_is_named_and_nothing_is_written(
     [
         ("prune", "full holds something other than a model and is not replaced, even by force"),
         ("sweep", "full is not empty and holds no sweep: give another folder"),
-        ("scan", "full holds heads.csv and no scan: give another folder, or --force"),
+        ("scan", "full has heads.csv but no settings.json"),
         ("importance", "layers.csv is in full already: choose another folder, or give --force"),
         ("report", "full is a folder: give the name of a file"),
         ("svg", "full is a folder: give the name of a file"),
@@ -132,8 +132,8 @@ def test_a_folder_that_holds_something_else_is_left_alone(
 @pytest.mark.parametrize(
     ("file", "content", "words"),
     [
-        ("settings.json", b"{", "settings.json holds no settings of a scan"),
-        ("settings.json", b'{"task": {}}', "settings.json holds no settings of a scan"),
+        ("settings.json", b"{", "settings.json is not the settings of a scan"),
+        ("settings.json", b'{"task": {}}', "settings.json is not the settings of a scan"),
         ("progress-0.npz", b"PK", "progress-0.npz holds no sums of a scan: remove it"),
         ("progress-0.npz", b"", "progress-0.npz holds no sums of a scan: remove it"),
     ],
@@ -244,7 +244,7 @@ class Interrupt:
 INTERRUPTS = [
     ("scan", "headwise.models.loading.load_model", 1),
     ("scan", "headwise.measures.counter.HeadCounter.add", 2),
-    ("scan", "headwise.scans.scan.ScanJob.repeat", 1),
+    ("scan", "headwise.scans.scan.ScanJob._count_induction", 1),
     ("scan", "headwise.heads.HeadTable.write", 1),
     ("scan", "headwise.heads.HeadTable.write", 2),
     ("importance", "headwise.pruning.importance.importance.gradients", 1),

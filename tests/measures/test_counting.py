@@ -1,4 +1,4 @@
-"""Counting: whose rows are counted, where, and which of them heads are compared on."""
+"""Which rows are counted, where, and on which of them heads are compared."""
 
 import gc
 from dataclasses import replace
@@ -9,7 +9,13 @@ import torch
 import transformers
 
 from headwise.errors import ModelError
-from headwise.measures.counter import LayerCache, RowChoice, compared, make_measures, views_of
+from headwise.measures.counter import (
+    LayerCache,
+    RowChoice,
+    _compared_rows,
+    make_measures,
+    sequence_views,
+)
 from headwise.measures.measure import Measure, RowValues, measure_rows
 from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView, Sums, TileWeights
@@ -17,7 +23,8 @@ from headwise.measures.similarity import LOOKS
 from headwise.reading.batch import Batch
 from headwise.reading.reader import Reader
 from headwise.reading.tensors import batches_from_tensors
-from headwise.scans.scan import ScanSettings, make_scan_job, scan
+from headwise.scans.scan import ScanJob, scan
+from headwise.scans.settings import ScanSettings
 from headwise.scans.sums import ScanSums
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.watch import watch
@@ -137,13 +144,12 @@ def layouts() -> set[int]:
 def test_a_batch_leaves_nothing_behind() -> None:
     model = small_llama()
     given = [{"input_ids": torch.randint(0, 53, (2, 11))} for _ in range(3)]
-    task, tally = make_scan_job(model, inputs=given), ScanSums()
-    steps = task.steps()
+    batches, sums = ScanJob.of(model, inputs=given).batches(), ScanSums()
     before = layouts()
-    for step in steps:
-        step.run(tally)
+    for batch in batches:
+        batch.count(batch.build(), sums)
     assert layouts() <= before
-    assert tally.counts == {"tokens": 66, "windows": 6}
+    assert sums.counts == {"tokens": 66, "windows": 6}
 
 
 def test_a_picture_has_no_tokens() -> None:
@@ -158,7 +164,7 @@ def test_a_picture_has_no_tokens() -> None:
 
 
 def views(call: AttentionCall, batch: Batch) -> list[SequenceView]:
-    return [view for _, view in views_of(call, batch, RowChoice("all"), LayerCache())]
+    return [view for _, _, view in sequence_views(call, batch, RowChoice("all"), LayerCache())]
 
 
 def small_llama() -> transformers.LlamaModel:
@@ -197,7 +203,7 @@ def test_rows_and_tokens_are_where_the_model_computes() -> None:
 def test_weights_are_compared_on_random_rows_that_see_a_choice(length: int) -> None:
     (call,), batch = calls_of(length)
     (view, _) = views(call, batch)
-    drawn = [compared(replace_layout(view), 1, index)[1].rows for index in range(40)]
+    drawn = [_compared_rows(replace_layout(view), 1, index)[1].rows for index in range(40)]
     counts = torch.bincount(torch.cat(drawn), minlength=length)
     assert counts[0] == 0, "the first row sees itself alone"
     assert {len(rows) for rows in drawn} == {min(LOOKS, length - 1)}
