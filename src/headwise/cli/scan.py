@@ -127,7 +127,7 @@ def scan_command(  # noqa: PLR0913 - one parameter per option
 def print_scan(scan: "Scan", out: Path | None) -> None:
     """Print the head table, the strongest heads and the files in `out`."""
     from headwise.scans.folder import TABLES
-    from headwise.views.heads import leaders, left_out, notes, overview, strongest
+    from headwise.views.heads import leader_notes, leaders, overview, skipped_sentences, strongest
     from headwise.views.terminal import quiet_console, say
 
     console = quiet_console()
@@ -138,11 +138,11 @@ def print_scan(scan: "Scan", out: Path | None) -> None:
         console.print()
     if len(scan.relations) > 0:
         console.print(leaders(scan.relations))
-        for line in notes(scan.relations):
+        for line in leader_notes(scan.relations):
             console.print(line)
-    elif not left_out(scan.table.about):
+    elif not skipped_sentences(scan.table.about):
         say(console, "No sentences with gold relations were read: --probe reads the built-in ones.")
-    for line in left_out(scan.table.about):
+    for line in skipped_sentences(scan.table.about):
         console.print(line)
     if out is not None:
         files = [name for name in TABLES if (out / name).is_file()]
