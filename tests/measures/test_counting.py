@@ -78,17 +78,17 @@ def test_pictures_beside_fewer_texts_are_all_measured() -> None:
     assert (whole["entropy"] != part["entropy"])[~is_text].all(), "the third picture counts"
 
 
-def test_attention_within_windows_is_refused_by_name() -> None:
+def test_attention_within_windows_is_rejected_by_name() -> None:
     config = transformers.SwinConfig(
         image_size=56, patch_size=4, embed_dim=12, depths=[2], num_heads=[3], window_size=7
     )
     model = transformers.SwinModel(config).eval()
-    words = r"SwinAttention\) cannot be measured: it computes 8 sequences where 2 are given"
+    words = r"SwinAttention\) cannot be measured: it computes 8 sequences .* 2"
     with pytest.raises(ModelError, match=words):
         scan(model, inputs=[{"pixel_values": torch.randn(2, 3, 56, 56)}], settings=ENTROPY)
 
 
-def test_keys_made_of_several_positions_are_refused_by_name() -> None:
+def test_keys_made_of_several_positions_are_rejected_by_name() -> None:
     config = transformers.SegformerConfig(
         depths=[1], hidden_sizes=[9], num_attention_heads=[3], sr_ratios=[4], patch_sizes=[7],
         strides=[4], mlp_ratios=[2], num_encoder_blocks=1,
