@@ -36,12 +36,12 @@ class Scratch:
     def rooms(self, numbers: int, like: Tensor) -> Float[Tensor, "two numbers"]:
         """Room for so many numbers, twice; whatever was there before is lost."""
         rooms = self._rooms
-        if rooms is None or rooms.shape[1] < numbers or not fits(rooms, like):
+        if rooms is None or rooms.shape[1] < numbers or not _is_same_kind(rooms, like):
             self._rooms = rooms = like.new_empty(2, numbers)
         return rooms
 
 
-def fits(tensor: Tensor, like: Tensor) -> bool:
+def _is_same_kind(tensor: Tensor, like: Tensor) -> bool:
     """Whether two tensors are of one kind and in one place."""
     return tensor.dtype == like.dtype and tensor.device == like.device
 
