@@ -84,7 +84,7 @@ def calls_of(
         place = Site("", number, f"layers.{number}.attention", module, module.Wo, is_routed=False)
         mixed = attend(queries, keys, values, rules=rules)
         call = AttentionCall(
-            place=place, queries=queries, keys=keys, values=values, rules=rules, mixed=mixed
+            site=place, queries=queries, keys=keys, values=values, rules=rules, mixed=mixed
         )
         calls.append(call)
 
