@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +19,7 @@ from headwise.cli.options import (
     with_head,
 )
 from headwise.errors import OptionError, OutputError
-from headwise.files import make_folder, write_aside
+from headwise.files import lock_folder, make_folder, write_aside
 from headwise.formats import replace_nonfinite
 from headwise.views.terminal import quiet_console, say, show_table
 
@@ -87,21 +87,11 @@ def check_folder(out: Path | None, *, force: bool) -> None:
 @contextmanager
 def only_writer(out: Path | None, *, force: bool) -> Iterator[None]:
     """The folder, made if need be, while no other process writes such tables into it."""
-    from headwise.pruning.export.directories import locked
-
     if out is None:
         yield
         return
     make_folder(out)
-    with ExitStack() as held:
-        try:
-            held.enter_context(locked(out))
-        except BlockingIOError as err:
-            raise OutputError(
-                f"{out} is being written by another process: wait for it, or choose another folder"
-            ) from err
-        except OSError:
-            pass  # a file system without locks
+    with lock_folder(out):
         check_folder(out, force=force)  # another process may have written since it was looked at
         yield
 

@@ -36,7 +36,6 @@ from headwise.pruning.export.export import (
     check_exportable,
     export,
     sentence_modules,
-    written_in,
 )
 from headwise.pruning.export.model_card import measured_lines
 from headwise.pruning.export.onnx import (
@@ -176,9 +175,7 @@ def with_onnx_beside(pruned: Pruned, inputs: Inputs) -> Pruned:
         raise type(error)(f"{error}; the smaller model itself is in {place}") from error
     record = pruned.record | {"onnx_difference": difference}
     write_aside(place / "prune.json", json.dumps(record, indent=1))
-    return replace(
-        pruned, record=record, export=written_in(pruned.export), onnx_difference=difference
-    )
+    return replace(pruned, record=record, export=pruned.export.rescan(), onnx_difference=difference)
 
 
 def choose_heads(

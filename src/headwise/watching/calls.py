@@ -14,7 +14,7 @@ from torch import Tensor
 
 from headwise.attention.attend import attend, attend_in_steps, attend_with_lse
 from headwise.attention.bias import bias_of_pairs
-from headwise.attention.prepare import Computation, lengths_as_mask, make_task
+from headwise.attention.prepare import Computation
 from headwise.attention.rules import Rules, as_4d_mask, restrict_mask
 from headwise.errors import ModelError, OptionError, ShapeError
 from headwise.watching.sequence_weights import LOWEST, SequenceWeights
@@ -129,8 +129,7 @@ class AttentionCall(SiteCall):
 
     @cached_property
     def _computation(self) -> Computation:
-        rules = lengths_as_mask(self._certain_rules, self.queries, self.keys)
-        return make_task(self.queries, self.keys, self.values, rules)
+        return Computation.of(self.queries, self.keys, self.values, self._certain_rules)
 
     def weights(self) -> Float[Tensor, "batch heads query key"]:
         """All weights, `heads x query x key` per sequence; OptionError if they are too many."""
@@ -154,7 +153,7 @@ class AttentionCall(SiteCall):
             query_lengths=None,
         )
         return SequenceWeights(
-            computation=make_task(
+            computation=Computation.of(
                 self.queries[row, :, queries].detach().to(wide),
                 self.keys[row, :, keys].detach().to(wide),
                 self.values[row, :, keys].detach().to(wide),
