@@ -7,10 +7,12 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
+from headwise.errors import ModelError
 from headwise.scans.scan import ScanSettings, scan
 from headwise.watching.calls import Call
 from headwise.watching.gates import silence
-from headwise.watching.watch import watch
+from headwise.watching.sites import Site
+from headwise.watching.watch import _find_weights, _num_heads, _projection, watch
 
 from .helpers import allow_weights, each_family, family_model, run
 from .tiny import tiny
@@ -118,3 +120,21 @@ def test_observers_are_notified_in_the_order_they_came() -> None:
     with watch(model, lambda _: order.append("first")), watch(model, lambda _: order.append("2nd")):
         run(model, inputs)
     assert order == ["first", "2nd"] * len(model.model.layers)
+
+
+class Strange(nn.Module):
+    """Attention without a known number of heads."""
+
+    num_heads: int | None = None
+
+
+def test_unwatchable_modules_raise_with_the_reason() -> None:
+    site = Site("", 0, "layers.0.attn", Strange(), None, is_routed=False)
+    named = r"layers\.0\.attn \(Strange\) cannot be watched"
+    with pytest.raises(ModelError, match=f"{named}: its output projection is unknown"):
+        _projection(site)
+    with pytest.raises(ModelError, match=f"{named}: its number of heads is unknown"):
+        _num_heads(site)
+    site.module.num_heads = 3
+    with pytest.raises(ModelError, match=f"{named}: it returned no weights"):
+        _find_weights((torch.zeros(1, 5, 7), torch.zeros(1, 2, 5, 5)), site)

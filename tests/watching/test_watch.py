@@ -15,8 +15,8 @@ from headwise.errors import ModelError
 from headwise.watching.calls import AttentionCall, Call, WeightsCall
 from headwise.watching.gates import silence
 from headwise.watching.interface import NAME, OBSERVERS, ROUTED, check_finite
-from headwise.watching.sites import Site, find_sites
-from headwise.watching.watch import _find_weights, _num_heads, _projection, watch
+from headwise.watching.sites import find_sites
+from headwise.watching.watch import watch
 
 from ..attention.tolerance import assert_same
 from .helpers import (
@@ -434,24 +434,6 @@ def test_finite_rows_whose_sum_overflows_are_fine() -> None:
     large = torch.full((1, 2, 64, 8), 100.0, dtype=torch.float16)
     assert large.sum().isinf()
     check_finite(find_sites(tiny("llama")[0])[0], large, large)
-
-
-class Strange(nn.Module):
-    """Attention that says little of itself."""
-
-    num_heads: int | None = None
-
-
-def test_unwatchable_modules_raise_with_the_reason() -> None:
-    place = Site("", 0, "layers.0.attn", Strange(), None, is_routed=False)
-    named = r"layers\.0\.attn \(Strange\) cannot be watched"
-    with pytest.raises(ModelError, match=f"{named}: its output projection is unknown"):
-        _projection(place)
-    with pytest.raises(ModelError, match=f"{named}: its number of heads is unknown"):
-        _num_heads(place)
-    place.module.num_heads = 3
-    with pytest.raises(ModelError, match=f"{named}: it returned no weights"):
-        _find_weights((torch.zeros(1, 5, 7), torch.zeros(1, 2, 5, 5)), place)
 
 
 @each_family
