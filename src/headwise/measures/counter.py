@@ -31,7 +31,6 @@ from headwise.measures.uniform import Uniform
 from headwise.reading.batch import Batch
 from headwise.watching.calls import Call, at_least_float32
 from headwise.watching.sequence_weights import Tile
-from headwise.watching.watch import described
 
 MEASURES: Mapping[str, type[Measure]] = MappingProxyType(
     {
@@ -126,7 +125,7 @@ class LayerCache:
         key = (call.stack, call.layer)
         if key not in self._roots:
             if not call.is_direct:
-                self._indirect.append(type(call.place.module).__name__)
+                self._indirect.append(type(call.site.module).__name__)
             roots = call.output_weight
             if roots is not None:
                 parts = roots.to(at_least_float32(call.mixed)).unflatten(0, (call.num_heads, -1))
@@ -158,12 +157,12 @@ def _sequence_indices(call: Call, batch: Batch) -> Sequence[int]:
     }
     if count not in {*sizes, len(batch.indices)}:
         raise ModelError(
-            f"{described(call.place)} cannot be measured: it computes {count} sequences but the "
+            f"{call.site.description} cannot be measured: it computes {count} sequences but the "
             f"batch has {len(batch.indices)}, as in attention within windows"
         )
     if call.num_keys < call.num_queries and call.stack != "cross":
         raise ModelError(
-            f"{described(call.place)} cannot be measured: its {call.num_queries} queries see "
+            f"{call.site.description} cannot be measured: its {call.num_queries} queries see "
             f"{call.num_keys} keys, each made of several positions"
         )
     return batch.indices if count == len(batch.indices) else range(count)
