@@ -221,8 +221,8 @@ def test_a_head_that_there_is_not_is_named(
     ("content", "words"),
     [
         ('{"format": "headwise cut plan 1"}', "cut plan: 'heads'"),
-        ('{"heads": []}', "its format must be 'headwise cut plan 1', not None"),
-        ('{"format": "headwise cut plan 9"}', "not 'headwise cut plan 9'"),
+        ('{"heads": []}', "its format is None, not 'headwise cut plan 1'"),
+        ('{"format": "headwise cut plan 9"}', "'headwise cut plan 9'"),
         ('{"format": "headwise cut plan 1", "heads": 3}', "cannot be read as a cut plan"),
         ('{"format', "cannot be read as a cut plan: Unterminated string"),
         ("[1]", "'[1]' is not a head"),
