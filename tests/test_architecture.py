@@ -131,12 +131,10 @@ KNOWN_REPEATS = {
     "written",
 }
 KNOWN_IMPORTS = [
-    "headwise.attention.worked_example.NamedShape",
     "headwise.heads.HeadId",
     "headwise.heads.HeadTable",
     "headwise.objectives.evaluation.Estimate",
     "headwise.scans.sums.ScanSums",
-    "headwise.watching.sites.find_sites",
 ]
 
 LONGEST_MODULE, LONGEST_FUNCTION = 500, 80

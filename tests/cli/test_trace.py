@@ -62,10 +62,7 @@ def test_json_says_which_steps_it_has_no_values_of(headwise: Runner) -> None:
     ran = headwise("trace", "--text", "The cat", "--json")
     without = [step["name"] for step in json.loads(ran.out)["steps"] if step["values"] is None]
     assert without == ["Wo"]  # 384 x 384
-    assert ran.err == (
-        "headwise: values of Wo are left out, a step of more than 65,536 numbers: --step Wo prints "
-        "them\n"
-    )
+    assert "Wo has more than 65,536 values" in ran.err and "--step Wo" in ran.err
     named = headwise("trace", "--text", "The cat", "--json", "--step", "Wo")
     (step,) = json.loads(named.out)["steps"]
     assert named.err == "" and len(step["values"]) == len(step["values"][0]) == 384

@@ -29,7 +29,7 @@ def test_visible_pairs_equal_those_of_the_mask(
     before = None if window is None else (window - 1 if is_causal else window // 2)
     after = 0 if is_causal else before
     positions = torch.arange(length)
-    visible = Band(before, after, 0).visible(positions, positions)
+    visible = Band(before, after, 0).sees(positions - positions[:, None])
     assert costs.visible_pairs(length, is_causal=is_causal, window=window) == visible.sum()
 
 

@@ -72,22 +72,25 @@ def scan_minilm(importance: Path | None, prune: Path | None, sentence: str) -> "
 
     The folders and the sentence are checked before the scan, which takes a while.
     """
+    import pandas as pd
+
     from headwise.cli.scan import bar, make_task, show
+    from headwise.heads import HeadTable
     from headwise.models.loaded import LoadedModel
     from headwise.models.loading import LoadOptions
-    from headwise.report.data import (
-        ReportData,
-        builtin_texts,
-        heads_of_model,
-        read_cut,
-        read_importance,
-    )
+    from headwise.report.data import ReportData, builtin_texts, read_cut, read_importance
     from headwise.report.maps import check_length, draw_maps
     from headwise.scans.scan import ScanSettings, run_scan
+    from headwise.watching.sites import find_sites
 
     task = make_task("minilm", LoadOptions(), ScanSettings(probe=True), None, None)
     check_length(sentence, task.tokenizer)
-    heads = heads_of_model("minilm", task.model)
+    rows = [
+        (site.stack, site.layer, head)
+        for site in find_sites(task.model)
+        for head in range(site.num_heads or 0)
+    ]
+    heads = HeadTable(pd.DataFrame(rows, columns=["stack", "layer", "head"]), {"model": "minilm"})
     costs = None if importance is None else read_importance(importance, heads)
     cut = None if prune is None else read_cut(prune, heads)
     scan = run_scan(task, report=bar(quiet_console(is_stderr=True)))

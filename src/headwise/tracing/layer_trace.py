@@ -14,9 +14,8 @@ from torch import Tensor
 
 from headwise.attention.attend import attend_in_steps
 from headwise.attention.layer import MultiHeadAttention
-from headwise.attention.prepare import own_mask
 from headwise.attention.reference import head_steps, layer_by_definition
-from headwise.attention.rules import Rules
+from headwise.attention.rules import Rules, mask_part
 from headwise.errors import ShapeError
 from headwise.reading.labels import Labels
 from headwise.tracing.record import Trace
@@ -50,7 +49,9 @@ def trace_layer(
         rules = layer.rules_for(mask, None, is_self=True, device=x.device)
         reference = torch.stack(
             [
-                layer_by_definition(layer, sequence, mask=own_mask(mask, index)).output
+                layer_by_definition(
+                    layer, sequence, mask=mask_part(mask, slice(index, index + 1))
+                ).output
                 for index, sequence in enumerate(x)
             ]
         )
