@@ -3,7 +3,7 @@
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,6 +26,7 @@ from headwise.views.terminal import check_new, quiet_console, say, show_table, w
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from headwise.models.loading import LoadOptions
     from headwise.tracing.maps import Maps
     from headwise.tracing.record import Trace
 
@@ -136,18 +137,12 @@ def trace_command(  # noqa: PLR0913 - one parameter per option
     for path, suffix in files:
         if path is not None:
             check_new(path, suffix, force=force)
+    choice = {"layer": layer, "stack": stack, "heads": heads}
     if example is None:
-        from headwise.models.loading import load_model
-        from headwise.tracing.trace import LayerChoice, trace
-
-        LayerChoice.parse(layer, stack, heads)  # mistakes are reported before the model loads
-        check_sentence(text)
-        loaded = load_model(model, without_head(dtype, device, revision, trust_remote_code))
-        traced = trace(
-            loaded, SENTENCE if text is None else text, layer=layer, stack=stack, heads=heads
-        )
+        options = without_head(dtype, device, revision, trust_remote_code)
+        traced = _trace_model(model, options, text, choice)
     else:
-        traced = _trace_example(layer, stack, heads)
+        traced = _trace_example(choice)
     if step is not None:
         traced[step]  # an unknown step raises before any file is written
     maps = traced.maps(words=words, special=not hide_special, sink=not drop_sink)
@@ -155,9 +150,7 @@ def trace_command(  # noqa: PLR0913 - one parameter per option
         if path is not None:
             write_new(path, _file_text(traced, maps, suffix), suffix, force=force)
     if as_json:
-        typer.echo(json.dumps(traced.to_json(None if step is None else [step])))
-        if step is None:
-            _warn_of_large_steps(traced)
+        _print_json(traced, step)
         return
     if compare_single_head:
         _show_blurring(console, traced, query)
@@ -185,12 +178,23 @@ def _why_no_map(compares: bool, as_json: bool, step: str | None, example: Exampl
     return ""
 
 
-def _trace_example(layer: int | None, stack: str | None, heads: str | None) -> "Trace":
+def _trace_model(
+    name: str, options: "LoadOptions", text: str | None, choice: dict[str, Any]
+) -> "Trace":
+    from headwise.models.loading import load_model
+    from headwise.tracing.trace import LayerChoice, trace
+
+    LayerChoice.parse(**choice)  # mistakes are reported before the model loads
+    check_sentence(text)
+    return trace(load_model(name, options), SENTENCE if text is None else text, **choice)
+
+
+def _trace_example(options: dict[str, Any]) -> "Trace":
     from headwise.attention.worked_example import cat_sleeps
     from headwise.tracing.layer_trace import trace_layer
     from headwise.tracing.trace import LayerChoice
 
-    choice = LayerChoice.parse(layer, stack, heads)
+    choice = LayerChoice.parse(**options)
     if choice.layer or choice.stack:
         raise OptionError("the example has one layer: leave --layer and --stack out")
     worked = cat_sleeps()
@@ -203,12 +207,13 @@ def _file_text(trace: "Trace", maps: "Maps", suffix: str) -> str:
     return maps_svg(maps) if suffix == ".svg" else trace_page(trace, maps)
 
 
-def _warn_of_large_steps(trace: "Trace") -> None:
-    """Print to stderr which steps have no values in the JSON, and how to get them."""
+def _print_json(trace: "Trace", step: str | None) -> None:
+    """Print JSON, and to stderr which steps have no values in it and how to get them."""
     from headwise.tracing.record import MOST_NUMBERS
 
+    typer.echo(json.dumps(trace.to_json(None if step is None else [step])))
     names = trace.large_steps
-    if names:
+    if step is None and names:
         say(
             quiet_console(is_stderr=True),
             f"headwise: {join_words(names)} {'has' if len(names) == 1 else 'have'} more than "
