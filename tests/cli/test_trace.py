@@ -136,7 +136,7 @@ def test_words_without_special_tokens_or_sink(headwise: Runner) -> None:
         (["--dtype", "float8"], "float8"),
         (["--step", "scoring"], "--step is 'scoring'"),
         (["--stack", "decoder"], "--stack is 'decoder'"),
-        (["--text", "  "], "the text is empty"),
+        (["--text", "  "], "text is empty"),
         (["--compare-single-head", "--query", 99], "--query is 99"),
         (["--svg", "no/such/folder/x.svg"], "folder no/such/folder does not exist"),
         (["./missing"], "there is no directory ./missing"),

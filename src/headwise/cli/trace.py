@@ -106,15 +106,10 @@ def trace_command(  # noqa: PLR0913 - one parameter per option
     """Show every number of one layer's attention, and what each head adds to its output."""
     console = quiet_console()
     if example is not None:
-        model_options = {
-            "--text": text,
-            model: model != "minilm",
-            "--dtype": dtype != "float32",
-            "--device": device != "cpu",
-            "--revision": revision,
-            "--trust-remote-code": trust_remote_code,
-        }
-        refuse("an example has its own model and text", model_options)
+        loading = {"--dtype": dtype != "float32", "--device": device != "cpu"}
+        loading |= {"--trust-remote-code": trust_remote_code, model: model != "minilm"}
+        others = {"--text": text, "--revision": revision}
+        refuse("an example has its own model and text", {**others, **loading})
     if not compare_single_head and query is not None:
         raise OptionError("--query needs --compare-single-head: give both, or omit --query")
     if " " in model and not is_there(model):
