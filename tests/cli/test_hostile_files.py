@@ -244,7 +244,7 @@ class Interrupt:
 INTERRUPTS = [
     ("scan", "headwise.models.loading.load_model", 1),
     ("scan", "headwise.measures.counter.HeadCounter.add", 2),
-    ("scan", "headwise.scans.scan.ScanJob.repeat", 1),
+    ("scan", "headwise.scans.scan.ScanJob._count_induction", 1),
     ("scan", "headwise.heads.HeadTable.write", 1),
     ("scan", "headwise.heads.HeadTable.write", 2),
     ("importance", "headwise.pruning.importance.importance.gradients", 1),

@@ -23,7 +23,7 @@ from headwise.tracing.layer_trace import (
     trace_layer,
 )
 from headwise.tracing.record import Trace
-from headwise.watching.calls import AttentionCall, Call, at_least_float32, check_size
+from headwise.watching.calls import AttentionCall, Call, at_least_float32, check_weights_fit
 
 if TYPE_CHECKING:
     from headwise.reading.batch import Batch
@@ -174,12 +174,12 @@ def _trace_model(
             "outputs of its heads"
         )
     attention, projected = (
-        [one for one in recorded if one.name == name][site.turn] for name in modules
+        [one for one in recorded if one.name == name][site.call_index] for name in modules
     )
     output, bias = projected.output, getattr(projection, "bias", None)
     tensors = {"input": attention.input} if attention.input.dim() == 3 else {}
     if isinstance(call, AttentionCall):
-        check_size(call.mixed.shape[:3].numel() * call.keys.shape[2], call.layer, call.stack)
+        check_weights_fit(call.mixed.shape[:3].numel() * call.num_keys, site)
         tensors |= steps_of_call(call.queries, call.keys, call.values, call.rules)
     else:
         dtype = at_least_float32(call.mixed)
