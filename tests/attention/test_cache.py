@@ -400,22 +400,18 @@ def test_a_rolling_cache_too_small_for_the_layer_is_refused(
     window: int | None, looks_at: str
 ) -> None:
     layer = make_layer("plain", window=window)
-    message = f"this cache holds a window of {WINDOW}; the layer looks at {looks_at}"
+    message = f"window of {WINDOW}: .* {looks_at}"
     with pytest.raises(CacheError, match=message):
         layer(some_x(), cache=RollingCache(WINDOW))
 
 
 def test_a_cache_takes_no_context_and_no_lengths() -> None:
     layer, x = make_layer("plain"), some_x()
-    with pytest.raises(
-        OptionError, match="lengths of a context do not go with is_causal, window or"
-    ):
+    with pytest.raises(OptionError, match="lengths of a context"):
         layer(x, x, lengths=torch.tensor([3, 13]))
-    with pytest.raises(
-        OptionError, match="a cache is for self-attention: it cannot take a context"
-    ):
+    with pytest.raises(OptionError, match="cache and context"):
         layer(x, x, cache=GrowingCache())
-    with pytest.raises(OptionError, match=r"lengths do not go with a cache: .* pad on the left"):
+    with pytest.raises(OptionError, match="lengths and cache"):
         layer(x, lengths=torch.tensor([3, 13]), cache=GrowingCache())
 
 

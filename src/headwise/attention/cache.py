@@ -30,7 +30,7 @@ class Cache(Protocol):
     def belong_to(self, layer: object) -> None:
         """Serve the layer from now on; raise where positions of another one are held."""
 
-    def held_after(self, new: int) -> int:
+    def length_after(self, new: int) -> int:
         """Number of keys that `append` will give when `new` ones are added."""
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -69,7 +69,7 @@ class KeyValueCache:
         """Positions held now."""
         return self.held
 
-    def held_after(self, new: int) -> int:
+    def length_after(self, new: int) -> int:
         """Number of keys that `append` will give when `new` ones are added."""
         return self.held + new
 
@@ -228,7 +228,7 @@ class RollingCache(KeyValueCache):
         """Twice the window, so that old positions are moved away only once per window."""
         return max(2 * self.window, needed)
 
-    def held_after(self, new: int) -> int:
+    def length_after(self, new: int) -> int:
         """Number of keys that `append` will give: those that the first new one may see, and it."""
         return min(self.held, self.window - 1) + new
 
@@ -236,7 +236,7 @@ class RollingCache(KeyValueCache):
         """Keys and values of the last positions before the new ones, and the new ones."""
         self._check(keys, values)
         new = keys.shape[2]
-        kept = self.held_after(0)
+        kept = self.length_after(0)
         if self.keys is not None and self.values is not None:
             is_full = self.held + new > self.keys.shape[2]
             if is_full and kept < self.held:

@@ -78,8 +78,8 @@ def calls_of(
 
     def keep(module: torch.nn.Module, given: tuple[Tensor, ...]) -> None:
         assert isinstance(module, MultiHeadAttention)
-        queries, keys, values = module.projected(given[0], given[0])
-        rules = module.rules_for(None, None, is_self=True, device=queries.device)
+        queries, keys, values = module.project(given[0], given[0])
+        rules = module.make_rules(None, None, is_self=True, device=queries.device)
         number = len(calls)
         place = Site("", number, f"layers.{number}.attention", module, module.Wo, is_routed=False)
         mixed = attend(queries, keys, values, rules=rules)
