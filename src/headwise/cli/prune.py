@@ -50,9 +50,7 @@ Method = Annotated[
         help="rounds, quadratic, greedy, ablation, michel, fisher or random (default: rounds)."
     ),
 ]
-Refit = Annotated[
-    str, typer.Option(help="full, wide (feed-forward parts too), scale, bias or none.")
-]
+Refit = Annotated[str, typer.Option(help="full, wide (feed-forward parts too), bias or none.")]
 Text = Annotated[
     list[str] | None,
     typer.Option(
