@@ -63,7 +63,6 @@ IN_FUNCTIONS_ONLY = {"heads": {"views", "explorer"}, "tracing": {"views"}}
 """Tables and traces show themselves: the only imports from above, inside functions."""
 
 KNOWN_REPEATS = {
-    "added",
     "as_text",
     "axes_of",
     "bar",
@@ -72,8 +71,6 @@ KNOWN_REPEATS = {
     "check_folder",
     "check_inputs",
     "check_model",
-    "check_size",
-    "class_of",
     "compared",
     "count_parameters",
     "described",
@@ -83,7 +80,6 @@ KNOWN_REPEATS = {
     "facts",
     "figure",
     "finite",
-    "fits",
     "fitting",
     "head_ids",
     "heads",
@@ -95,7 +91,6 @@ KNOWN_REPEATS = {
     "main",
     "make_task",
     "measured",
-    "mix",
     "name_of",
     "number",
     "number_in",
@@ -104,7 +99,6 @@ KNOWN_REPEATS = {
     "pairs",
     "plain",
     "products",
-    "project",
     "projection_of",
     "quality",
     "read",
@@ -120,7 +114,6 @@ KNOWN_REPEATS = {
     "stand_ins",
     "steps_of",
     "tensors_of",
-    "twin_of",
     "words_of",
     "write",
     "written",

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from headwise.attention.attend import attend, attend_in_steps, attend_with_lse, explain_path
 from headwise.attention.bias import bias_tile
 from headwise.attention.prepare import Computation, check_qkv
-from headwise.attention.reference import added
+from headwise.attention.reference import bias_by_definition
 from headwise.attention.rules import Band, Rules, as_4d_mask, check_window
 from headwise.errors import MaskError, OptionError, ShapeError
 
@@ -266,7 +266,7 @@ def test_a_trimmed_task_has_lost_only_keys_that_nobody_sees(problem: Problem) ->
     assert_same(tile, want, roundings=problem.roundings)
     structure = replace(problem.rules, mask=None, slopes=None, distance_bias=None)
     sizes = (task.num_queries, task.num_keys)
-    is_seen = (added(structure, 0, 0, *sizes) == 0).any(0)
+    is_seen = (bias_by_definition(structure, 0, 0, *sizes) == 0).any(0)
     assert not is_seen[:low].any() and not is_seen[high:].any()
 
 

@@ -112,7 +112,7 @@ class TextAnalysis:
 def tensors_of(call: Call) -> tuple[Tensor, ...]:
     """The large tensors that a call holds."""
     if isinstance(call, WeightsCall):
-        return call.shown, call.mixed
+        return call.known_weights, call.mixed
     return call.queries, call.keys, call.values, call.mixed
 
 
@@ -147,7 +147,7 @@ def read(subject: Subject, text: str, *, progress: Progress | None = None) -> Te
     calls: dict[str, Call] = {}
 
     def each(call: Call) -> None:
-        calls[call.place.layer_name] = call
+        calls[call.site.layer_name] = call
         count.add(call, batch)
         if progress is not None:
             progress(len(calls), total)
