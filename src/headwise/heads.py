@@ -1,7 +1,7 @@
-"""HeadId and HeadTable: the waist; the scan fills it, pruning and views read it.
+"""HeadId and HeadTable: scans fill the table; pruning, views and reports read it.
 
-In: one row per head, one column per measure, and how they were made. Out: the same, checked, sorted, found
-by a head's name, and files that are read back without loss. It knows no model, measure or torch.
+In: one row per head, one column per measure, and how they were made. Out: the same, checked and
+sorted, rows by a head's name, and files that are read back without loss. It knows no models.
 """
 
 import difflib

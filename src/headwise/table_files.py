@@ -114,7 +114,7 @@ def to_csv(df: pd.DataFrame, _: dict[str, Any]) -> bytes:
 
 
 def from_csv(path: Path) -> Held:
-    """Read the output of `to_csv`; without its companion, kinds are guessed and `about` is empty."""
+    """Read the output of `to_csv`; without its companion, kinds are guessed, `about` is empty."""
     from pyarrow import csv
 
     companion = path.with_suffix(".about.json")

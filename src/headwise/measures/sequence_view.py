@@ -204,7 +204,7 @@ class Sums(dict[str, Tensor]):
         rows = self.own(name)[:, span]
         if part.shape != rows.shape:
             raise ShapeError(
-                f"a share of {name!r} is {list(part.shape)}: give one number per head and row of the "
+                f"a share of {name!r} is {list(part.shape)}: give one number per head and row of a "
                 f"tile, {list(rows.shape)}"
             )
         rows.add_(part)
