@@ -11,7 +11,8 @@ from headwise.explorer.maps import MapOptions
 from headwise.explorer.text_analysis import LONGEST, AnalysisCache, read
 from headwise.heads import HeadId
 from headwise.pruning.setting import make_subject
-from headwise.scans.scan import ScanSettings, scan
+from headwise.scans.scan import scan
+from headwise.scans.settings import ScanSettings
 
 from ..pruning.subjects import model_of, words_tokenizer
 from ..watching.helpers import allow_weights

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
 from headwise.errors import ModelError
-from headwise.scans.scan import ScanSettings, scan
+from headwise.scans.scan import scan
+from headwise.scans.settings import ScanSettings
 from headwise.watching.calls import Call
 from headwise.watching.gates import silence
 from headwise.watching.sites import Site
