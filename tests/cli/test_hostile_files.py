@@ -251,12 +251,12 @@ INTERRUPTS = [
     ("importance", "headwise.heads.HeadTable.write", 2),
     ("prune", "headwise.pruning.prune.make_bench", 1),
     ("prune", "headwise.pruning.prune.cut_and_refit", 1),
-    ("prune", "headwise.pruning.export.export.model_of", 1),
+    ("prune", "headwise.pruning.export.export.check_copy", 1),
     ("prune", "headwise.pruning.export.directories.flush", 2),
     ("sweep", "headwise.sweeps.runs.train_run", 1),
     ("sweep", "headwise.sweeps.runs.train_run", 3),
     ("sweep", "headwise.sweeps.results.write_aside", 2),
-    ("report", "headwise.report.report.gather", 1),
+    ("report", "headwise.report.report.report_page", 1),
     ("report", "headwise.cli.report.write_new", 1),
 ]
 

@@ -239,11 +239,11 @@ EVERY_RANK = """
 import os
 import sys
 import headwise
-from headwise.cli import main
+from headwise.cli import run_cli
 folder, text, *words = sys.argv[1:]
 sys.argv = ["headwise", *words]
 try:
-    main()
+    run_cli()
 except SystemExit as end:
     assert end.code == 0
 settings = headwise.ScanSettings(measures="entropy")

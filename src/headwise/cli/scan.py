@@ -13,7 +13,7 @@ from headwise.cli.options import (
     Model,
     RemoteCode,
     Revision,
-    number_in,
+    parse_number,
     texts_of,
     without_head,
 )
@@ -95,7 +95,7 @@ def scan_command(  # noqa: PLR0913 - one parameter per option
         max_tokens=max_tokens,
         rows=rows
         if rows in ("all", "auto")
-        else number_in(rows, "--rows", "all, auto or a number"),
+        else parse_number(rows, "--rows", "all, auto or a number"),
         measures=tuple(MEASURES) if measures is None else tuple(measures.split(",")),
         probe=probe,
         seed=seed,
