@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from headwise.heads import HeadId
+from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.evaluation import Evaluation, count_heads, make_evaluation
 from headwise.objectives.objective import (
     Divergence,
@@ -25,7 +25,6 @@ from headwise.objectives.objective import (
     Objective,
     Sample,
 )
-from headwise.pruning.selection.cut_plan import HeadCounts
 from headwise.pruning.surgery.cut import head_counts
 from headwise.watching.gates import MeanOutputs, gate, silence
 

@@ -22,6 +22,7 @@ from headwise.explorer.text_analysis import TextAnalysis
 from headwise.formats import finite
 from headwise.heads import ROLES, HeadId, HeadTable
 from headwise.measures.sequence_view import lengths_after
+from headwise.roles import ROLES
 from headwise.scans.scan import described_columns
 
 REACH = 16

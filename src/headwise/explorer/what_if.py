@@ -15,7 +15,6 @@ from headwise.errors import HeadwiseError, OptionError
 from headwise.explorer.api_types import Prediction, Savings, Similarity, WhatIfAnswer
 from headwise.heads import HeadId, check_head
 from headwise.objectives.objective import Embedding, MaskedToken, NextToken
-from headwise.pruning.selection.cut_plan import HeadCounts
 from headwise.pruning.setting import Subject
 from headwise.reading.reader import Reader, Window
 from headwise.tracing.tokens import label

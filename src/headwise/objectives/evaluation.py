@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 from headwise.errors import OptionError
 from headwise.formats import format_count
-from headwise.heads import HeadId
+from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.objective import Losses, Objective, Sample
-from headwise.pruning.selection.cut_plan import HeadCounts
+from headwise.reading.batch import NO_LABEL, Inputs
 from headwise.reading.reader import Reader
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.gates import silence
-from headwise.watching.running import NOTHING, Inputs, forward_batch
+from headwise.watching.running import forward_batch
 from headwise.watching.sites import Site, find_sites
 from headwise.watching.watch import watch
 
@@ -159,7 +159,7 @@ def ratio(sums: Tensor, weights: Tensor) -> Estimate:
     if total == 0:
         raise OptionError(
             "the examples hold nothing to predict: give longer texts, or labels of which some are "
-            f"not {NOTHING}"
+            f"not {NO_LABEL}"
         )
     value = float(sums.sum()) / total
     off = sums - value * weights

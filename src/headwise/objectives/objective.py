@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headwise.errors import ModelError, OptionError
-from headwise.watching.running import NOTHING, Inputs, forward, without_labels
+from headwise.reading.batch import NO_LABEL, Inputs
+from headwise.watching.running import forward, without_labels
 
 MASKED_SHARE = 0.15
 """Of the tokens of a masked model's batch; Devlin et al. 2019, https://arxiv.org/abs/1810.04805."""
@@ -156,11 +157,11 @@ def check_labels(logits: Tensor, labels: Tensor) -> None:
             f"the labels are {list(labels.shape)}, and the model predicts {classes} classes for "
             f"each of {rows}: give one label each, or an objective of your own"
         )
-    wrong = labels[(labels != NOTHING) & ((labels < 0) | (labels >= classes))]
+    wrong = labels[(labels != NO_LABEL) & ((labels < 0) | (labels >= classes))]
     if len(wrong):
         raise OptionError(
             f"a label is {int(wrong[0])}, and the model predicts {classes} classes: give 0 to "
-            f"{classes - 1}, or {NOTHING} where there is none"
+            f"{classes - 1}, or {NO_LABEL} where there is none"
         )
 
 
@@ -178,7 +179,7 @@ class TokenLoss(Objective):
         each = functional.cross_entropy(
             precise(output.flatten(0, 1)), sample.targets.flatten(), reduction="none"
         )
-        counted = sample.targets != NOTHING
+        counted = sample.targets != NO_LABEL
         return Losses(each.view_as(sample.targets).sum(1), counted.sum(1).float())
 
     def draw(
@@ -186,7 +187,7 @@ class TokenLoss(Objective):
     ) -> Float[Tensor, " batch"]:
         """Log-probability of tokens that the model itself draws, summed: Fisher's information."""
         assert sample.targets is not None
-        counted = sample.targets != NOTHING
+        counted = sample.targets != NO_LABEL
         return drawn_log_probability(output, counted, random)
 
     def shown(self, loss: float) -> str:
@@ -219,12 +220,12 @@ class NextToken(TokenLoss):
     def prepare(self, inputs: Inputs, number: int) -> Sample:
         """Targets are the tokens, or the labels that are given, one place to the right."""
         words = inputs["labels"] if "labels" in inputs else token_ids(inputs)
-        targets = torch.full_like(words, NOTHING)
+        targets = torch.full_like(words, NO_LABEL)
         targets[:, :-1] = words[:, 1:]
         sample = Sample(without_labels(inputs))
         if sample.is_real is not None:
             is_pair = sample.is_real[:, 1:] & sample.is_real[:, :-1]
-            targets[:, :-1][~is_pair] = NOTHING
+            targets[:, :-1][~is_pair] = NO_LABEL
         return replace(sample, targets=targets)
 
 
@@ -257,7 +258,7 @@ class MaskedToken(TokenLoss):
         sample = Sample(inputs)
         if sample.is_real is not None:
             is_hidden &= sample.is_real
-        targets = ids.masked_fill(~is_hidden, NOTHING)
+        targets = ids.masked_fill(~is_hidden, NO_LABEL)
         return Sample({**inputs, "input_ids": ids.masked_fill(is_hidden, self.mask_id)}, targets)
 
 
@@ -378,7 +379,7 @@ class LabelLoss(Objective):
         check_labels(output, sample.targets)
         logits = precise(output.flatten(0, -2))
         each = functional.cross_entropy(logits, sample.targets.flatten(), reduction="none")
-        counted = sample.targets != NOTHING
+        counted = sample.targets != NO_LABEL
         return Losses(each.view(len(counted), -1).sum(1), per(counted))
 
     def draw(
@@ -387,7 +388,7 @@ class LabelLoss(Objective):
         """Log-probability of labels that the model itself draws."""
         assert sample.targets is not None
         rows = output if output.dim() > 2 else output[:, None]
-        counted = (sample.targets != NOTHING).view(rows.shape[:-1])
+        counted = (sample.targets != NO_LABEL).view(rows.shape[:-1])
         return drawn_log_probability(rows, counted, random)
 
 

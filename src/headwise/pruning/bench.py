@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from headwise.errors import ModelError, OptionError
-from headwise.heads import HeadId
+from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.evaluation import (
     Estimate,
     Evaluation,
@@ -28,15 +28,15 @@ from headwise.objectives.objective import Embedding, Given, Objective, TokenLoss
 from headwise.pruning.importance.ablation import Progress, untold
 from headwise.pruning.importance.gradients import gradients, or_else
 from headwise.pruning.refit.refit import LayerFit, Variant, check_variant, refit
-from headwise.pruning.selection.cut_plan import HeadCounts
 from headwise.pruning.selection.methods import CutSearch
 from headwise.pruning.setting import Subject, batch_task, batches_for, text_task, texts_for
 from headwise.pruning.settings import PruneSettings
 from headwise.pruning.surgery.attention_layers import find_layers
 from headwise.pruning.surgery.cut import Surgery, cut
 from headwise.pruning.units import Unit, one_of_each_group, whole_groups
+from headwise.reading.batch import Inputs
 from headwise.reading.manual import split_documents
-from headwise.watching.running import Inputs, read_by
+from headwise.watching.running import read_by
 from headwise.watching.sites import find_sites
 
 RIDGE_SHARE = 0.2

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from headwise.errors import HeadwiseError, OptionError
 from headwise.files import write_aside
 from headwise.formats import finite, format_count
-from headwise.heads import HeadId, parse_heads
+from headwise.heads import HeadCounts, HeadId, parse_heads
 from headwise.models.loaded import Source
 from headwise.objectives.evaluation import Estimate
 from headwise.objectives.objective import Objective
@@ -30,23 +30,28 @@ from headwise.pruning.bench import (
     largest_within,
     make_bench,
 )
-from headwise.pruning.export.directories import check_place
+from headwise.pruning.export.directories import check_destination
 from headwise.pruning.export.export import (
     Export,
-    check_weights,
+    check_exportable,
     export,
     sentence_modules,
     written_in,
 )
 from headwise.pruning.export.model_card import measured_lines
-from headwise.pruning.export.onnx import check_inputs, check_model, check_packages, export_onnx
+from headwise.pruning.export.onnx import (
+    check_onnx_inputs,
+    check_onnx_model,
+    check_onnx_packages,
+    export_onnx,
+)
 from headwise.pruning.export.sizes import (
     POSITIONS,
     Speed,
     full_batch,
-    not_timed,
     sizes_of,
     time_both,
+    untimed_inputs,
 )
 from headwise.pruning.importance.ablation import Progress, untold
 from headwise.pruning.selection.curve import (
@@ -54,17 +59,18 @@ from headwise.pruning.selection.curve import (
     Curve,
     as_csv,
     draw_curve,
-    mean_of_orders,
+    mean_over_orders,
     quality,
 )
-from headwise.pruning.selection.cut_plan import CutPlan, HeadCounts
-from headwise.pruning.selection.methods import CutOrder, CutSearch, order_by, random_cut
+from headwise.pruning.selection.cut_plan import CutPlan
+from headwise.pruning.selection.methods import CutOrder, CutSearch, order_units, random_cut
 from headwise.pruning.setting import make_subject, most_tokens
 from headwise.pruning.settings import Amount, PruneSettings, to_go
-from headwise.pruning.surgery.cut import head_counts, planned
+from headwise.pruning.surgery.cut import head_counts, plan_slices
 from headwise.pruning.units import Unit
+from headwise.reading.batch import Inputs
 from headwise.reading.reader import position_limit
-from headwise.watching.running import Inputs, in_evaluation, read_by
+from headwise.watching.running import in_evaluation, read_by
 
 BATCHES = (1, 16)
 """Sizes of the batches whose speed is measured, where their outputs are not too large."""
@@ -118,21 +124,21 @@ def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
     amount = Amount(heads=named, cut=cut, keep=keep, max_loss=max_loss)
     place = None if out is None else Path(out).expanduser()
     if place is not None:
-        check_place(place, force=force)
+        check_destination(place, force=force)
     if with_onnx:
         if place is None:
             raise OptionError("an ONNX file is written beside a model: give out, a directory")
-        check_packages()
+        check_onnx_packages()
     subject = make_subject(source, tokenizer, objective)
     if place is not None:
-        check_weights(subject.model)
+        check_exportable(subject.model)
         sentence_modules(subject.folder)  # raises before the long work where they are broken
     if with_onnx:
-        check_model(subject.model)
+        check_onnx_model(subject.model)
     with in_evaluation(subject.model):
         bench = make_bench(subject, texts, settings or PruneSettings(), progress, batches=batches)
         if with_onnx:
-            check_inputs(bench.inputs)
+            check_onnx_inputs(bench.inputs)
         plan, curve, found = choose_heads(
             bench, amount, heads if isinstance(heads, CutPlan) else None
         )
@@ -192,7 +198,7 @@ def choose_heads(
     if settings.draws_curve or plan is None:
         needs_all = settings.draws_curve or wanted is None
         most = None if needs_all or wanted is None else wanted // smallest(problem.units)
-        order = order_by(settings.method, problem, count=most)
+        order = order_units(settings.method, problem, count=most)
     if settings.draws_curve and order is not None:
         curve = draw_curve(bench.held_out, problem, order, progress=bench.progress)
     if plan is not None:
@@ -262,7 +268,7 @@ def named_plan(bench: PruneSetup, heads: str, given: CutPlan | None) -> CutPlan:
     if plan is None:
         plan = CutPlan(parse_heads(heads), bench.subject.name, bench.counts, "named")
     plan.check(bench.counts)
-    planned(
+    plan_slices(
         bench.subject.model, plan.heads
     )  # raises before the long work where a group would break
     method = plan.method or "named"
@@ -365,7 +371,7 @@ def qualities(
         "cut": said(found.unrefitted),
         "refitted": said(found.loss) if found.fits else None,
         "random": [said(one) for one in chances],
-        "random_mean": said(mean_of_orders(chances)),
+        "random_mean": said(mean_over_orders(chances)),
         "refit_dropped": found.is_dropped,
     }
     if curve is not None:
@@ -381,7 +387,7 @@ def speeds(bench: PruneSetup, found: RefittedCut, positions: int) -> list[Speed]
     inputs = read_by(bench.subject.model, bench.held_out.samples[0].inputs)
     if not bench.settings.times_speed:
         return []
-    others = not_timed(inputs)
+    others = untimed_inputs(inputs)
     if others:
         bench.progress(f"the speed is not measured of models that read {', '.join(others)}", 0, 0)
         return []

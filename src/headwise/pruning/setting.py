@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from headwise.errors import OptionError, warn_user
 from headwise.formats import join_words
 from headwise.models import embedded
-from headwise.models.loaded import LoadedModel, Source, as_loaded
+from headwise.models.loaded import LoadedModel, Source, open_model
 from headwise.models.loading import LoadOptions
 from headwise.objectives.evaluation import Evaluation, make_evaluation, text_batches
 from headwise.objectives.objective import (
@@ -30,9 +30,9 @@ from headwise.objectives.objective import (
     objective_for,
 )
 from headwise.pruning.importance.ablation import ROOM
+from headwise.reading.batch import Inputs
 from headwise.reading.manual import manual_texts, sentences_of
 from headwise.reading.reader import Reader, check_names, checked_batches, checked_texts
-from headwise.watching.running import Inputs
 
 LENGTH = 256
 """Longest window in tokens of texts that heads are judged on: shorter ones are more examples."""
@@ -64,7 +64,7 @@ def make_subject(
     options: LoadOptions | None = None,
 ) -> Subject:
     """The model of a name, with what it predicts with; or one that is loaded already."""
-    loaded = as_loaded(source, tokenizer, options=options or LoadOptions(keeps_head=True))
+    loaded = open_model(source, tokenizer, options=options or LoadOptions(keeps_head=True))
     own = folder_of(loaded.name)
     folder = own or snapshot_of(loaded)
     if objective is None:
@@ -85,7 +85,7 @@ def make_subject(
 def folder_of(name: str) -> Path | None:
     """The directory that a model's files are in; None if it came from elsewhere."""
     if name in embedded.MODELS:
-        found = embedded.find(name)
+        found = embedded.find_embedded(name)
         return None if found is None else found.parent
     folder = Path(name).expanduser()
     return folder if folder.is_dir() else None

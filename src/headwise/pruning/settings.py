@@ -42,7 +42,8 @@ class PruneSettings:
         for name, known in (("method", METHODS), ("policy", POLICIES), ("refit", REFITS)):
             if getattr(self, name) not in known:
                 raise OptionError(
-                    f"{name} is {getattr(self, name)!r}: choose from {', '.join(known)}"
+                    f"{name} is {getattr(self, name)!r}: choose from {', '.join(known)}",
+                    option=name,
                 )
         for name, least in LEAST.items():
             number = whole_number(name, getattr(self, name), least=least)
@@ -83,11 +84,17 @@ class Amount:
             if (given_as := getattr(self, name)) is not None:
                 object.__setattr__(self, name, real_number(name, given_as, example))
         if self.cut is not None and self.cut < 0:
-            raise OptionError(f"cut is {self.cut}: it counts heads, and cannot be below 0")
+            raise OptionError(
+                f"cut is {self.cut}: it counts heads, and cannot be below 0", option="cut"
+            )
         if self.keep is not None and not 0 <= self.keep <= 1:
-            raise OptionError(f"keep is {self.keep}: it is the share of heads that stay, 0 to 1")
+            raise OptionError(
+                f"keep is {self.keep}: it is the share of heads that stay, 0 to 1", option="keep"
+            )
         if self.max_loss is not None and not 0 <= self.max_loss < math.inf:
-            raise OptionError(f"max_loss is {self.max_loss}: it must be 0 or more, as 0.01 is")
+            raise OptionError(
+                f"max_loss is {self.max_loss}: it must be 0 or more, as 0.01 is", option="max_loss"
+            )
 
     def named(self) -> dict[str, Any]:
         """The four ways by name."""
@@ -109,7 +116,9 @@ class Amount:
         elif self.keep is not None:
             wanted = round((1 - self.keep) * total)
             if not wanted and self.keep < 1:
-                raise OptionError(f"keep is {self.keep:g}: of {total} heads that leaves every one")
+                raise OptionError(
+                    f"keep is {self.keep:g}: of {total} heads that leaves every one", option="keep"
+                )
         else:
             return None
         if wanted > cuttable:

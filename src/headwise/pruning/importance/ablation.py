@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headwise.heads import HeadCounts
 from headwise.objectives.evaluation import Estimate, Evaluation, ratio
 from headwise.objectives.objective import Sample
 from headwise.pruning.importance.partial_passes import (
@@ -20,7 +21,6 @@ from headwise.pruning.importance.partial_passes import (
     recorded,
     skip_blocks,
 )
-from headwise.pruning.selection.cut_plan import HeadCounts
 from headwise.pruning.units import Unit
 from headwise.watching.gates import MeanOutputs, gate
 

@@ -15,11 +15,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.errors import OptionError
-from headwise.heads import HeadId
+from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.evaluation import Evaluation, head_ids
 from headwise.objectives.objective import Given, Sample
 from headwise.pruning.importance.ablation import Progress, untold
-from headwise.pruning.selection.cut_plan import HeadCounts
 from headwise.watching.gates import gate
 
 DRAWS = 8

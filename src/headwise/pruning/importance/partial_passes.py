@@ -14,7 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from headwise.objectives.objective import repeat
-from headwise.watching.running import Inputs, forward_batch
+from headwise.reading.batch import Inputs
+from headwise.watching.hooks import detached
+from headwise.watching.running import forward_batch
 from headwise.watching.sites import NUMBER, Site
 
 
@@ -70,15 +72,6 @@ def recorded(blocks: Sequence[Block]) -> Iterator[Recording]:
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def detached(output: Any) -> Any:
-    """The same values without what they were computed from."""
-    if isinstance(output, Tensor):
-        return output.detach()
-    if isinstance(output, tuple):
-        return tuple(map(detached, output))
-    return output
 
 
 @contextmanager

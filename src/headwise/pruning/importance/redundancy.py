@@ -10,12 +10,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.heads import HeadId
+from headwise.heads import HeadCounts, HeadId
 from headwise.measures.similarity import ROWS, centred_kernels, cka, products
 from headwise.objectives.evaluation import Evaluation, head_ids
 from headwise.objectives.objective import Sample
 from headwise.pruning.importance.gradients import Gradients
-from headwise.pruning.selection.cut_plan import HeadCounts
 from headwise.watching.calls import Call
 from headwise.watching.running import forward_batch, real_queries
 from headwise.watching.watch import watch

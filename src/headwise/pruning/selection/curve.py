@@ -17,7 +17,13 @@ from headwise.heads import HeadId
 from headwise.objectives.evaluation import Estimate, Evaluation
 from headwise.pruning.importance.ablation import Progress, untold
 from headwise.pruning.importance.gradients import has_gradients
-from headwise.pruning.selection.methods import BY_GRADIENTS, CutOrder, CutSearch, order_by, reseeded
+from headwise.pruning.selection.methods import (
+    BY_GRADIENTS,
+    CutOrder,
+    CutSearch,
+    order_units,
+    with_seed,
+)
 from headwise.pruning.units import Unit, single_heads
 
 RANDOM_ORDERS = 5
@@ -100,9 +106,9 @@ def draw_curve(
     can_all_go = most == len(problem.units)
     counts = [*spaced(most, POINTS), *([] if can_all_go else [most])]
     orders = {} if chosen.method == "random" else {chosen.method: chosen}
-    orders |= {name: order_by(name, problem) for name in rivals(problem) if name not in orders}
+    orders |= {name: order_units(name, problem) for name in rivals(problem) if name not in orders}
     seeds = range(problem.seed + 1, problem.seed + RANDOM_ORDERS + 1)
-    chances = [order_by("random", reseeded(problem, seed)) for seed in seeds]
+    chances = [order_units("random", with_seed(problem, seed)) for seed in seeds]
     work = Work(held_out, progress, len(counts) * (len(orders) + len(chances)) + 2 + can_all_go)
     uncut, floor = work.loss(()), work.loss(single_heads(problem.heads))
     rows = [_row(name, 0, uncut, total, unit) for name in (*orders, "random")]
@@ -191,14 +197,14 @@ def _random_row(
     work: Work, chances: Sequence[CutOrder], count: int, total: int
 ) -> dict[str, str | float]:
     found = [work.loss(order.units[:count]) for order in chances]
-    mean = mean_of_orders(found)
+    mean = mean_over_orders(found)
     cut = statistics.fmean(_heads(order, count) for order in chances)
     row = _row("random", round(cut), mean, total, work.task.objective.unit)
     shown = [quality(one.value, work.task.objective.unit) for one in found]
     return row | {"share": cut / total, "low": min(shown), "high": max(shown)}
 
 
-def mean_of_orders(found: Sequence[Estimate]) -> Estimate:
+def mean_over_orders(found: Sequence[Estimate]) -> Estimate:
     """The mean loss of several random orders, and its standard error over orders.
 
     Where a loss is infinite or no number, so is the mean, and no error is known.

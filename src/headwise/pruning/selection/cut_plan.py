@@ -13,14 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headwise.drawing.tables import FULL_ROWS, STYLE, words_table
+from headwise.drawing.html import notebook_html, tag
+from headwise.drawing.table import FULL_ROWS, Table
 from headwise.errors import OptionError, OutputError
 from headwise.files import read_text, write_aside
 from headwise.formats import format_count
-from headwise.heads import HeadId, check_head, parse_heads
+from headwise.heads import HeadCounts, HeadId, check_head, parse_heads
 
-HeadCounts = Mapping[str, tuple[int, int]]
-"""Numbers of heads, and of KV heads that serve them, by layer: `L0` or `encoder.L0`."""
 FORMAT = "headwise cut plan 1"
 """What a JSON file calls itself."""
 
@@ -116,12 +115,11 @@ class CutPlan:
 
     def _repr_html_(self) -> str:
         """The plan for a notebook: a row a head, the first ones of many."""
-        rows = [[str(head), *self._known(head)] for head in self.heads[:FULL_ROWS]]
+        rows = [(str(head), *self._known(head)) for head in self.heads[:FULL_ROWS]]
         if len(self) > FULL_ROWS:
-            rows.append([f"and {len(self) - FULL_ROWS} more", "", ""])
-        table = words_table(["head", "cost", "reason"], rows)
-        title = words_table([self._title()], [])
-        return f'{STYLE}<div class="headwise">{title}{table}</div>'
+            rows.append((f"and {len(self) - FULL_ROWS} more", "", ""))
+        table = Table("", ("head", "cost", "reason"), tuple(rows))
+        return notebook_html(tag("p", self._title()), table.to_html())
 
     @classmethod
     def parse(cls, text: str) -> "CutPlan":

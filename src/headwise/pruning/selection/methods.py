@@ -15,11 +15,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.errors import OptionError
-from headwise.heads import HeadId
+from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.evaluation import Evaluation, head_ids
 from headwise.pruning.importance.ablation import Progress, ablate, untold
 from headwise.pruning.importance.gradients import Gradients, by_layer_norm, gradients, or_else
-from headwise.pruning.selection.cut_plan import HeadCounts
 from headwise.pruning.units import Unit, by_unit, membership, one_of_each_group
 from headwise.watching.gates import silence
 
@@ -81,7 +80,7 @@ class CutOrder:
         return tuple(sorted(head for unit in self.units[:count] for head in unit.heads))
 
 
-def order_by(method: str, problem: CutSearch, *, count: int | None = None) -> CutOrder:
+def order_units(method: str, problem: CutSearch, *, count: int | None = None) -> CutOrder:
     """The first `count` units that a method cuts, in order; all that can go if left out."""
     if method not in METHODS:
         raise OptionError(f"{method!r} is no method: choose from {', '.join(METHODS)}")
@@ -106,7 +105,7 @@ def at_random(problem: CutSearch, count: int) -> Found:
     return [(one, math.nan) for one, _ in found]
 
 
-def reseeded(problem: CutSearch, seed: int) -> CutSearch:
+def with_seed(problem: CutSearch, seed: int) -> CutSearch:
     """The same problem for another random order, in which any head of a group may go first."""
     if not problem.is_nested:
         return replace(problem, seed=seed)
@@ -122,7 +121,7 @@ def random_cut(problem: CutSearch, heads: Sequence[HeadId], seed: int) -> tuple[
     is_whole = gone == {head for unit in units if gone >= set(unit.heads) for head in unit.heads}
     if is_whole and not problem.is_nested:  # nested units say which head of a group goes first
         found: list[HeadId] = []
-        for unit in order_by("random", replace(problem, seed=seed)).units:
+        for unit in order_units("random", replace(problem, seed=seed)).units:
             if len(found) + len(unit.heads) <= len(heads):
                 found += unit.heads
         if len(found) == len(heads):
