@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from headwise.checks import real_number, whole_number
+from headwise.checks import whole_number
 from headwise.errors import OptionError
 from headwise.heads import HeadId
 
@@ -136,10 +136,12 @@ class WhatIfRequest:
         _check_count("gates", self.gates)
         factors = {}
         for name, value in self.gates.items():
-            factor = real_number(f"the factor of {name[:LONGEST_NAME]}", value, "0.5")
-            if not 0 <= factor <= MAX_FACTOR:  # False for NaN
-                raise OptionError(f"the factor of {name} is {factor:g}: give 0 to {MAX_FACTOR:g}")
-            factors[parse_head(name)] = factor
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not 0 <= value <= MAX_FACTOR:  # False for NaN
+                raise OptionError(
+                    f"the factor of {_quote(name)} is {_quote(value)}: give 0 to {MAX_FACTOR:g}"
+                )
+            factors[parse_head(name)] = float(value)
         return factors
 
 
@@ -218,8 +220,13 @@ class PlanQuery:
 
 
 PLAN_LIMITS = {
-    **{"d_model": 65536, "heads": 1024, "kv_heads": 1024, "d_key": 4096},
-    **{"layers": 1024, "length": 10_000_000, "batch": 65536},
+    "d_model": 65536,
+    "heads": 1024,
+    "kv_heads": 1024,
+    "d_key": 4096,
+    "layers": 1024,
+    "length": 10_000_000,
+    "batch": 65536,
 }
 
 
@@ -490,7 +497,7 @@ class PlanAnswer:
     num_layers: int
     parameters_layer: int
     parameters_attention: int
-    multiply_adds_per_token: int
+    multiply_adds_per_token: float
     cache_bytes: int
     weight_matrix_bytes: int
     decode_intensity: float | None
@@ -504,7 +511,7 @@ class HeadChoiceAnswer:
     d_key: int
     remarks: list[str]
     parameters: int
-    multiply_adds: int
+    multiply_adds: float
 
 
 ANSWERS = (

@@ -20,7 +20,7 @@ from headwise.explorer.api_types import (
 from headwise.explorer.maps import TILE, MapOptions, links_in, map_tile, strongest_links
 from headwise.explorer.text_analysis import TextAnalysis
 from headwise.formats import finite
-from headwise.heads import ROLES, HeadId, HeadTable
+from headwise.heads import HeadId, HeadTable
 from headwise.measures.sequence_view import lengths_after
 from headwise.roles import ROLES
 from headwise.scans.scan import described_columns
@@ -71,21 +71,21 @@ def role_evidence(table: HeadTable, head: HeadId) -> list[RoleEvidence]:
     """Evidence for each role that was measured: those that the head has first, then by score."""
     row = table[head]
     evidence = []
-    for role, meaning in ROLES.items():
-        score = row.get(f"{role}_score")
+    for name, role in ROLES.items():
+        score = row.get(f"{name}_score")
         if isinstance(score, float) and math.isfinite(score):
             evidence.append(
                 RoleEvidence(
-                    role=role,
-                    is_held=role in row["roles"],
-                    score=score,
-                    threshold=finite(float(row[f"{role}_threshold"])),
-                    baseline=finite(float(row[f"{role}_baseline"])),
-                    detail=str(row[f"{role}_detail"]),
-                    meaning=meaning,
+                    role=name,
+                    is_held=name in row["roles"],
+                    score=float(score),
+                    threshold=finite(float(row[f"{name}_threshold"])),
+                    baseline=finite(float(row[f"{name}_baseline"])),
+                    detail=str(row[f"{name}_detail"]),
+                    meaning=role.meaning,
                 )
             )
-    return sorted(evidence, key=lambda role: (not role.is_held, -role.score))
+    return sorted(evidence, key=lambda each: (not each.is_held, -each.score))
 
 
 @torch.inference_mode()

@@ -73,9 +73,7 @@ def map_axes(labels: Labels, options: MapOptions) -> tuple[MapAxis, MapAxis]:
     """Rows and columns of a layer's maps."""
     if options.is_by_word:
         if not labels.word_of or not labels.is_self:
-            raise OptionError(
-                "whole words are not available for this text or layer: turn them off"
-            )
+            raise OptionError("whole words are not available for this text or layer: turn them off")
         words = _positions_by_word(labels.word_of)
         if not words:
             raise OptionError("this text has no words, only special tokens: turn off whole words")
@@ -114,7 +112,9 @@ def view_labels(labels: Labels) -> dict[MapView, AxisLabels]:
         except OptionError:
             continue
         is_same = rows.labels == keys.labels
-        by_view[options.view] = AxisLabels(list(rows.labels), None if is_same else list(keys.labels))
+        by_view[options.view] = AxisLabels(
+            list(rows.labels), None if is_same else list(keys.labels)
+        )
     return by_view
 
 
@@ -215,8 +215,9 @@ def _block_maxima(weights: Tensor, height: int, width: int) -> Tensor:
     rows, columns = -(-weights.shape[1] // height), -(-weights.shape[2] // width)
     padding = (0, columns * width - weights.shape[2], 0, rows * height - weights.shape[1])
     padded = torch.nn.functional.pad(weights, padding) if any(padding) else weights
-    maxima: Tensor = padded.unflatten(2, (columns, width)).amax(3)
-    return maxima.unflatten(1, (rows, height)).amax(2)
+    blocks = padded.unflatten(2, (columns, width)).unflatten(1, (rows, height))
+    maxima: Tensor = blocks.amax((2, 4))
+    return maxima
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,9 +261,7 @@ def map_tile(
         weights = reduce_maps(analysis, head.layer_name, options, OVERVIEW, head=head.head)
     lengths = _value_lengths(analysis, head.layer_name)[head.head] if options.is_valued else None
     largest = 1.0 if lengths is None else float(lengths.max())
-    return MapTile(
-        weights[0], (rows.start, rows.stop), (keys.start, keys.stop), largest, is_exact
-    )
+    return MapTile(weights[0], (rows.start, rows.stop), (keys.start, keys.stop), largest, is_exact)
 
 
 def as_steps(weights: Tensor, largest: float) -> npt.NDArray[np.uint16]:

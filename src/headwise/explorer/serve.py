@@ -29,7 +29,7 @@ BACKLOG = 128
 def open_socket(port: int | None) -> socket.socket:
     """A listening socket on `port`; without one, on the default port or any that is free.
 
-    It listens at once: nobody else gets the port, and early browsers wait until the server is ready.
+    It listens at once: nobody else gets the port, and early browsers wait until it is ready.
     """
     for package in ("starlette", "uvicorn", "msgspec"):
         if importlib.util.find_spec(package) is None:

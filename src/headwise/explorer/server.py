@@ -1,7 +1,7 @@
 """The server: the page at /, and JSON under /api/, for this machine only.
 
-In: a Session. Out: a Starlette application. api_types.py reads each request and encodes each answer,
-the session and its neighbours compute it in the ModelQueue. An error is one sentence.
+In: a Session. Out: a Starlette application. api_types.py reads requests and encodes answers; the
+session and its neighbours compute it in the ModelQueue. An error is one sentence.
 """
 
 from collections.abc import Callable
@@ -109,7 +109,9 @@ class Explorer:
                 TextNotCached: _own_sentence(410),
                 StopWork: lambda *_: error_response(499, "the client has left"),
                 TooLarge: lambda *_: error_response(413, "the request's body is too large"),
-                Exception: lambda *_: error_response(500, "something went wrong in headwise itself"),
+                Exception: lambda *_: error_response(
+                    500, "something went wrong in headwise itself"
+                ),
             },
         )
         return Guard(app)
@@ -218,11 +220,11 @@ class Explorer:
     async def cutplan(self, request: Request) -> Response:
         """A plan that cuts {heads}, if they can be cut, as a file for headwise prune --plan."""
         from headwise.pruning.selection.cut_plan import CutPlan
-        from headwise.pruning.surgery.cut import planned
+        from headwise.pruning.surgery.cut import plan_slices
 
         body, session = read_body(CutPlanRequest, await request.body()), self.session
         heads = tuple(check_head(head, session.num_heads) for head in body.head_ids())
-        await self.queue.run(request, lambda _: planned(session.subject.model, heads))
+        await self.queue.run(request, lambda _: plan_slices(session.subject.model, heads))
         reasons = dict.fromkeys(heads, "silenced by hand in the explorer")
         cut_plan = CutPlan(heads, session.subject.name, session.counts, "hand", reasons)
         headers = {"Content-Disposition": 'attachment; filename="plan.json"'}
@@ -288,7 +290,9 @@ class Explorer:
             num_layers=query.layers,
         )
         dtype = query.dtype[:20]
-        return _json(_plan_answer(plan(shape=shape, length=query.length, batch=query.batch, dtype=dtype)))
+        return _json(
+            _plan_answer(plan(shape=shape, length=query.length, batch=query.batch, dtype=dtype))
+        )
 
     async def known_plans(self, request: Request) -> Response:
         """The known models, and the costs of their attention."""
@@ -344,9 +348,7 @@ def _plan_answer(plan: Any) -> PlanAnswer:
     )
 
 
-def _draw_map(
-    analysis: TextAnalysis, head: HeadId, options: MapOptions, part: slice
-) -> str:
+def _draw_map(analysis: TextAnalysis, head: HeadId, options: MapOptions, part: slice) -> str:
     """An SVG image of a head's map between the tokens in `part`."""
     from headwise.reading.tokens import Labels
     from headwise.tracing.maps import Maps

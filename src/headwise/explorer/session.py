@@ -34,15 +34,14 @@ from headwise.explorer.text_analysis import (
 from headwise.explorer.what_if import BaselineCache
 from headwise.explorer.work import Job
 from headwise.formats import finite
-from headwise.heads import ROLES, HeadId, HeadTable
+from headwise.heads import HeadId, HeadTable
 from headwise.models.loaded import LoadedModel
 from headwise.objectives.evaluation import count_heads
 from headwise.objectives.objective import Embedding
 from headwise.progress import Progress, no_progress
 from headwise.pruning.setting import Subject
 from headwise.reading.reader import Reader, known_limit
-from headwise.report.style import ROLE_COLOURS
-from headwise.views.heads import GLYPHS
+from headwise.roles import ROLES
 from headwise.watching.running import in_evaluation
 
 MEASURES = {
@@ -138,8 +137,8 @@ class Session:
             kind=self.kind,
             layers=[LayerFacts(name, *counts) for name, counts in self.counts.items()],
             roles={
-                role: RoleFacts(meaning, GLYPHS[role].letter, ROLE_COLOURS[role])
-                for role, meaning in ROLES.items()
+                name: RoleFacts(role.meaning, role.letter, role.page_colour)
+                for name, role in ROLES.items()
             },
             measures=MEASURES,
             job_measures=JOB_MEASURES,

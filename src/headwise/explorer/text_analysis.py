@@ -17,9 +17,10 @@ from torch import Tensor
 from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId, HeadTable, abbreviate, check_head
 from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, default_measures
-from headwise.pruning.setting import Subject
 from headwise.progress import Progress, no_progress
-from headwise.reading.reader import Batch, Reader
+from headwise.pruning.setting import Subject
+from headwise.reading.batch import Batch
+from headwise.reading.reader import Reader
 from headwise.reading.tokens import Labels
 from headwise.scans.sums import ScanSums
 from headwise.scans.tables import head_table, relations
@@ -130,9 +131,7 @@ def check_heads_left(name: str, layers: Collection[str]) -> None:
         raise ModelError(f"{name} has no heads left: choose a model with attention heads")
 
 
-def analyse_text(
-    subject: Subject, text: str, *, progress: Progress = no_progress
-) -> TextAnalysis:
+def analyse_text(subject: Subject, text: str, *, progress: Progress = no_progress) -> TextAnalysis:
     """Run the model on a text, or on the beginning of one that is too long."""
     model = subject.model
     reader = Reader(subject.tokenizer, model.config, length=LONGEST)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError, OptionError
 from headwise.explorer.api_types import Prediction, Savings, Similarity, WhatIfAnswer
-from headwise.heads import HeadId, check_head
+from headwise.heads import HeadCounts, HeadId, check_head
 from headwise.objectives.objective import Embedding, MaskedToken, NextToken
 from headwise.pruning.setting import Subject
 from headwise.reading.reader import Reader, Window
@@ -79,11 +79,11 @@ def _gates(factors: Mapping[HeadId, float], counts: HeadCounts) -> dict[str, Ten
 
 def _savings(subject: Subject, silenced: tuple[HeadId, ...]) -> Savings:
     """Parameters that cutting the silenced heads saves, or why they cannot be cut."""
-    from headwise.pruning.surgery.cut import count_parameters, planned
+    from headwise.pruning.surgery.cut import count_parameters, plan_slices
 
     total, saved = count_parameters(subject.model), 0
     try:
-        changes = planned(subject.model, silenced)
+        changes = plan_slices(subject.model, silenced)
     except HeadwiseError as error:
         return Savings(total, 0, str(error))
     for change in changes:

@@ -126,7 +126,7 @@ class WidgetData:
             return {}
         from headwise.explorer.maps import map_tile
 
-        parts = window and (slice(*window["rows"]), slice(*window["keys"]))
+        parts = (slice(*window["rows"]), slice(*window["keys"])) if window else None
         return asdict(map_tile(self.analysis, HeadId.parse(head), self.options, parts).cells())
 
     def links(self, head: str, start: int = 0) -> list[list[float]]:

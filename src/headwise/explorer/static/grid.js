@@ -1,7 +1,7 @@
 // @ts-check
 /** The grid of heads: a row a layer, a square a head; coloured, sorted, filtered, walked by keys. */
 
-import { coloured, ink, make, paint, said } from "./head_view.js";
+import { coloured, format, ink, make, paint } from "./head_view.js";
 
 export class Grid {
   /**
@@ -104,24 +104,24 @@ export class Grid {
       const colour = [...coloured([share], 1, 1, this.el).slice(0, 3)];
       square.style.background = value == null ? "" : `rgb(${colour.join(" ")})`;
       square.style.color = value == null ? "" : ink(colour);
-      square.setAttribute("aria-label", value == null ? name : `${name}: ${said(value)}`);
-      square.title = value == null ? name : `${name}: ${said(value)} (${words})`;
+      square.setAttribute("aria-label", value == null ? name : `${name}: ${format(value)}`);
+      square.title = value == null ? name : `${name}: ${format(value)} (${words})`;
     }
-    return known.length ? `${words}: from ${said(low)} (faint) to ${said(high)} (strong).` : `${words}: not measured on this text.`;
+    return known.length ? `${words}: from ${format(low)} (faint) to ${format(high)} (strong).` : `${words}: not measured on this text.`;
   }
 
   /**
    * Squares in the colours of their roles, with the letter of the first, and a plus where there are more than two.
-   * @param {Record<string, string[]>} roles @param {Record<string, string>} colours @param {Record<string, string>} letters
+   * @param {Record<string, string[]>} roles @param {Record<string, RoleFacts>} facts
    */
-  roles(roles, colours, letters) {
+  roles(roles, facts) {
     for (const [name, square] of this.squares) {
       const mine = roles[name] ?? [];
-      square.replaceChildren(...mine.length ? [make("span", { class: "letter", "aria-hidden": "true" }, `${letters[mine[0]] ?? "?"}${mine.length > 2 ? "+" : ""}`)] : []);
+      square.replaceChildren(...mine.length ? [make("span", { class: "letter", "aria-hidden": "true" }, `${facts[mine[0]]?.letter ?? "?"}${mine.length > 2 ? "+" : ""}`)] : []);
       square.style.color = mine.length ? "#fff" : "";
       const part = 100 / (mine.length || 1);
       square.style.background = mine.length === 0 ? "" : `linear-gradient(135deg, ${mine.map((role, at) =>
-        `${colours[role]} ${at * part}% ${(at + 1) * part}%`).join(", ")})`;
+        `${facts[role]?.colour} ${at * part}% ${(at + 1) * part}%`).join(", ")})`;
       square.setAttribute("aria-label", `${name}: ${mine.join(", ") || "no role"}`);
       square.title = `${name}: ${mine.join(", ") || "no role found"}`;
     }

@@ -83,7 +83,7 @@ export function paint(canvas, values, shape, top, power, near) {
  * A number in few digits: three after the point up to 1, two beyond, and what would be 0.000 as a power of ten.
  * @param {number} value
  */
-export function said(value) {
+export function format(value) {
   const size = Math.abs(value);
   if (size > 0 && size < 0.0005) return value.toExponential(1);
   return value.toFixed(size < 1.0005 ? 3 : size < 1000 ? 2 : 0);
@@ -162,7 +162,7 @@ class HeadMap {
     }
     const whole = this.model.get("row_labels").length;
     this.tools.hidden = whole <= 24;
-    this.scale.textContent = `Rows look at columns: faint is 0, strong ${Number(said(cells.largest ?? 1))}.`;
+    this.scale.textContent = `Rows look at columns: faint is 0, strong ${Number(format(cells.largest ?? 1))}.`;
     this.box.classList.toggle("zoomed", cells.rows[1] - cells.rows[0] < whole || cells.keys[1] - cells.keys[0] < this.model.get("key_labels").length);
     this.canvas.setAttribute("aria-label", `Attention map of head ${this.model.get("head")}: ${rows} by ${columns} cells, rows look at columns; arrow keys read single weights`);
   }
@@ -255,7 +255,7 @@ class HeadMap {
         const label = this.model.get(LABELS[side])[start] ?? "";
         return stop - start > 1 ? `${label} (${start}\u2013${stop - 1})` : `${label} (${start})`;
       };
-      this.readout.textContent = `${name("rows", at[0])} \u2192 ${name("keys", at[1])}: ${said(value)}`;
+      this.readout.textContent = `${name("rows", at[0])} \u2192 ${name("keys", at[1])}: ${format(value)}`;
     } else {
       this.readout.textContent = "";
     }
@@ -365,7 +365,7 @@ class Sentence {
       one.setAttribute("aria-pressed", String(this.start + at === chosen));
       one.style.background = share ? `rgb(${mixed.join(" ")})` : "";
       one.style.color = share ? ink(mixed) : "";
-      one.title = weight.has(this.start + at) ? said(Number(weight.get(this.start + at))) : "";
+      one.title = weight.has(this.start + at) ? format(Number(weight.get(this.start + at))) : "";
     });
     this.arcs.replaceChildren(...this.shapes(mine, chosen < 0 ? 0.2 : 0));
   }

@@ -63,7 +63,7 @@ export class LessonPanel {
   }
 
   /** What the lesson is about: with roles found, its last step tells of them. */
-  wanted() { return JSON.stringify([this.text, this.place, Boolean(this.page.panels?.heads?.extra.scan)]); }
+  wanted() { return JSON.stringify([this.text, this.place, Boolean(this.page.panels?.heads?.found.scan)]); }
 
   /** The lesson on this text and place. @param {string} [focus] what has the focus when it is drawn */
   async ask(focus) {
@@ -223,9 +223,9 @@ export class LessonPanel {
     }
   }
 
-  /** @param {HTMLElement} verdict @param {{is_right: boolean, said: string, why: string}} found */
+  /** @param {HTMLElement} verdict @param {Verdict} found */
   judge(verdict, found) {
     verdict.replaceChildren(
-      make("p", { class: found.is_right ? "good" : "bad" }, make("strong", {}, `${found.is_right ? "\u2713" : "\u2717"} ${found.said}`)), make("p", {}, found.why));
+      make("p", { class: found.is_right ? "good" : "bad" }, make("strong", {}, `${found.is_right ? "\u2713" : "\u2717"} ${found.sentence}`)), make("p", {}, found.why));
   }
 }

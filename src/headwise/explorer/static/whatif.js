@@ -70,7 +70,7 @@ export class WhatIfPanel {
   /** A new text was read. @param {any} _ @param {string} text */
   read(_, text) {
     this.text = text;
-    const others = $("sentences").value ? $("sentences").value.split("\n").slice(1) : this.about.others;
+    const others = $("sentences").value ? $("sentences").value.split("\n").slice(1) : this.about.other_texts;
     $("sentences").value = [text.replace(/\s+/g, " "), ...others].join("\n");
     this.said = "";
   }
@@ -89,7 +89,7 @@ export class WhatIfPanel {
     const lines = this.about.kind === "similarity"
       ? $("sentences").value.split("\n").map((/** @type {string} */ one) => one.trim()).filter(Boolean)
       : [this.text];
-    const texts = lines.slice(0, this.about.most_texts);
+    const texts = lines.slice(0, this.about.max_texts);
     const left = lines.length > texts.length ? [`The first ${texts.length} of ${lines.length} sentences are compared.`] : [];
     const body = { texts, gates: Object.fromEntries(this.factors()) };
     const wanted = JSON.stringify(body);
@@ -102,7 +102,7 @@ export class WhatIfPanel {
     try {
       const found = await api.post("/api/whatif", body, mine.signal);
       outcome.replaceChildren(...[...left, ...found.remarks].map((one) => make("p", { class: "hint" }, one)),
-        found.kind === "similarity" ? this.similarity(found) : this.prediction(found));
+        ...(found.similarity ? [this.similarity(found.similarity)] : []), ...(found.prediction ? [this.prediction(found.prediction)] : []));
       $("saved").textContent = this.savings(found);
       document.body.dataset.outcome = String(found.heads_off);
     } catch (error) {
@@ -119,9 +119,9 @@ export class WhatIfPanel {
   savings(found) {
     const scaled = this.scaled(), one = found.heads_off === 1;
     if (!found.heads_off) return scaled ? `${heads(scaled)} scaled, none off: nothing would be cut.` : "Press a head to begin.";
-    if (found.cannot_cut) return `${heads(found.heads_off)} off. ${one ? "It cannot be cut as it is" : "They cannot be cut as they are"}: ${found.cannot_cut}.`;
-    const share = (100 * found.saved / found.parameters).toFixed(2);
-    return `${heads(found.heads_off)} off. Cutting ${one ? "it" : "them"} would save ${found.saved.toLocaleString("en")} parameters (${share}%).`;
+    if (found.savings.cannot_cut) return `${heads(found.heads_off)} off. ${one ? "It cannot be cut as it is" : "They cannot be cut as they are"}: ${found.savings.cannot_cut}.`;
+    const share = (100 * found.savings.saved / found.savings.parameters).toFixed(2);
+    return `${heads(found.heads_off)} off. Cutting ${one ? "it" : "them"} would save ${found.savings.saved.toLocaleString("en")} parameters (${share}%).`;
   }
 
   /** How many heads are turned up or down, and not off. */
