@@ -7,9 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from headwise.files import lock_folder
 from headwise.heads import HeadTable
 from headwise.models.loading import load
-from headwise.pruning.export.directories import locked
 from headwise.pruning.selection.cut_plan import CutPlan
 
 from ..models.test_loading import save
@@ -57,9 +57,9 @@ def test_importance_is_printed_and_written(
 def test_two_runs_do_not_write_into_one_folder(
     headwise: Runner, folder: Path, text: Path, tmp_path: Path
 ) -> None:
-    with locked(tmp_path):
+    with lock_folder(tmp_path):
         said = headwise.refused("importance", folder, "--text", text, "--out", tmp_path)
-    assert f"{tmp_path} is being written by another process: wait for it, or choose" in said
+    assert f"another process is writing {tmp_path}" in said
     assert list(tmp_path.iterdir()) == [text]
 
 
@@ -110,9 +110,8 @@ def test_prune_writes_a_model_with_its_proof(
     assert (out / "curve.csv").read_text("utf-8").startswith("method,cut,share,loss")
     assert (out / "curve.svg").read_text("utf-8").startswith("<svg")
     load(out)
-    assert (
-        "smaller holds a model already: choose another place, or give --force (force=True)"
-        in headwise.refused("prune", folder, "--cut", 6, "--out", out)
+    assert "smaller is an existing model" in headwise.refused(
+        "prune", folder, "--cut", 6, "--out", out
     )
     edited = tmp_path / "plan.txt"
     edited.write_text(plan.text(), encoding="utf-8")

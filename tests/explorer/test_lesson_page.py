@@ -309,7 +309,7 @@ def test_what_is_wrong_is_said_in_the_panel(chrome: Browser, site: str) -> None:
         drawn(page, "warm-up")
         page.fill("#lesson-number", "plenty")
         page.get_by_role("button", name="Check").click()
-        expect(page.locator(".lesson-verdict")).to_contain_text("'plenty' is not a number")
+        expect(page.locator(".lesson-verdict")).to_contain_text("'plenty': write a number")
         with served(tiny_session("t5")) as address:
             page.goto(at(address, text=WORDS))
             expect(page.locator(".lesson-step .bad")).to_contain_text("several stacks of attention")

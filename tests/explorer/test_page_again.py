@@ -126,7 +126,7 @@ def test_what_is_no_longer_kept_is_read_again_and_drawn(
     until(
         page,
         "performance.getEntriesByType('resource').some((one) => one.responseStatus === 200"
-        " && one.name.includes('/map?') && one.name.includes('is_valued=1'))",
+        " && one.name.includes('/heads/') && one.name.includes('is_valued=1'))",
     )
     session.analyses._analyses.clear()
     with page.expect_download() as waiting:
@@ -143,7 +143,7 @@ def test_a_text_that_is_never_kept_is_read_again_once(page: Page) -> None:
         route.fulfill(status=410, json={"error": "this text is no longer kept: send it again"})
 
     page.route("**/thumbs?*", lost)
-    page.route("**/axes?*", lost)
+    page.route("**/heads/*?*", lost)
     page.click("article.card [data-look=values]")
     expect(page.locator("#status")).to_have_text("This text is no longer kept: send it again")
     page.wait_for_timeout(300)

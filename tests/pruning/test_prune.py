@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from headwise.errors import ModelError, OptionError, OutputError
-from headwise.formats import finite
+from headwise.formats import replace_nonfinite
 from headwise.heads import HeadId
 from headwise.models.loading import load
 from headwise.objectives.objective import Divergence, Embedding, Given, NextToken
@@ -366,7 +366,7 @@ def test_what_cannot_go_is_refused(amount: dict[str, Any], said: str) -> None:
 
 
 def test_numbers_that_json_cannot_hold_are_none() -> None:
-    assert finite({"a": [1.0, float("nan")], "b": {"c": float("inf")}, "d": "x"}) == {
+    assert replace_nonfinite({"a": [1.0, float("nan")], "b": {"c": float("inf")}, "d": "x"}) == {
         "a": [1.0, None],
         "b": {"c": None},
         "d": "x",

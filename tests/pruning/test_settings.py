@@ -246,12 +246,15 @@ def test_a_pooling_that_is_not_known_is_refused(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"texts": Path("a.txt")}, "texts is .*: give the text itself as str"),
-        ({"texts": [Path("a.txt")]}, "a text is a PosixPath: give documents as str"),
-        ({"batches": {"input_ids": torch.ones(2, 3)}}, "inputs is of type dict: give a list of"),
-        ({"batches": [torch.ones(2, 3)]}, "a batch of inputs is a Tensor: give a list of mapp"),
-        ({"batches": [{"input_ids": [[1, 2]]}]}, "input_ids is of type list: give a tensor"),
-        ({"batches": [{"input_id": torch.ones(2, 3)}]}, "has no input 'input_id': perhaps input"),
+        ({"texts": Path("a.txt")}, "texts is .*a.txt"),
+        ({"texts": [Path("a.txt")]}, "a text is a PosixPath"),
+        ({"batches": {"input_ids": torch.ones(2, 3)}}, "inputs is a dict"),
+        ({"batches": [torch.ones(2, 3)]}, "a batch of inputs is a Tensor"),
+        ({"batches": [{"input_ids": [[1, 2]]}]}, "input_ids is a list"),
+        (
+            {"batches": [{"input_id": torch.ones(2, 3)}]},
+            "has no input 'input_id': .*input_ids",
+        ),
     ],
 )
 def test_what_a_model_cannot_be_measured_on_is_refused(given: dict[str, Any], words: str) -> None:

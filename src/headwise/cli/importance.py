@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,8 +19,8 @@ from headwise.cli.options import (
     with_head,
 )
 from headwise.errors import OptionError, OutputError
-from headwise.files import make_folder, write_aside
-from headwise.formats import finite
+from headwise.files import lock_folder, make_folder, write_aside
+from headwise.formats import replace_nonfinite
 from headwise.views.terminal import quiet_console, say, show_table
 
 if TYPE_CHECKING:
@@ -55,12 +55,15 @@ def importance_command(  # noqa: PLR0913 - one parameter an option
     check_folder(out, force=force)
     from headwise.models.loading import load_model
     from headwise.pruning.importance.importance import importance
-    from headwise.views.terminal import Stages
+    from headwise.views.terminal import ProgressDisplay
 
     texts = texts_of(text)
     options = with_head(dtype, device, revision, trust_remote_code)
     loaded = load_model(model, options)
-    with only_writer(out, force=force), Stages(quiet_console(is_stderr=True), tells=True) as stages:
+    with (
+        only_writer(out, force=force),
+        ProgressDisplay(quiet_console(is_stderr=True), prints_lines=True) as stages,
+    ):
         found = importance(loaded, texts, max_tokens=max_tokens, progress=stages)
         if out is not None:
             write(found, out)
@@ -84,21 +87,11 @@ def check_folder(out: Path | None, *, force: bool) -> None:
 @contextmanager
 def only_writer(out: Path | None, *, force: bool) -> Iterator[None]:
     """The folder, made if need be, while no other process writes such tables into it."""
-    from headwise.pruning.export.directories import locked
-
     if out is None:
         yield
         return
     make_folder(out)
-    with ExitStack() as held:
-        try:
-            held.enter_context(locked(out))
-        except BlockingIOError as err:
-            raise OutputError(
-                f"{out} is being written by another process: wait for it, or choose another folder"
-            ) from err
-        except OSError:
-            pass  # a file system without locks
+    with lock_folder(out):
         check_folder(out, force=force)  # another process may have written since it was looked at
         yield
 
@@ -116,8 +109,8 @@ def as_text(found: "Importance") -> str:
     return json.dumps(
         {
             "about": found.table.about,
-            "heads": finite(found.table.df.drop(columns="roles").to_dict("records")),
-            "layers": finite(found.layers.to_dict("records")),
+            "heads": replace_nonfinite(found.table.df.drop(columns="roles").to_dict("records")),
+            "layers": replace_nonfinite(found.layers.to_dict("records")),
             "stand_ins": [
                 {
                     "heads": [str(head) for head in group.heads],

@@ -50,9 +50,7 @@ Method = Annotated[
         help="rounds, quadratic, greedy, ablation, michel, fisher or random (default: rounds)."
     ),
 ]
-Refit = Annotated[
-    str, typer.Option(help="full, wide (feed-forward parts too), scale, bias or none.")
-]
+Refit = Annotated[str, typer.Option(help="full, wide (feed-forward parts too), bias or none.")]
 Text = Annotated[
     list[str] | None,
     typer.Option(
@@ -196,7 +194,7 @@ def pruned(
     from headwise.pruning.prune import prune
     from headwise.pruning.selection.cut_plan import CutPlan
     from headwise.pruning.settings import Amount
-    from headwise.views.terminal import Stages
+    from headwise.views.terminal import ProgressDisplay
 
     named = asked.heads if asked.plan is None else CutPlan.read(asked.plan)
     heads = str(named) if isinstance(named, CutPlan) else named
@@ -206,7 +204,7 @@ def pruned(
     Amount(heads=heads, cut=asked.cut, keep=asked.keep, max_loss=asked.max_loss)
     texts = texts_of(text)
     loaded = load_model(model, options)
-    with Stages(quiet_console(is_stderr=True), tells=True) as stages:
+    with ProgressDisplay(quiet_console(is_stderr=True), prints_lines=True) as stages:
 
         def told(stage: str, done: int, total: int) -> None:
             stages(f"choosing heads: {stage}" if stage in CHOOSING else stage, done, total)

@@ -19,7 +19,7 @@ from headwise.explorer.api_types import (
 )
 from headwise.explorer.maps import TILE, MapOptions, links_in, map_tile, strongest_links
 from headwise.explorer.text_analysis import TextAnalysis
-from headwise.formats import finite
+from headwise.formats import replace_nonfinite
 from headwise.heads import HeadId, HeadTable
 from headwise.measures.sequence_view import lengths_after
 from headwise.roles import ROLES
@@ -79,8 +79,8 @@ def role_evidence(table: HeadTable, head: HeadId) -> list[RoleEvidence]:
                     role=name,
                     is_held=name in row["roles"],
                     score=float(score),
-                    threshold=finite(float(row[f"{name}_threshold"])),
-                    baseline=finite(float(row[f"{name}_baseline"])),
+                    threshold=replace_nonfinite(float(row[f"{name}_threshold"])),
+                    baseline=replace_nonfinite(float(row[f"{name}_baseline"])),
                     detail=str(row[f"{name}_detail"]),
                     meaning=role.meaning,
                 )

@@ -19,7 +19,7 @@ from headwise.explorer.api_types import AxisLabels, MapCells, MapView
 from headwise.explorer.text_analysis import TextAnalysis
 from headwise.heads import HeadId
 from headwise.measures.sequence_view import LEAST_LOG, value_lengths
-from headwise.reading.tokens import Labels
+from headwise.reading.labels import Labels
 from headwise.reading.words import NO_WORD
 from headwise.watching.sequence_weights import SequenceWeights
 

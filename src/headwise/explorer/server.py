@@ -350,7 +350,7 @@ def _plan_answer(plan: Any) -> PlanAnswer:
 
 def _draw_map(analysis: TextAnalysis, head: HeadId, options: MapOptions, part: slice) -> str:
     """An SVG image of a head's map between the tokens in `part`."""
-    from headwise.reading.tokens import Labels
+    from headwise.reading.labels import Labels
     from headwise.tracing.maps import Maps
     from headwise.views.trace import maps_svg
 

@@ -33,14 +33,14 @@ from headwise.explorer.text_analysis import (
 )
 from headwise.explorer.what_if import BaselineCache
 from headwise.explorer.work import Job
-from headwise.formats import finite
+from headwise.formats import replace_nonfinite
 from headwise.heads import HeadId, HeadTable
 from headwise.models.loaded import LoadedModel
 from headwise.objectives.evaluation import count_heads
 from headwise.objectives.objective import Embedding
 from headwise.progress import Progress, no_progress
 from headwise.pruning.setting import Subject
-from headwise.reading.reader import Reader, known_limit
+from headwise.reading.reader import Reader, token_limit
 from headwise.roles import ROLES
 from headwise.watching.running import in_evaluation
 
@@ -102,7 +102,7 @@ class Session:
         with in_evaluation(subject.model):
             self.counts = count_heads(subject.model, inputs)
         check_heads_left(subject.name, self.counts)
-        limit = known_limit(subject.tokenizer, subject.model.config)
+        limit = token_limit(subject.tokenizer, subject.model.config)
         self.is_models_limit = limit is not None and limit <= LONGEST
         """Whether the model, not the explorer, limits the length of a text."""
         self.num_heads = {name: heads for name, (heads, _) in self.counts.items()}
@@ -245,7 +245,9 @@ def _grid(table: HeadTable, meanings: Mapping[str, str]) -> HeadGrid:
     return HeadGrid(
         names=[str(head) for head in table.heads],
         roles=[list(roles) for roles in table.df["roles"]],
-        measures={name: finite(table.df[name].astype(float).tolist()) for name in columns},
+        measures={
+            name: replace_nonfinite(table.df[name].astype(float).tolist()) for name in columns
+        },
         words={name: meanings[name] for name in columns},
     )
 

@@ -20,11 +20,10 @@ from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, defaul
 from headwise.progress import Progress, no_progress
 from headwise.pruning.setting import Subject
 from headwise.reading.batch import Batch
+from headwise.reading.labels import Labels, token_labels
 from headwise.reading.reader import Reader
-from headwise.reading.tokens import Labels
 from headwise.scans.sums import ScanSums
 from headwise.scans.tables import head_table, relations
-from headwise.tracing.tokens import labels_of
 from headwise.watching.calls import Call, WeightsCall, at_least_float32
 from headwise.watching.running import forward_batch, in_evaluation
 from headwise.watching.sequence_weights import SequenceWeights
@@ -76,7 +75,9 @@ class TextAnalysis:
         """Labels of the layer's queries and keys."""
         call = self.call(layer)
         if call.stack not in self._labels:
-            self._labels[call.stack] = labels_of(self.batch, call.stack, self.tokenizer, call)
+            self._labels[call.stack] = token_labels(
+                self.batch, call.stack, self.tokenizer, call.num_queries, call.num_keys
+            )
         return self._labels[call.stack]
 
     def roots(self, layer: str) -> Tensor | None:

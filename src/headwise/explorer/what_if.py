@@ -16,8 +16,8 @@ from headwise.explorer.api_types import Prediction, Savings, Similarity, WhatIfA
 from headwise.heads import HeadCounts, HeadId, check_head
 from headwise.objectives.objective import Embedding, MaskedToken, NextToken
 from headwise.pruning.setting import Subject
+from headwise.reading.labels import token_text
 from headwise.reading.reader import Reader, Window
-from headwise.tracing.tokens import label
 from headwise.watching.gates import gate
 from headwise.watching.running import in_evaluation
 
@@ -203,7 +203,7 @@ def _top(values: Tensor) -> list[int]:
 def token_name(subject: Subject, number: int) -> str:
     """A token's label; its number if the model has more tokens than the tokenizer."""
     piece = subject.tokenizer.convert_ids_to_tokens(number)
-    return str(number) if piece is None else label(piece, subject.tokenizer.decode([number]))
+    return str(number) if piece is None else token_text(piece, subject.tokenizer.decode([number]))
 
 
 def _class_name(subject: Subject, number: int) -> str:

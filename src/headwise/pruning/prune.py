@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from headwise.errors import HeadwiseError, OptionError
 from headwise.files import write_aside
-from headwise.formats import finite, format_count
+from headwise.formats import format_count, replace_nonfinite
 from headwise.heads import HeadCounts, HeadId, parse_heads
 from headwise.models.loaded import Source
 from headwise.objectives.evaluation import Estimate
@@ -36,7 +36,6 @@ from headwise.pruning.export.export import (
     check_exportable,
     export,
     sentence_modules,
-    written_in,
 )
 from headwise.pruning.export.model_card import measured_lines
 from headwise.pruning.export.onnx import (
@@ -147,7 +146,9 @@ def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
         bench.progress(f"measuring what is left{written_too}", 0, 1)
         if curve is not None and found.fits:
             curve = curve.with_point("cut and refitted", len(plan), found.loss)
-        record = finite({"amount": amount.given()} | record_of(bench, plan, found, curve))
+        record = replace_nonfinite(
+            {"amount": amount.given()} | record_of(bench, plan, found, curve)
+        )
         pruned = Pruned(found.model, plan, record, curve)
         if place is None:
             return pruned
@@ -174,9 +175,7 @@ def with_onnx_beside(pruned: Pruned, inputs: Inputs) -> Pruned:
         raise type(error)(f"{error}; the smaller model itself is in {place}") from error
     record = pruned.record | {"onnx_difference": difference}
     write_aside(place / "prune.json", json.dumps(record, indent=1))
-    return replace(
-        pruned, record=record, export=written_in(pruned.export), onnx_difference=difference
-    )
+    return replace(pruned, record=record, export=pruned.export.rescan(), onnx_difference=difference)
 
 
 def choose_heads(

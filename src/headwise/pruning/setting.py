@@ -31,8 +31,9 @@ from headwise.objectives.objective import (
 )
 from headwise.pruning.importance.ablation import ROOM
 from headwise.reading.batch import Inputs
-from headwise.reading.manual import manual_texts, sentences_of
-from headwise.reading.reader import Reader, check_names, checked_batches, checked_texts
+from headwise.reading.manual import manual_texts, split_sentences
+from headwise.reading.reader import Reader, as_documents
+from headwise.reading.tensors import as_batches, check_input_names
 
 LENGTH = 256
 """Longest window in tokens of texts that heads are judged on: shorter ones are more examples."""
@@ -159,15 +160,15 @@ def calibration(
 
 def texts_for(texts: str | Sequence[str] | None) -> Sequence[str]:
     """Documents as they are given, one alone as it is; Python's manual where none are."""
-    given = checked_texts(texts)
+    given = as_documents(texts)
     return manual_texts() if given is None else given
 
 
 def batches_for(subject: Subject, batches: Iterable[Inputs]) -> list[Inputs]:
     """The same batches, if the model could be called with them."""
-    found = checked_batches(batches)
+    found = as_batches(batches)
     for one in found:
-        check_names(subject.model, one)
+        check_input_names(subject.model, one)
     return found
 
 
@@ -200,7 +201,7 @@ def text_task(
         )
     texts = list(texts)
     if isinstance(subject.objective, Embedding):
-        texts = list(sentences_of(texts)) or texts
+        texts = list(split_sentences(texts)) or texts
     random.Random(seed).shuffle(texts)  # so that the first of them are not all of one document
     reader = Reader(subject.tokenizer, subject.model.config, length=LENGTH)
     batches = text_batches(

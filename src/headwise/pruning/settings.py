@@ -14,7 +14,7 @@ POLICIES = {
     "even": "the same number of query heads of every KV head: the cache stays",
 }
 """How heads that share keys and values may go."""
-REFITS = ("full", "wide", "scale", "bias", "none")
+REFITS = ("full", "wide", "bias", "none")
 
 
 @dataclass(frozen=True)
