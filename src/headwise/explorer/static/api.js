@@ -14,7 +14,8 @@ export class Refused extends Error {
  * The error as a sentence: with a capital letter, unless it begins with a name such as d_model.
  * @param {Error} error
  */
-export const sentence = (error) => error.message.replace(/^[a-z](?=[a-z]*[ ,])/, (letter) => letter.toUpperCase());
+export const sentence = (error) =>
+  error.message.replace(/^[a-z](?=[a-z]*[ ,])/, (letter) => letter.toUpperCase());
 
 /**
  * @param {string} path
@@ -35,8 +36,10 @@ async function ask(path, options = {}) {
 }
 
 /** @param {Record<string, unknown>} values @returns {string} */
-export const query = (values) => new URLSearchParams(
-  Object.entries(values).map(([name, value]) => [name, String(value)])).toString();
+export const query = (values) =>
+  new URLSearchParams(
+    Object.entries(values).map(([name, value]) => [name, String(value)]),
+  ).toString();
 
 /** @param {string} path @param {AbortSignal} [signal] @returns {Promise<any>} */
 export const get = async (path, signal) => (await ask(path, { signal })).json();
@@ -48,9 +51,13 @@ export const file = async (path) => (await ask(path)).blob();
 export const post = async (path, body, signal) => (await posted(path, body, signal)).json();
 
 /** @param {string} path @param {unknown} body @param {AbortSignal} [signal] */
-export const posted = (path, body, signal) => ask(path, {
-  method: "POST", body: JSON.stringify(body), signal, headers: { "Content-Type": "application/json" },
-});
+export const posted = (path, body, signal) =>
+  ask(path, {
+    method: "POST",
+    body: JSON.stringify(body),
+    signal,
+    headers: { "Content-Type": "application/json" },
+  });
 
 /** @param {string} path */
 export const stop = async (path) => (await ask(path, { method: "DELETE" })).json();
