@@ -146,7 +146,7 @@ def test_copies_in_float32_are_counted_in_what_a_reading_takes(dtype: torch.dtyp
     subject = make_subject(model_of("llama").to(dtype), words_tokenizer())
     reading = analyse_text(subject, WORDS)
     said = reading.bytes
-    tasks = [reading.sequence(layer).task for layer in reading.calls]
+    tasks = [reading.sequence(layer).computation for layer in reading.calls]
     kept = {
         one.untyped_storage().data_ptr(): one.untyped_storage().nbytes()
         for held in (*reading.calls.values(), *tasks)

@@ -32,7 +32,7 @@ def view_of(
     task = Computation.of(queries, keys, values, rules)
     parts = torch.randn(HEADS, D_KEY, D_MODEL, generator=random, dtype=torch.float64)
     nothing = torch.zeros(length, dtype=torch.bool)
-    sequence = SequenceWeights(task=task, mixed=mixed[0], lse=lse[0], shown=None)
+    sequence = SequenceWeights(computation=task, mixed=mixed[0], lse=lse[0])
     tokens = KeyTokens(
         ids=ids, is_special=nothing if special is None else special, is_punctuation=nothing
     )
@@ -103,7 +103,7 @@ def test_a_row_that_sees_nothing_has_no_number() -> None:
 
 def test_equal_weights_have_the_largest_entropy() -> None:
     view = view_of(torch.arange(11), CAUSAL)
-    view.sequence.task.keys.zero_()
+    view.sequence.computation.keys.zero_()
     seen = torch.arange(1, 12, dtype=torch.float64)
     view.sequence.lse.copy_(seen.log().expand(HEADS, -1))
     got = columns(view)
@@ -136,14 +136,13 @@ def test_a_measure_alone_says_what_it_says_among_all() -> None:
 @given(st.permutations(range(HEADS)))
 def test_permuted_heads_permute_rows_and_nothing_else(order: list[int]) -> None:
     view = view_of(torch.arange(11) % 3, CAUSAL)
-    task, old = view.sequence.task, view.sequence
+    task, old = view.sequence.computation, view.sequence
     assert task is not None and old.lse is not None and view.output_roots is not None
     tensors = (part[:, order] for part in (task.queries, task.keys, task.values))
     sequence = SequenceWeights(
-        task=Computation.of(*tensors, task.rules),
+        computation=Computation.of(*tensors, task.rules),
         mixed=old.mixed[order],
         lse=old.lse[order],
-        shown=None,
     )
     moved = SequenceView(
         sequence=sequence, layout=view.layout, output_roots=view.output_roots[order]

@@ -176,7 +176,7 @@ def test_layers_with_and_without_a_mask_do_not_share_what_they_see() -> None:
         mixed, lse = attend_with_lse(queries, keys, values, rules=rules)
         place = sites.Site("", 0, "attention", torch.nn.Identity(), None, is_routed=True)
         call = AttentionCall(
-            place=place, queries=queries, keys=keys, values=values, rules=rules, mixed=mixed,
+            site=place, queries=queries, keys=keys, values=values, rules=rules, mixed=mixed,
             known_lse=lse,
         )  # fmt: skip
         ((_, view),) = views_of(call, batch, RowChoice("all"), kept)

@@ -163,7 +163,7 @@ def _tile(sequence: SequenceWeights, rows: Tensor, low: int, high: int) -> Tenso
     start, stop = max(low, int(first.min())), min(high, int(last.max()))
     if stop <= start:
         return torch.zeros(sequence.num_heads, len(rows), high - low, device=rows.device)
-    logs = sequence.log_weights(sequence.block(rows, start, stop))
+    logs = sequence.log_weights(sequence.tile(rows, start, stop))
     weights = logs.clamp_(min=LEAST_LOG).exp_()
     return torch.nn.functional.pad(weights, (start - low, high - stop))
 

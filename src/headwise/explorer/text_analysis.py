@@ -110,7 +110,7 @@ class TextAnalysis:
 
 def _tensors(call: Call) -> tuple[Tensor, ...]:
     if isinstance(call, WeightsCall):
-        return call.shown, call.mixed
+        return call.known_weights, call.mixed
     return call.queries, call.keys, call.values, call.mixed
 
 
@@ -146,7 +146,7 @@ def analyse_text(subject: Subject, text: str, *, progress: Progress = no_progres
     calls: dict[str, Call] = {}
 
     def add(call: Call) -> None:
-        calls[call.place.layer_name] = call
+        calls[call.site.layer_name] = call
         counter.add(call, batch)
         progress(STAGE, len(calls), num_layers)
 

@@ -37,7 +37,6 @@ from headwise.reading.tokens import TokenFacts
 from headwise.scans.sums import ScanSums
 from headwise.watching.calls import Call, at_least_float32
 from headwise.watching.sequence_weights import Tile
-from headwise.watching.watch import described
 
 MEASURES: dict[str, type[Measure]] = {
     "offsets": Offsets,
@@ -110,7 +109,7 @@ class LayerCache:
         key = (call.stack, call.layer)
         if key not in self._roots:
             if not call.is_direct:
-                self._indirect.append(type(call.place.module).__name__)
+                self._indirect.append(type(call.site.module).__name__)
             roots = call.output_weight
             if roots is not None:
                 parts = roots.to(at_least_float32(call.mixed)).unflatten(0, (call.num_heads, -1))
@@ -139,12 +138,12 @@ def indices_of(call: Call, batch: Batch) -> Sequence[int]:
     given = {len(one) for one in batch.inputs.values() if isinstance(one, Tensor) and one.dim()}
     if count not in {*given, len(batch.indices)}:
         raise ModelError(
-            f"{described(call.place)} cannot be measured: it computes {count} sequences where "
+            f"{call.site.description} cannot be measured: it computes {count} sequences where "
             f"{len(batch.indices)} are given, as attention within windows does"
         )
     if call.num_keys < call.num_queries and call.stack != "cross":
         raise ModelError(
-            f"{described(call.place)} cannot be measured: its {call.num_queries} queries see "
+            f"{call.site.description} cannot be measured: its {call.num_queries} queries see "
             f"{call.num_keys} keys, each made of several positions"
         )
     return batch.indices if count == len(batch.indices) else range(count)

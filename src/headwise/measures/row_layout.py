@@ -124,4 +124,4 @@ class RowLayout:
 
 def has_mask(sequence: SequenceWeights) -> bool:
     """Whether something besides the band may hide keys."""
-    return sequence.task is not None and sequence.task.mask is not None
+    return sequence.computation is not None and sequence.computation.mask is not None

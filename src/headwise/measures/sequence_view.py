@@ -82,8 +82,8 @@ class SequenceView:
     @cached_property
     def allowed(self) -> Bool[Tensor, "#heads query key"]:
         """Which keys each row may see, laid out: for layouts with gaps."""
-        assert self.sequence.task is not None
-        bias = bias_tile(self.sequence.task, self.layout.rows, 0, self.layout.num_keys)
+        assert self.sequence.computation is not None
+        bias = bias_tile(self.sequence.computation, self.layout.rows, 0, self.layout.num_keys)
         assert bias is not None
         return bias[0] > -torch.inf
 

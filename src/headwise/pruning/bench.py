@@ -36,7 +36,7 @@ from headwise.pruning.surgery.cut import Surgery, cut
 from headwise.pruning.units import Unit, one_of_each_group, whole_groups
 from headwise.reading.batch import Inputs
 from headwise.reading.manual import split_documents
-from headwise.watching.running import read_by
+from headwise.watching.running import layer_inputs
 from headwise.watching.sites import find_sites
 
 RIDGE_SHARE = 0.2
@@ -68,7 +68,7 @@ class PruneSetup:
     @property
     def inputs(self) -> dict[str, torch.Tensor]:
         """A few examples to compare models on, without labels where the model can do so."""
-        first = read_by(self.subject.model, self.held_out.samples[-1].inputs)
+        first = layer_inputs(self.subject.model, self.held_out.samples[-1].inputs)
         return {name: value[:CHECKED] for name, value in first.items()}
 
 
@@ -86,7 +86,7 @@ def make_bench(
     """
     find_layers(subject.model)  # raises where heads cannot be cut
     check_variant(subject.model, settings.refit)
-    if any(place.loop is not None for place in find_sites(subject.model)):
+    if any(place.layer_loop is not None for place in find_sites(subject.model)):
         raise ModelError(
             f"{subject.name} cannot be pruned layer by layer: its layers share their weights; name "
             "the same heads of all of them to headwise.cut"

@@ -69,7 +69,7 @@ from headwise.pruning.surgery.cut import head_counts, plan_slices
 from headwise.pruning.units import Unit
 from headwise.reading.batch import Inputs
 from headwise.reading.reader import position_limit
-from headwise.watching.running import in_evaluation, read_by
+from headwise.watching.running import in_evaluation, layer_inputs
 
 BATCHES = (1, 16)
 """Sizes of the batches whose speed is measured, where their outputs are not too large."""
@@ -383,7 +383,7 @@ def speeds(bench: PruneSetup, found: RefittedCut, positions: int) -> list[Speed]
 
     Not measured of models that read more than tokens.
     """
-    inputs = read_by(bench.subject.model, bench.held_out.samples[0].inputs)
+    inputs = layer_inputs(bench.subject.model, bench.held_out.samples[0].inputs)
     if not bench.settings.times_speed:
         return []
     others = untimed_inputs(inputs)

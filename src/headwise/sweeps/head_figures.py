@@ -93,7 +93,7 @@ def _attention_calls(
         rules = layer.rules_for(None, None, is_self=True, device=queries.device)
         calls.append(
             AttentionCall(
-                place=Site("", number, call.name, layer, layer.Wo, is_routed=False),
+                site=Site("", number, call.name, layer, layer.Wo, is_routed=False),
                 queries=queries,
                 keys=keys,
                 values=values,

@@ -34,7 +34,7 @@ def find_blocks(model: nn.Module, places: Sequence[Site]) -> tuple[Block, ...]:
 
     None where a block computes several layers, as in ALBERT: it cannot be left out for one of them.
     """
-    if any(place.loop is not None for place in places):
+    if any(place.layer_loop is not None for place in places):
         return ()
     inside: dict[str, list[Site]] = {}
     for place in places:

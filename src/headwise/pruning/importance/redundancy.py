@@ -84,7 +84,7 @@ def outputs_of(
     def keep(call: Call) -> None:
         is_real = real_queries(task.model, first.inputs, call.stack, call.mixed[:, 0])[0]
         rows = is_real.nonzero()[:ROWS, 0]
-        by_layer[call.place.layer_name] = call.mixed[0][:, rows].double()
+        by_layer[call.site.layer_name] = call.mixed[0][:, rows].double()
 
     with watch(task.model, keep):
         forward_batch(task.model, first.inputs)
