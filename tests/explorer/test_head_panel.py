@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from headwise.errors import OptionError
-from headwise.explorer.api_types import HeadAnswer, ServedBy, encode
+from headwise.explorer.api_types import HeadAnswer, ServedBy, encode_answer
 from headwise.explorer.head_panel import head_answer, role_evidence
 from headwise.explorer.maps import LINKS, MapOptions, strongest_links
 from headwise.explorer.text_analysis import LONGEST, AnalysisCache, analyse_text
@@ -108,7 +108,7 @@ def test_every_family_gives_what_json_can_hold(name: str) -> None:
     for layer in reading.calls:
         head = HeadId.parse(f"{layer}H0")
         found = head_answer(reading, head, MapOptions(), None)
-        assert json.loads(encode(found))["head"] == str(head)
+        assert json.loads(encode_answer(found))["head"] == str(head)
         json.dumps(asdict(replace(found, cells=None)), allow_nan=False)
 
 

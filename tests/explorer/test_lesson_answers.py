@@ -9,9 +9,9 @@ import pytest
 
 from headwise.errors import OptionError
 from headwise.explorer.lesson.quiz import (
+    AnswerVerdict,
     LessonStep,
     QuizQuestion,
-    Verdict,
     check_answer,
     step_answer,
 )
@@ -82,5 +82,5 @@ def test_an_option_may_be_named_or_numbered() -> None:
     asked = QuizQuestion("?", "choice", ("red", "green", "blue"), 1, 0.0, "w")
     step = LessonStep("a", "b", 1.0, (), "", asked, {})
     assert [check_answer(step, one).is_right for one in (1, 1.0, "1", "green")] == [True] * 4
-    assert check_answer(step, "green") == Verdict(True, "Right: green.", "w")
+    assert check_answer(step, "green") == AnswerVerdict(True, "Right: green.", "w")
     assert check_answer(step, 2).sentence == "Not quite: you said blue, and it is green."

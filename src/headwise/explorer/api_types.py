@@ -71,7 +71,7 @@ def _quote(value: object) -> str:
     return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}..."
 
 
-def encode(answer: object) -> bytes:
+def encode_answer(answer: object) -> bytes:
     """An answer as JSON: bytes in base64, and null for NaN and infinity."""
     import msgspec
 
@@ -228,29 +228,6 @@ PLAN_LIMITS = {
     "length": 10_000_000,
     "batch": 65536,
 }
-
-
-@dataclass(frozen=True)
-class ErrorAnswer:
-    """What is wrong with a request, in one sentence."""
-
-    error: str
-
-
-@dataclass(frozen=True)
-class RouteFacts:
-    """One address of the API."""
-
-    path: str
-    methods: list[str]
-    about: str
-
-
-@dataclass(frozen=True)
-class RoutesAnswer:
-    """Every address of the API."""
-
-    routes: list[RouteFacts]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ It rejects requests that do not name this machine (such as those of a page elsew
 points here), limits their size, and forbids the page to load anything from other servers.
 """
 
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,7 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headwise.explorer.api_types import ErrorAnswer, encode
+from headwise.explorer.api_types import encode_answer
 
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
 LARGEST_BODY = 1 << 20
@@ -32,13 +33,20 @@ HEADERS = {
 }
 
 
+@dataclass(frozen=True)
+class ErrorAnswer:
+    """What is wrong with a request, in one sentence."""
+
+    error: str
+
+
 class TooLarge(Exception):
     """A request's body is larger than LARGEST_BODY."""
 
 
 def error_response(status: int, sentence: str) -> Response:
     """An error in one sentence, as JSON."""
-    body = encode(ErrorAnswer(sentence))
+    body = encode_answer(ErrorAnswer(sentence))
     return Response(body, status_code=status, media_type="application/json")
 
 

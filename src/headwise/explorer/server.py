@@ -5,6 +5,7 @@ session and its neighbours compute it in the ModelQueue. An error is one sentenc
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
@@ -24,13 +25,11 @@ from headwise.explorer.api_types import (
     LessonRequest,
     PlanAnswer,
     PlanQuery,
-    RouteFacts,
-    RoutesAnswer,
     TextAnswer,
     TextRequest,
     ThumbsQuery,
     WhatIfRequest,
-    encode,
+    encode_answer,
     parse_head,
     parse_range,
     read_body,
@@ -58,6 +57,22 @@ from headwise.progress import Progress, StopWork
 THUMB_ROWS = 8
 """Rows that are computed for each row of a small map."""
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+
+
+@dataclass(frozen=True)
+class RouteFacts:
+    """One address of the API."""
+
+    path: str
+    methods: list[str]
+    about: str
+
+
+@dataclass(frozen=True)
+class RoutesAnswer:
+    """Every address of the API."""
+
+    routes: list[RouteFacts]
 
 
 class Explorer:
@@ -327,7 +342,7 @@ class Explorer:
 
 
 def _json(answer: object) -> Response:
-    return Response(encode(answer), media_type="application/json")
+    return Response(encode_answer(answer), media_type="application/json")
 
 
 def _plan_answer(plan: Any) -> PlanAnswer:

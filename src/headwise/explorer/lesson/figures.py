@@ -276,7 +276,7 @@ class StepAnswer:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AnswerVerdict:
     """Whether an answer is right, in a sentence, and why."""
 
     is_right: bool

@@ -1,6 +1,6 @@
 """Steps and questions of the lesson, and how an answer is checked.
 
-In: an answer from the browser. Out: a Verdict. Knows no model.
+In: an answer from the browser. Out: a AnswerVerdict. Knows no model.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from headwise.errors import OptionError
-from headwise.explorer.lesson.figures import Figure, QuestionAnswer, StepAnswer, Verdict
+from headwise.explorer.lesson.figures import AnswerVerdict, Figure, QuestionAnswer, StepAnswer
 from headwise.explorer.lesson.token_text import number
 
 MINUTES = {
@@ -93,7 +93,7 @@ def step_answer(step: LessonStep) -> StepAnswer:
     )
 
 
-def check_answer(step: LessonStep, answer: Any) -> Verdict:
+def check_answer(step: LessonStep, answer: Any) -> AnswerVerdict:
     """Whether an answer, a text or a number, is right."""
     if not isinstance(answer, str | int | float):
         raise OptionError(f"answer is {_shortened(answer)}: give a text or a number")
@@ -110,7 +110,7 @@ def check_answer(step: LessonStep, answer: Any) -> Verdict:
     sentence = (
         f"Right: {right}." if is_right else f"Not quite: you said {given}, and it is {right}."
     )
-    return Verdict(is_right, sentence, asked.why)
+    return AnswerVerdict(is_right, sentence, asked.why)
 
 
 LONGEST_ANSWER = 60

@@ -1,7 +1,7 @@
 // @ts-check
 /** The lesson: a warm-up and seven steps on the learner's own sentence, each with a figure and a question. */
 
-/** @import {ModelAnswer, ProjectionsFigure, StepAnswer, Verdict} from "./types.js" */
+/** @import {ModelAnswer, ProjectionsFigure, StepAnswer, AnswerVerdict} from "./types.js" */
 
 import * as api from "./api.js";
 import { make } from "./head_view.js";
@@ -424,7 +424,7 @@ export class LessonPanel {
     }
   }
 
-  /** @param {HTMLElement} verdict @param {Verdict} found */
+  /** @param {HTMLElement} verdict @param {AnswerVerdict} found */
   judge(verdict, found) {
     verdict.replaceChildren(
       make(
