@@ -13,7 +13,8 @@ from headwise.explorer.maps import LINKS, MapOptions, strongest_links
 from headwise.explorer.text_analysis import LONGEST, AnalysisCache, analyse_text
 from headwise.heads import HeadId
 from headwise.pruning.setting import make_subject
-from headwise.scans.scan import ScanSettings, scan
+from headwise.scans.scan import scan
+from headwise.scans.settings import ScanSettings
 
 from ..pruning.subjects import model_of, words_tokenizer
 from ..watching.helpers import allow_weights

@@ -9,7 +9,7 @@ from torch import Tensor
 from headwise.attention.attend import attend_with_lse
 from headwise.attention.prepare import Computation
 from headwise.attention.rules import Rules
-from headwise.measures.counter import default_measures
+from headwise.measures.counter import make_measures
 from headwise.measures.measure import RowValues, measure_rows
 from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView
@@ -41,7 +41,7 @@ def view_of(
 
 
 def columns(view: SequenceView) -> dict[str, RowValues]:
-    return measure_rows(view, default_measures())
+    return measure_rows(view, make_measures())
 
 
 def rows_with(column: RowValues) -> list[int]:
@@ -128,7 +128,7 @@ def assert_mean(column: RowValues, baseline: RowValues, name: str) -> None:
 def test_a_measure_alone_says_what_it_says_among_all() -> None:
     view = view_of(torch.arange(13) % 4, Rules(window=(3, 2)), torch.arange(13) < 1)
     whole = columns(view)
-    for measure in default_measures():
+    for measure in make_measures():
         for name, column in measure_rows(view, [measure]).items():
             assert_same(column.values, whole[name].values, roundings=13, name=name)
 

@@ -23,7 +23,7 @@ from headwise.formats import replace_nonfinite
 from headwise.heads import HeadId, HeadTable
 from headwise.measures.sequence_view import lengths_after
 from headwise.roles import ROLES
-from headwise.scans.scan import described_columns
+from headwise.scans.tables import column_meanings
 
 REACH = 16
 """Largest distance, to either side, in a profile."""
@@ -59,7 +59,7 @@ def head_answer(
 
 
 def _measures(table: HeadTable, head: HeadId) -> list[MeasureValue]:
-    row, meanings = table[head], described_columns()
+    row, meanings = table[head], column_meanings()
     return [
         MeasureValue(name, float(row[name]), meanings[name])
         for name in table.df

@@ -204,9 +204,9 @@ class Session:
         return LoadedModel(copied.name, copied.model, copied.tokenizer, copied.about)
 
     def _scan(self, job: Job) -> Any:
-        from headwise.scans.scan import make_scan_job, run_scan
+        from headwise.scans.scan import ScanJob, run_scan
 
-        return run_scan(make_scan_job(self._loaded), report=ScanReport(job))
+        return run_scan(ScanJob.of(self._loaded), progress=job.progress)
 
     def _importance(self, job: Job) -> Any:
         from headwise.pruning.importance.importance import importance
@@ -217,27 +217,6 @@ class Session:
             max_tokens=IMPORTANCE_TOKENS,
             progress=job.progress,
         )
-
-
-class ScanReport:
-    """Passes the tokens that a scan has read on to its job."""
-
-    def __init__(self, job: Job) -> None:
-        """Report to `job`."""
-        self.job, self.done, self.total = job, 0, 0
-
-    def start(self, tokens: int) -> None:
-        """Set the total number of tokens."""
-        self.total = tokens
-        self.advance(0)
-
-    def advance(self, tokens: int) -> None:
-        """Add `tokens` to those done; raises StopWork if the job should stop."""
-        self.done += tokens
-        self.job.progress("reading tokens", self.done, self.total)
-
-    def stop(self) -> None:
-        """Do nothing: the job knows when its work ends."""
 
 
 def _grid(table: HeadTable, meanings: Mapping[str, str]) -> HeadGrid:

@@ -16,14 +16,14 @@ from torch import Tensor
 
 from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId, HeadTable, abbreviate, check_head
-from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, default_measures
+from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, make_measures
+from headwise.measures.head_sums import HeadSums
 from headwise.progress import Progress, no_progress
 from headwise.pruning.setting import Subject
 from headwise.reading.batch import Batch
 from headwise.reading.labels import Labels, token_labels
 from headwise.reading.reader import Reader
-from headwise.scans.sums import ScanSums
-from headwise.scans.tables import head_table, relations
+from headwise.scans.tables import head_table
 from headwise.watching.calls import Call, WeightsCall, at_least_float32
 from headwise.watching.running import forward_batch, in_evaluation
 from headwise.watching.sequence_weights import SequenceWeights
@@ -82,7 +82,7 @@ class TextAnalysis:
 
     def roots(self, layer: str) -> Tensor | None:
         """Matrices that give lengths after each head's part of the output projection."""
-        return self.kept.roots_of(self.call(layer))
+        return self.kept.output_roots(self.call(layer))
 
     @cached_property
     def _sequences(self) -> dict[str, SequenceWeights]:
@@ -139,9 +139,9 @@ def analyse_text(subject: Subject, text: str, *, progress: Progress = no_progres
     window = reader.windows([text])[0]
     batch = reader.batch([window], subject.device)
     num_layers = len(find_sites(model))
-    tally, kept = ScanSums(), LayerCache()
+    sums, kept = HeadSums(), LayerCache()
     counter = HeadCounter(
-        tally, default_measures(), RowChoice(ROWS_MEASURED), compares=False, kept=kept
+        sums, make_measures(), RowChoice(ROWS_MEASURED), compares=False, cache=kept
     )
     calls: dict[str, Call] = {}
 
@@ -158,7 +158,7 @@ def analyse_text(subject: Subject, text: str, *, progress: Progress = no_progres
         name=text_name(text),
         batch=batch,
         calls=calls,
-        table=head_table(tally, relations(tally), {"model": subject.name}),
+        table=head_table(sums, {"model": subject.name}),
         left_out=len(reader.ids(text)) + special_tokens - len(window.ids),
         tokenizer=subject.tokenizer,
         kept=kept,

@@ -70,13 +70,13 @@ class Confidence(Measure):
 
 
 def special_tokens(layout: RowLayout) -> Bool[Tensor, " key"] | None:
-    """Which keys are special tokens; None where that is not known."""
+    """Which keys are special tokens; None if unknown."""
     return None if layout.tokens is None else layout.tokens.is_special
 
 
 def sees_ordinary(view: SequenceView, is_ordinary: Bool[Tensor, "1 key"]) -> Bool[Tensor, " query"]:
     """Which rows may see a token that is not special."""
-    if view.layout.has_gaps:
+    if view.layout.has_mask:
         return (view.count_seen(is_ordinary)[0] > 0).all(0)
     return view.layout.once("ordinary", lambda: view.layout.count_seen(is_ordinary)[0, 0] > 0)
 

@@ -1,7 +1,7 @@
 """From counts of hits to a table of heads, beside what simple guesses achieve.
 
-In: hits of heads and baselines a sentence, for each relation and reading. Out: accuracies with
-95% intervals, and which heads count. This module refuses to know sentences, weights and models.
+In: hits of heads and baselines per sentence, for each relation and reading. Out: accuracies with
+95% intervals, and which heads count. Sentences and weights are left to scoring.py.
 
 A head is judged in each half of the sentences against the baseline that the other half chose.
 Sentences fall into two halves, those with an even and those with an odd index.
@@ -12,7 +12,7 @@ Sentences fall into two halves, those with an even and those with an odd index.
 - A head `counts` where it leads by at least MARGIN there (so in both halves), where the lower end
   of the interval of its lead over all sentences lies above 0, and where each half holds at least
   LEAST sentences.
-- `best_heads` names one head a relation, and for its held-out figures chooses it anew in each half
+- `best_heads` names one head per relation, and for its held-out figures chooses again in each half
   and judges that choice in the other: the best of many heads looks better than it is only in the
   sentences that it was chosen on.
 """
@@ -44,7 +44,7 @@ BEST_COLUMNS = (*COLUMNS[:12], "is_stable")
 
 
 class RelationHits(NamedTuple):
-    """Hits a sentence, for one relation and reading."""
+    """Hits per sentence, for one relation and reading."""
 
     relation: str
     reading: str
@@ -55,7 +55,7 @@ class RelationHits(NamedTuple):
 
 
 def make_table(groups: Sequence[RelationHits], *, resamples: int, seed: int) -> DataFrame:
-    """One row a relation, reading and head; empty, with the same columns, without any counts."""
+    """One row per relation, reading and head; empty, with the same columns, if `groups` is."""
     if resamples < 1:
         raise OptionError(f"resamples is {resamples}: an interval needs at least 1")
     frames = [_rows(counts, resamples, seed) for counts in groups]
@@ -100,7 +100,7 @@ def _rows(counts: RelationHits, resamples: int, seed: int) -> DataFrame:
 
 
 def _share(hits: ndarray, arcs: ndarray, half: ndarray) -> ndarray:
-    """Hits an arc over the chosen sentences; NaN where there are none."""
+    """Hits per arc over the sentences in `half`; NaN if there are none."""
     asked = arcs[half].sum()
     return numpy.asarray(hits[half].sum(0) / (asked if asked else numpy.nan))
 
@@ -143,7 +143,7 @@ def _intervals(
     return numpy.concatenate([ends, lead]).astype(numpy.float64)
 
 
-def best_heads(frame: DataFrame) -> DataFrame:
+def best_heads(frame: DataFrame, *, head: str = "head") -> DataFrame:
     """For each relation the head that leads its baseline most, over all readings.
 
     `accuracy` is that head's own, and flattered by the choice. The held-out figures are not: they
@@ -151,11 +151,13 @@ def best_heads(frame: DataFrame) -> DataFrame:
     chose the same head and reading. The head `counts` where it does in the table and the held-out
     figures are MARGIN apart too.
     """
-    rows = [_best(frame[frame["relation"] == name]) for name in sorted(set(frame["relation"]))]
-    return DataFrame(rows, columns=list(BEST_COLUMNS))
+    columns = [head if column == "head" else column for column in BEST_COLUMNS]
+    relations = sorted(set(frame["relation"]))
+    rows = [_best(frame[frame["relation"] == name], head) for name in relations]
+    return DataFrame(rows, columns=columns)
 
 
-def _best(rows: DataFrame) -> dict[str, Any]:
+def _best(rows: DataFrame, head: str) -> dict[str, Any]:
     """The strongest head of one relation, with the figures of the choice itself."""
     picked = {half: rows.iloc[_leader(rows, f"{half}_")] for half in ("even", "odd")}
     judged = {"even": picked["odd"], "odd": picked["even"]}
@@ -166,9 +168,9 @@ def _best(rows: DataFrame) -> dict[str, Any]:
     best = rows.iloc[_leader(rows, "")].to_dict()
     best["counts"] = bool(best["counts"]) and round(accuracy - baseline, 9) >= MARGIN
     best["held_out_accuracy"], best["held_out_baseline"] = accuracy, baseline
-    choices = {(row["reading"], row["head"]) for row in picked.values()}
+    choices = {(row["reading"], row[head]) for row in picked.values()}
     best["is_stable"] = len(choices) == 1
-    return {str(name): best[name] for name in BEST_COLUMNS}
+    return {str(name): value for name, value in best.items()}
 
 
 def _leader(rows: DataFrame, half: str) -> int:

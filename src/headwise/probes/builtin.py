@@ -1,7 +1,7 @@
 """Probe sentences made for headwise: gold by construction, the same for the same seed.
 
-In: how many sentences a relation, and a seed. Out: sentences with one arc each; and a few
-sentences written out by hand. This module refuses to know tokenizers and models.
+In: the number of sentences per relation, and a seed. Out: sentences with one arc each; and a few
+sentences written out by hand. Tokenizers and models are not used here.
 
 Arcs lead from the dependent to its governor: subject, object and adverb to the verb, determiner and
 adjective to the noun, the object of a preposition to the preposition, a pronoun to its antecedent
@@ -13,7 +13,7 @@ from itertools import cycle, product
 from random import Random
 from typing import NamedTuple
 
-from headwise.errors import OptionError
+from headwise.checks import whole_number
 from headwise.probes.sentences import Arc, ProbeSentence
 from headwise.probes.templates import (
     CONCEPTS_OF_THREE,
@@ -34,7 +34,7 @@ from headwise.probes.templates import (
 
 PRONOUN, CONCEPT = "pronoun-antecedent", "related-concepts"
 RELATIONS = (*SYNTAX, PRONOUN, CONCEPT)
-MOST = 1000  # sentences a relation; the smallest grammar makes more, all different
+MOST = 1000  # sentences per relation; the smallest grammar makes more, all different
 
 _FORMS = {"she": ("her", "was"), "he": ("him", "was"), "they": ("them", "were")}
 
@@ -48,8 +48,8 @@ class TemplateChoice(NamedTuple):
 
 
 def builtin_sentences(per_relation: int = 200, seed: int = 0) -> tuple[ProbeSentence, ...]:
-    """So many different sentences for each relation, in an order that tells nothing of it."""
-    check_number(per_relation)
+    """`per_relation` different sentences for each relation, shuffled."""
+    per_relation = whole_number("per_relation", per_relation, least=1, most=MOST)
     made = [
         sentence
         for relation in RELATIONS
@@ -57,12 +57,6 @@ def builtin_sentences(per_relation: int = 200, seed: int = 0) -> tuple[ProbeSent
     ]
     Random(seed).shuffle(made)
     return tuple(made)
-
-
-def check_number(per_relation: int) -> None:
-    """Raise where so many different sentences a relation cannot be made."""
-    if not 1 <= per_relation <= MOST:
-        raise OptionError(f"per_relation is {per_relation}: it must lie in 1..{MOST}")
 
 
 def _sentences(relation: str, number: int, rng: Random) -> Iterator[ProbeSentence]:

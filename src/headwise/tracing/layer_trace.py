@@ -72,8 +72,8 @@ def trace_layer(
         raise ShapeError(f"{len(tokens)} tokens name {x.shape[1]} positions")
     with in_evaluation(layer):
         output = layer(x, mask=mask)
-        projected = layer.projected(x, x)
-        rules = layer.rules_for(mask, None, is_self=True, device=x.device)
+        projected = layer.project(x, x)
+        rules = layer.make_rules(mask, None, is_self=True, device=x.device)
         by_head = torch.stack(
             [
                 layer_by_definition(

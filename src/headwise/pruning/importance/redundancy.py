@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.heads import HeadCounts, HeadId
-from headwise.measures.similarity import ROWS, centred_kernels, cka, products
+from headwise.measures.similarity import ROWS, centred_kernels, cka, pairwise_hsic
 from headwise.objectives.evaluation import Evaluation, head_ids
 from headwise.objectives.objective import Sample
 from headwise.pruning.importance.gradients import Gradients
@@ -63,7 +63,7 @@ def alikeness(task: Evaluation, counts: HeadCounts) -> Float[Tensor, "heads head
     for sample in task.samples:
         found = outputs_of(task, sample, counts)
         if found is not None:
-            total += products(centred_kernels(found))
+            total += pairwise_hsic(centred_kernels(found))
     return cka(total)
 
 
