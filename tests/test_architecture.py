@@ -76,11 +76,9 @@ KNOWN_REPEATS = {
     "show",
 }
 KNOWN_IMPORTS = [
-    "headwise.attention.worked_example.NamedShape",
     "headwise.heads.HeadId",
     "headwise.heads.HeadTable",
     "headwise.objectives.evaluation.Estimate",
-    "headwise.watching.sites.find_sites",
 ]
 
 LONGEST_MODULE, LONGEST_FUNCTION = 500, 80

@@ -24,7 +24,7 @@ from headwise.pruning.importance.ablation import ROOM
 from headwise.pruning.setting import Subject
 from headwise.reading.batch import Batch
 from headwise.reading.reader import Reader, Window
-from headwise.tracing.blur import Compared, compared
+from headwise.tracing.blur import ComparedRows, compare_rows
 from headwise.tracing.record import Trace
 from headwise.tracing.trace import trace
 from headwise.watching.calls import AttentionCall
@@ -145,9 +145,11 @@ class Facts:
         return self.step("weights")[self.head, self.position].double()
 
     @cached_property
-    def compared(self) -> Compared:
+    def compared(self) -> ComparedRows:
         """The token's rows in all heads, without resting places."""
-        return compared(self.step("weights")[:, self.position], _resting_places(self.batch).cpu())
+        return compare_rows(
+            self.step("weights")[:, self.position], _resting_places(self.batch).cpu()
+        )
 
     @cached_property
     def by_weight(self) -> list[int]:
@@ -359,7 +361,7 @@ def _choose_head(
         if layer is not None and call.layer != layer:
             continue
         rows = call.weights()[0, :, position].detach().double().cpu()
-        gap = compared(rows, is_rest).gap
+        gap = compare_rows(rows, is_rest).gap
         for number, row in enumerate(rows):
             if head is not None and number != head:
                 continue

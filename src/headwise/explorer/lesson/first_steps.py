@@ -31,7 +31,7 @@ from headwise.formats import format_count, join_words
 from headwise.planning.plans import head_choices
 from headwise.tracing.blur import Blur, Row
 from headwise.tracing.layer_trace import trace_layer
-from headwise.tracing.record import plain
+from headwise.tracing.record import nested_lists
 
 ITSELF = "the token itself"
 TIE = 1e-3
@@ -78,8 +78,8 @@ def warm_up() -> LessonStep:
         ),
         figures=WarmUpFigure(
             tokens=list(tokens),
-            Wo=plain(trace["Wo"].values),
-            **{name: plain(steps[name]) for name in WARM_UP_STEPS},
+            Wo=nested_lists(trace["Wo"].values),
+            **{name: nested_lists(steps[name]) for name in WARM_UP_STEPS},
         ),
     )
 
@@ -258,10 +258,10 @@ def projections(facts: Facts) -> LessonStep:
         question=_projection_question(facts),
         figures=ProjectionsFigure(
             place=facts.place,
-            input=None if inputs is None else plain(inputs),
-            query=plain(query),
-            key=plain(key),
-            value=plain(value),
+            input=None if inputs is None else nested_lists(inputs),
+            query=nested_lists(query),
+            key=nested_lists(key),
+            value=nested_lists(value),
             kv_head=facts.kv_head,
             is_grouped=_is_grouped(facts),
             shapes=[
