@@ -27,7 +27,7 @@ from rich.table import Table
 
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Evaluation
-from headwise.objectives.objective import Embedding
+from headwise.objectives.losses import Embedding
 from headwise.pruning.bench import PruneSetup, RefittedCut, cut_and_refit, make_bench
 from headwise.pruning.export.sizes import full_batch, sizes_of, time_both
 from headwise.pruning.importance.ablation import ablate

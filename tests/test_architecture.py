@@ -136,7 +136,6 @@ KNOWN_IMPORTS = [
     "headwise.heads.HeadTable",
     "headwise.measures.row_layout.RowLayout",
     "headwise.objectives.evaluation.Estimate",
-    "headwise.pruning.selection.cut_plan.HeadCounts",
     "headwise.report.style.ROLE_COLOURS",
     "headwise.scans.sums.ScanSums",
     "headwise.watching.running.TEXT_STACKS",

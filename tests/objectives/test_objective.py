@@ -9,19 +9,17 @@ from torch import Tensor, nn
 
 from headwise.errors import ModelError, OptionError
 from headwise.objectives.evaluation import Evaluation, make_evaluation
-from headwise.objectives.objective import (
+from headwise.objectives.losses import (
     MASKED_SHARE,
-    NOTHING,
+    CustomLoss,
     Divergence,
     Embedding,
-    Given,
-    Inputs,
     LabelLoss,
     MaskedToken,
     NextToken,
-    Sample,
-    objective_for,
 )
+from headwise.objectives.model_objective import objective_for
+from headwise.objectives.objective import NOTHING, Inputs, Sample
 
 from ..pruning.subjects import (
     LENGTHS,
@@ -210,7 +208,7 @@ def own_loss(model: nn.Module, inputs: Inputs) -> Tensor:
 
 
 def test_a_given_loss_is_taken_as_it_is() -> None:
-    task = make_evaluation(model_of("gpt2"), Given(own_loss), [plain("gpt2")])
+    task = make_evaluation(model_of("gpt2"), CustomLoss(own_loss), [plain("gpt2")])
     with torch.no_grad():
         want = own_loss(task.model, plain("gpt2")).mean().item()
     assert task.loss().value == pytest.approx(want, rel=100 * torch.finfo(torch.float32).eps)
@@ -230,7 +228,7 @@ def test_a_given_loss_of_another_shape_is_refused(found: Any, said: str) -> None
         return found
 
     with pytest.raises(OptionError, match=said):
-        make_evaluation(model_of("gpt2"), Given(wrong), [plain("gpt2")]).loss()
+        make_evaluation(model_of("gpt2"), CustomLoss(wrong), [plain("gpt2")]).loss()
 
 
 # Which objective a model has.

@@ -13,19 +13,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from headwise.heads import HeadId
+from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.evaluation import Evaluation, count_heads, make_evaluation
-from headwise.objectives.objective import (
-    Divergence,
-    Embedding,
-    Given,
-    Inputs,
-    MaskedToken,
-    NextToken,
-    Objective,
-    Sample,
-)
-from headwise.pruning.selection.cut_plan import HeadCounts
+from headwise.objectives.losses import CustomLoss, Divergence, Embedding, MaskedToken, NextToken
+from headwise.objectives.objective import Inputs, Objective, Sample
 from headwise.pruning.surgery.cut import head_counts
 from headwise.watching.gates import MeanOutputs, gate, silence
 
@@ -41,7 +32,7 @@ OBJECTIVES: dict[str, Objective] = {
     "bert": MaskedToken(SPECIAL["[MASK]"], frozenset(SPECIAL.values())),
     "gpt2": NextToken(),
     "llama": NextToken(),
-    "clip": Given(lambda model, inputs: model(**inputs).text_embeds.square().sum(1)),
+    "clip": CustomLoss(lambda model, inputs: model(**inputs).text_embeds.square().sum(1)),
 }
 """What the families are measured by; all others by what they diverge from themselves."""
 

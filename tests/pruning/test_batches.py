@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError, OptionError
 from headwise.objectives.evaluation import make_evaluation
-from headwise.objectives.objective import LabelLoss, NextToken
+from headwise.objectives.losses import LabelLoss, NextToken
 from headwise.pruning.importance.importance import importance
 from headwise.pruning.prune import prune
 from headwise.pruning.refit.refit import FeedForward, find_feed_forward

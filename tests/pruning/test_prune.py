@@ -23,7 +23,7 @@ from headwise.errors import ModelError, OptionError, OutputError
 from headwise.formats import finite
 from headwise.heads import HeadId
 from headwise.models.loading import load
-from headwise.objectives.objective import Divergence, Embedding, Given, NextToken
+from headwise.objectives.losses import CustomLoss, Divergence, Embedding, NextToken
 from headwise.pruning import prune as pruning
 from headwise.pruning.bench import describe_budget
 from headwise.pruning.export.model_card import measured_lines
@@ -213,7 +213,7 @@ def test_the_largest_loss_is_told_in_its_own_unit() -> None:
         NextToken(): "1% of perplexity",
         Embedding(): "0.01 of cosine",
         Divergence(): "0.01 nats",
-        Given(lambda model, inputs: torch.zeros(1)): "1% of the loss",
+        CustomLoss(lambda model, inputs: torch.zeros(1)): "1% of the loss",
     }
     for objective, want in words.items():
         assert describe_budget(objective, 0.01) == want

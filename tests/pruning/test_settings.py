@@ -11,7 +11,7 @@ import torch
 from headwise.errors import OptionError
 from headwise.heads import HeadId
 from headwise.models.loaded import LoadedModel
-from headwise.objectives.objective import Divergence, Embedding, Given, LabelLoss, NextToken
+from headwise.objectives.losses import CustomLoss, Divergence, Embedding, LabelLoss, NextToken
 from headwise.pruning.bench import make_bench
 from headwise.pruning.prune import fitting, smallest
 from headwise.pruning.selection.methods import METHODS
@@ -102,7 +102,7 @@ def test_a_subject_knows_its_name_tokenizer_and_objective() -> None:
     assert plain_one.device == torch.device("cpu")
     loaded = LoadedModel("mine", model, tokenizer, {"dtype": "float64"})
     named = make_subject(loaded, objective=lambda model, inputs: torch.zeros(len(inputs)))
-    assert named.name == "mine" and isinstance(named.objective, Given)
+    assert named.name == "mine" and isinstance(named.objective, CustomLoss)
     assert named.tokenizer is tokenizer
     assert named.about == {"model": "mine", "dtype": "float64"}
     assert make_subject(loaded, objective=Embedding()).objective == Embedding()

@@ -2,8 +2,7 @@
 
 import torch
 
-from headwise.heads import HeadId, parse_heads
-from headwise.pruning.selection.cut_plan import HeadCounts
+from headwise.heads import HeadCounts, HeadId, parse_heads
 from headwise.pruning.surgery.cut import cut
 from headwise.pruning.units import (
     Unit,

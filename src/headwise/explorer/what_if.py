@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from headwise.errors import HeadwiseError, OptionError
-from headwise.heads import HeadId, check_head
-from headwise.objectives.objective import Embedding, MaskedToken, NextToken
-from headwise.pruning.selection.cut_plan import HeadCounts
+from headwise.heads import HeadCounts, HeadId, check_head
+from headwise.objectives.losses import Embedding, MaskedToken, NextToken
 from headwise.pruning.setting import Subject
 from headwise.pruning.surgery.cut import count_parameters, planned
 from headwise.reading.reader import Reader, Window

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from headwise.errors import ModelError, OptionError
-from headwise.heads import HeadId
+from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.evaluation import (
     Estimate,
     Evaluation,
@@ -24,11 +24,11 @@ from headwise.objectives.evaluation import (
     counted_batches,
     head_ids,
 )
-from headwise.objectives.objective import Embedding, Given, Objective, TokenLoss
+from headwise.objectives.losses import CustomLoss, Embedding, TokenLoss
+from headwise.objectives.objective import Objective
 from headwise.pruning.importance.ablation import Progress, untold
 from headwise.pruning.importance.gradients import gradients, or_else
 from headwise.pruning.refit.refit import LayerFit, Variant, check_variant, refit
-from headwise.pruning.selection.cut_plan import HeadCounts
 from headwise.pruning.selection.methods import CutSearch
 from headwise.pruning.setting import Subject, batch_task, batches_for, text_task, texts_for
 from headwise.pruning.settings import PruneSettings
@@ -239,7 +239,7 @@ def largest_within(
     base = bench.held_out.loss().value
     if isinstance(bench.subject.objective, TokenLoss):
         most = base + math.log1p(max_loss)
-    elif isinstance(bench.subject.objective, Given):
+    elif isinstance(bench.subject.objective, CustomLoss):
         most = base + abs(base) * max_loss
     else:
         most = base + max_loss
@@ -266,7 +266,7 @@ def describe_budget(objective: Objective, max_loss: float) -> str:
     """The largest loss that is borne, in words, in the unit that `largest_within` takes it in."""
     if isinstance(objective, TokenLoss):
         return f"{100 * max_loss:g}% of perplexity"
-    if isinstance(objective, Given):
+    if isinstance(objective, CustomLoss):
         return f"{100 * max_loss:g}% of the loss"
     return f"{max_loss:g} {'of cosine' if isinstance(objective, Embedding) else 'nats'}"
 

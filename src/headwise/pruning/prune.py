@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from headwise.errors import HeadwiseError, OptionError
 from headwise.files import write_aside
 from headwise.formats import finite, format_count
-from headwise.heads import HeadId, parse_heads
+from headwise.heads import HeadCounts, HeadId, parse_heads
 from headwise.models.loaded import Source
 from headwise.objectives.evaluation import Estimate
 from headwise.objectives.objective import Objective
@@ -57,7 +57,7 @@ from headwise.pruning.selection.curve import (
     mean_of_orders,
     quality,
 )
-from headwise.pruning.selection.cut_plan import CutPlan, HeadCounts
+from headwise.pruning.selection.cut_plan import CutPlan
 from headwise.pruning.selection.methods import CutOrder, CutSearch, order_by, random_cut
 from headwise.pruning.setting import make_subject, most_tokens
 from headwise.pruning.settings import Amount, PruneSettings, to_go

@@ -21,14 +21,9 @@ from headwise.models import embedded
 from headwise.models.loaded import LoadedModel, Source, as_loaded
 from headwise.models.loading import LoadOptions
 from headwise.objectives.evaluation import Evaluation, make_evaluation, text_batches
-from headwise.objectives.objective import (
-    Divergence,
-    Embedding,
-    Given,
-    LabelLoss,
-    Objective,
-    objective_for,
-)
+from headwise.objectives.losses import CustomLoss, Divergence, Embedding, LabelLoss
+from headwise.objectives.model_objective import objective_for
+from headwise.objectives.objective import Objective
 from headwise.pruning.importance.ablation import ROOM
 from headwise.reading.manual import manual_texts, sentences_of
 from headwise.reading.reader import Reader, check_names, checked_batches, checked_texts
@@ -77,7 +72,7 @@ def make_subject(
                 "the cache says otherwise"
             )
     elif not isinstance(objective, Objective):
-        objective = Given(objective)
+        objective = CustomLoss(objective)
     about = {"model": loaded.name, **loaded.about}
     return Subject(loaded.name, loaded.model, loaded.tokenizer, objective, folder, about)
 

@@ -11,8 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.heads import HeadId
-from headwise.pruning.selection.cut_plan import HeadCounts
+from headwise.heads import HeadCounts, HeadId
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from headwise.heads import HeadId
+from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.evaluation import Estimate, Evaluation, head_ids, make_evaluation, ratio
 from headwise.pruning.importance import ablation
 from headwise.pruning.importance.ablation import ablate
-from headwise.pruning.selection.cut_plan import HeadCounts
 from headwise.pruning.units import Unit, single_heads
 from headwise.watching.gates import mean_outputs
 

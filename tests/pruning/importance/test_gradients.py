@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from headwise.errors import OptionError
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Evaluation, count_heads, head_ids, make_evaluation
-from headwise.objectives.objective import Embedding, Given, MaskedToken, NextToken, Sample
+from headwise.objectives.losses import CustomLoss, Embedding, MaskedToken, NextToken
+from headwise.objectives.objective import Sample
 from headwise.pruning.importance.gradients import (
     by_layer_norm,
     gradients,
@@ -65,7 +66,7 @@ def test_an_objective_without_gradients_is_refused() -> None:
     task = task_of("gpt2")
     with torch.no_grad():
         known = task.objective.output(task.model, plain("gpt2")).mean((1, 2))
-    given = make_evaluation(task.model, Given(lambda model, inputs: known), [plain("gpt2")])
+    given = make_evaluation(task.model, CustomLoss(lambda model, inputs: known), [plain("gpt2")])
     with pytest.raises(
         OptionError, match=r"losses without gradients: .* torch.no_grad and argmax$"
     ):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.objectives.evaluation import Estimate, Evaluation, make_evaluation
-from headwise.objectives.objective import Given
+from headwise.objectives.losses import CustomLoss
 from headwise.pruning.selection.curve import (
     RANDOM_ORDERS,
     RIVALS,
@@ -152,7 +152,7 @@ def test_a_mean_of_what_is_no_number_has_no_error(bad: float) -> None:
 
 def test_a_curve_through_infinite_losses_is_drawn() -> None:
     problem = problem_of("gpt2")
-    held = make_evaluation(problem.task.model, Given(infinite_without_all), [plain("gpt2")])
+    held = make_evaluation(problem.task.model, CustomLoss(infinite_without_all), [plain("gpt2")])
     curve = draw_curve(held, problem, order_by("random", problem))
     assert curve.points.loss.iloc[-1] == math.inf and curve.uncut.value < math.inf
     assert curve.svg("a title").startswith("<svg")
@@ -173,12 +173,12 @@ def without_gradients(model: nn.Module, inputs: Inputs) -> Tensor:
 
 def test_gradient_rivals_are_left_out_where_there_is_no_gradient() -> None:
     problem = problem_of("gpt2")
-    task = make_evaluation(problem.task.model, Given(without_gradients), [plain("gpt2")])
+    task = make_evaluation(problem.task.model, CustomLoss(without_gradients), [plain("gpt2")])
     problem = replace(problem, task=task)
     assert rivals(problem) == ["ablation"]
     assert rivals(problem_of("gpt2")) == list(RIVALS)
     smooth = make_evaluation(
-        task.model, Given(lambda model, x: model(**x).logits.mean((1, 2))), [plain("gpt2")]
+        task.model, CustomLoss(lambda model, x: model(**x).logits.mean((1, 2))), [plain("gpt2")]
     )
     assert rivals(replace(problem, task=smooth)) == list(RIVALS)
 

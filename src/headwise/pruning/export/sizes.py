@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from headwise.heads import HeadCounts
 from headwise.models.families import family_of
-from headwise.pruning.selection.cut_plan import HeadCounts
 from headwise.watching.running import Inputs, forward
 from headwise.watching.sites import find_sites, output_weight
 

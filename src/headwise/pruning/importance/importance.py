@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from headwise.errors import OptionError
 from headwise.formats import format_count
-from headwise.heads import HeadId, HeadTable
+from headwise.heads import HeadCounts, HeadId, HeadTable
 from headwise.models.loaded import Source
 from headwise.objectives.evaluation import (
     Estimate,
@@ -28,7 +28,6 @@ from headwise.objectives.objective import Objective
 from headwise.pruning.importance.ablation import Progress, ablate, untold
 from headwise.pruning.importance.gradients import DRAWS, Gradients, gradients
 from headwise.pruning.importance.redundancy import Redundant, alikeness, redundant_groups
-from headwise.pruning.selection.cut_plan import HeadCounts
 from headwise.pruning.setting import Subject, calibration, make_subject
 from headwise.pruning.units import Unit, single_heads
 from headwise.watching.gates import mean_outputs

@@ -17,10 +17,8 @@ from headwise.drawing.tables import FULL_ROWS, STYLE, words_table
 from headwise.errors import OptionError, OutputError
 from headwise.files import read_text, write_aside
 from headwise.formats import format_count
-from headwise.heads import HeadId, check_head, parse_heads
+from headwise.heads import HeadCounts, HeadId, check_head, parse_heads
 
-HeadCounts = Mapping[str, tuple[int, int]]
-"""Numbers of heads, and of KV heads that serve them, by layer: `L0` or `encoder.L0`."""
 FORMAT = "headwise cut plan 1"
 """What a JSON file calls itself."""
 

@@ -15,11 +15,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.errors import OptionError
-from headwise.heads import HeadId
+from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.evaluation import Evaluation, head_ids
 from headwise.pruning.importance.ablation import Progress, ablate, untold
 from headwise.pruning.importance.gradients import Gradients, by_layer_norm, gradients, or_else
-from headwise.pruning.selection.cut_plan import HeadCounts
 from headwise.pruning.units import Unit, by_unit, membership, one_of_each_group
 from headwise.watching.gates import silence
 
