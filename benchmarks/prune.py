@@ -34,7 +34,7 @@ from headwise.pruning.importance.ablation import ablate
 from headwise.pruning.importance.gradients import gradients
 from headwise.pruning.selection.curve import quality
 from headwise.pruning.selection.cut_plan import CutPlan
-from headwise.pruning.selection.methods import CutOrder, CutSearch, order_by
+from headwise.pruning.selection.methods import CutOrder, CutSearch, order_units
 from headwise.pruning.setting import make_subject
 from headwise.pruning.settings import PruneSettings
 from headwise.pruning.surgery.cut import head_counts
@@ -194,7 +194,7 @@ class Run:
         orders: dict[str, CutOrder] = {
             method: timed(
                 f"order by {method}",
-                partial(order_by, method, problem, count=most),
+                partial(order_units, method, problem, count=most),
                 seconds,
                 self.console,
             )
@@ -273,7 +273,7 @@ class Run:
 
 def chance(problem: CutSearch, seed: int, count: int) -> tuple[HeadId, ...]:
     """So many units at random."""
-    return order_by("random", replace(problem, seed=seed)).first(count)
+    return order_units("random", replace(problem, seed=seed)).first(count)
 
 
 def beginning(task: Evaluation, tokens: int) -> Evaluation:

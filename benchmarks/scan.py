@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -27,7 +27,7 @@ from transformers import LlamaConfig, LlamaModel
 
 from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, default_measures
 from headwise.measures.similarity import LOOKS, ROWS, centred_kernels, divergences, products
-from headwise.reading.reader import Batch
+from headwise.reading.batch import Batch
 from headwise.reading.tokens import TokenFacts
 from headwise.scans.steps import TextStep
 from headwise.scans.sums import ScanSums
@@ -95,7 +95,8 @@ def headwise_way(rows: int | str) -> Callable[[int], Callable[[], object]]:
         def run() -> None:
             choice = RowChoice(rows)
             count = HeadCounter(ScanSums(), default_measures(), choice, compares=True, kept=kept)
-            fresh = Batch(batch.inputs, batch.facts, batch.indices)  # nothing worked out yet
+            tokens = {stack: replace(one) for stack, one in batch.tokens.items()}
+            fresh = Batch(batch.inputs, tokens, batch.indices)  # nothing cached yet
             TextStep(count).run(model, fresh)
 
         return run
@@ -109,7 +110,7 @@ class EagerWay:
     def __init__(self, length: int) -> None:
         """A model that shows its weights, and everything that all layers share."""
         self.model, self.batch = make_model("eager"), make_batch(length)
-        facts, position = self.batch.facts[""], torch.arange(length)
+        facts, position = self.batch.tokens[""], torch.arange(length)
         self.apart = (position - position[:, None]).float()
         self.same = (facts.ids[0][:, None] == facts.ids[0]).tril(-1).float()
         self.followed = torch.zeros_like(self.same)

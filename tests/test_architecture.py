@@ -134,13 +134,8 @@ KNOWN_IMPORTS = [
     "headwise.attention.worked_example.NamedShape",
     "headwise.heads.HeadId",
     "headwise.heads.HeadTable",
-    "headwise.measures.row_layout.RowLayout",
     "headwise.objectives.evaluation.Estimate",
-    "headwise.report.style.ROLE_COLOURS",
     "headwise.scans.sums.ScanSums",
-    "headwise.watching.running.TEXT_STACKS",
-    "headwise.watching.running.prefix_of",
-    "headwise.watching.running.real_tokens",
     "headwise.watching.sites.find_sites",
 ]
 

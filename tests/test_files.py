@@ -1,12 +1,14 @@
 """Files are written aside and moved into place; links and devices stay what they are."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from headwise.errors import OutputError
-from headwise.files import write_aside
+from headwise.files import lock_folder, write_aside
 
 
 def test_a_link_stays_one_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
@@ -43,3 +45,32 @@ def test_standard_output_is_added_to_even_where_it_is_a_file(tmp_path: Path) -> 
     with log.open("a") as opened:
         write_aside(Path(f"/dev/fd/{opened.fileno()}"), "text")
     assert log.read_text() == "precious\ntext"
+
+
+def test_a_locked_folder_cannot_be_locked_again_until_it_is_released(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    with lock_folder(folder):
+        with pytest.raises(OutputError, match="model"), lock_folder(tmp_path / "." / "model"):
+            pass
+        folder.rename(tmp_path / "moved")  # the lock is beside the folder, not in it
+    with lock_folder(folder):
+        pass
+    assert [file.name for file in tmp_path.iterdir()] == ["moved"]
+
+
+def test_another_process_cannot_lock_a_locked_folder(tmp_path: Path) -> None:
+    lines = "from headwise.files import lock_folder", "with lock_folder(Path('.')): pass"
+    code = "\n".join(("from pathlib import Path", *lines))
+    with lock_folder(tmp_path):
+        locked = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE)
+    free = subprocess.run([sys.executable, "-c", code], cwd=tmp_path)
+    assert (locked.returncode, free.returncode) == (1, 0)
+    assert b"OutputError: another process is writing" in locked.stderr
+
+
+def test_a_folder_that_cannot_have_a_lock_beside_it_is_used_without(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with lock_folder(tmp_path / "file/folder"):
+        pass
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]

@@ -13,11 +13,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from headwise.errors import OptionError, OutputError
-from headwise.heads import ROLES, HeadId, HeadTable, parse_heads
+from headwise.heads import HeadId, HeadTable, parse_heads
 
 ODD_NUMBERS = [-0.0, math.nan, math.inf, -math.inf, 5e-324, 0.1 + 0.2, *[1e22] * 9]
 SUFFIXES = ("parquet", "csv", "json")
@@ -342,16 +341,6 @@ def test_a_table_prints_as_one_line_and_shows_itself_in_a_notebook() -> None:
     assert "&lt;b&gt;" in html
     html = of_names(["<b>.L0H0"])["<b>.L0H0"]._repr_html_()  # a head alone
     assert "&lt;b&gt;.L0H0" in html and "<b>" not in html
-
-
-def test_every_role_has_one_sentence_of_what_it_says_and_does_not() -> None:
-    assert list(ROLES) == [
-        "positional", "delimiter", "sink", "syntactic", "semantic", "coreference", "induction",
-        "duplicate", "broad",
-    ]  # fmt: skip
-    assert all(words.endswith(".") for words in ROLES.values())
-    silent = [role for role, words in ROLES.items() if "Unknown: " not in words]
-    assert silent == ["broad"]
 
 
 # --- Files ---

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from headwise.heads import ROLES, HeadTable
+from headwise.heads import HeadTable
+from headwise.roles import ROLES
 
 
 def table(**columns: float) -> HeadTable:

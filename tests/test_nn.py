@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise import nn as ours
-from headwise.attention.ragged import CALL_PAIRS
+from headwise.attention.prepare import CALL_PAIRS
 from headwise.attention.rules import Rules
 
 from .attention.tolerance import assert_same

@@ -28,9 +28,10 @@ def test_a_public_name_resolves_to_itself(name: str) -> None:
     assert name in dir(headwise)
 
 
-def test_the_public_names_are_sorted_and_complete() -> None:
-    assert headwise.__all__ == sorted(headwise.__all__)
-    assert set(headwise.__all__) == {*headwise._HOME, "__version__", "nn"}
+def test_public_names_are_sorted_and_listed_once() -> None:
+    names = [name for group in headwise._NAMES.values() for name in group]
+    assert len(names) == len(set(names))
+    assert headwise.__all__ == sorted([*names, "__version__", "nn"])
 
 
 def test_type_checkers_see_the_names_where_python_finds_them() -> None:
@@ -42,7 +43,8 @@ def test_type_checkers_see_the_names_where_python_finds_them() -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert seen == {**headwise._HOME, "nn": "headwise"}
+    homes = {name: f"headwise.{module}" for name, module in headwise._MODULE_OF.items()}
+    assert seen == {**homes, "nn": "headwise"}
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -67,7 +69,9 @@ def test_every_error_is_a_headwise_error_and_drawn_in_the_tree() -> None:
 
 def test_a_warning_of_ours_is_an_error_here() -> None:
     with pytest.raises(UserWarning, match="ours"):
-        warnings.warn_explicit("ours", UserWarning, "core.py", 1, module="headwise.attention.core")
+        warnings.warn_explicit(
+            "ours", UserWarning, "core.py", 1, module="headwise.attention.attend"
+        )
 
 
 def test_every_dependency_is_pinned_and_no_host_is_named() -> None:

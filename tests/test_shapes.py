@@ -4,7 +4,7 @@ import jaxtyping
 import pytest
 import torch
 
-from headwise.attention.core import attend
+from headwise.attention.attend import attend
 
 
 def test_a_wrong_shape_is_noticed(pytestconfig: pytest.Config) -> None:

@@ -1,145 +1,123 @@
 """Multi-head attention you can run, read and reshape.
 
-The public names, each loaded from its module on first use, so that `import headwise` costs
-nothing: neither torch nor any other large package is imported before a name needs it.
+Each public name is imported from its module on first use, so that `import headwise` loads neither
+torch nor any other large package.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headwise import nn
-    from headwise.attention.cache import FixedCache, GrowingCache, RollingCache
-    from headwise.attention.core import attend, attend_with_lse, explain_path
-    from headwise.attention.layer import MultiHeadAttention
-    from headwise.attention.parallel import tensor_parallel_plan
-    from headwise.attention.positions import Alibi, RelativeBias, Rotary, RotaryScaling
-    from headwise.attention.rules import Rules
-    from headwise.errors import HeadwiseError
-    from headwise.explorer.serve import explore
-    from headwise.explorer.widget import view
-    from headwise.heads import HeadId, HeadTable
-    from headwise.models.loading import LoadOptions, load, load_model
-    from headwise.planning.plans import Plan, plan
-    from headwise.planning.shapes import Shape
-    from headwise.pruning.importance.importance import importance
-    from headwise.pruning.prune import prune
-    from headwise.pruning.selection.cut_plan import CutPlan
-    from headwise.pruning.settings import PruneSettings
-    from headwise.pruning.surgery.cut import cut
-    from headwise.scans.scan import ScanSettings, scan
-    from headwise.sweeps.results import Sweep
-    from headwise.sweeps.settings import SweepSettings
-    from headwise.sweeps.sweep import sweep
-    from headwise.tracing.record import Trace
-    from headwise.tracing.trace import trace
-    from headwise.watching.calls import AttentionCall
-    from headwise.watching.gates import gate, mean_outputs, silence
-    from headwise.watching.watch import watch
+    from headwise import nn as nn
+    from headwise.attention.attend import (
+        attend as attend,
+        attend_with_lse as attend_with_lse,
+        explain_path as explain_path,
+    )
+    from headwise.attention.cache import (
+        FixedCache as FixedCache,
+        GrowingCache as GrowingCache,
+        RollingCache as RollingCache,
+    )
+    from headwise.attention.convert import from_textbook as from_textbook
+    from headwise.attention.layer import MultiHeadAttention as MultiHeadAttention
+    from headwise.attention.parallel import tensor_parallel_plan as tensor_parallel_plan
+    from headwise.attention.paths import PathChoice as PathChoice
+    from headwise.attention.positions import (
+        Alibi as Alibi,
+        RelativeBias as RelativeBias,
+        Rotary as Rotary,
+        RotaryScaling as RotaryScaling,
+    )
+    from headwise.attention.rules import Rules as Rules
+    from headwise.errors import HeadwiseError as HeadwiseError
+    from headwise.explorer.serve import explore as explore
+    from headwise.explorer.widget import view as view
+    from headwise.heads import HeadId as HeadId, HeadTable as HeadTable
+    from headwise.measures.measure import Measure as Measure, RowValues as RowValues
+    from headwise.models.loaded import LoadedModel as LoadedModel
+    from headwise.models.loading import (
+        LoadOptions as LoadOptions,
+        load as load,
+        load_model as load_model,
+    )
+    from headwise.objectives.objective import Objective as Objective
+    from headwise.planning.plans import Plan as Plan, plan as plan
+    from headwise.planning.shapes import Shape as Shape
+    from headwise.pruning.importance.importance import (
+        Importance as Importance,
+        importance as importance,
+    )
+    from headwise.pruning.prune import Pruned as Pruned, prune as prune
+    from headwise.pruning.selection.cut_plan import CutPlan as CutPlan
+    from headwise.pruning.settings import PruneSettings as PruneSettings
+    from headwise.pruning.surgery.cut import Surgery as Surgery, cut as cut
+    from headwise.scans.scan import Scan as Scan, ScanSettings as ScanSettings, scan as scan
+    from headwise.sweeps.results import Sweep as Sweep
+    from headwise.sweeps.settings import SweepSettings as SweepSettings
+    from headwise.sweeps.sweep import sweep as sweep
+    from headwise.tracing.record import Trace as Trace
+    from headwise.tracing.trace import trace as trace
+    from headwise.watching.calls import AttentionCall as AttentionCall
+    from headwise.watching.gates import (
+        gate as gate,
+        mean_outputs as mean_outputs,
+        silence as silence,
+    )
+    from headwise.watching.watch import Watched as Watched, watch as watch
 
     __version__: str
 
-__all__ = [
-    "Alibi",
-    "AttentionCall",
-    "CutPlan",
-    "FixedCache",
-    "GrowingCache",
-    "HeadId",
-    "HeadTable",
-    "HeadwiseError",
-    "LoadOptions",
-    "MultiHeadAttention",
-    "Plan",
-    "PruneSettings",
-    "RelativeBias",
-    "RollingCache",
-    "Rotary",
-    "RotaryScaling",
-    "Rules",
-    "ScanSettings",
-    "Shape",
-    "Sweep",
-    "SweepSettings",
-    "Trace",
-    "__version__",
-    "attend",
-    "attend_with_lse",
-    "cut",
-    "explain_path",
-    "explore",
-    "gate",
-    "importance",
-    "load",
-    "load_model",
-    "mean_outputs",
-    "nn",
-    "plan",
-    "prune",
-    "scan",
-    "silence",
-    "sweep",
-    "tensor_parallel_plan",
-    "trace",
-    "view",
-    "watch",
-]
-
-_HOME = {
-    "Alibi": "headwise.attention.positions",
-    "AttentionCall": "headwise.watching.calls",
-    "CutPlan": "headwise.pruning.selection.cut_plan",
-    "FixedCache": "headwise.attention.cache",
-    "GrowingCache": "headwise.attention.cache",
-    "HeadId": "headwise.heads",
-    "HeadTable": "headwise.heads",
-    "HeadwiseError": "headwise.errors",
-    "LoadOptions": "headwise.models.loading",
-    "MultiHeadAttention": "headwise.attention.layer",
-    "Plan": "headwise.planning.plans",
-    "PruneSettings": "headwise.pruning.settings",
-    "RelativeBias": "headwise.attention.positions",
-    "RollingCache": "headwise.attention.cache",
-    "Rotary": "headwise.attention.positions",
-    "RotaryScaling": "headwise.attention.positions",
-    "Rules": "headwise.attention.rules",
-    "ScanSettings": "headwise.scans.scan",
-    "Shape": "headwise.planning.shapes",
-    "Sweep": "headwise.sweeps.results",
-    "SweepSettings": "headwise.sweeps.settings",
-    "Trace": "headwise.tracing.record",
-    "attend": "headwise.attention.core",
-    "attend_with_lse": "headwise.attention.core",
-    "cut": "headwise.pruning.surgery.cut",
-    "explain_path": "headwise.attention.core",
-    "explore": "headwise.explorer.serve",
-    "gate": "headwise.watching.gates",
-    "importance": "headwise.pruning.importance.importance",
-    "load": "headwise.models.loading",
-    "load_model": "headwise.models.loading",
-    "mean_outputs": "headwise.watching.gates",
-    "plan": "headwise.planning.plans",
-    "prune": "headwise.pruning.prune",
-    "scan": "headwise.scans.scan",
-    "silence": "headwise.watching.gates",
-    "sweep": "headwise.sweeps.sweep",
-    "tensor_parallel_plan": "headwise.attention.parallel",
-    "trace": "headwise.tracing.trace",
-    "view": "headwise.explorer.widget",
-    "watch": "headwise.watching.watch",
+_NAMES = {
+    "attention.cache": ("FixedCache", "GrowingCache", "RollingCache"),
+    "attention.convert": ("from_textbook",),
+    "attention.attend": ("attend", "attend_with_lse", "explain_path"),
+    "attention.layer": ("MultiHeadAttention",),
+    "attention.parallel": ("tensor_parallel_plan",),
+    "attention.paths": ("PathChoice",),
+    "attention.positions": ("Alibi", "RelativeBias", "Rotary", "RotaryScaling"),
+    "attention.rules": ("Rules",),
+    "errors": ("HeadwiseError",),
+    "explorer.serve": ("explore",),
+    "explorer.widget": ("view",),
+    "heads": ("HeadId", "HeadTable"),
+    "measures.measure": ("Measure", "RowValues"),
+    "models.loaded": ("LoadedModel",),
+    "models.loading": ("LoadOptions", "load", "load_model"),
+    "objectives.objective": ("Objective",),
+    "planning.plans": ("Plan", "plan"),
+    "planning.shapes": ("Shape",),
+    "pruning.importance.importance": ("Importance", "importance"),
+    "pruning.prune": ("Pruned", "prune"),
+    "pruning.selection.cut_plan": ("CutPlan",),
+    "pruning.settings": ("PruneSettings",),
+    "pruning.surgery.cut": ("Surgery", "cut"),
+    "scans.scan": ("Scan", "ScanSettings", "scan"),
+    "sweeps.results": ("Sweep",),
+    "sweeps.settings": ("SweepSettings",),
+    "sweeps.sweep": ("sweep",),
+    "tracing.record": ("Trace",),
+    "tracing.trace": ("trace",),
+    "watching.calls": ("AttentionCall",),
+    "watching.gates": ("gate", "mean_outputs", "silence"),
+    "watching.watch": ("Watched", "watch"),
 }
+"""The public names by the module that defines them."""
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = sorted([*_MODULE_OF, "__version__", "nn"])
 
 
 def __getattr__(name: str) -> Any:
-    """The public name, imported from its module on first use and kept from then on."""
+    """Import a public name on first use and keep it."""
     if name == "__version__":
         from importlib.metadata import version
 
         value: Any = version("headwise")
     elif name == "nn":
         value = import_module("headwise.nn")
-    elif name in _HOME:
-        value = getattr(import_module(_HOME[name]), name)
+    elif name in _MODULE_OF:
+        value = getattr(import_module(f"headwise.{_MODULE_OF[name]}"), name)
     else:
         raise AttributeError(f"module 'headwise' has no attribute {name!r}")
     globals()[name] = value

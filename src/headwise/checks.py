@@ -1,4 +1,7 @@
-"""Checks of a user's values: each returns a plain Python value, or raises an OptionError."""
+"""Checks of a user's values: each returns a plain Python value, or raises an OptionError.
+
+The error's `option` is the name that was passed, so that the command line can print the option.
+"""
 
 import operator
 from typing import Any
@@ -20,12 +23,12 @@ def whole_number(
         number = operator.index(value)
     except TypeError as err:
         raise OptionError(f"{name} is {value!r}: give a whole number", option=name) from err
-    if least is not None and most is not None and not least <= number <= most:
-        raise OptionError(f"{name} is {number}: give from {least:,} to {most:,}", option=name)
-    if least is not None and number < least:
-        raise OptionError(f"{name} is {number}: it must be at least {least}", option=name)
-    if most is not None and number > most:
-        raise OptionError(f"{name} is {number}: it must be at most {most}", option=name)
+    if (least is not None and number < least) or (most is not None and number > most):
+        if least is not None and most is not None:
+            rule = f"from {least:,} to {most:,}"
+        else:
+            rule = f"at most {most:,}" if least is None else f"at least {least:,}"
+        raise OptionError(f"{name} is {number:,}: it must be {rule}", option=name)
     return number
 
 

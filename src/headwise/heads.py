@@ -19,24 +19,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from headwise.checks import whole_number
-from headwise.drawing.tables import STYLE, words_table
+from headwise.drawing.html import notebook_html
+from headwise.drawing.table import Table
 from headwise.errors import OptionError, OutputError
 from headwise.files import write_aside
 from headwise.formats import join_words
+from headwise.roles import ROLES
 from headwise.table_files import PLACE, format_of, kind_of, note_of, tidied, to_json
-
-ROLES = {
-    "positional": "Looks a fixed distance away, as at the token before. Unknown: what it reads.",
-    "delimiter": "Looks at special tokens and punctuation. Unknown: whether it is at rest there.",
-    "sink": "Looks at the first tokens, whatever they are. Unknown: what else it attends to.",
-    "syntactic": "Finds a word's grammatical partner. Unknown: whether the model uses it.",
-    "semantic": "Joins words of related meaning in the probe's sentences. Unknown: in other text.",
-    "coreference": "Looks back to a mention of the same thing. Unknown: whether this resolves it.",
-    "induction": "Looks at what followed an earlier copy of the token. Unknown: whether it copies.",
-    "duplicate": "Looks at earlier copies of the token itself. Unknown: what that is good for.",
-    "broad": "Looks at nearly everything alike, on average: single rows may be sharp.",
-}
-"""Each role by name: what it says of a head, and what it does not."""
 
 
 @functools.total_ordering
@@ -138,6 +127,10 @@ def _other_roles(roles: Iterable[str]) -> list[str]:
     """The known roles that are not among these."""
     others = set(roles)
     return [role for role in ROLES if role not in others]
+
+
+HeadCounts = Mapping[str, tuple[int, int]]
+"""Number of heads and of KV heads in each layer, by name: `L0` or `encoder.L0`."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -347,8 +340,8 @@ class HeadRow(pd.Series):
 
     def _repr_html_(self) -> str:
         rows = [(str(column), _in_words(cell)) for column, cell in self.items()]
-        shown = [row for row in rows if row[1]]
-        return f'{STYLE}<div class="headwise">{words_table(("", str(self.name)), shown)}</div>'
+        table = Table("", ("", str(self.name)), tuple(row for row in rows if row[1]))
+        return notebook_html(table.to_html())
 
 
 def _in_words(cell: Any) -> str:

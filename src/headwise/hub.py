@@ -1,21 +1,18 @@
-"""The hub: whether it can be reached at all, asked once and quickly.
+"""The hub: whether it can be reached, checked once and quickly.
 
-A file that is not to be had is otherwise asked for again and again, which takes half a minute.
+Without this check, transformers asks for every missing file again and again, for half a minute.
 """
 
 SECONDS = 5.0
-"""Until a hub that says nothing counts as one that cannot be reached."""
+"""Wait for the hub this long before treating it as unreachable."""
 
 
 def hub_answers() -> bool:
-    """Whether the hub says anything.
-
-    Without it, or with HF_HUB_OFFLINE set, what was downloaded before can still be read.
-    """
+    """Whether the hub answers; False if HF_HUB_OFFLINE is set. Downloaded files need no hub."""
     from huggingface_hub import constants, get_session
 
     try:
         get_session().head(constants.ENDPOINT, timeout=SECONDS)
-    except Exception:  # no network, no such host, no certificate, offline: nothing can be had
+    except Exception:  # no network, unknown host, bad certificate, offline
         return False
     return True

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from headwise.attention.core import attend
+from headwise.attention.attend import attend
 from headwise.attention.kernels import can_be_read, is_transformed
-from headwise.attention.ragged import CALL_PAIRS
+from headwise.attention.prepare import CALL_PAIRS
 from headwise.attention.rules import Rules
 from headwise.errors import OptionError
 

@@ -19,7 +19,7 @@ from onnx.backend.test.case.node.attention import Attention
 from onnx.backend.test.case.node.rotaryembedding import RotaryEmbedding
 from torch import Tensor
 
-from headwise.attention.core import attend, attend_in_steps
+from headwise.attention.attend import attend, attend_in_steps
 from headwise.attention.positions import rotate
 from headwise.attention.rules import Rules
 

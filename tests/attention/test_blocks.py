@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from headwise.attention import paths
-from headwise.attention.core import attend
+from headwise.attention.attend import attend
+from headwise.attention.prepare import Computation, make_task
 from headwise.attention.rules import Rules
-from headwise.attention.task import Computation, make_task
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headwise.attention import kernels, paths
-from headwise.attention.core import attend, attend_in_steps, attend_with_lse, explain_path
+from headwise.attention.attend import attend, attend_in_steps, attend_with_lse, explain_path
 from headwise.attention.kernels import (
     available_kernels,
     fold_groups,

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headwise import MultiHeadAttention, RelativeBias
-from headwise.attention.core import attend_in_steps
+from headwise.attention.attend import attend_in_steps
 from headwise.attention.layer import split_heads
 from headwise.errors import OptionError, ShapeError
 

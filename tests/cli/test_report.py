@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headwise.heads import ROLES, HeadTable
+from headwise.heads import HeadTable
 from headwise.probes.builtin import builtin_sentences
+from headwise.roles import ROLES
 
 from ..models.test_loading import save
 from ..report.report_cases import Page, record_of, table_of, worth_of

@@ -72,7 +72,7 @@ def test_a_treebank_gives_relations(headwise: Runner, tmp_path: Path) -> None:
         (["./missing"], "there is no directory ./missing"),
         (
             ["two words"],
-            "two words cannot be loaded: it is no directory, and no hub's id is",
+            "two words cannot be loaded: it is neither a directory nor a valid hub id",
         ),
         (["--text", "missing.txt"], "missing.txt cannot be read: No such file"),
         (["--treebank", "missing.conllu"], "missing.conllu"),

@@ -5,7 +5,6 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from headwise.drawing.heatmap import HeatMap, colour, heat_svg
-from headwise.drawing.tables import number_table, words_table
 from headwise.errors import OptionError
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -53,10 +52,3 @@ def test_too_many_tokens_are_refused() -> None:
     names = [str(place) for place in range(97)]
     with pytest.raises(OptionError, match="97 tokens are too many for an image: trace at most 96"):
         heat_svg([HeatMap("x", [[0.0] * 97] * 97, names, names)])
-
-
-def test_tables_escape_and_sum_up_what_is_large() -> None:
-    assert "&lt;i&gt;" in words_table(["<i>"], [["<i>"]])
-    assert "0.333" in number_table([[1 / 3]], ["a"], ["b"])
-    names = [str(place) for place in range(30)]
-    assert number_table([], names, names) == "<p>30 x 30 numbers</p>"

@@ -17,7 +17,8 @@ import transformers
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from headwise.reading.reader import Batch, given_batches
+from headwise.reading.batch import Batch
+from headwise.reading.reader import given_batches
 from headwise.watching.calls import AttentionCall
 from headwise.watching.watch import watch
 
@@ -97,9 +98,9 @@ def flagged(inputs: Inputs, config: PreTrainedConfig) -> Batch:
             is_special=(one.ids == SPECIAL) | (one.ids == EOS),
             is_punctuation=(one.ids == SPECIAL + 1) | (one.ids == SPECIAL + 2),
         )
-        for stack, one in batch.facts.items()
+        for stack, one in batch.tokens.items()
     }
-    return replace(batch, facts=facts)
+    return replace(batch, tokens=facts)
 
 
 def stack_of(module: str, family: Family) -> str:
@@ -169,7 +170,7 @@ def watched_values(model: PreTrainedModel, inputs: Inputs) -> dict[tuple[str, in
 
 def real(batch: Batch, stack: str, row: int, size: int) -> Tensor:
     """Which positions are no padding."""
-    facts = batch.facts.get(stack)
+    facts = batch.tokens.get(stack)
     return torch.ones(size, dtype=torch.bool) if facts is None else facts.is_real[row]
 
 
@@ -203,7 +204,7 @@ def case_of(
     if kept is not None:
         dtype = eager.concat.dtype if precision(family) == torch.float64 else torch.float32
         assert_same(weights @ kept, mixed, roundings=ROUNDINGS, dtype=dtype)
-    facts = batch.facts.get(stack)
+    facts = batch.tokens.get(stack)
     is_causal = stack in ("decoder", "text") or family.kind == "decoder"
     allowed = torch.ones_like(weights[0], dtype=torch.bool)
     if is_causal:

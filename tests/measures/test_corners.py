@@ -3,18 +3,17 @@
 import math
 
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor
 
-from headwise.attention.core import attend_with_lse
+from headwise.attention.attend import attend_with_lse
+from headwise.attention.prepare import make_task
 from headwise.attention.rules import Rules
-from headwise.attention.task import make_task
 from headwise.measures.counter import default_measures
 from headwise.measures.measure import RowValues, measure_rows
 from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView
-from headwise.reading.tokens import KeyFacts
+from headwise.reading.tokens import KeyTokens
 from headwise.watching.sequence_weights import SequenceWeights
 
 from ..attention.tolerance import assert_same
@@ -34,7 +33,7 @@ def view_of(
     parts = torch.randn(HEADS, D_KEY, D_MODEL, generator=random, dtype=torch.float64)
     nothing = torch.zeros(length, dtype=torch.bool)
     sequence = SequenceWeights(task=task, mixed=mixed[0], lse=lse[0], shown=None)
-    tokens = KeyFacts(
+    tokens = KeyTokens(
         ids=ids, is_special=nothing if special is None else special, is_punctuation=nothing
     )
     layout = RowLayout.of(sequence, torch.arange(length), tokens)

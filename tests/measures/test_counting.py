@@ -14,7 +14,8 @@ from headwise.measures.measure import Measure, RowValues, measure_rows
 from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView, Sums, TileWeights
 from headwise.measures.similarity import LOOKS
-from headwise.reading.reader import Batch, Reader, given_batches
+from headwise.reading.batch import Batch
+from headwise.reading.reader import Reader, given_batches
 from headwise.scans.scan import ScanSettings, make_scan_job, scan
 from headwise.scans.sums import ScanSums
 from headwise.watching.calls import AttentionCall, Call

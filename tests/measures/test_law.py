@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from headwise.attention.core import attend_with_lse
+from headwise.attention.attend import attend_with_lse
 from headwise.attention.rules import Rules
-from headwise.measures import measure as measure_module
-from headwise.measures import row_layout as layout_module
+from headwise.measures import measure as measure_module, row_layout as layout_module
 from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, default_measures, views_of
 from headwise.measures.measure import RowValues, measure_rows
-from headwise.reading.reader import Batch, given_batches
+from headwise.reading.batch import Batch
+from headwise.reading.reader import given_batches
 from headwise.reading.tokens import TokenFacts
 from headwise.scans.steps import TextStep
 from headwise.scans.sums import ScanSums
@@ -153,7 +153,7 @@ def test_weights_too_small_for_half_precision_are_seen() -> None:
         assert (weights[:, allowed] == 0).double().mean() > 0.01
         case = Case(
             weights=weights, allowed=allowed, mixed=view.sequence.mixed, projection=torch.empty(0),
-            values=None, ids=batch.facts[""].ids[0], is_special=None, is_punctuation=None,
+            values=None, ids=batch.tokens[""].ids[0], is_special=None, is_punctuation=None,
             is_cross=False, is_causal=True,
         )  # fmt: skip
         got = measure_rows(view, default_measures(("entropy", "uniform")))

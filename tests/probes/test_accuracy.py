@@ -6,8 +6,7 @@ import zlib
 import numpy
 import pandas
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pandas.testing import assert_frame_equal
 
 from headwise.errors import OptionError

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pandas.testing import assert_frame_equal
 from torch import Tensor
 

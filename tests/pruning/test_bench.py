@@ -20,11 +20,11 @@ from headwise.pruning.bench import (
     largest_within,
     make_bench,
 )
-from headwise.pruning.selection.methods import order_by
+from headwise.pruning.selection.methods import order_units
 from headwise.pruning.setting import make_subject
 from headwise.pruning.settings import PruneSettings
 from headwise.pruning.surgery.cut import cut
-from headwise.watching.running import Inputs
+from headwise.reading.batch import Inputs
 
 from ..watching.tiny import inputs as inputs_of
 from ..watching.tiny_configs import FAMILIES
@@ -111,7 +111,7 @@ def test_whole_groups_or_one_head_of_each_go() -> None:
     assert not groups.problem.is_nested
     assert {len(unit.heads) for unit in even.problem.units} == {2}
     assert even.problem.is_nested and even.problem.is_uniform and len(even.problem.units) == 6
-    order = order_by("quadratic", even.problem)
+    order = order_units("quadratic", even.problem)
     found = cut_and_refit(even, order.first(3))
     assert {len(heads) for heads in found.surgery.kept.values()} == {4}
 
@@ -145,7 +145,7 @@ def contrary(task: Evaluation) -> Evaluation:
 @pytest.mark.parametrize("part", ["ridge", "held_out"])
 def test_a_refit_has_to_help_on_both_texts(part: str) -> None:
     bench = bench_of("embedding")
-    heads = order_by("random", bench.problem).first(5)
+    heads = order_units("random", bench.problem).first(5)
     assert cut_and_refit(bench, heads).fits
     spoiled = replace(bench, **{part: contrary(getattr(bench, part))})
     found = cut_and_refit(spoiled, heads)
@@ -194,7 +194,7 @@ def test_a_refit_is_kept_only_where_it_helps(helps: bool, monkeypatch: pytest.Mo
 
 def test_a_real_refit_helps_a_model_that_lost_much() -> None:
     bench = bench_of("embedding")
-    found = cut_and_refit(bench, order_by("random", bench.problem).first(5))
+    found = cut_and_refit(bench, order_units("random", bench.problem).first(5))
     assert found.fits and found.loss.value < found.unrefitted.value
     assert found.loss == bench.held_out.of(found.model).loss()
 
@@ -217,7 +217,7 @@ def test_the_largest_cut_within_a_loss_can_lose_no_further_unit(
         most = base + abs(base) * max_loss
     else:
         most = math.log(math.exp(base) * (1 + max_loss)) if name == "gpt2" else base + max_loss
-    order = order_by("ablation", bench.problem)
+    order = order_units("ablation", bench.problem)
     count, found = largest_within(bench, order.units, max_loss)
     assert found.loss.value <= most and len(found.surgery.heads) == len(order.first(count))
     assert bench.held_out.loss(order.first(count)).value <= most
@@ -227,7 +227,7 @@ def test_the_largest_cut_within_a_loss_can_lose_no_further_unit(
 
 def test_a_loss_that_no_cut_keeps_within_is_told_with_what_the_smallest_costs() -> None:
     bench = bench_of("embedding", None, refit="none")
-    units = order_by("ablation", bench.problem).units
+    units = order_units("ablation", bench.problem).units
     least = bench.held_out.loss(units[0].heads).value
     said = rf"no cut stays within 1e-09 of cosine: the smallest adds {least:.3g} to a loss of"
     with pytest.raises(OptionError, match=said):

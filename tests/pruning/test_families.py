@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from headwise.errors import ModelError
-from headwise.models.families import FAMILIES as ROWS
-from headwise.models.families import REFUSED as REFUSED_CLASSES
+from headwise.models.families import FAMILIES as ROWS, REFUSED as REFUSED_CLASSES
 from headwise.pruning.surgery.cut import can_cut, cut, head_counts
 
 from ..attention.tolerance import assert_same

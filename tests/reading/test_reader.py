@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headwise.errors import OptionError
 from headwise.models.loaded import LoadedModel
@@ -115,7 +114,7 @@ def test_batches_hold_windows_of_like_length(lengths: list[int]) -> None:
 def test_a_batch_is_padded_on_the_right_and_knows_it() -> None:
     windows = [Window(7, (START, 14, 15, END)), Window(3, (START, 9, END))]
     batch = reader(64).batch(windows, "cpu")
-    facts = batch.facts[""]
+    facts = batch.tokens[""]
     assert batch.indices == (7, 3)
     assert batch.num_tokens == 7
     assert batch.inputs["input_ids"].tolist() == [[1, 14, 15, 2], [1, 9, 2, 0]]
@@ -129,15 +128,15 @@ def test_tensors_tell_the_tokens_of_each_stack() -> None:
     read, written = torch.randint(3, 9, (2, 5)), torch.randint(3, 9, (2, 3))
     given = {"input_ids": read, "decoder_input_ids": written}
     (batch,) = given_batches([given], BOTH)
-    assert {name: tuple(one.ids.shape) for name, one in batch.facts.items()} == {
+    assert {name: tuple(one.ids.shape) for name, one in batch.tokens.items()} == {
         **dict.fromkeys(("", "encoder", "cross", "text"), (2, 5)),
         "decoder": (2, 3),
     }
     sounds = {"input_features": torch.ones(2, 3, 4), "decoder_input_ids": written}
     (sound,) = given_batches([sounds], BOTH)
-    assert list(sound.facts) == ["decoder"]
+    assert list(sound.tokens) == ["decoder"]
     (alone,) = given_batches([{"input_ids": read}], None)
-    assert {tuple(one.ids.shape) for one in alone.facts.values()} == {(2, 5)}
+    assert {tuple(one.ids.shape) for one in alone.tokens.values()} == {(2, 5)}
 
 
 @pytest.mark.parametrize(
@@ -154,9 +153,9 @@ def test_padding_is_told_by_masks_and_labels_too(
     config: Any, stack: str, given: dict[str, Any]
 ) -> None:
     (batch,) = given_batches([given], config)
-    facts = batch.facts_of(stack, 4)
+    facts = batch.key_tokens(stack, 4)
     assert facts is not None and torch.equal(facts.is_real, MASK)
-    assert batch.facts_of(stack, 5) is None
+    assert batch.key_tokens(stack, 5) is None
     assert (facts.ids is None) == (batch.num_tokens == 0) == ("input_ids" not in given)
 
 
@@ -164,7 +163,7 @@ def test_labels_beside_a_decoders_tokens_tell_no_padding() -> None:
     written = torch.ones(2, 4).long()
     labels = written.where(MASK, -100)
     (batch,) = given_batches([{"decoder_input_ids": written, "labels": labels}], BOTH)
-    assert batch.facts["decoder"].is_real.all()
+    assert batch.tokens["decoder"].is_real.all()
 
 
 @pytest.mark.parametrize(
@@ -213,7 +212,7 @@ def test_no_fixed_distance_passes_for_induction(length: int) -> None:
 def test_without_a_tokenizer_nobody_knows_what_is_special() -> None:
     tensors = {"input_ids": torch.randint(3, 9, (2, 5))}
     (unknown,), (known,) = (given_batches([tensors], CONFIG, one) for one in (None, Numbers()))
-    facts, told = (one.key_facts("", 0, 5, torch.device("cpu")) for one in (unknown, known))
+    facts, told = (one.tokens[""].keys(0, torch.device("cpu")) for one in (unknown, known))
     assert facts is not None and facts.is_special is None and facts.is_punctuation is None
     assert told is not None and told.is_special is not None
 
@@ -226,7 +225,7 @@ def test_marks_and_special_tokens_of_a_real_tokenizer() -> None:
 def assert_marks(loaded: LoadedModel, text: str, marks: list[str], *, special: int) -> None:
     whole = Reader(loaded.tokenizer, loaded.model.config)
     batch = whole.batch(whole.windows([text]), "cpu")
-    facts = batch.facts[""]
+    facts = batch.tokens[""]
     found = facts.ids[0][facts.is_punctuation[0]].tolist()
     assert [loaded.tokenizer.decode([token]) for token in found] == marks
     assert int(facts.is_special.sum()) == special

@@ -9,14 +9,16 @@ import pandas as pd
 import pytest
 
 from headwise.drawing.heatmap import HeatMap, colour
-from headwise.drawing.html import figure, ink_on, luminance
-from headwise.heads import ROLES, HeadTable
+from headwise.drawing.html import figure
+from headwise.heads import HeadTable
 from headwise.pruning.importance.importance import Importance, importance
 from headwise.report.cut_sections import expected_costs, stand_ins
 from headwise.report.data import AttentionMaps, ReportData, Worth
+from headwise.report.grids import ink_on, luminance
 from headwise.report.maps import MAPS_A_ROLE, MOST_TOKENS
 from headwise.report.report import in_one_line, report_page
-from headwise.report.style import DARK, LIGHT, OTHER_COLOUR, ROLE_COLOURS, style
+from headwise.report.style import DARK, LIGHT, style
+from headwise.roles import ROLES, UNKNOWN_ROLE
 from headwise.views.pruning import SIZES, sizes_table
 
 from ..pruning.subjects import model_of, plain
@@ -56,16 +58,16 @@ def test_a_wrong_tag_is_found(wrong: str) -> None:
 
 def test_every_role_stands_with_its_claim_and_its_limit(page: str) -> None:
     shown = section_of(page, "roles")
-    for role, meaning in ROLES.items():
-        assert f"{role}: " in shown
-        assert meaning in shown
+    for name, role in ROLES.items():
+        assert f"{name}: " in shown
+        assert role.meaning in shown
 
 
 def test_a_role_that_no_head_has_is_told_too() -> None:
     found = ReportData(table=table_of({(0, 0): ["sink"]}))
     shown = section_of(report_page(found), "roles")
     assert "sink: 1 head" in shown
-    assert f"induction. {ROLES['induction']}" in shown
+    assert f"induction. {ROLES['induction'].meaning}" in shown
     untested = (
         "Not tested, because nothing was read that could decide them: positional, delimiter, synta"
     )
@@ -281,7 +283,7 @@ def test_nothing_is_asked_of_any_other_place(page: str) -> None:
 
 
 def test_an_image_of_another_hand_is_not_put_in() -> None:
-    with pytest.raises(AssertionError, match="an image that drawing made"):
+    with pytest.raises(AssertionError, match="not an image"):
         figure("<script>", "label", "caption")
 
 
@@ -327,9 +329,8 @@ def test_words_can_be_read_on_every_ground(colours: dict[str, str]) -> None:
 
 
 def test_letters_and_numbers_can_be_read_on_their_colours() -> None:
-    assert set(ROLE_COLOURS) == set(ROLES)
-    for ground in (*ROLE_COLOURS.values(), OTHER_COLOUR):
-        assert contrast("#ffffff", ground) >= READABLE, ground
+    for role in (*ROLES.values(), UNKNOWN_ROLE):
+        assert contrast("#ffffff", role.page_colour) >= READABLE, role.name
     for step in range(101):
         ground = colour(step / 100)
         ink = {"#000": "#000000", "#fff": "#ffffff"}[ink_on(ground)]

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from headwise.heads import ROLES, HeadTable
+from headwise.heads import HeadTable
+from headwise.roles import ROLES
 from headwise.scans.role_decisions import FLOORS, MARGIN, relation_roles, with_roles
 
 NAN = math.nan

@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor
 
 from headwise.measures.measure import RowValues

@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console, RenderableType
 
 from headwise.errors import OptionError
-from headwise.heads import ROLES, HeadTable
-from headwise.views.heads import GLYPHS, head_grid, strongest, summary_lines
+from headwise.heads import HeadTable
+from headwise.roles import ROLES
+from headwise.views.heads import head_grid, strongest, summary_lines
 
 
 def table_of(
@@ -71,13 +72,6 @@ def test_a_letter_has_the_colour_of_its_role() -> None:
     roles = {(0, 0): ["positional"], (0, 1): ["sink", "broad"]}
     colours = colours_in(head_grid(table_of(roles, layers=1, heads=2)))
     assert colours == [("P", "blue"), ("S+", "red"), ("P", "blue"), ("S", "red")]
-
-
-def test_every_role_has_a_letter_of_its_name_and_a_colour_of_its_own() -> None:
-    assert list(GLYPHS) == list(ROLES)
-    assert all(glyph.letter.lower() in role for role, glyph in GLYPHS.items())
-    assert len({glyph.letter for glyph in GLYPHS.values()}) == len(ROLES)
-    assert len({glyph.colour for glyph in GLYPHS.values()}) == len(ROLES)
 
 
 def test_the_legend_names_the_letters_in_use_and_no_others() -> None:

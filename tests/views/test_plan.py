@@ -3,8 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headwise.formats import COUNT_UNITS, SIZE_UNITS, format_large_count, format_size
 

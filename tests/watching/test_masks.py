@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import masking_utils
 from transformers.masking_utils import sdpa_mask
 
-from headwise.attention.core import attend_in_steps
+from headwise.attention.attend import attend_in_steps
 from headwise.watching.masks import StructuredMask, band_of, headwise_mask, right_padded_lengths
 
 BATCH, QUERIES = 3, 7

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from headwise.attention.attend import CAUSAL, EVERY_KEY, attend_in_steps, mix
 from headwise.attention.cache import Cache
-from headwise.attention.core import CAUSAL, EVERY_KEY, attend_in_steps, mix
 from headwise.attention.head_slices import HeadSlices
 from headwise.attention.positions import (
     Alibi,
@@ -26,9 +26,8 @@ from headwise.attention.positions import (
     rotate,
     widest_dtype,
 )
-from headwise.attention.ragged import check_shape
+from headwise.attention.prepare import check_shape, checked_mask
 from headwise.attention.rules import Rules, Window, check_counts_of, check_window
-from headwise.attention.task import checked_mask
 from headwise.errors import CacheError, OptionError, ShapeError
 
 PROJECTIONS = ("Wq", "Wk", "Wv", "Wo")

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from headwise.attention.bias import bias_tile
 from headwise.attention.kernels import (
     Mixed,
     fold_groups,
@@ -23,7 +24,7 @@ from headwise.attention.kernels import (
     plain_mixed,
     unfold_groups,
 )
-from headwise.attention.task import Computation, bias_tile
+from headwise.attention.prepare import Computation
 from headwise.errors import PathError
 
 PATHS = {
@@ -51,7 +52,7 @@ class PathChoice(NamedTuple):
     reason: str
 
 
-def choose(task: Computation, *, with_lse: bool) -> PathChoice:
+def choose_path(task: Computation, *, with_lse: bool) -> PathChoice:
     """The fastest path that computes the task."""
     obstacle = why_not_fused(task, with_lse=with_lse)
     if obstacle is not None:
@@ -152,7 +153,7 @@ def compute(task: Computation, *, with_lse: bool = False, path: str | None = Non
     if 0 in task.queries.shape or task.num_keys == 0:
         return nothing_seen(task, with_lse)
     if path is None:
-        path = choose(task, with_lse=with_lse).path
+        path = choose_path(task, with_lse=with_lse).path
     else:
         reason = cannot(path, task, with_lse=with_lse)
         if reason is not None:

@@ -1,7 +1,7 @@
 """Rules: who may see whom in one attention computation, and how a score becomes a weight.
 
 A record of the user's wishes, checked as far as it can be without the tensors it will meet. It
-knows nothing of kernels; `task.py` reads it against real queries and keys.
+knows nothing of kernels; `prepare.py` reads it against real queries and keys.
 """
 
 import math
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headwise.errors import MaskError, OptionError
@@ -191,3 +191,63 @@ def as_4d_mask(mask: Tensor) -> Tensor:
         f"the mask has {mask.dim()} axes {list(mask.shape)}: give [query, key], "
         "[batch, query, key] or [batch, heads, query, key]"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Key positions a query may see: `before` its own to `after` it, None = no bound.
+
+    Query `i` stands at key position `i + offset`.
+    """
+
+    before: int | None
+    after: int | None
+    offset: int
+
+    @property
+    def is_full(self) -> bool:
+        """Every query sees every key."""
+        return self.before is None and self.after is None
+
+    @property
+    def is_causal(self) -> bool:
+        """Every query sees all keys up to its own position; the first stands at key 0 or later."""
+        return self.before is None and self.after == 0 and self.offset >= 0
+
+    def keys_of(self, first: int, last: int, num_keys: int) -> tuple[int, int]:
+        """Half-open range of keys that any of the queries `first..last` may see."""
+        low = 0 if self.before is None else first + self.offset - self.before
+        high = num_keys if self.after is None else last + self.offset + self.after + 1
+        low = min(max(low, 0), num_keys)
+        return low, max(min(high, num_keys), low)
+
+    def range_of(
+        self, rows: Int[Tensor, " query"], num_keys: int
+    ) -> tuple[Int[Tensor, " query"], Int[Tensor, " query"]]:
+        """Half-open range of keys that each of some queries may see."""
+        places = rows + self.offset
+        low, high = torch.zeros_like(places), torch.full_like(places, num_keys)
+        if self.before is not None:
+            low = (places - self.before).clamp(0, num_keys)
+        if self.after is not None:
+            high = (places + self.after + 1).clamp(0, num_keys)
+        return low, torch.maximum(low, high)
+
+    def simplified(self, num_queries: int, num_keys: int) -> "Band":
+        """The same band without the bounds that block nothing."""
+        before, after = self.before, self.after
+        if before is not None and num_queries - 1 + self.offset - before <= 0:
+            before = None
+        if after is not None and self.offset + after >= num_keys - 1:
+            after = None
+        return Band(before, after, self.offset)
+
+    def visible(self, queries: Tensor, keys: Tensor) -> Bool[Tensor, "query key"]:
+        """Whether query position i may see key position k, for all pairs."""
+        ahead = keys - (queries + self.offset)[:, None]
+        allowed = torch.ones_like(ahead, dtype=torch.bool)
+        if self.before is not None:
+            allowed &= ahead >= -self.before
+        if self.after is not None:
+            allowed &= ahead <= self.after
+        return allowed

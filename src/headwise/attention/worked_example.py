@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.attention.core import attend_in_steps
+from headwise.attention.attend import attend_in_steps
 from headwise.attention.layer import MultiHeadAttention, split_heads
 
 

@@ -91,7 +91,7 @@ def torch_facts() -> dict[str, Any]:
     """What torch and headwise can do in this process: threads, vector width, kernels, paths."""
     import torch
 
-    from headwise.attention.core import typical_paths
+    from headwise.attention.attend import typical_paths
     from headwise.attention.kernels import available_kernels
     from headwise.attention.paths import PATHS
 
@@ -121,14 +121,14 @@ def facts_from_another_process(
 
 def embedded_models() -> dict[str, dict[str, Any]]:
     """Where each embedded model lies and whether its digest is the published one."""
-    from headwise.models.embedded import MODELS, digest, find
+    from headwise.models.embedded import MODELS, file_sha256, find_embedded
 
     models = {}
     for name, model in MODELS.items():
-        path = find(name)
+        path = find_embedded(name)
         models[name] = {
             "path": None if path is None else str(path),
-            "is_intact": path is not None and digest(path) == model.sha256,
+            "is_intact": path is not None and file_sha256(path) == model.sha256,
             "install": model.install_line,
         }
     return models

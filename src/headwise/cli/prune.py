@@ -139,12 +139,12 @@ def prune_command(  # noqa: PLR0913 - one parameter an option
     asked.check()
     if out is None and not dry_run:
         raise OptionError("nothing says where to write the model: give --out DIR, or --dry-run")
-    from headwise.pruning.export.directories import check_place
+    from headwise.pruning.export.directories import check_destination
     from headwise.pruning.selection.methods import BEST
     from headwise.pruning.settings import PruneSettings
 
     if place is not None:
-        check_place(place.expanduser(), force=force)
+        check_destination(place.expanduser(), force=force)
 
     has_curve, are_named = curve and not dry_run, heads is not None or plan is not None
     if are_named and not has_curve:

@@ -82,8 +82,7 @@ def scanned(importance: Path | None, prune: Path | None, text: str) -> "ReportDa
     from headwise.report.data import cut_of, heads_of_model, worth_of
     from headwise.report.maps import check_length
     from headwise.report.report import gather
-    from headwise.scans.scan import ScanSettings
-    from headwise.scans.scan import run_scan as run_scan
+    from headwise.scans.scan import ScanSettings, run_scan as run_scan
 
     settings = ScanSettings(probe=True)
     task = make_task("minilm", LoadOptions(), settings, None, None)

@@ -86,8 +86,7 @@ def scan_command(  # noqa: PLR0913 - one parameter an option
     """
     from headwise.measures.counter import MEASURES
     from headwise.scans.process_group import ProcessGroup
-    from headwise.scans.scan import ScanSettings
-    from headwise.scans.scan import run_scan as run_scan
+    from headwise.scans.scan import ScanSettings, run_scan as run_scan
 
     settings = ScanSettings(
         length=length,

@@ -1,10 +1,9 @@
 """Heat maps of attention weights as one SVG image: no browser, no fonts but the reader's."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
+from headwise.drawing.html import to_html
 from headwise.errors import OptionError
 
 RAMP = (
@@ -58,19 +57,19 @@ class HeatMap:
         middle = self.left + CELL * len(self.columns) / 2
         parts = [
             f'<text x="{middle:.0f}" y="{FONT}" text-anchor="middle" font-weight="bold">'
-            f"{written(self.name)}</text>"
+            f"{to_html(self.name)}</text>"
         ]
         for row, name in enumerate(self.rows):
             y = self.top + CELL * (row + 0.5) + FONT * 0.36
             parts.append(
                 f'<text x="{self.left - 5:.0f}" y="{y:.1f}" text-anchor="end">'
-                f"{written(name)}</text>"
+                f"{to_html(name)}</text>"
             )
         for column, name in enumerate(self.columns):
             x = self.left + CELL * (column + 0.5) + FONT * 0.36
             parts.append(
                 f'<text transform="translate({x:.1f} {self.top - 5:.0f}) rotate(-90)">'
-                f"{written(name)}</text>"
+                f"{to_html(name)}</text>"
             )
         parts += self.cells(largest)
         parts.append(
@@ -84,7 +83,7 @@ class HeatMap:
         found = []
         for row, (name, line) in enumerate(zip(self.rows, self.values, strict=True)):
             for column, (other, value) in enumerate(zip(self.columns, line, strict=True)):
-                said = written(f"{name} -> {other}: {value:.3f}")
+                said = to_html(f"{name} -> {other}: {value:.3f}")
                 found.append(
                     f'<rect x="{round(self.left) + CELL * column}" '
                     f'y="{round(self.top) + CELL * row}" width="{CELL}" height="{CELL}" '
@@ -106,17 +105,6 @@ def colour(share: float) -> str:
         one, other = int(RAMP[low][at : at + 2], 16), int(RAMP[low + 1][at : at + 2], 16)
         parts.append(round(one + (other - one) * (place - low)))
     return "#{:02x}{:02x}{:02x}".format(*parts)
-
-
-def clean(name: str) -> str:
-    """A text on one line, without what no XML may hold."""
-    allowed = r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
-    return " ".join(re.sub(allowed, "\N{REPLACEMENT CHARACTER}", name).split())
-
-
-def written(text: str) -> str:
-    """Any text as an SVG image may hold it."""
-    return escape(clean(text))
 
 
 def room(labels: Sequence[str]) -> int:
@@ -142,7 +130,7 @@ def heat_svg(maps: Sequence[HeatMap]) -> str:
         for place, one in enumerate(maps)
     ]
     whole, total = columns * (width + GAP), -(-len(maps) // columns) * (height + GAP)
-    names = written(", ".join(one.name for one in maps))
+    names = to_html(", ".join(one.name for one in maps))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {whole + 60:.0f} {total:.0f}" '
         f'width="{whole + 60:.0f}" height="{total:.0f}" role="img" font-size="{FONT}" '

@@ -14,7 +14,8 @@ from html import escape
 from itertools import groupby
 from typing import TypeVar
 
-from headwise.drawing.heatmap import FONT, clean, room
+from headwise.drawing.heatmap import FONT, room
+from headwise.drawing.html import one_line
 from headwise.errors import OptionError
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -96,10 +97,10 @@ def curves_svg(  # noqa: PLR0913 - what may be said of a plot, each by its name
     Numbers that are not finite leave a gap in their line, and so do those up to 0 where `log_y`;
     with `is_percent_x` an x of 1 is written 100%, and `x_names` are ticks with names of their own.
     """
-    marks = tuple((at, clean(name)) for at, name in marks if is_shown(at))
-    levels = tuple((at, clean(name)) for at, name in levels if is_shown(at, is_log=log_y))
-    x_names = tuple((at, clean(name)) for at, name in x_names if is_shown(at))
-    heading = textwrap.wrap(clean(title), MOST_LETTERS)
+    marks = tuple((at, one_line(name)) for at, name in marks if is_shown(at))
+    levels = tuple((at, one_line(name)) for at, name in levels if is_shown(at, is_log=log_y))
+    x_names = tuple((at, one_line(name)) for at, name in x_names if is_shown(at))
+    heading = textwrap.wrap(one_line(title), MOST_LETTERS)
     low, high = y_range(lines, levels, log_y)
     y_names = numbers(PlotAxis(low, high, 0.0, 1.0, log_y).ticks(), is_even=not log_y)
     left = EDGE + LEADING + room(y_names)
@@ -113,7 +114,7 @@ def curves_svg(  # noqa: PLR0913 - what may be said of a plot, each by its name
     entries = [*line_entries(frame, lines), *level_entries(frame, levels)]
     parts = [
         *drawn_axes(frame, y_names, x_names or x_ticks(x, is_percent_x)),
-        *drawn_labels(frame, clean(x_label), clean(y_label), is_empty=is_empty),
+        *drawn_labels(frame, one_line(x_label), one_line(y_label), is_empty=is_empty),
         *(drawn_mark(frame, mark) for mark in placed),
         *(stroke(f"M{x.start:.1f} {frame.y.place(at):.1f}H{x.end:.1f}", GREY, "4 4")
           for at, _ in levels),
@@ -123,7 +124,7 @@ def curves_svg(  # noqa: PLR0913 - what may be said of a plot, each by its name
     ends = [mark.x + room([mark.name]) for mark in placed]
     right = max(x.end + KEY + room([one.name for one in entries]), left + room(heading), *ends)
     body = drawn_heading(heading, left) + "".join(parts)
-    return image(body, clean(title), right + EDGE, bottom + 2.5 * LEADING + EDGE)
+    return image(body, one_line(title), right + EDGE, bottom + 2.5 * LEADING + EDGE)
 
 
 # Numbers: which are shown, where, and how they are written.
@@ -287,7 +288,7 @@ def line_entries(frame: Frame, lines: Sequence[Line]) -> Iterator[Entry]:
         colour = COLOURS[place % len(COLOURS)]
         sample = stroke("M0 0H22", colour, dash_of(line), 1.8) + marker(place, (11.0, 0.0))
         points = [point for point in frame.points(line) if point]
-        name = clean(line.name) if points else f"{clean(line.name)} (no points)"
+        name = one_line(line.name) if points else f"{one_line(line.name)} (no points)"
         x, y = points[-1] if points else (frame.x.start, frame.y.start)
         yield Entry(name, y, colour, sample, is_at_end=bool(points) and x == right)
 
@@ -341,7 +342,7 @@ def drawn_line(frame: Frame, line: Line, place: int) -> Iterator[str]:
     pairs = zip(line.points, frame.points(line), strict=True)
     shown = [(known, point) for known, point in pairs if point]
     for (x, y), point in shown[:: -(-len(shown) // MOST_MARKERS) or 1]:
-        said = escape(f"{clean(line.name)}: {x:.4g}, {y:.4g}")
+        said = escape(f"{one_line(line.name)}: {x:.4g}, {y:.4g}")
         yield marker(place, point, f"<title>{said}</title>")
 
 

@@ -12,8 +12,9 @@ import torch
 
 from headwise.explorer.maps import TILE, MapOptions, axes_of, weights_between
 from headwise.explorer.text_analysis import TextAnalysis
-from headwise.heads import ROLES, HeadId, HeadTable
+from headwise.heads import HeadId, HeadTable
 from headwise.measures.sequence_view import lengths_after
+from headwise.roles import ROLES
 from headwise.scans.scan import described_columns
 
 REACH = 16
@@ -52,7 +53,7 @@ def roles_of(table: HeadTable, head: HeadId) -> list[dict[str, Any]]:
     """Each role that was measured: its score, what it is held against, and whether it is held."""
     row = table[head]
     found = []
-    for role, meaning in ROLES.items():
+    for role in ROLES:
         score = row.get(f"{role}_score")
         if isinstance(score, float) and math.isfinite(score):
             found.append(
@@ -63,7 +64,7 @@ def roles_of(table: HeadTable, head: HeadId) -> list[dict[str, Any]]:
                     "threshold": finite(row[f"{role}_threshold"]),
                     "baseline": finite(row[f"{role}_baseline"]),
                     "detail": str(row[f"{role}_detail"]),
-                    "meaning": meaning,
+                    "meaning": ROLES[role].meaning,
                 }
             )
     return sorted(found, key=lambda one: (not one["is_held"], -one["score"]))

@@ -21,8 +21,7 @@ from starlette.routing import Route
 from headwise.errors import HeadwiseError
 from headwise.explorer import api_types
 from headwise.explorer.guard import Guard, TooLarge, refused
-from headwise.explorer.head_panel import head_figures
-from headwise.explorer.head_panel import links as strongest
+from headwise.explorer.head_panel import head_figures, links as strongest
 from headwise.explorer.jobs import Stopped
 from headwise.explorer.lesson.lesson import LessonStep, as_json, check, lesson
 from headwise.explorer.maps import (
@@ -44,7 +43,7 @@ from headwise.heads import HeadId, check_head
 from headwise.planning.plans import head_choices, plan
 from headwise.planning.shapes import make_shape
 from headwise.pruning.selection.cut_plan import CutPlan
-from headwise.pruning.surgery.cut import planned
+from headwise.pruning.surgery.cut import plan_slices
 from headwise.reading.tokens import Labels
 from headwise.tracing.maps import Maps
 from headwise.views.trace import maps_svg
@@ -231,7 +230,7 @@ class Explorer:
         heads = api_types.heads_in(api_types.fields(await request.body()))
         session = self.session
         chosen = tuple(check_head(head, session.num_heads) for head in heads)
-        await self.desk.do(request, lambda _: planned(session.subject.model, chosen))
+        await self.desk.do(request, lambda _: plan_slices(session.subject.model, chosen))
         reasons = dict.fromkeys(chosen, "silenced by hand in the explorer")
         found = CutPlan(chosen, session.subject.name, session.counts, "hand", reasons)
         named = {"Content-Disposition": 'attachment; filename="plan.json"'}

@@ -25,7 +25,7 @@ from headwise.explorer.text_analysis import (
     read,
 )
 from headwise.explorer.what_if import MOST_TEXTS, BaselineCache
-from headwise.heads import ROLES, HeadId, HeadTable
+from headwise.heads import HeadId, HeadTable
 from headwise.models.loaded import LoadedModel
 from headwise.objectives.evaluation import count_heads
 from headwise.objectives.losses import Embedding
@@ -34,9 +34,8 @@ from headwise.planning.plans import plan
 from headwise.pruning.importance.importance import importance
 from headwise.pruning.setting import Subject
 from headwise.reading.reader import Reader, known_limit
-from headwise.report.style import ROLE_COLOURS
+from headwise.roles import ROLES
 from headwise.scans.scan import make_scan_job, run_scan
-from headwise.views.heads import GLYPHS
 from headwise.watching.running import in_evaluation
 
 SHOWN = {
@@ -134,9 +133,9 @@ class Session:
                 {"name": name, "heads": heads, "kv_heads": kv_heads}
                 for name, (heads, kv_heads) in self.counts.items()
             ],
-            "roles": ROLES,
-            "role_colours": ROLE_COLOURS,
-            "role_letters": {role: glyph.letter for role, glyph in GLYPHS.items()},
+            "roles": {name: role.meaning for name, role in ROLES.items()},
+            "role_colours": {name: role.page_colour for name, role in ROLES.items()},
+            "role_letters": {name: role.letter for name, role in ROLES.items()},
             "measures": SHOWN,
             "of_jobs": OF_JOBS,
             "text": DEFAULTS[self.kind],

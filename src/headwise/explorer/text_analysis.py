@@ -19,7 +19,8 @@ from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId, HeadTable, abbreviate, check_head
 from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, default_measures
 from headwise.pruning.setting import Subject
-from headwise.reading.reader import Batch, Reader
+from headwise.reading.batch import Batch
+from headwise.reading.reader import Reader
 from headwise.reading.tokens import Labels
 from headwise.scans.sums import ScanSums
 from headwise.scans.tables import head_table, relations

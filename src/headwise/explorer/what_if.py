@@ -16,7 +16,7 @@ from headwise.errors import HeadwiseError, OptionError
 from headwise.heads import HeadCounts, HeadId, check_head
 from headwise.objectives.losses import Embedding, MaskedToken, NextToken
 from headwise.pruning.setting import Subject
-from headwise.pruning.surgery.cut import count_parameters, planned
+from headwise.pruning.surgery.cut import count_parameters, plan_slices
 from headwise.reading.reader import Reader, Window
 from headwise.tracing.tokens import label
 from headwise.watching.gates import gate
@@ -91,7 +91,7 @@ def savings(subject: Subject, changes: Changes) -> dict[str, Any]:
     total = count_parameters(subject.model)
     found: dict[str, Any] = {"parameters": total, "saved": 0, "cannot_cut": None}
     try:
-        parts = planned(subject.model, changes.silent)
+        parts = plan_slices(subject.model, changes.silent)
     except HeadwiseError as error:
         return found | {"cannot_cut": str(error)}
     for change in parts:

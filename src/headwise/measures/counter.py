@@ -4,8 +4,9 @@ In: calls, one a layer, of a batch. Out: sums in a tally. Where the calls come f
 or a layer of our own, is not asked here; nor is any model run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float
@@ -31,11 +32,10 @@ from headwise.measures.similarity import (
     products,
 )
 from headwise.measures.uniform import Uniform
-from headwise.reading.reader import Batch
+from headwise.reading.batch import Batch
 from headwise.reading.tokens import TokenFacts
 from headwise.scans.sums import ScanSums
 from headwise.watching.calls import Call, at_least_float32
-from headwise.watching.running import stack_of_queries
 from headwise.watching.sequence_weights import Tile
 from headwise.watching.watch import described
 
@@ -95,6 +95,11 @@ class LayerCache:
         self.scratch = Scratch()
         self._roots: dict[tuple[str, int], Tensor | None] = {}
         self._indirect: list[str] = []
+        self._layouts: WeakKeyDictionary[Batch, dict[Hashable, RowLayout]] = WeakKeyDictionary()
+
+    def layouts_of(self, batch: Batch) -> dict[Hashable, RowLayout]:
+        """Row layouts that the layers of one batch share; they go when the batch does."""
+        return self._layouts.setdefault(batch, {})
 
     def roots_of(self, call: Call) -> Float[Tensor, "heads d_value width"] | None:
         """For each head's part of the output projection a small matrix that gives its lengths.
@@ -150,8 +155,9 @@ def views_of(
 ) -> list[tuple[int, SequenceView]]:
     """One view for each sequence of a call, with its place in the batch."""
     found, device = [], call.mixed.device
-    of_keys = batch.facts_of(call.stack, call.num_keys)
-    of_queries = batch.facts_of(stack_of_queries(call.stack), call.num_queries)
+    layouts = kept.layouts_of(batch)
+    of_keys = batch.key_tokens(call.stack, call.num_keys)
+    of_queries = batch.query_tokens(call.stack, call.num_queries)
     for place, index in enumerate(indices_of(call, batch)):
         queries, keys = span_of(of_queries, place), span_of(of_keys, place)
         if NOTHING in (queries, keys):
@@ -159,16 +165,16 @@ def views_of(
         sequence = call.sequence(place, queries, keys)
         shape = (sequence.num_heads, sequence.num_queries, sequence.num_keys)
         name = (call.stack, place, choice, shape, sequence.band, device)
-        layout = None if has_mask(sequence) else batch.layouts.get(name)
+        layout = None if has_mask(sequence) else layouts.get(name)
         if layout is None:
             layout = RowLayout.of(
                 sequence,
                 choice.of(sequence.num_queries, index).to(device),
-                batch.key_facts(call.stack, place, call.num_keys, device),
+                None if of_keys is None else of_keys.keys(place, device),
                 is_cross=call.stack == "cross",
             )
         if not layout.has_gaps:  # a mask may differ from layer to layer
-            batch.layouts[name] = layout
+            layouts[name] = layout
         roots = kept.roots_of(call)
         view = SequenceView(
             sequence=sequence, layout=layout, output_roots=roots, scratch=kept.scratch

@@ -10,7 +10,7 @@ from torch import Tensor
 from headwise.measures.measure import Measure, Pairs, PairsOf, RowValues
 from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView, Sums
-from headwise.reading.tokens import ByToken
+from headwise.reading.tokens import CopyIndex
 
 SHIFTS = {"duplicate": 0, "text_induction": 1}
 """How far after an earlier copy of the query's token the key of each stands."""
@@ -74,7 +74,7 @@ def copies_seen(view: SequenceView) -> Float[Tensor, "#heads query"]:
     return (by_token.rank[places] - first).to(dtype)[None]
 
 
-def earlier_copies(by_token: ByToken, shift: int, places: Int[Tensor, " row"]) -> Pairs:
+def earlier_copies(by_token: CopyIndex, shift: int, places: Int[Tensor, " row"]) -> Pairs:
     """Every pair of a row and the position `shift` after an earlier copy of the row's token."""
     begin = by_token.begin[places]
     counts = by_token.rank[places] - begin

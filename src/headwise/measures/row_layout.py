@@ -7,15 +7,17 @@ positions alone. Layers of one batch share it, so that each such thing is worked
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headwise.attention.task import Band
-from headwise.reading.tokens import KeyFacts, Made
+from headwise.attention.rules import Band
+from headwise.reading.tokens import KeyTokens
 from headwise.watching.sequence_weights import SequenceWeights, Tile
+
+Made = TypeVar("Made")
 
 TILE_NUMBERS = 1 << 20
 """Weights in a block at most, over all heads: 4 MiB in float32."""
@@ -37,7 +39,7 @@ class RowLayout:
     """Whether rows may see other keys than a run of neighbours."""
     never_ahead: bool
     """Whether no query sees a key after its own."""
-    tokens: KeyFacts | None
+    tokens: KeyTokens | None
     """Of the keys; None where there are none, as in a picture."""
     is_cross: bool
     """Whether queries and keys are of different sequences: then no distance joins them."""
@@ -48,7 +50,7 @@ class RowLayout:
         cls,
         sequence: SequenceWeights,
         rows: Int[Tensor, " query"],
-        tokens: KeyFacts | None,
+        tokens: KeyTokens | None,
         *,
         is_cross: bool = False,
     ) -> "RowLayout":

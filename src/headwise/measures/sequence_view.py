@@ -12,11 +12,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headwise.attention.task import bias_at
+from headwise.attention.bias import bias_at
 from headwise.errors import OptionError, ShapeError
 from headwise.measures.row_layout import RowLayout
-from headwise.watching.sequence_weights import SequenceWeights as Called
-from headwise.watching.sequence_weights import Tile
+from headwise.watching.sequence_weights import SequenceWeights as Called, Tile
 
 LEAST_LOG = -87.0
 """Logs end here, at weights of 1e-38, which no sum notices: the exponential of what float32 cannot

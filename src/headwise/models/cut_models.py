@@ -1,7 +1,7 @@
-"""Cut models: the class that a directory with a cut model is loaded as.
+"""Cut models: the class to load an exported directory with.
 
-In: a directory whose config.json holds a block that `cut` wrote. Out: the family's own class with
-headwise's mixin before it. No code that lies in the directory is run.
+In: a directory whose config.json has a block that `cut` wrote. Out: the model's transformers class
+with `CutMixin` before it. Code in the directory does not run.
 """
 
 import json
@@ -15,59 +15,57 @@ from headwise.errors import ModelError
 from headwise.models.cut_modeling import CutMixin
 
 BLOCK = "headwise"
-"""The key of config.json under which a cut is written down."""
+"""Key of the cut's description in config.json."""
 FORMAT = 1
-"""The one format of blocks that there is."""
+"""Format of that description."""
 
 
 def is_cut(folder: Path) -> bool:
-    """Whether a directory holds a model that headwise cut and plain transformers cannot build."""
-    return (folder / "config.json").is_file() and read_config(folder).get(BLOCK) is not None
+    """Whether a directory has a cut model that plain transformers cannot build."""
+    return (folder / "config.json").is_file() and _read_config(folder).get(BLOCK) is not None
 
 
-def class_of(folder: Path, *, keeps_head: bool) -> type[PreTrainedModel]:
-    """The class to load a directory with a cut model with: the family's, headwise's mixin first."""
-    names = read_config(folder).get("architectures") or [""]
+def cut_model_class(folder: Path, *, keeps_head: bool) -> type[PreTrainedModel]:
+    """The class to load a cut model's directory with, with or without its prediction head."""
+    names = _read_config(folder).get("architectures") or [""]
     plain = getattr(transformers, names[0], None)
     if not (isinstance(plain, type) and issubclass(plain, PreTrainedModel)):
         raise ModelError(
-            f"{folder} holds a cut model of class {names[0]!r}, which transformers "
+            f"{folder} has a cut model of class {names[0]!r}, which transformers "
             f"{transformers.__version__} does not have: install the version that wrote it"
         )
     return cut_class(plain if keeps_head else bare_class(AutoConfig.from_pretrained(folder)))
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """What config.json says, its block checked."""
+def _read_config(folder: Path) -> dict[str, Any]:
+    """The contents of config.json, with a block of a format that this version reads."""
     try:
         config = json.loads((folder / "config.json").read_text("utf-8"))
     except ValueError as error:
-        raise ModelError(f"{folder} holds no model: its config.json is no JSON: {error}") from error
+        raise ModelError(
+            f"{folder} is not a model directory: config.json is not JSON: {error}"
+        ) from error
     if not isinstance(config, dict):
-        raise ModelError(f"{folder} holds no model: its config.json is no JSON object")
-    check_block(folder, config.get(BLOCK))
+        raise ModelError(f"{folder} is not a model directory: config.json is not a JSON object")
+    block = config.get(BLOCK)
+    block_format = block.get("format") if isinstance(block, dict) else block
+    if block is not None and block_format != FORMAT:
+        raise ModelError(
+            f"{folder} has a cut model of format {block_format!r}, but this headwise reads format "
+            f"{FORMAT}: install the version that wrote it"
+        )
     return config
 
 
-def check_block(folder: Path, block: Any) -> None:
-    """Raise where a config's block is not one that this version can read."""
-    found = block.get("format") if isinstance(block, dict) else block
-    if block is not None and found != FORMAT:
-        raise ModelError(
-            f"{folder} holds a cut model of format {found!r}, and this headwise reads format "
-            f"{FORMAT}: install the version that wrote it"
-        )
-
-
 def cut_class(plain: type[PreTrainedModel]) -> type[PreTrainedModel]:
-    """The class with headwise's mixin before it, of the same name."""
+    """A subclass of `CutMixin` and `plain`, with the name of `plain`."""
     return type(
         plain.__name__, (CutMixin, plain), {"__module__": __name__, "__doc__": plain.__doc__}
     )
 
 
 def bare_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
-    """The class that `AutoModel` gives such a config: without what the model predicts with."""
-    found: Any = AutoModel._model_mapping[type(config)]
-    bare: type[PreTrainedModel] = found[0] if isinstance(found, tuple) else found
+    """The class that `AutoModel` builds for a config: without a prediction head."""
+    known: Any = AutoModel._model_mapping[type(config)]
+    bare: type[PreTrainedModel] = known[0] if isinstance(known, tuple) else known
     return bare

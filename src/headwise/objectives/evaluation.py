@@ -24,7 +24,8 @@ from headwise.reading.manual import manual_texts, sentences_of
 from headwise.reading.reader import Reader, check_names, checked_batches, checked_texts
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.gates import silence
-from headwise.watching.running import NOTHING, Inputs, forward_batch
+from headwise.reading.batch import NO_LABEL, Inputs
+from headwise.watching.running import forward_batch
 from headwise.watching.sites import Site, find_sites
 from headwise.watching.watch import watch
 
@@ -103,7 +104,7 @@ class Evaluation:
             texts = list(sentences_of(texts)) or texts
         random.Random(seed).shuffle(texts)  # so that max_tokens takes text of many documents
         reader = Reader(loaded.tokenizer, loaded.model.config, length=LENGTH)
-        room, device = max_batch_tokens(loaded.model, objective), device_of(loaded.model)
+        room, device = max_batch_tokens(loaded.model, objective), loaded.device
         batches = []
         for windows in reader.batches(reader.windows(texts, max_tokens)):
             size = max(1, room // len(windows[0].ids))
@@ -195,7 +196,7 @@ def estimate_ratio(sums: Tensor, weights: Tensor) -> Estimate:
     if total == 0:
         raise OptionError(
             "the examples have nothing to predict: give longer texts, or some labels other than "
-            f"{NOTHING}"
+            f"{NO_LABEL}"
         )
     value = float(sums.sum()) / total
     count = len(sums)
@@ -222,11 +223,6 @@ def choose_batches(
     for batch in checked:
         check_names(model, batch)
     return checked
-
-
-def device_of(model: nn.Module) -> torch.device:
-    """Where the model's weights are."""
-    return next(model.parameters()).device
 
 
 def max_batch_tokens(model: nn.Module, objective: Objective) -> int:

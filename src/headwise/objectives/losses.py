@@ -22,7 +22,8 @@ from headwise.objectives.objective import (
     at_least_float32,
     kl_divergence,
 )
-from headwise.watching.running import NOTHING, Inputs, forward, without_labels
+from headwise.reading.batch import NO_LABEL, Inputs
+from headwise.watching.running import forward, without_labels
 
 MASKED_SHARE = 0.15
 """Share of tokens to mask; Devlin et al. 2019, https://arxiv.org/abs/1810.04805."""
@@ -59,20 +60,20 @@ def _check_labels(logits: Tensor, labels: Tensor) -> None:
             f"the labels are {list(labels.shape)}, but the model predicts {classes} classes for "
             f"each of {rows}: give one label for each, or pass your own objective"
         )
-    wrong = labels[(labels != NOTHING) & ((labels < 0) | (labels >= classes))]
+    wrong = labels[(labels != NO_LABEL) & ((labels < 0) | (labels >= classes))]
     if len(wrong):
         raise OptionError(
             f"a label is {int(wrong[0])}, but the model predicts {classes} classes: use 0 to "
-            f"{classes - 1}, or {NOTHING} for no label"
+            f"{classes - 1}, or {NO_LABEL} for no label"
         )
 
 
 def _label_losses(logits: Tensor, labels: Tensor) -> Losses:
-    """Negative log-probability of the labels, summed over each example; skips NOTHING."""
+    """Negative log-probability of the labels, summed over each example; skips NO_LABEL."""
     _check_labels(logits, labels)
     rows = at_least_float32(logits.flatten(0, -2))
     each = functional.cross_entropy(rows, labels.flatten(), reduction="none")
-    is_counted = (labels != NOTHING).view(len(labels), -1)
+    is_counted = (labels != NO_LABEL).view(len(labels), -1)
     return Losses(each.view_as(is_counted).sum(1), is_counted.sum(1).float())
 
 
@@ -110,7 +111,7 @@ class TokenLoss(Objective):
     ) -> Float[Tensor, " batch"]:
         """Log-probability of tokens drawn from the model's own prediction, summed."""
         assert sample.targets is not None
-        return _draw_log_probability(output, sample.targets != NOTHING, random)
+        return _draw_log_probability(output, sample.targets != NO_LABEL, random)
 
     def quality(self, loss: float) -> float:
         """Perplexity."""
@@ -137,12 +138,12 @@ class NextToken(TokenLoss):
     def prepare(self, inputs: Inputs, number: int) -> Sample:
         """Targets are the labels, or else the tokens, moved one position to the left."""
         words = inputs["labels"] if "labels" in inputs else _token_ids(inputs)
-        targets = torch.full_like(words, NOTHING)
+        targets = torch.full_like(words, NO_LABEL)
         targets[:, :-1] = words[:, 1:]
         sample = Sample(without_labels(inputs))
         if sample.is_real is not None:
             is_pair = sample.is_real[:, 1:] & sample.is_real[:, :-1]
-            targets[:, :-1][~is_pair] = NOTHING
+            targets[:, :-1][~is_pair] = NO_LABEL
         return replace(sample, targets=targets)
 
 
@@ -175,7 +176,7 @@ class MaskedToken(TokenLoss):
         is_real = Sample(inputs).is_real
         if is_real is not None:
             is_masked &= is_real
-        targets = ids.masked_fill(~is_masked, NOTHING)
+        targets = ids.masked_fill(~is_masked, NO_LABEL)
         return Sample({**inputs, "input_ids": ids.masked_fill(is_masked, self.mask_id)}, targets)
 
 
@@ -302,7 +303,7 @@ class LabelLoss(Objective):
         return read_logits(model, inputs)
 
     def losses(self, output: Tensor, sample: Sample) -> Losses:
-        """Summed over the labels of each example; NOTHING does not count."""
+        """Summed over the labels of each example; NO_LABEL does not count."""
         assert sample.targets is not None
         return _label_losses(output, sample.targets)
 
@@ -311,7 +312,7 @@ class LabelLoss(Objective):
     ) -> Float[Tensor, " batch"]:
         """Log-probability of labels drawn from the model's own prediction."""
         assert sample.targets is not None
-        return _draw_log_probability(output, sample.targets != NOTHING, random)
+        return _draw_log_probability(output, sample.targets != NO_LABEL, random)
 
 
 @dataclass(frozen=True)

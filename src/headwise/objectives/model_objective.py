@@ -17,7 +17,7 @@ from headwise.formats import join_words
 from headwise.models.loaded import LoadedModel
 from headwise.objectives.losses import CustomLoss, Divergence, Embedding, MaskedToken, NextToken
 from headwise.objectives.objective import Objective
-from headwise.watching.running import Inputs
+from headwise.reading.batch import Inputs
 
 POOLING_FILE = "1_Pooling/config.json"
 """The file in which a sentence-transformers model says how it pools."""
@@ -28,8 +28,6 @@ POOLINGS = {"cls": "cls", "cls_token": "cls", "mean": "mean", "mean_tokens": "me
 def objective_for(
     loaded: LoadedModel,
     objective: Objective | Callable[[nn.Module, Inputs], Tensor] | None = None,
-    *,
-    folder: Path | None = None,
 ) -> Objective:
     """The user's objective, or the one that the model's class stands for."""
     if isinstance(objective, Objective):
@@ -45,12 +43,11 @@ def objective_for(
         return MaskedToken(mask_id, frozenset(getattr(loaded.tokenizer, "all_special_ids", ())))
     if re.search(r"For[A-Z]", name):
         return Divergence()
-    is_snapshot = folder is not None and loaded.about.get("source") == loaded.name
-    if is_snapshot and not Path(loaded.name).is_dir() and not (folder / POOLING_FILE).is_file():
+    if loaded.folder and loaded.is_from_hub and not (loaded.folder / POOLING_FILE).is_file():
         warn_user(
             f"mean pooling is assumed for {loaded.name}: the cache has no {POOLING_FILE} to say so"
         )
-    return Embedding(pooling_in(folder))
+    return Embedding(pooling_in(loaded.folder))
 
 
 def pooling_in(folder: Path | None) -> str:

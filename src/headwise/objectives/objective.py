@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headwise.watching.running import Inputs
+from headwise.reading.batch import Inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ class Sample:
 
     inputs: Inputs
     targets: Int[Tensor, "*batch"] | None = None
-    """Token or label to predict, per position if the model predicts positions; else NOTHING."""
+    """Token or label to predict, per position if the model predicts positions; else NO_LABEL."""
     reference: Tensor | None = None
     """Output of the uncut model, for objectives that compare with it."""
 

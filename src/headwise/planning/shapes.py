@@ -153,7 +153,7 @@ def checked_size(name: str, size: int) -> int:
     """A size, as Python's own number; raises where no model has such a one."""
     size = whole_number(name, size)
     if not 1 <= size <= LARGEST_SIZE:
-        raise OptionError(f"{name} is {size:,}: it must be from 1 to {LARGEST_SIZE:,}")
+        raise OptionError(f"{name} is {size:,}: it must be from 1 to {LARGEST_SIZE:,}", option=name)
     return size
 
 

@@ -12,4 +12,5 @@ class PruneStage(StrEnum):
     BEST_ALONE = "leaving one head per layer"
     CURVE = "measuring the curve"
     REFIT = "refitting layers"
-    RESULT = "measuring the result"
+    RESULT = "measuring the smaller model"
+    RESULT_AND_FILES = "measuring the smaller model, and writing it"

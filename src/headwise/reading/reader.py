@@ -11,8 +11,8 @@ than two tokens of text is dropped. Windows of like length share a batch, padded
 import inspect
 import math
 import unicodedata
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
@@ -23,9 +23,8 @@ from torch import Tensor, nn
 
 from headwise.checks import check_characters
 from headwise.errors import MaskError, OptionError, ShapeError
-from headwise.measures.row_layout import RowLayout
-from headwise.reading.tokens import KeyFacts, TokenFacts
-from headwise.watching.running import TEXT_STACKS, prefix_of, real_tokens
+from headwise.reading.batch import TEXT_STACKS, Batch, input_prefix, real_tokens
+from headwise.reading.tokens import TokenFacts
 
 BATCH_TOKENS = 4096
 """Tokens of a batch, padding included, unless one window alone has more."""
@@ -49,64 +48,14 @@ class Window:
     ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """What a model is called with, and what is known of its tokens by stack."""
-
-    inputs: Mapping[str, Tensor]
-    facts: Mapping[str, TokenFacts]
-    """By the stack that reads the tokens; "" alone where all stacks read the same. Empty where
-    there are no tokens."""
-    indices: tuple[int, ...]
-    """Place of each sequence among all that are read: what its random rows are drawn by."""
-    layouts: dict[Hashable, RowLayout] = field(default_factory=dict, repr=False)
-    """Which rows are measured and what they see, for the layers that have them in common."""
-    _key_facts: dict[Hashable, KeyFacts] = field(default_factory=dict, repr=False)
-
-    def facts_of(self, stack: str, size: int) -> TokenFacts | None:
-        """What is known of the `size` keys of a stack; None if they are no tokens that were read.
-
-        Its queries are the keys of `stack_of_queries`.
-        """
-        is_one_text = set(self.facts) == {""}
-        facts = self.facts.get("" if is_one_text else stack)
-        return facts if facts is not None and facts.is_real.shape[1] == size else None
-
-    def key_facts(
-        self, stack: str, sequence: int, size: int, device: torch.device
-    ) -> KeyFacts | None:
-        """Which tokens the `size` keys of one sequence are, the same object for every layer."""
-        facts = self.facts_of(stack, size)
-        if facts is None or facts.ids is None:
-            return None
-        key = (stack, sequence, device)
-        if key not in self._key_facts:
-            span = facts.span(sequence)
-            special, punctuation = (
-                None if kind is None else kind[sequence, span].to(device)
-                for kind in (facts.is_special, facts.is_punctuation)
-            )
-            self._key_facts[key] = KeyFacts(
-                ids=facts.ids[sequence, span].to(device),
-                is_special=special,
-                is_punctuation=punctuation,
-            )
-        return self._key_facts[key]
-
-    @property
-    def num_tokens(self) -> int:
-        """Real tokens of the first stack that reads some; 0 where something else is read."""
-        known = (int(one.is_real.sum()) for one in self.facts.values() if one.ids is not None)
-        return next(known, 0)
-
-
 def checked_texts(texts: str | Sequence[str] | None) -> list[str] | None:
     """Documents as a list; one alone may be given as it is."""
     if texts is None:
         return None
     if isinstance(texts, PathLike) or not isinstance(texts, Iterable):
         raise OptionError(
-            f"texts is {texts!r}: give the text itself as str, such as Path.read_text gives"
+            f"texts is {texts!r}: give the text itself as str, such as Path.read_text gives",
+            option="texts",
         )
     documents = [texts] if isinstance(texts, str) else list(texts)
     wrong = [type(text).__name__ for text in documents if not isinstance(text, str)]
@@ -155,7 +104,8 @@ class Reader:
         if left < around + SHORTEST:
             raise OptionError(
                 f"max_tokens is {max_tokens}: give at least {around + SHORTEST}, {SHORTEST} of "
-                "text and the special tokens around them"
+                "text and the special tokens around them",
+                option="max_tokens",
             )
         found: list[Window] = []
         for text in texts:
@@ -335,11 +285,11 @@ def given_batch(
     """One batch of tensors, whose sequences are number `first` and on of all that are read."""
     told: dict[str, TokenFacts | None] = {}
     for stack in TEXT_STACKS:
-        prefix = prefix_of(config, stack)
+        prefix = input_prefix(config, stack)
         if prefix not in told:
             is_real = real_tokens(config, tensors, stack)
             told[prefix] = facts_of_tensors(tensors.get(f"{prefix}input_ids"), is_real, reader)
-    by_stack = {stack: told[prefix_of(config, stack)] for stack in TEXT_STACKS}
+    by_stack = {stack: told[input_prefix(config, stack)] for stack in TEXT_STACKS}
     facts = {stack: one for stack, one in by_stack.items() if one is not None}
     size = len(next(one for one in tensors.values() if isinstance(one, Tensor) and one.dim()))
     return Batch(tensors, facts, tuple(range(first, first + size)))

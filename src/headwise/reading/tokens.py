@@ -1,8 +1,7 @@
 """Facts about the tokens of a sequence."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
 
 import torch
 from jaxtyping import Bool, Int
@@ -11,17 +10,20 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TokenFacts:
-    """What is known of the tokens that attention was computed on; None for what is not."""
+    """Facts about the tokens of a batch; None for unknown ones."""
 
     is_real: Bool[Tensor, "batch position"]
-    """False for padding, which may stand on either side and nowhere else."""
+    """False for padding, which is only before or after a sequence's tokens."""
     ids: Int[Tensor, "batch position"] | None = None
     is_special: Bool[Tensor, "batch position"] | None = None
-    """A tokenizer has to say which tokens are special, and which are punctuation."""
+    """None without a tokenizer, as is `is_punctuation`."""
     is_punctuation: Bool[Tensor, "batch position"] | None = None
+    _keys: dict[tuple[int, torch.device], "KeyTokens"] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     def span(self, sequence: int) -> slice:
-        """Where the real tokens of a sequence stand."""
+        """Positions of the real tokens of a sequence."""
         return self._spans[sequence]
 
     @cached_property
@@ -31,50 +33,64 @@ class TokenFacts:
         spans = torch.stack([starts, stops], 1).masked_fill(~self.is_real.any(1, keepdim=True), 0)
         return [slice(start, stop) for start, stop in spans.tolist()]
 
-
-Made = TypeVar("Made")
+    def keys(self, sequence: int, device: torch.device) -> "KeyTokens | None":
+        """The real tokens of one sequence, one object for all layers; None if ids are unknown."""
+        if self.ids is None:
+            return None
+        if (sequence, device) not in self._keys:
+            span = self.span(sequence)
+            special, punctuation = (
+                None if kind is None else kind[sequence, span].to(device)
+                for kind in (self.is_special, self.is_punctuation)
+            )
+            self._keys[sequence, device] = KeyTokens(
+                ids=self.ids[sequence, span].to(device),
+                is_special=special,
+                is_punctuation=punctuation,
+            )
+        return self._keys[sequence, device]
 
 
 @dataclass(frozen=True, eq=False)
-class ByToken:
-    """Positions put in order of their token, those of one token in the order of the text."""
+class CopyIndex:
+    """Positions sorted by token, copies of a token in the order of the text."""
 
     order: Int[Tensor, " key"]
-    """Position of each place in the order."""
+    """Position at each rank."""
     rank: Int[Tensor, " key"]
-    """Place of each position in the order."""
+    """Rank of each position."""
     begin: Int[Tensor, " key"]
-    """Place in the order at which the token of each position begins."""
+    """Rank of the first copy of each position's token."""
 
     @classmethod
-    def of(cls, ids: Int[Tensor, " key"]) -> "ByToken":
-        """The order of some tokens."""
+    def of(cls, ids: Int[Tensor, " key"]) -> "CopyIndex":
+        """Index of a sequence's token ids."""
         order = torch.argsort(ids, stable=True)
-        in_order, places = ids[order], torch.arange(len(ids), device=ids.device)
+        in_order, ranks = ids[order], torch.arange(len(ids), device=ids.device)
         is_first = in_order.diff(prepend=in_order[:1] - 1) != 0
         rank, begin = torch.empty_like(order), torch.empty_like(order)
-        rank[order] = places
-        begin[order] = torch.where(is_first, places, 0).cummax(0).values
+        rank[order] = ranks
+        begin[order] = torch.where(is_first, ranks, 0).cummax(0).values
         return cls(order, rank, begin)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class KeyFacts:
-    """What is known of the tokens of one sequence, padding left out."""
+class KeyTokens:
+    """Facts about the real tokens of one sequence."""
 
     ids: Int[Tensor, " key"]
     is_special: Bool[Tensor, " key"] | None
-    """None where no tokenizer says which tokens are special, and which are punctuation."""
+    """None without a tokenizer, as is `is_punctuation`."""
     is_punctuation: Bool[Tensor, " key"] | None
 
     @cached_property
-    def by_token(self) -> ByToken:
-        """Where copies of a token stand."""
-        return ByToken.of(self.ids)
+    def by_token(self) -> CopyIndex:
+        """Where the copies of each token are."""
+        return CopyIndex.of(self.ids)
 
     @cached_property
     def has_copy(self) -> Bool[Tensor, " key"]:
-        """Whether the same token stands earlier."""
+        """Whether the same token occurs earlier."""
         return self.by_token.rank > self.by_token.begin
 
 

@@ -10,23 +10,20 @@ from collections.abc import Mapping
 import pandas as pd
 
 from headwise.drawing.html import (
-    Cell,
     Html,
     bar,
-    data_table,
+    bullets,
+    details,
     figure,
-    folded,
-    grid,
-    joined,
-    points,
+    join_html,
     section,
     tag,
-    value_cell,
-    was,
 )
+from headwise.drawing.table import Table
 from headwise.formats import format_count, format_number
 from headwise.heads import HeadId, HeadTable
 from headwise.report.data import Cut, ReportData, Worth, is_same_model, number
+from headwise.report.grids import Cell, grid, value_cell
 from headwise.views.pruning import MEASURES, SAID, size_rows
 
 ENDS = 8
@@ -86,15 +83,15 @@ def importance(worth: Worth) -> Html:
             )
             for stack in table.stacks
         ),
-        points(
-            joined([tag("b", f"{MEANT[name]}:"), f"{EXPLAINED[name]}."], " ")
+        bullets(
+            join_html([tag("b", f"{MEANT[name]}:"), f"{EXPLAINED[name]}."], " ")
             for name in MEASURES
             if name in table.df
         ),
         ranking(
             "The costliest heads, then the cheapest" if few != ranked else "Every head", table, few
         ),
-        folded("Every head", ranking("Every head, the costliest first", table, ranked))
+        details("Every head", ranking("Every head, the costliest first", table, ranked))
         if few != ranked
         else "",
         one_left(worth),
@@ -123,7 +120,8 @@ def ranking(caption: str, table: HeadTable, names: list[str]) -> Html:
         cells = [with_error(number(row, one), number(row, f"{one}_se")) for one in measures]
         rows.append((name, *cells, row.get("stand_ins", "") or "-"))
     titles = [MEANT[name] for name in measures]
-    return data_table(caption, ("head", *titles, "stand-ins"), rows, numbers=titles)
+    columns = ("head", *titles, "stand-ins")
+    return Table(caption, columns, tuple(rows), frozenset(titles)).to_html()
 
 
 def with_error(value: float, error: float) -> str:
@@ -150,7 +148,7 @@ def one_left(worth: Worth) -> Html:
     rows = [
         (
             row["layer"],
-            row["heads"],
+            str(row["heads"]),
             row["best"],
             with_error(number(row, "added"), number(row, "added_se")),
             row["shown"],
@@ -159,7 +157,7 @@ def one_left(worth: Worth) -> Html:
     ]
     title = "One head left in a layer, all its others silent, one layer at a time"
     columns = ("layer", "heads", "best head", "loss added", unit)
-    return data_table(title, columns, rows, numbers=("heads", "loss added", unit))
+    return Table(title, columns, tuple(rows), frozenset({"heads", "loss added", unit})).to_html()
 
 
 def stand_ins(worth: Worth | None) -> Html:
@@ -169,7 +167,7 @@ def stand_ins(worth: Worth | None) -> Html:
     title = tag("h3", "Heads that stand in for each other")
     groups = groups_of(worth.table)
     if not groups:
-        return joined([title, tag("p", "No group of heads passes the bar for that.")])
+        return join_html([title, tag("p", "No group of heads passes the bar for that.")])
     matrix = worth.interaction
     rows = []
     for names in groups:
@@ -178,17 +176,17 @@ def stand_ins(worth: Worth | None) -> Html:
             costs = [f"{cost:.4f}" for cost in expected_costs(worth.table, matrix, names)]
         rows.append((" ".join(names), *costs))
     columns = ("heads", "cost one by one, added up", "cost together")
-    table = data_table(
+    table = Table(
         "Loss expected from cutting: more together than one by one, as each hides the other",
         columns,
-        rows,
-        numbers=columns[1:],
-    )
+        tuple(rows),
+        frozenset(columns[1:]),
+    ).to_html()
     words = (
         "Their effects on the output point the same way and their outputs are alike, so that any "
         "one is cheap to cut and all of them together are costly."
     )
-    return joined([title, tag("p", words), table])
+    return join_html([title, tag("p", words), table])
 
 
 def expected_costs(
@@ -236,7 +234,8 @@ def cuts(found: ReportData, cut: Cut) -> Html:
         "What a cut costs",
         tag(
             "p",
-            f"{format_count(len(cut.heads), 'head')} {was(len(cut.heads))} cut, chosen by the "
+            f"{format_count(len(cut.heads), 'head')} {'was' if len(cut.heads) == 1 else 'were'} "
+            "cut, chosen by the "
             f"method \u201c{method}\u201d{chosen}. {told} {exact}",
         ),
         sizes(cut),
@@ -254,12 +253,13 @@ def sizes(cut: Cut) -> Html:
         for words, before, after, left in size_rows(cut.sizes)
     ]
     columns = ("of the model", "before", "after", "gone", "left")
-    return data_table("What the model is made of", columns, rows, numbers=columns[1:4])
+    title = "What the model is made of"
+    return Table(title, columns, tuple(rows), frozenset(columns[1:4])).to_html()
 
 
 def quality(cut: Cut) -> Html:
     """What the model scores on held-out text, cut in several ways."""
-    rows: list[tuple[object, ...]] = []
+    rows = []
     for name in ("uncut", "refitted", "cut", "random_mean", "floor"):
         if name in cut.qualities:
             loss, value = cut.qualities[name]
@@ -268,7 +268,8 @@ def quality(cut: Cut) -> Html:
         f"On held-out text, which chose no head and fitted nothing ({cut.objective}); read a cut "
         "between the uncut model and the floor"
     )
-    return data_table(caption, ("model", cut.unit, "loss"), rows, numbers=(cut.unit, "loss"))
+    columns = ("model", cut.unit, "loss")
+    return Table(caption, columns, tuple(rows), frozenset(columns[1:])).to_html()
 
 
 def quality_name(name: str, cut: Cut) -> str:
@@ -307,4 +308,4 @@ def speeds(cut: Cut) -> Html:
     ]
     columns = ("batch", "before", "after", "times as fast")
     caption = "Time of one pass, both models in turns on the machine that cut it"
-    return data_table(caption, columns, rows, numbers=columns[1:])
+    return Table(caption, columns, tuple(rows), frozenset(columns[1:])).to_html()

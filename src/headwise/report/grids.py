@@ -4,21 +4,21 @@ In: a head table. Out: HTML. It decides no role; colours and letters are those o
 """
 
 import math
+from collections.abc import Callable
 
-from headwise.drawing.html import (
-    Cell,
-    Html,
-    data_table,
-    folded,
-    grid,
-    joined,
-    section,
-    tag,
-    value_cell,
-)
+from headwise.drawing.heatmap import colour
+from headwise.drawing.html import Html, details, join_html, scrolling, section, tag
+from headwise.drawing.table import Table
 from headwise.formats import format_number, format_share
 from headwise.heads import HeadId, HeadTable
-from headwise.views.heads import GLYPHS, MORE, NONE, UNKNOWN
+from headwise.roles import ROLES, UNKNOWN_ROLE
+from headwise.views.heads import MORE, NONE
+
+HALFWAY = 0.1791
+"""The luminance at which black and white are read equally well: (L + .05)^2 = 1.05 x .05."""
+
+Cell = Callable[[HeadId, int], Html]
+"""The HTML cell of a head, from its row in the table."""
 
 MEASURED = {
     "normalised_entropy": "how widely",
@@ -54,7 +54,7 @@ def grids(table: HeadTable) -> Html:
         ),
         legend(table),
         *drawn,
-        folded("Every head in numbers", every_head(table)),
+        details("Every head in numbers", every_head(table)),
     )
 
 
@@ -89,12 +89,12 @@ def entropy_cells(table: HeadTable) -> Cell:
 
 def known(role: str) -> str:
     """A role as the style sheet names it."""
-    return role if role in GLYPHS else "other"
+    return role if role in ROLES else "other"
 
 
 def letter(role: str) -> str:
     """The letter of a role."""
-    return GLYPHS.get(role, UNKNOWN).letter
+    return ROLES.get(role, UNKNOWN_ROLE).letter
 
 
 def chip(role: str) -> Html:
@@ -105,7 +105,7 @@ def chip(role: str) -> Html:
 def legend(table: HeadTable) -> Html:
     """What the letters mean."""
     entries = [
-        tag("li", joined([chip(role), f"{role} ({len(table.with_role(role))})"], " "))
+        tag("li", join_html([chip(role), f"{role} ({len(table.with_role(role))})"], " "))
         for role in table.held_roles
     ]
     if table.without_role:
@@ -120,13 +120,64 @@ def every_head(table: HeadTable) -> Html:
     columns = {name: title for name, title in MEASURED.items() if name in table.df}
     values = table.df[list(columns)].to_numpy(float)
     rows = [
-        (head, ", ".join(roles) or "-", *(format_number(value, 2) for value in line))
+        (str(head), ", ".join(roles) or "-", *(format_number(value, 2) for value in line))
         for head, roles, line in zip(table.heads, table.df["roles"], values, strict=True)
     ]
     caption = (
         "Means over the rows that were read. How widely: 0 to 1 of the largest entropy; masses and "
         "shares: 0 to 1."
     )
-    return data_table(
-        caption, ("head", "roles", *columns.values()), rows, numbers=tuple(columns.values())
+    titles = tuple(columns.values())
+    return Table(caption, ("head", "roles", *titles), tuple(rows), frozenset(titles)).to_html()
+
+
+def grid(caption: str, table: HeadTable, stack: str, cell_of: Cell) -> Html:
+    """Layers down, heads across; a blank where a layer has fewer heads."""
+    rows = {
+        head: row
+        for row, head in enumerate(table.heads)
+        if head.stack == stack
+    }  # fmt: skip
+    layers = list(dict.fromkeys(head.layer for head in rows))
+    width = max(head.head for head in rows) + 1
+    numbers = [tag("td", ""), *(tag("th", head, scope="col") for head in range(width))]
+    lines = []
+    for layer in layers:
+        heads = [HeadId(layer, head, stack) for head in range(width)]
+        cells = [cell_of(head, rows[head]) if head in rows else tag("td", "") for head in heads]
+        lines.append(tag("tr", tag("th", f"L{layer}", scope="row"), *cells))
+    said = f"{stack}: {caption}" if stack else caption
+    whole = join_html(
+        [tag("caption", tag("span", said)), tag("thead", tag("tr", *numbers)), tag("tbody", *lines)]
     )
+    return scrolling(said, tag("table", whole, class_="grid"))
+
+
+def value_cell(share: float, text: str, words: str) -> Html:
+    """A cell of a grid with a number in it, coloured by its share of the largest."""
+    if math.isnan(share):
+        return tag("td", "", title=words, aria_label=words)
+    back = colour(share)
+    look = f"background:{back};color:{ink_on(back)}"
+    return tag("td", text, class_="value", style=look, title=words, aria_label=words)
+
+
+def ink_on(back: str) -> str:
+    """Black or white, whichever is read better on a colour.
+
+    >>> ink_on("#ffffff"), ink_on("#08306b")
+    ('#000', '#fff')
+    """
+    return "#fff" if luminance(back) < HALFWAY else "#000"
+
+
+def luminance(colour_: str) -> float:
+    """Relative luminance of a colour such as #08306b, 0 to 1.
+
+    https://www.w3.org/TR/WCAG22/#dfn-relative-luminance
+    """
+    parts = [int(colour_[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

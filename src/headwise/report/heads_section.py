@@ -6,7 +6,7 @@ In: `Findings`. Out: HTML. It measures nothing; it picks what a reader should no
 from collections import Counter
 from collections.abc import Iterator
 
-from headwise.drawing.html import Html, joined, points, section, tag, was
+from headwise.drawing.html import Html, bullets, join_html, section, tag
 from headwise.formats import format_count, format_number, join_words
 from headwise.heads import HeadTable
 from headwise.report.data import ReportData
@@ -33,7 +33,7 @@ def summary(found: ReportData) -> Html:
             f"{with_a_role(num_roles, len(table))}",
         ),
         tag("p", role_counts(table)),
-        points(stands_out(found)),
+        bullets(stands_out(found)),
         tag(
             "p",
             "A role says where a head looks. It does not prove what the model does with what is "
@@ -70,7 +70,7 @@ def role_counts(table: HeadTable) -> Html:
     said = f"Heads of each role, some with several: {', '.join([*parts, f'no role {none}'])}."
     none_is = f"No head is {join_words(missing, 'or')}." if missing else ""
     left = f"Not tested, because nothing was read that could decide them: {', '.join(untested)}."
-    return joined([said, none_is, left if untested else ""], " ")
+    return join_html([said, none_is, left if untested else ""], " ")
 
 
 def stands_out(found: ReportData) -> Iterator[object]:
@@ -112,4 +112,5 @@ def cut_in_words(found: ReportData) -> str:
     beside = (
         f", and {format_number(chance)} with as many cut at random" if chance is not None else ""
     )
-    return f"{format_count(len(cut.heads), 'head')} {was(len(cut.heads))} cut{scores}{beside}."
+    was = "was" if len(cut.heads) == 1 else "were"
+    return f"{format_count(len(cut.heads), 'head')} {was} cut{scores}{beside}."

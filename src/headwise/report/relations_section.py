@@ -8,7 +8,8 @@ import math
 
 import pandas as pd
 
-from headwise.drawing.html import Html, bar, data_table, section, tag
+from headwise.drawing.html import Html, bar, section, tag
+from headwise.drawing.table import Table
 from headwise.formats import format_number, format_share
 from headwise.report.data import ReportData, number
 from headwise.report.roles_section import READINGS
@@ -49,14 +50,14 @@ def relations(found: ReportData) -> Html:
             "goes to the right partner. The mark on a bar is the baseline, what the best of simple "
             "guesses finds, such as the next word: only what lies beyond it is the head's own.",
         ),
-        data_table(
+        Table(
             "Strongest head of each relation; found and baseline are of what leads in one half of "
             "the sentences, judged in the other, and the interval is of this head in all",
             ("relation", "head", "found", "baseline", "drawn", "beats it", "95% interval", "arcs",
              "how it is read"),
-            rows,
-            numbers=("found", "baseline", "95% interval", "arcs"),
-        ),
+            tuple(rows),
+            frozenset({"found", "baseline", "95% interval", "arcs"}),
+        ).to_html(),
         mark,
         *missing,
     )  # fmt: skip
@@ -99,11 +100,11 @@ def redundancy(found: ReportData, stand_ins: object) -> Html:
             "one of the two can go.",
         ),
         none,
-        data_table(
+        Table(
             "The most alike pairs",
             ("one", "other", "CKA", "divergence", "CKA of 1"),
-            rows,
-            numbers=("CKA", "divergence"),
-        ),
+            tuple(rows),
+            frozenset({"CKA", "divergence"}),
+        ).to_html(),
         stand_ins,
     )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headwise.drawing.html import Html, facts, folded, section, shown, tag
+from headwise.drawing.html import Html, details, fact_list, page, section, tag
 from headwise.formats import format_count, format_number
 from headwise.report import cut_sections, relations_section
 from headwise.report.data import ReportData, dict_of, read_folders
@@ -72,15 +72,12 @@ def report_page(found: ReportData) -> str:
         tag("main", *parts, id="main"),
         tag("footer", tag("p", FOOT)),
     ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    head = (
         '<meta name="color-scheme" content="light dark">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        '<link rel="icon" href="data:,">'
-        f"<title>{shown(title)}</title><style>{style()}</style></head>\n"
-        f"<body>{''.join(part + chr(10) for part in body)}</body></html>\n"
+        f'<link rel="icon" href="data:,"><style>{style()}</style>'
     )
+    return page(title, head, f"<body>{''.join(part + chr(10) for part in body)}</body>")
 
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -125,7 +122,7 @@ def provenance_section(found: ReportData) -> Html:
             "of the attention after the softmax, and means are over every row unless rows were "
             "sampled, which is said below.",
         ),
-        facts(
+        fact_list(
             [
                 ("model", found.model),
                 ("loaded from", known.get("source")),
@@ -149,15 +146,15 @@ def provenance_section(found: ReportData) -> Html:
     if found.worth is not None:
         worth = found.worth.table.about
         parts.append(tag("h3", "What heads are worth"))
-        parts.append(facts([(name, worth.get(name)) for name in WORTH]))
+        parts.append(fact_list([(name, worth.get(name)) for name in WORTH]))
     if found.cut is not None:
         cut = found.cut.about
         parts.append(tag("h3", "The cut"))
-        parts.append(facts([(name, in_one_line(value)) for name, value in cut.items()]))
+        parts.append(fact_list([(name, in_one_line(value)) for name, value in cut.items()]))
     if found.text_read:
         quoted = [tag("blockquote", text) for text in found.text_read]
         title = f"The text that was read: {format_count(len(quoted), 'document')}"
-        parts.append(folded(title, *quoted))
+        parts.append(details(title, *quoted))
     return section("making", "How it was made", *parts)
 
 

@@ -4,33 +4,20 @@ In: `Findings`. Out: HTML. It says what a score is and what a role does not prov
 """
 
 from headwise.drawing.heatmap import HeatMap, heat_svg
-from headwise.drawing.html import Html, data_table, figure, joined, points, section, tag
+from headwise.drawing.html import Html, bullets, figure, join_html, section, tag
+from headwise.drawing.table import Table
 from headwise.formats import format_count, format_number, format_share
-from headwise.heads import ROLES, HeadRow
+from headwise.heads import HeadRow
 from headwise.report.data import ReportData, number
 from headwise.report.grids import chip
 from headwise.report.maps import MAPS_A_ROLE, SHARPNESS, sharpest_heads
+from headwise.roles import ROLES, UNKNOWN_ROLE
 from headwise.views.heads import strongest_of
 
 HEADS_A_ROLE = 3
 RELATIONAL = ("syntactic", "semantic", "coreference")
 """Roles that are judged between words: special tokens are left out of their maps."""
 
-SCORES = {
-    "positional": "the mean weight at its best distance, from 4 back to 4 ahead",
-    "delimiter": "the mean weight on special tokens or on punctuation",
-    "sink": "the mean weight on the first token, or on the first four",
-    "syntactic": "how often its largest weight finds the partner, in the half of the sentences "
-    "where it leads its baseline by less",
-    "semantic": "how often it picks the related word among candidates, in the half of the "
-    "sentences where it leads its baseline by less",
-    "coreference": "how often it picks the right mention among candidates, in the half of the "
-    "sentences where it leads its baseline by less",
-    "induction": "the mean weight on what followed earlier copies, in repeated random tokens",
-    "duplicate": "the mean weight on earlier copies of the token",
-    "broad": "its entropy as a share of the largest possible",
-}
-"""What the score of each role is."""
 READINGS = {
     "dependent": "the dependent looks at its governor",
     "governor": "the governor looks at its dependent",
@@ -47,7 +34,7 @@ def roles(found: ReportData) -> Html:
         "model's heads have sinks that are not tokens. Special tokens are left out where a role is "
         "about words alone; what goes to them is then missing from the rows."
     )
-    told = [tag("p", joined([reading, "The sentence:", tag("q", drawn.text)], " "))]
+    told = [tag("p", join_html([reading, "The sentence:", tag("q", drawn.text)], " "))]
     if not drawn.maps:
         reason = drawn.reason or "none were asked for"
         told = [tag("p", f"There are no attention maps in this report: {reason}.", class_="limit")]
@@ -60,7 +47,9 @@ def roles(found: ReportData) -> Html:
     ):
         if others:
             parts.append(tag("h3", title))
-            parts.append(points(joined([tag("b", f"{one}."), ROLES[one]], " ") for one in others))
+            parts.append(
+                bullets(join_html([tag("b", f"{one}."), ROLES[one].meaning], " ") for one in others)
+            )
     return section(
         "roles",
         "The strongest heads of each role",
@@ -79,11 +68,12 @@ def role_part(found: ReportData, role: str) -> Html:
     """One role: what it claims, who has it most, how that looks."""
     table = found.table
     best, heads = strongest_of(table, role, HEADS_A_ROLE), table.with_role(role)
-    claim, _, limit = ROLES.get(role, "A role that headwise has no words for.").partition(";")
-    said = joined([tag("b", f"{claim};"), limit.strip()], " ") if limit else tag("b", claim)
+    known = ROLES.get(role, UNKNOWN_ROLE)
+    claim, unknown, limit = known.meaning.partition(" Unknown: ")
+    said = join_html([tag("b", claim), f"{unknown}{limit}"])
     rows = [
         (
-            row.name,
+            str(row.name),
             *(
                 format_number(number(row, f"{role}_{name}"))
                 for name in ("score", "threshold", "baseline")
@@ -95,21 +85,18 @@ def role_part(found: ReportData, role: str) -> Html:
     columns = ["head", "score", "threshold", "baseline", "detail"]
     if not any(row[-1] for row in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
-    caption = f"Score: {SCORES[role]}." if role in SCORES else "Score of the role."
+    caption = f"Score: {known.score}."
     drawn = found.drawn.words if role in RELATIONAL else found.drawn.maps
     mine = [(row, drawn.get(str(row.name))) for row in best[:MAPS_A_ROLE]]
     maps = [role_map(one, row, role) for row, one in mine if one is not None and one.has_cells]
     return tag(
         "div",
-        tag("h3", joined([chip(role), f"{role}: {format_count(len(heads), 'head')}"], " ")),
+        tag("h3", join_html([chip(role), f"{role}: {format_count(len(heads), 'head')}"], " ")),
         tag("p", said),
         tag("p", in_words(best[0], role)),
-        data_table(
-            caption,
-            columns,
-            rows,
-            numbers=("score", "threshold", "baseline"),
-        ),
+        Table(
+            caption, tuple(columns), tuple(rows), frozenset({"score", "threshold", "baseline"})
+        ).to_html(),
         tag("p", f"All of them: {' '.join(map(str, heads))}", class_="names"),
         tag("div", *maps, class_="maps") if maps else "",
         class_="role",

@@ -3,20 +3,7 @@
 In: nothing. Out: CSS text that asks for no other file. It knows the names of roles, no heads.
 """
 
-ROLE_COLOURS = {
-    "positional": "#1f5fbf",
-    "delimiter": "#85590a",
-    "sink": "#b3261e",
-    "syntactic": "#1b7a3d",
-    "semantic": "#0b7285",
-    "coreference": "#8e3aa8",
-    "induction": "#4338ca",
-    "duplicate": "#b02a74",
-    "broad": "#5c6470",
-}
-"""Each carries a white letter that can be read, and is told from the others by that letter too."""
-OTHER_COLOUR = "#3b4048"
-"""Of a role that is not among the known ones."""
+from headwise.roles import ROLES, UNKNOWN_ROLE
 
 LIGHT = {
     "page": "#f5f6f9",
@@ -47,9 +34,9 @@ def variables(colours: dict[str, str]) -> str:
 
 def role_rules() -> str:
     """A colour for the first role of a cell, and one for the corner that shows a second."""
-    named = {**ROLE_COLOURS, "other": OTHER_COLOUR}
     return "".join(
-        f".a-{name}{{--a:{colour}}}.b-{name}{{--b:{colour}}}" for name, colour in named.items()
+        f".a-{role.name}{{--a:{role.page_colour}}}.b-{role.name}{{--b:{role.page_colour}}}"
+        for role in (*ROLES.values(), UNKNOWN_ROLE)
     )
 
 

@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from headwise.heads import ROLES
 from headwise.measures.offsets import OFFSETS
 from headwise.probes.accuracy import MARGIN
 from headwise.probes.builtin import CONCEPT, PRONOUN
+from headwise.roles import ROLES
 
 Numbers = NDArray[np.float64]
 

@@ -32,13 +32,13 @@ from headwise.measures.counter import (
     default_measures,
 )
 from headwise.measures.progress import Quiet, Reporter
-from headwise.models.loaded import Source, as_loaded
+from headwise.models.loaded import Source, open_model
 from headwise.probes.builtin import builtin_sentences, check_number
 from headwise.probes.sentences import ProbeSentence
 from headwise.probes.treebank import sentences_of
+from headwise.reading.batch import Batch
 from headwise.reading.corpus import TEXTS
 from headwise.reading.reader import (
-    Batch,
     Reader,
     Window,
     check_names,
@@ -105,16 +105,22 @@ class ScanSettings:
                 object.__setattr__(self, name, whole_number(name, value, least=least))
         if self.rows not in ("all", "auto"):
             if isinstance(self.rows, str):
-                raise OptionError(f"rows is {self.rows!r}: give all, auto or a number of rows")
+                raise OptionError(
+                    f"rows is {self.rows!r}: give all, auto or a number of rows", option="rows"
+                )
             object.__setattr__(self, "rows", whole_number("rows", self.rows))
         if isinstance(self.rows, int) and self.rows < 1:
-            raise OptionError(f"rows is {self.rows}: give all, auto, or a number from 1")
+            raise OptionError(
+                f"rows is {self.rows}: give all, auto, or a number from 1", option="rows"
+            )
         for name in ("compares", "repeats", "probe"):
             value = getattr(self, name)
             if not isinstance(value, bool) and not (value is None and name == "probe"):
-                raise OptionError(f"{name} is {value!r}: give True or False")
+                raise OptionError(f"{name} is {value!r}: give True or False", option=name)
         if not 0 <= self.seed <= LARGEST_SEED:
-            raise OptionError(f"seed is {self.seed}: it must lie in 0..{LARGEST_SEED}")
+            raise OptionError(
+                f"seed is {self.seed}: it must lie in 0..{LARGEST_SEED}", option="seed"
+            )
         check_number(self.per_relation)
 
 
@@ -122,7 +128,9 @@ def checked_measures(measures: Any) -> tuple[str, ...]:
     """Names of measures; one alone may be given as it is."""
     names = (measures,) if isinstance(measures, str) else measures
     if not isinstance(names, Iterable):
-        raise OptionError(f"measures is {measures!r}: give names such as entropy")
+        raise OptionError(
+            f"measures is {measures!r}: give names such as entropy", option="measures"
+        )
     names = tuple(names)
     unknown = [name for name in names if not isinstance(name, str) or name not in MEASURES]
     if unknown:
@@ -206,7 +214,8 @@ class ScanJob:
         length, limit = self.settings.length, known_limit(self.tokenizer, self.config)
         if length is not None and limit is not None and length > limit:
             raise OptionError(
-                f"length is {length:,}, and the model takes {limit:,} tokens: give that or less"
+                f"length is {length:,}, and the model takes {limit:,} tokens: give that or less",
+                option="length",
             )
         return Reader(self.tokenizer, self.config, length=length)
 
@@ -469,7 +478,7 @@ def make_scan_job(
             f"tokenizer is of type {type(tokenizer).__name__}: give the tokenizer itself, as "
             "transformers.AutoTokenizer.from_pretrained gives it"
         )
-    loaded = as_loaded(model)
+    loaded = open_model(model)
     for batch in batches or ():
         check_names(loaded.model, batch)
     return ScanJob(

@@ -21,7 +21,8 @@ from headwise.measures.uniform import Uniform
 from headwise.models.load_errors import one_sentence
 from headwise.probes.scoring import RelationScores
 from headwise.probes.sentences import ProbeSentence
-from headwise.reading.reader import Batch, check_names, known_limit, non_text_inputs
+from headwise.reading.batch import Batch
+from headwise.reading.reader import check_names, known_limit, non_text_inputs
 from headwise.reading.words import Encoded, word_weights
 from headwise.scans.sums import ScanSums
 from headwise.watching.calls import Call

@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headwise.attention.core import attend
+from headwise.attention.attend import attend
 from headwise.attention.layer import MultiHeadAttention
 from headwise.measures.counter import HeadCounter, RowChoice, default_measures
-from headwise.reading.reader import Batch
+from headwise.reading.batch import Batch
 from headwise.reading.tokens import TokenFacts
 from headwise.scans.sums import ScanSums
 from headwise.scans.tables import head_table, relations
@@ -102,7 +102,7 @@ def batch_of(ids: Int[Tensor, "batch position"]) -> Batch:
     """Sequences without padding, none of whose symbols is special."""
     nothing = torch.zeros_like(ids, dtype=torch.bool)
     facts = TokenFacts(ids=ids, is_real=~nothing, is_special=nothing, is_punctuation=nothing)
-    return Batch(inputs={}, facts={"": facts}, indices=tuple(range(len(ids))))
+    return Batch(inputs={}, tokens={"": facts}, indices=tuple(range(len(ids))))
 
 
 def looks_of(

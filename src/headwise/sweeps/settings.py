@@ -50,14 +50,17 @@ class SweepSettings:
             groups = GROUPS_OF.get(self.task.name, ("split", "free"))
             object.__setattr__(self, "groups", groups)
         if self.seeds < 1 or self.seeds > PILOT_SEED:
-            raise OptionError(f"seeds is {self.seeds}: give from 1 to {PILOT_SEED:,}")
+            raise OptionError(
+                f"seeds is {self.seeds}: give from 1 to {PILOT_SEED:,}", option="seeds"
+            )
         if not self.rates or not all(0 < rate < math.inf for rate in self.rates):
             raise OptionError("rates must be learning rates above 0, and at least one")
         object.__setattr__(self, "groups", tuple(dict.fromkeys(self.groups)))
         object.__setattr__(self, "rates", tuple(dict.fromkeys(self.rates)))
         if not 1 <= self.width <= self.recipe.d_model:
             raise OptionError(
-                f"width is {self.width}: give from 1 to d_model {self.recipe.d_model}"
+                f"width is {self.width}: give from 1 to d_model {self.recipe.d_model}",
+                option="width",
             )
         needed = self.task.layers_needed
         if self.recipe.layers < needed:

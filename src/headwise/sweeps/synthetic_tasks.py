@@ -81,7 +81,8 @@ class Relations(SweepTask):
         if not 1 <= self.relations <= len(RELATIONS):
             raise OptionError(
                 f"relations is {self.relations}: choose from 1 to {len(RELATIONS)}, which are "
-                f"{', '.join(RELATIONS)}"
+                f"{', '.join(RELATIONS)}",
+                option="relations",
             )
         check_at_least(2, letters=self.letters, classes=self.classes, length=self.length)
         for name in self.questions:
@@ -89,7 +90,8 @@ class Relations(SweepTask):
             if self.length < least:
                 raise OptionError(
                     f"length is {self.length}, and {name} is asked of sequences of {least} and "
-                    "more: give a larger length or fewer relations"
+                    "more: give a larger length or fewer relations",
+                    option="length",
                 )
 
     @property
@@ -154,7 +156,10 @@ class Recall(SweepTask):
         """Refuse more pairs than there are keys."""
         check_at_least(2, pairs=self.pairs, values=self.values)
         if self.pairs > self.keys:
-            raise OptionError(f"pairs is {self.pairs}, and there are {self.keys} keys to draw from")
+            raise OptionError(
+                f"pairs is {self.pairs}, and there are {self.keys} keys to draw from",
+                option="pairs",
+            )
 
     @property
     def questions(self) -> tuple[str, ...]:

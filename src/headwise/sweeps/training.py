@@ -49,7 +49,7 @@ class TrainingSettings:
         """Refuse what cannot be trained."""
         check_at_least(1, **{name: getattr(self, name) for name in COUNTS})
         if self.checks > self.steps:
-            raise OptionError(f"steps is {self.steps}: give at least {self.checks}")
+            raise OptionError(f"steps is {self.steps}: give at least {self.checks}", option="steps")
 
 
 COUNTS = ("d_model", "layers", "steps", "batch", "checks", "held_out")

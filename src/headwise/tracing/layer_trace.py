@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.attention.core import attend_in_steps
+from headwise.attention.attend import attend_in_steps
 from headwise.attention.layer import MultiHeadAttention
-from headwise.attention.ragged import own_mask
+from headwise.attention.prepare import own_mask
 from headwise.attention.reference import layer_by_definition
 from headwise.attention.rules import Rules
 from headwise.errors import ShapeError

@@ -12,12 +12,14 @@ from torch import Tensor, nn
 
 from headwise.attention.reference import head_steps
 from headwise.errors import ModelError, OptionError
-from headwise.models.loaded import Source, as_loaded
-from headwise.reading.reader import Batch, Reader, given_batches
+from headwise.models.loaded import Source, open_model
+from headwise.reading.batch import Batch
+from headwise.reading.reader import Reader, given_batches
 from headwise.tracing.layer_trace import formulas_of, make_trace, steps_of
 from headwise.tracing.record import Trace
 from headwise.tracing.tokens import labels_of
 from headwise.watching.calls import AttentionCall, Call, at_least_float32, check_size
+from headwise.watching.hooks import record
 from headwise.watching.running import forward_batch, in_evaluation, real_queries
 from headwise.watching.sites import Site, find_sites
 from headwise.watching.watch import watch
@@ -33,7 +35,7 @@ def trace_model(
     tokenizer: Any,
 ) -> Trace:
     """One layer of a model, or of the model of a name, on a text or on the tensors it takes."""
-    loaded = as_loaded(source, tokenizer)
+    loaded = open_model(source, tokenizer)
     model, tokenizer = loaded.model, loaded.tokenizer
     places = find_sites(model)
     batch = batch_of(model, given, tokenizer)
@@ -108,7 +110,8 @@ def trace_place(
         if (call.stack, call.layer) == (place.stack, place.layer):
             calls.append(call)
 
-    with in_evaluation(model), Overheard(place, projection) as heard, watch(model, each):
+    modules = {"attention": place.module, "projection": projection}
+    with in_evaluation(model), record(modules) as recorded, watch(model, each):
         forward_batch(model, batch.inputs)
     if not calls:
         raise ModelError(f"{place.name} did not compute: the model was not given what it reads")
@@ -119,9 +122,12 @@ def trace_place(
             "what its heads give"
         )
     found: dict[str, Tensor] = {}
-    if heard.inputs:
-        found["input"] = heard.inputs[place.turn]
-    output, formulas = heard.outputs[place.turn], {}
+    attention, projected = (
+        [one for one in recorded if one.name == name][place.turn] for name in modules
+    )
+    if attention.input.dim() == 3:
+        found["input"] = attention.input
+    output, formulas = projected.output, {}
     if isinstance(call, AttentionCall):
         check_size(call.mixed.shape[:3].numel() * call.keys.shape[2], call.layer, call.stack)
         found |= steps_of(call.queries, call.keys, call.values, call.rules)
@@ -151,38 +157,6 @@ def trace_place(
         difference=by_heads(call, output, bias),
         compared="the layer as it ran and head by head in plain steps",
     )
-
-
-class Overheard:
-    """What goes into an attention module, and what its output projection gives, call by call."""
-
-    def __init__(self, place: Site, projection: nn.Module) -> None:
-        """Nothing yet."""
-        self.inputs: list[Tensor] = []
-        self.outputs: list[Tensor] = []
-        self._place, self._projection = place, projection
-
-    def __enter__(self) -> "Overheard":
-        """Begin to listen."""
-        self._hooks = [
-            self._place.module.register_forward_pre_hook(self._hear_input, with_kwargs=True),
-            self._projection.register_forward_hook(self._hear_output),
-        ]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Stop listening."""
-        for hook in self._hooks:
-            hook.remove()
-
-    def _hear_input(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        for one in (*args, *kwargs.values()):
-            if isinstance(one, Tensor) and one.is_floating_point() and one.dim() == 3:
-                self.inputs.append(one)
-                return
-
-    def _hear_output(self, _: nn.Module, __: Any, output: Tensor) -> None:
-        self.outputs.append(output)
 
 
 def by_heads(call: AttentionCall, output: Tensor, bias: Tensor | None) -> float:

@@ -7,11 +7,11 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from headwise.reading.reader import UNREADABLE, Batch
+from headwise.reading.batch import Batch
+from headwise.reading.reader import UNREADABLE
 from headwise.reading.tokens import Labels
 from headwise.reading.words import NO_WORD
 from headwise.watching.calls import Call
-from headwise.watching.running import stack_of_queries
 
 MARKS = str.maketrans({"Ġ": "", "▁": "", "Ċ": "\\n"})
 """What tokenizers write for a space before a word or the end of a line."""
@@ -19,8 +19,8 @@ MARKS = str.maketrans({"Ġ": "", "▁": "", "Ċ": "\\n"})
 
 def labels_of(batch: Batch, stack: str, tokenizer: Any, call: Call) -> Labels:
     """Labels of the queries and keys of the first sequence."""
-    of_keys = batch.facts_of(stack, call.num_keys)
-    of_queries = batch.facts_of(stack_of_queries(stack), call.num_queries)
+    of_keys = batch.key_tokens(stack, call.num_keys)
+    of_queries = batch.query_tokens(stack, call.num_queries)
     keys = names_of(of_keys, tokenizer, call.num_keys)
     queries = names_of(of_queries, tokenizer, call.num_queries)
     if of_keys is None or of_keys.ids is None or of_keys.is_special is None:

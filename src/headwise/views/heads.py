@@ -5,7 +5,7 @@ In: a HeadTable. Out: rich tables and lines of text. It decides no role; it show
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 from rich.console import Console, Group
@@ -15,6 +15,7 @@ from rich.text import Text
 from headwise.formats import format_count
 from headwise.heads import HeadRow, HeadTable
 from headwise.probes.accuracy import best_heads
+from headwise.roles import ROLES, UNKNOWN_ROLE
 
 HEADS_A_LINE = 32
 """A layer with more heads goes on in a further line: 32 cells of 2 and a label fit 80 columns."""
@@ -23,25 +24,6 @@ HEADS_OF_THREE = 24
 FIGURES = ("score", "threshold", "baseline")
 
 
-class Glyph(NamedTuple):
-    """How a role is drawn: a letter of its name, and a colour of the terminal's own sixteen."""
-
-    letter: str
-    colour: str
-
-
-GLYPHS = {
-    "positional": Glyph("P", "blue"),
-    "delimiter": Glyph("D", "yellow"),
-    "sink": Glyph("S", "red"),
-    "syntactic": Glyph("Y", "green"),
-    "semantic": Glyph("M", "cyan"),
-    "coreference": Glyph("C", "magenta"),
-    "induction": Glyph("I", "bright_blue"),
-    "duplicate": Glyph("U", "bright_magenta"),
-    "broad": Glyph("B", "bright_black"),
-}
-UNKNOWN = Glyph("?", "bold")
 NONE, MORE = "·", "+"
 
 
@@ -101,25 +83,27 @@ def _cell(roles: tuple[str, ...] | None) -> Text:
         return Text("")
     if not roles:
         return Text(NONE, style="dim")
-    glyph = GLYPHS.get(roles[0], UNKNOWN)
-    return Text(glyph.letter + MORE * (len(roles) > 1), style=glyph.colour)
+    role = ROLES.get(roles[0], UNKNOWN_ROLE)
+    return Text(role.letter + MORE * (len(roles) > 1), style=role.terminal_colour)
 
 
 def _legend(cells: list[tuple[str, ...]]) -> Text:
     """The letters that the grid uses, and no others."""
     first = {roles[0] for roles in cells if roles}
-    entries = [_entry(glyph, name) for name, glyph in GLYPHS.items() if name in first]
-    if first - GLYPHS.keys():
-        entries.append(_entry(UNKNOWN, ",".join(sorted(first - GLYPHS.keys()))))
+    entries = [
+        (role.letter, role.terminal_colour, role.name)
+        for role in ROLES.values()
+        if role.name in first
+    ]
+    if unknown := sorted(first - ROLES.keys()):
+        entries.append((UNKNOWN_ROLE.letter, UNKNOWN_ROLE.terminal_colour, ",".join(unknown)))
     if not all(cells):
-        entries.append(_entry(Glyph(NONE, "dim"), "none"))
+        entries.append((NONE, "dim", "none"))
     if any(len(roles) > 1 for roles in cells):
-        entries.append(_entry(Glyph(MORE, ""), "more"))
-    return Text("  ").join(entries)
-
-
-def _entry(glyph: Glyph, meaning: str) -> Text:
-    return Text.assemble((glyph.letter, glyph.colour), f"={meaning}")
+        entries.append((MORE, "", "more"))
+    return Text("  ").join(
+        Text.assemble((letter, colour), f"={meaning}") for letter, colour, meaning in entries
+    )
 
 
 def strongest(table: HeadTable, per_role: int = 3) -> Table:
@@ -134,9 +118,9 @@ def strongest(table: HeadTable, per_role: int = 3) -> Table:
     for name in ("role", "head", *shown):
         drawn.add_column(name, justify="right" if name in FIGURES else "left")
     for row in rows:
-        glyph = GLYPHS.get(row["role"], UNKNOWN)
+        colour = ROLES.get(row["role"], UNKNOWN_ROLE).terminal_colour
         cells = [Text(row[name]) for name in ("head", *shown)]
-        drawn.add_row(Text(row["role"], style=glyph.colour), *cells)
+        drawn.add_row(Text(row["role"], style=colour), *cells)
     return drawn
 
 

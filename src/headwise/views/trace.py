@@ -15,7 +15,8 @@ from torch import Tensor
 
 from headwise.attention.worked_example import NamedShape
 from headwise.drawing.heatmap import MOST_LABELS, HeatMap, heat_svg
-from headwise.drawing.tables import STYLE, is_small, number_table, page, words_table
+from headwise.drawing.html import STYLE, Html, notebook_html, page
+from headwise.drawing.table import Table as DataTable, is_small
 from headwise.tracing.blur import Blur, Row, Sharpness
 from headwise.tracing.maps import Maps
 from headwise.tracing.record import Trace, TraceStep, closing_lines
@@ -214,7 +215,7 @@ def trace_fragment(trace: Trace) -> str:
     if max(len(maps.labels.queries), len(maps.labels.keys)) <= MOST_LABELS:
         parts.append(maps_svg(maps.first(SHOWN_HEADS)))
     parts.append(checks_html(trace))
-    return f'{STYLE}<div class="headwise">{"".join(parts)}</div>'
+    return notebook_html(*map(Html, parts))
 
 
 MAPS_READ = (
@@ -229,13 +230,13 @@ def trace_page(trace: Trace, maps: Maps) -> str:
     parts += [f"<p>{MAPS_READ}</p>", maps_svg(maps)]
     parts += [checks_html(trace), shares_html(trace)]
     parts += [matrices_html(trace, step) for step in trace.steps.values()]
-    return page(trace.title, "".join(parts))
+    return page(trace.title, STYLE, f'<body class="headwise">{"".join(parts)}</body>')
 
 
 def steps_html(trace: Trace) -> str:
     """Every step with formula and shape."""
-    rows = [(step.name, step.formula, step.shape) for step in trace.steps.values()]
-    return words_table(("step", "formula", "shape"), rows)
+    rows = tuple((step.name, step.formula, step.shape) for step in trace.steps.values())
+    return DataTable("", ("step", "formula", "shape"), rows).to_html()
 
 
 def checks_html(trace: Trace) -> str:
@@ -245,11 +246,12 @@ def checks_html(trace: Trace) -> str:
 
 def shares_html(trace: Trace) -> str:
     """What each head adds to the output, as lengths and shares."""
-    rows = [
+    rows = tuple(
         (trace.name_of(head), str(trace.kv_head_of[head]), f"{length:.3f}", f"{share:.1%}")
         for head, (length, share) in enumerate(trace.lengths)
-    ]
-    table = words_table(("head", "KV head", "mean length", "share"), rows)
+    )
+    columns = ("head", "KV head", "mean length", "share")
+    table = DataTable("", columns, rows, frozenset(columns[1:])).to_html()
     return f"<h2>What each head adds to the output</h2>{table}"
 
 
@@ -257,5 +259,14 @@ def matrices_html(trace: Trace, step: TraceStep) -> str:
     """The values of one step, where they are small enough to be read."""
     parts = [f"<h2>{escape(step.name)}: {escape(step.formula)}</h2>"]
     for name, values, rows, columns in trace.matrices(step):
-        parts.append(f"<h3>{escape(name)}</h3>{number_table(values.tolist(), rows, columns)}")
+        parts.append(f"<h3>{escape(name)}</h3>{matrix_html(values, rows, columns)}")
     return "".join(parts)
+
+
+def matrix_html(values: Tensor, rows: Sequence[str], columns: Sequence[str]) -> str:
+    """A small matrix in full; the size of a large one."""
+    if not is_small(*values.shape):
+        return f"<p>{values.shape[0]} x {values.shape[1]} numbers</p>"
+    cells = ([number(value, 3) for value in row] for row in values.tolist())
+    lines = tuple((name, *row) for name, row in zip(rows, cells, strict=True))
+    return DataTable("", ("", *columns), lines, frozenset(columns)).to_html()

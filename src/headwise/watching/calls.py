@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headwise.attention.core import attend, attend_in_steps, attend_with_lse
-from headwise.attention.ragged import lengths_as_mask
+from headwise.attention.attend import attend, attend_in_steps, attend_with_lse
+from headwise.attention.bias import bias_of_pairs
+from headwise.attention.prepare import Computation, lengths_as_mask, make_task
 from headwise.attention.rules import Rules, as_4d_mask, restrict_mask
-from headwise.attention.task import Computation, bias_of_pairs, make_task
 from headwise.errors import ModelError, OptionError, ShapeError
 from headwise.heads import HeadId
 from headwise.watching.sequence_weights import LOWEST, SequenceWeights

@@ -16,10 +16,11 @@ from torch import Tensor, nn
 
 from headwise.errors import OptionError
 from headwise.heads import HeadId, Heads, abbreviate, check_head, check_layer, parse_heads
-from headwise.models.loaded import LoadedModel, module_of
+from headwise.models.loaded import LoadedModel, as_module
+from headwise.reading.batch import Inputs
 from headwise.watching.calls import Call
 from headwise.watching.interface import CallObserver, Change
-from headwise.watching.running import Inputs, forward_batch, in_evaluation, real_queries
+from headwise.watching.running import forward_batch, in_evaluation, real_queries
 from headwise.watching.sites import Site, find_sites
 from headwise.watching.watch import attached, watch
 
@@ -49,7 +50,7 @@ def silence(
     with headwise.silence(model, ["L3H11"]):
         model(**inputs)
     """
-    model = module_of(model)
+    model = as_module(model)
     places = find_sites(model)
     chosen = parse_heads(heads)
     check_layers(chosen, places)
@@ -84,7 +85,7 @@ def gate(
     """
     if not isinstance(gates, Mapping) or not all(isinstance(g, Tensor) for g in gates.values()):
         raise OptionError("gates are tensors by layer: give a dict such as {'L0': torch.ones(12)}")
-    model = module_of(model)
+    model = as_module(model)
     places = find_sites(model)
     named = {place.layer_name: place for place in places}
     unknown = [name for name in gates if name not in named]
@@ -110,7 +111,7 @@ def mean_outputs(model: nn.Module | LoadedModel, batches: Iterable[Inputs]) -> M
 
     Nothing is dropped meanwhile, also in a model that is being trained.
     """
-    model = module_of(model)
+    model = as_module(model)
     sums: dict[tuple[str, int], Tensor] = {}
     counts: dict[tuple[str, int], float] = {}
     inputs: Inputs = {}

@@ -19,7 +19,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.utils import output_capturing
 
-from headwise.attention.core import attend_in_steps, mix
+from headwise.attention.attend import attend_in_steps, mix
 from headwise.attention.kernels import can_be_read
 from headwise.attention.rules import Rules, as_4d_mask, restrict_mask
 from headwise.errors import ModelError

@@ -4,7 +4,7 @@ In: a model and its inputs. Out: its output. Nothing is kept for a next token.
 """
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,10 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-NOTHING = -100
-"""A label that is none: torch's own mark for positions without a loss."""
-Inputs = Mapping[str, Tensor]
-"""What a model reads, by the names that it gives them."""
+from headwise.reading.batch import Inputs, makes_tokens_of_labels, query_stack, real_tokens
 
 
 @contextmanager
@@ -61,10 +58,6 @@ def taken(model: nn.Module, **options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name in known}
 
 
-TEXT_STACKS = ("", "text", "encoder", "decoder", "cross")
-"""Stacks whose positions may be tokens with padding among them."""
-
-
 def real_queries(
     model: nn.Module, inputs: Inputs, stack: str, values: Float[Tensor, "batch query *size"]
 ) -> Bool[Tensor, "batch query"]:
@@ -72,45 +65,10 @@ def real_queries(
 
     `values` are anything that was computed of the queries.
     """
-    found = real_tokens(config_of(model), inputs, stack_of_queries(stack))
+    found = real_tokens(config_of(model), inputs, query_stack(stack))
     if found is not None and found.shape == values.shape[:2]:
         return found.to(values.device)
     return torch.ones(values.shape[:2], dtype=torch.bool, device=values.device)
-
-
-def stack_of_queries(stack: str) -> str:
-    """The stack whose positions a stack's queries are: in cross attention, the decoder's."""
-    return "decoder" if stack == "cross" else stack
-
-
-def real_tokens(config: Any, inputs: Inputs, stack: str) -> Bool[Tensor, "batch position"] | None:
-    """Which of a stack's positions are no padding; None where the inputs do not say.
-
-    Those of cross attention are its keys, which the encoder makes.
-    """
-    if stack not in TEXT_STACKS:
-        return None
-    mask = inputs.get(f"{prefix_of(config, stack)}attention_mask")
-    if mask is None and stack == "decoder" and makes_tokens_of_labels(config, inputs):
-        labels = inputs.get("labels")
-        mask = None if labels is None else labels != NOTHING
-    return mask.bool() if mask is not None and mask.dim() == 2 else None
-
-
-def prefix_of(config: Any, stack: str) -> str:
-    """How the names of the inputs begin that a stack's tokens are given by."""
-    return "decoder_" if stack == "decoder" and has_decoder(config) else ""
-
-
-def makes_tokens_of_labels(config: Any, inputs: Inputs) -> bool:
-    """Whether a decoder's tokens are made of the labels, as they are where none are given."""
-    is_given = any(name in inputs for name in ("decoder_input_ids", "decoder_inputs_embeds"))
-    return has_decoder(config) and not is_given
-
-
-def has_decoder(config: Any) -> bool:
-    """Whether a model has an encoder and a decoder, each with tokens of its own."""
-    return bool(getattr(config, "is_encoder_decoder", False))
 
 
 def config_of(model: nn.Module) -> Any:

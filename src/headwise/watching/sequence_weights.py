@@ -12,8 +12,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from headwise.attention.bias import bias_at
 from headwise.attention.kernels import fold_groups, unfold_groups
-from headwise.attention.task import Band, Computation, bias_at
+from headwise.attention.prepare import Computation
+from headwise.attention.rules import Band
 
 LOWEST = -1e30
 """Stands for the log of 0: its exponential is 0 in every dtype, and twice it is finite."""

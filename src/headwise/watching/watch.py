@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from headwise.errors import ModelError, warn_user
 from headwise.formats import format_count
-from headwise.models.loaded import LoadedModel, module_of
+from headwise.models.loaded import LoadedModel, as_module
 from headwise.watching.calls import Call, WeightsCall
 from headwise.watching.interface import STANCE, CallObserver, Change, listening, routed
 from headwise.watching.sites import Site, find_sites
@@ -61,7 +61,7 @@ def watch(
         model(**inputs)
     watched.calls[3].weights()  # [batch heads query key] of the fourth layer
     """
-    model = module_of(model)
+    model = as_module(model)
     places = find_sites(model)
     watched = Watched(places)
     listener = CallObserver(each=each or watched.keep, needs_lse=needs_lse)

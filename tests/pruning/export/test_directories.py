@@ -8,7 +8,13 @@ import pytest
 
 from headwise.errors import ModelError, OptionError, OutputError
 from headwise.models.loading import load
-from headwise.pruning.export.directories import OLD, PART, check_place, locked, replace_directory
+from headwise.pruning.export.directories import (
+    OLD,
+    PART,
+    check_destination,
+    locked,
+    replace_directory,
+)
 from headwise.pruning.export.export import export
 from headwise.pruning.surgery.cut import cut
 from processes import ended, start
@@ -75,9 +81,9 @@ def test_a_model_that_a_killed_process_moved_away_is_in_the_way_before_the_work(
     with pytest.raises(
         OutputError, match=r"model holds a model already: choose another place, or give --force"
     ):
-        check_place(place, force=False)
+        check_destination(place, force=False)
     assert [one.name for one in tmp_path.iterdir()] == ["model"]
-    check_place(place, force=True)
+    check_destination(place, force=True)
 
 
 def test_what_another_process_is_writing_is_no_leftover(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from torch import nn
 from headwise.pruning.export import sizes
 from headwise.pruning.export.sizes import full_batch, keeps_cache, sizes_of, time_both
 from headwise.pruning.surgery.cut import cut, head_counts
-from headwise.watching.running import Inputs, forward
+from headwise.reading.batch import Inputs
+from headwise.watching.running import forward
 
 from ...watching.tiny import tiny
 from ..differences import ALL, tiny_of

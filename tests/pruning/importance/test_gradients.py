@@ -21,8 +21,8 @@ from headwise.pruning.importance.gradients import (
 )
 from headwise.pruning.prune import prune
 from headwise.pruning.settings import PruneSettings
+from headwise.reading.batch import Inputs
 from headwise.watching.gates import silence
-from headwise.watching.running import Inputs
 
 from ..subjects import (
     STEP,

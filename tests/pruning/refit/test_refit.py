@@ -17,8 +17,7 @@ from headwise.pruning.surgery.cut import cut, head_counts
 from headwise.watching.sites import find_sites
 
 from ...watching.helpers import allow_weights
-from ...watching.tiny import inputs as inputs_of
-from ...watching.tiny import ragged
+from ...watching.tiny import inputs as inputs_of, ragged
 from ...watching.tiny_configs import FAMILIES
 from ..differences import mixed_plan
 from ..subjects import (

@@ -16,14 +16,14 @@ from headwise.pruning.selection.curve import (
     Curve,
     Work,
     draw_curve,
-    mean_of_orders,
+    mean_over_orders,
     quality,
     rivals,
     spaced,
 )
-from headwise.pruning.selection.methods import CutOrder, CutSearch, order_by
+from headwise.pruning.selection.methods import CutOrder, CutSearch, order_units
 from headwise.pruning.units import Unit, one_of_each_group
-from headwise.watching.running import Inputs
+from headwise.reading.batch import Inputs
 
 from ..subjects import model_of, plain, task_of
 from .test_methods import nested_problem, problem_of, uneven_problem
@@ -40,7 +40,7 @@ def held_out(name: str) -> Evaluation:
 def drawn() -> tuple[Curve, Evaluation, CutSearch, CutOrder]:
     """The curve of a grouped Llama by the quadratic method."""
     problem, task = problem_of("llama"), held_out("llama")
-    order = order_by("quadratic", problem)
+    order = order_units("quadratic", problem)
     return draw_curve(task, problem, order), task, problem, order
 
 
@@ -66,7 +66,7 @@ def test_points_are_losses_of_the_first_units(
     assert (rows.loss.iloc[3], rows.loss_se.iloc[3]) == pytest.approx(tuple(want))
     assert rows.quality.iloc[3] == pytest.approx(math.exp(want.value))
     michel = curve.points[curve.points.method == "michel"]
-    assert michel.loss.iloc[1] == task.loss(order_by("michel", problem).first(1)).value
+    assert michel.loss.iloc[1] == task.loss(order_units("michel", problem).first(1)).value
 
 
 def test_random_orders_have_a_mean_and_a_range(
@@ -74,7 +74,7 @@ def test_random_orders_have_a_mean_and_a_range(
 ) -> None:
     curve, task, problem, _ = drawn
     losses = [
-        task.loss(order_by("random", replace(problem, seed=seed)).first(3)).value
+        task.loss(order_units("random", replace(problem, seed=seed)).first(3)).value
         for seed in range(1, RANDOM_ORDERS + 1)
     ]
     row = curve.points[curve.points.method == "random"].iloc[3]
@@ -85,7 +85,7 @@ def test_random_orders_have_a_mean_and_a_range(
 
 def test_the_floor_is_silent_even_where_some_heads_cannot_go() -> None:
     problem, task = nested_problem(), held_out("llama")
-    curve = draw_curve(task, problem, order_by("random", problem))
+    curve = draw_curve(task, problem, order_units("random", problem))
     assert curve.floor == task.loss(problem.heads)
     last = curve.points[curve.points.method == "ablation"].iloc[-1]
     assert last.cut == 12
@@ -96,7 +96,7 @@ def test_the_floor_is_silent_even_where_some_heads_cannot_go() -> None:
 def test_the_curve_of_a_uniform_cut_ends_with_the_smallest_layer() -> None:
     problem, task = uneven_problem(is_uniform=True), held_out("gpt2")
     told: list[tuple[str, int, int]] = []
-    order = order_by("ablation", problem)
+    order = order_units("ablation", problem)
     curve = draw_curve(task, problem, order, progress=lambda *step: told.append(step))
     for _, rows in curve.points.groupby("method"):
         assert list(rows.cut) == list(range(10))
@@ -112,9 +112,9 @@ def test_random_orders_that_cut_groups_of_different_sizes_stand_at_their_mean() 
         Unit(one.heads + other.heads) for one, other in zip(rest[4:8], rest[9:13], strict=True)
     ]
     problem = replace(problem, units=(first, *rest[:4], *pairs))
-    curve = draw_curve(task, problem, order_by("random", problem))
+    curve = draw_curve(task, problem, order_units("random", problem))
     row = curve.points[curve.points.method == "random"].iloc[4]
-    orders = [order_by("random", replace(problem, seed=seed)) for seed in range(1, 6)]
+    orders = [order_units("random", replace(problem, seed=seed)) for seed in range(1, 6)]
     sizes = [len(order.first(4)) for order in orders]
     mean = sum(sizes) / RANDOM_ORDERS
     assert sizes[0] != round(mean)
@@ -145,15 +145,15 @@ def test_the_elbow_is_where_the_curve_turns() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_mean_of_what_is_no_number_has_no_error(bad: float) -> None:
-    found = mean_of_orders([Estimate(1.0, 0.1), Estimate(bad, 0.1)])
+    found = mean_over_orders([Estimate(1.0, 0.1), Estimate(bad, 0.1)])
     assert not math.isfinite(found.value) and math.isnan(found.error)
-    assert mean_of_orders([Estimate(1.0, 0.1), Estimate(3.0, 0.1)]) == (2.0, 1.0)
+    assert mean_over_orders([Estimate(1.0, 0.1), Estimate(3.0, 0.1)]) == (2.0, 1.0)
 
 
 def test_a_curve_through_infinite_losses_is_drawn() -> None:
     problem = problem_of("gpt2")
     held = make_evaluation(problem.task.model, CustomLoss(infinite_without_all), [plain("gpt2")])
-    curve = draw_curve(held, problem, order_by("random", problem))
+    curve = draw_curve(held, problem, order_units("random", problem))
     assert curve.points.loss.iloc[-1] == math.inf and curve.uncut.value < math.inf
     assert curve.svg("a title").startswith("<svg")
 

@@ -19,11 +19,11 @@ from headwise.pruning.selection.methods import (
     METHODS,
     CutOrder,
     CutSearch,
-    order_by,
+    order_units,
     random_cut,
-    reseeded,
+    with_seed,
 )
-from headwise.pruning.surgery.cut import planned
+from headwise.pruning.surgery.cut import plan_slices
 from headwise.pruning.units import one_of_each_group, single_heads, whole_groups
 
 from ..subjects import assert_unchanged, counts_of, plain, state_of, task_of
@@ -69,14 +69,14 @@ def test_a_random_cut_takes_as_many_heads_as_the_one_it_stands_beside(named: str
     assert len(set(found)) > 1
     for one in found:
         assert lost_of_groups(one) == lost_of_groups(heads)
-        assert planned(problem.task.model, one)  # it can be cut
+        assert plan_slices(problem.task.model, one)  # it can be cut
 
 
 def test_of_whole_units_the_random_cut_is_a_beginning_of_a_random_order() -> None:
     problem = problem_of("gpt2")
-    heads = order_by("ablation", problem).first(4)
+    heads = order_units("ablation", problem).first(4)
     found = random_cut(problem, heads, 5)
-    assert found == order_by("random", replace(problem, seed=5)).first(4)
+    assert found == order_units("random", replace(problem, seed=5)).first(4)
     assert random_cut(problem, (), 5) == ()
 
 
@@ -84,20 +84,20 @@ def test_of_whole_units_the_random_cut_is_a_beginning_of_a_random_order() -> Non
 def test_each_unit_goes_once_and_a_part_is_a_beginning(method: str) -> None:
     problem = problem_of("llama")
     before = state_of(problem.task.model)
-    order = order_by(method, problem)
+    order = order_units(method, problem)
     assert order.method == method and len(order.costs) == len(problem.units)
     assert Counter(order.units) == Counter(problem.units)
-    part = order_by(method, problem, count=4)
+    part = order_units(method, problem, count=4)
     assert part.units == order.units[:4]
-    assert order_by(method, problem, count=99).units == order.units
-    assert order_by(method, problem, count=0).units == ()
+    assert order_units(method, problem, count=99).units == order.units
+    assert order_units(method, problem, count=0).units == ()
     assert len(order.first(2)) == 6 and list(order.first(2)) == sorted(order.first(2))
     assert_unchanged(problem.task.model, before)
 
 
 @EACH
 def test_a_uniform_cut_takes_as_many_of_every_layer_at_every_multiple(method: str) -> None:
-    order = order_by(method, problem_of("llama", is_uniform=True))
+    order = order_units(method, problem_of("llama", is_uniform=True))
     for count in range(0, len(order.units) + 1, 3):
         assert set(Counter(layers_of(order)[:count]).values()) <= {count // 3}
 
@@ -110,24 +110,24 @@ def uneven_problem(**options: object) -> CutSearch:
 
 @EACH
 def test_a_uniform_cut_ends_with_the_smallest_layer(method: str) -> None:
-    order = order_by(method, uneven_problem(is_uniform=True))
+    order = order_units(method, uneven_problem(is_uniform=True))
     assert Counter(layers_of(order)) == {"L0": 3, "L1": 3, "L2": 3}
-    assert len(order_by(method, uneven_problem()).units) == 13
+    assert len(order_units(method, uneven_problem()).units) == 13
 
 
 @EACH
 def test_a_nested_cut_takes_a_layers_units_in_their_order(method: str) -> None:
     problem = nested_problem()
-    order = order_by(method, problem)
+    order = order_units(method, problem)
     for layer in ("L0", "L1", "L2"):
         own = [unit for unit in order.units if unit.layer == layer]
         assert own == [unit for unit in problem.units if unit.layer == layer]
-    uniform = order_by(method, replace(problem, is_uniform=True))
+    uniform = order_units(method, replace(problem, is_uniform=True))
     assert Counter(layers_of(uniform)[:3]) == {"L0": 1, "L1": 1, "L2": 1}
 
 
 def test_a_random_order_repeats_for_its_seed_alone() -> None:
-    orders = [order_by("random", problem_of("gpt2", seed=seed)) for seed in (1, 1, 2)]
+    orders = [order_units("random", problem_of("gpt2", seed=seed)) for seed in (1, 1, 2)]
     assert orders[0].units == orders[1].units != orders[2].units
     assert all(math.isnan(cost) for cost in orders[0].costs)
 
@@ -140,14 +140,14 @@ def test_ablation_takes_the_cheapest_first_and_says_the_costs() -> None:
             problem.units, ablate(problem.task, problem.units, problem.counts), strict=True
         )
     }
-    order = order_by("ablation", problem)
+    order = order_units("ablation", problem)
     assert list(order.units) == sorted(problem.units, key=lambda unit: exact[unit])
     assert order.costs == pytest.approx([exact[unit] for unit in order.units])
 
 
 def test_greedy_takes_the_best_of_what_is_left() -> None:
     problem = problem_of("gpt2")
-    order = order_by("greedy", problem, count=3)
+    order = order_units("greedy", problem, count=3)
     for count in range(3):
         gone = order.first(count)
         left = [unit for unit in problem.units if unit not in order.units[:count]]
@@ -163,7 +163,7 @@ def test_gradient_scores_are_added_up_over_a_unit(method: str) -> None:
     found = gradients(problem.task, problem.counts, draws=1)
     scores = by_layer_norm(found.michel, problem.heads) if method == "michel" else found.fisher
     worth = dict(zip(problem.heads, scores.tolist(), strict=True))
-    order = order_by(method, problem)
+    order = order_units(method, problem)
     sums = [sum(worth[head] for head in unit.heads) for unit in order.units]
     assert sums == sorted(sums)
     assert all(map(math.isnan, order.costs))  # a score is no loss
@@ -189,7 +189,7 @@ def test_of_two_heads_that_stand_in_for_each_other_one_goes_first_and_one_last(
     monkeypatch.setattr(
         methods, "measured", lambda *_, **__: planted(problem, matrix, torch.zeros(15).double())
     )
-    order = order_by(method, problem)
+    order = order_units(method, problem)
     places = sorted(order.units.index(problem.units[twin]) for twin in twins)
     assert places == [0, 14]
     assert order.costs == pytest.approx([0.25, *[0.5] * 13, 2.25])
@@ -203,7 +203,7 @@ def test_a_head_whose_silence_helps_goes_first(monkeypatch: pytest.MonkeyPatch) 
     pull[7] = 3.0
     found = planted(problem, torch.eye(15).double(), pull)
     monkeypatch.setattr(methods, "measured", lambda *_, **__: found)
-    order = order_by("quadratic", problem)
+    order = order_units("quadratic", problem)
     assert order.units[0] == problem.units[7] and order.costs[0] == 0.5 - 3.0
 
 
@@ -225,7 +225,7 @@ def test_rounds_measure_what_is_left_anew(monkeypatch: pytest.MonkeyPatch) -> No
         return found
 
     monkeypatch.setattr(methods, "measured", measured)
-    order = order_by("rounds", problem)
+    order = order_units("rounds", problem)
     assert [seed for seed, _ in seen] == [0, 5, 10]
     assert [gone for _, gone in seen] == [
         {str(head) for head in order.first(count)} for count in (0, 5, 10)
@@ -234,7 +234,7 @@ def test_rounds_measure_what_is_left_anew(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_an_unknown_method_is_refused() -> None:
     with pytest.raises(OptionError, match="'best' is no method: choose from rounds, quadratic, g"):
-        order_by("best", problem_of("gpt2"))
+        order_units("best", problem_of("gpt2"))
 
 
 def test_the_best_method_comes_first() -> None:
@@ -249,7 +249,7 @@ def test_single_heads_are_the_groups_of_a_model_without_groups() -> None:
 def test_rounds_tell_how_far_all_of_them_together_are() -> None:
     told: list[tuple[str, int, int]] = []
     problem = problem_of("gpt2", progress=lambda *said: told.append(said))
-    order_by("rounds", problem)
+    order_units("rounds", problem)
     batches = len(problem.task.samples)
     assert told == [
         ("backward passes", done, problem.rounds * batches)
@@ -260,10 +260,10 @@ def test_rounds_tell_how_far_all_of_them_together_are() -> None:
 def test_random_cuts_and_orders_take_any_head_of_a_group() -> None:
     problem = replace(nested_problem(), is_uniform=True)
     layers = len(problem.units_by_layer)
-    chosen = order_by("ablation", problem).first(layers)
+    chosen = order_units("ablation", problem).first(layers)
     cuts = {random_cut(problem, chosen, seed) for seed in range(8)}
-    firsts = {order_by("random", reseeded(problem, seed)).first(layers) for seed in range(8)}
+    firsts = {order_units("random", with_seed(problem, seed)).first(layers) for seed in range(8)}
     for drawn in (cuts, firsts):
         assert len(drawn) > 4
         assert all(lost_of_groups(heads) == lost_of_groups(chosen) for heads in drawn)
-    assert reseeded(problem_of("llama"), 5).units == problem_of("llama").units
+    assert with_seed(problem_of("llama"), 5).units == problem_of("llama").units

@@ -184,14 +184,14 @@ def test_a_second_cut_gives_a_module_its_config_anew() -> None:
 
 def plant_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the output projection keep the columns of other heads than the rest does."""
-    honest = cut.slices
+    honest = cut_module.kept_slices
 
     def faulty(*given: object) -> list[Slice]:
         *others, last = honest(*given)
         kept = [place - 1 if place else 0 for place in last.kept]
         return [*others, Slice(last.path, last.axis, kept, last.attribute)]
 
-    monkeypatch.setattr(cut_module, "slices", faulty)
+    monkeypatch.setattr(cut_module, "kept_slices", faulty)
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "phi3", "t5"])

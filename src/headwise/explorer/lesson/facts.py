@@ -19,7 +19,8 @@ from headwise.explorer.lesson.effects import Effects, silenced_one_by_one
 from headwise.explorer.lesson.token_text import ordinal, quoted, visible
 from headwise.heads import HeadTable
 from headwise.pruning.setting import Subject
-from headwise.reading.reader import Batch, Reader, Window
+from headwise.reading.batch import Batch
+from headwise.reading.reader import Reader, Window
 from headwise.tracing.blur import Compared, compared
 from headwise.tracing.record import Trace
 from headwise.tracing.trace import trace
@@ -270,7 +271,7 @@ def read_text(subject: Subject, text: str) -> tuple[Batch, range, bool]:
 
 def last_word(batch: Batch, where: range) -> int:
     """The last token that is neither special nor punctuation; the last one, if all are."""
-    facts = batch.facts[""]
+    facts = batch.tokens[""]
     assert facts.is_special is not None and facts.is_punctuation is not None, "a tokenizer says"
     is_word = ~(facts.is_special | facts.is_punctuation)[0]
     return max((place for place in where if is_word[place]), default=where[-1])
@@ -278,7 +279,7 @@ def last_word(batch: Batch, where: range) -> int:
 
 def resting_places(batch: Batch) -> Bool[Tensor, " key"]:
     """Special tokens and the first one, where heads often rest."""
-    is_special = batch.facts[""].is_special
+    is_special = batch.tokens[""].is_special
     assert is_special is not None, "a tokenizer says"
     is_rest = is_special[0].clone()
     is_rest[0] = True

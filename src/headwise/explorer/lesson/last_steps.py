@@ -18,7 +18,7 @@ from headwise.explorer.lesson.quiz import (
 )
 from headwise.explorer.lesson.token_text import few, number, percent, power, quoted, share
 from headwise.formats import format_count, join_words
-from headwise.heads import ROLES
+from headwise.roles import ROLES
 from headwise.tracing.record import plain, segregation
 
 SHOWN = 8
@@ -377,7 +377,7 @@ def spare(facts: Facts) -> LessonStep:
             "measure": MEASURES[effects.unit],
             "has_roles": facts.roles is not None,
             "role_words": {
-                role: ROLES.get(role, "")
+                role: ROLES[role].meaning if role in ROLES else ""
                 for role in dict.fromkeys(one for held in facts.roles or [] for one in held)
             },
             "next": next_figure(effects),

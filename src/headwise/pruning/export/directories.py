@@ -28,10 +28,10 @@ def replace_directory(out: Path, *, force: bool) -> Iterator[Path]:
     """A directory to fill, which takes the place of `out` when all has gone well, else is gone.
 
     Whenever the process is killed, `out` is the old directory, the new one, or not there; what is
-    left beside it is put right by the next `check_place` for it.
+    left beside it is put right by the next `check_destination` for it.
     """
     place = resolved(out)  # a link stays one, what it leads to is replaced
-    check_place(out, force=force)
+    check_destination(out, force=force)
     part = temporary_name(place, PART)
     try:
         part.mkdir()
@@ -49,7 +49,7 @@ def temporary_name(place: Path, kind: str) -> Path:
     return place.with_name(f".{place.name}.{os.getpid()}.{kind}")
 
 
-def check_place(out: Path, *, force: bool) -> None:
+def check_destination(out: Path, *, force: bool) -> None:
     """Raise unless a directory may be written there; only a model is ever replaced.
 
     A model that a killed process had moved away is put back first: it is in the way as any other.

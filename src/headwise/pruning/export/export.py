@@ -23,8 +23,8 @@ from transformers.models.auto import modeling_auto
 from headwise.errors import ModelError, OptionError
 from headwise.models import cut_modeling
 from headwise.models.cut_models import BLOCK, bare_class, cut_class
-from headwise.models.load_errors import explained, one_sentence, quiet
-from headwise.models.loading import model_of
+from headwise.models.load_errors import explain_errors, one_sentence, quiet
+from headwise.models.loading import load_exported
 from headwise.pruning.export.directories import files_in, replace_directory
 from headwise.pruning.export.model_card import CODE, model_card
 from headwise.pruning.export.plain_config import (
@@ -42,7 +42,7 @@ from headwise.pruning.surgery.equivalence import (
     layer_outputs,
     rounding_bound,
 )
-from headwise.watching.running import Inputs
+from headwise.reading.batch import Inputs
 
 SENTENCE_FILES = ("config_sentence_transformers.json", "sentence_bert_config.json")
 """What sentence-transformers reads beside the list of its modules."""
@@ -80,7 +80,7 @@ def export(
     `extras` are texts to put beside the model, by the names of their files; its README.md, which is
     Markdown, goes into the model card.
     """
-    check_weights(model)
+    check_exportable(model)
     modules = sentence_modules(source)
     assert isinstance(model, PreTrainedModel)
     out = out.expanduser()
@@ -114,7 +114,7 @@ def add_extras(part: Path, extras: Mapping[str, str]) -> None:
         (part / name).write_text(text, "utf-8")
 
 
-def check_weights(model: nn.Module) -> None:
+def check_exportable(model: nn.Module) -> None:
     """Raise unless the model is one of transformers with weights that are plain numbers."""
     public_class(model)
     for name, one in model.named_parameters():
@@ -188,7 +188,7 @@ def code_of(config: Any) -> str:
     names = sorted({reference.rpartition(".")[2] for reference in config.auto_map.values()})
     imports = [f"from transformers import {name} as Plain{name}  # noqa: E402" for name in names]
     classes = [
-        f"\n\nclass {name}(Cut, Plain{name}):\n"
+        f"\n\nclass {name}(CutMixin, Plain{name}):\n"
         f'    """{name} with the heads that config.json says are kept."""'
         for name in names
     ]
@@ -236,8 +236,8 @@ def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> flo
     Answers are compared but for rounding, in float32 at least: kernels may add up in another order
     where weights lie elsewhere in memory, as those do that a file is mapped to.
     """
-    with quiet(), explained(f"{type(model).__name__}, as it was written,", is_here=True):
-        loaded = model_of(part).to(model.device)
+    with quiet(), explain_errors(f"{type(model).__name__}, as it was written,", is_local=True):
+        loaded = load_exported(part).to(model.device)
     check_tensors(model, loaded)
     if inputs is None:
         return None

@@ -21,7 +21,8 @@ from headwise.errors import MissingPackage, ModelError, OptionError, OutputError
 from headwise.models.load_errors import one_sentence, quiet
 from headwise.pruning.export.directories import flush
 from headwise.pruning.surgery.equivalence import largest_difference, rounding_bound
-from headwise.watching.running import Inputs, in_evaluation
+from headwise.reading.batch import Inputs
+from headwise.watching.running import in_evaluation
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 LARGEST = 2**31
@@ -51,7 +52,7 @@ def export_onnx(model: nn.Module, path: Path, inputs: Inputs) -> float:
 
 def check_request(model: nn.Module, path: Path, inputs: Inputs) -> None:
     """Raise where the packages, the place or the inputs do not allow the model to be written."""
-    check_packages()
+    check_onnx_packages()
     if not path.parent.is_dir():
         raise OptionError(f"{path} cannot be written: there is no folder {path.parent}")
     if path.exists():
@@ -60,11 +61,11 @@ def check_request(model: nn.Module, path: Path, inputs: Inputs) -> None:
             if path.is_dir()
             else f"{path} would be overwritten: give another place"
         )
-    check_inputs(inputs)
-    check_model(model)
+    check_onnx_inputs(inputs)
+    check_onnx_model(model)
 
 
-def check_packages() -> None:
+def check_onnx_packages() -> None:
     """Raise where a package that writing takes is not installed."""
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
@@ -73,7 +74,7 @@ def check_packages() -> None:
         )
 
 
-def check_inputs(inputs: Inputs) -> None:
+def check_onnx_inputs(inputs: Inputs) -> None:
     """Raise where there are no inputs, or none that show which of their axes may move."""
     if not inputs:
         raise OptionError("there are no inputs: give what the model takes, as a tokenizer does")
@@ -84,7 +85,7 @@ def check_inputs(inputs: Inputs) -> None:
         )
 
 
-def check_model(model: nn.Module) -> None:
+def check_onnx_model(model: nn.Module) -> None:
     """Raise where no ONNX file could hold the model, or onnxruntime not run it."""
     size = sum(one.numel() * one.element_size() for one in model.parameters())
     if size >= LARGEST:

@@ -15,7 +15,8 @@ from torch import nn
 
 from headwise.heads import HeadCounts
 from headwise.models.families import family_of
-from headwise.watching.running import Inputs, forward
+from headwise.reading.batch import Inputs
+from headwise.watching.running import forward
 from headwise.watching.sites import find_sites, output_weight
 
 POSITIONS = 512
@@ -151,7 +152,7 @@ RENEWED = ("input_ids", "attention_mask", "decoder_input_ids", "decoder_attentio
 """Inputs that `full_batch` makes anew; it leaves out kinds of tokens, which are then all alike."""
 
 
-def not_timed(inputs: Inputs) -> list[str]:
+def untimed_inputs(inputs: Inputs) -> list[str]:
     """Inputs without which a full batch is none that the model takes."""
     if "input_ids" not in inputs:
         return list(inputs)

@@ -14,7 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from headwise.objectives.objective import repeat_batch
-from headwise.watching.running import Inputs, forward_batch
+from headwise.reading.batch import Inputs
+from headwise.watching.hooks import detached, record
+from headwise.watching.running import forward_batch
 from headwise.watching.sites import NUMBER, Site
 
 
@@ -64,23 +66,11 @@ class BlockRecording:
 def record_blocks(blocks: Sequence[Block]) -> Iterator[BlockRecording]:
     """Record the output of every block that runs inside the `with` block."""
     recording = BlockRecording()
-
-    def keep(block: Block, _: nn.Module, __: Any, output: Any) -> None:
-        recording.blocks.append(block)
-        recording.outputs.append(_detach(output))
-
-    hooks = [block.module.register_forward_hook(partial(keep, block)) for block in blocks]
-    try:
+    by_name = {block.name: block for block in blocks}
+    with record({block.name: block.module for block in blocks}) as calls:
         yield recording
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _detach(output: Any) -> Any:
-    if isinstance(output, Tensor):
-        return output.detach()
-    return tuple(map(_detach, output)) if isinstance(output, tuple) else output
+    recording.blocks.extend(by_name[call.name] for call in calls)
+    recording.outputs.extend(call.result for call in calls)
 
 
 @contextmanager
@@ -136,7 +126,7 @@ def run_block(
     output: list[Any] = []
 
     def stop(_: nn.Module, __: Any, result: Any) -> None:
-        output.append(_detach(result))
+        output.append(detached(result))
         raise StopForward
 
     with ExitStack() as stack:

@@ -18,16 +18,15 @@ from torch import Tensor, nn
 from headwise.errors import ModelError, OptionError
 from headwise.objectives.evaluation import count_heads
 from headwise.objectives.objective import Sample
-from headwise.pruning.importance.ablation import Progress, untold
+from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.partial_passes import (
     Block,
-    States,
     find_blocks,
-    recorded,
+    record_blocks,
     run_block,
-    stack_of,
 )
 from headwise.pruning.refit.normal_equations import Correction, NormalEquations
+from headwise.pruning.stages import PruneStage
 from headwise.pruning.refit.state_cache import StateCache
 from headwise.watching.running import forward_batch, real_queries
 from headwise.watching.sites import Site, find_sites, output_weight
@@ -129,7 +128,7 @@ def refit(
     choosing: Sequence[Sample],
     *,
     variant: Variant = "full",
-    progress: Progress = untold,
+    progress: Progress = no_progress,
 ) -> tuple[LayerFit, ...]:
     """Refit every output projection of the cut model in place; what became of each layer.
 
@@ -139,7 +138,7 @@ def refit(
     pair = ModelPair(cut, uncut, [*fitting, *choosing], len(fitting))
     found = []
     for index in range(len(pair.blocks)):
-        progress("refitting layers", index, len(pair.blocks))
+        progress(PruneStage.REFIT, index, len(pair.blocks))
         found += [pair.refit_joint(index, one, variant) for one in pair.attention(index)]
         if variant == "wide":
             found += [pair.refit_joint(index, one, variant) for one in pair.feed_forward(index)]
@@ -182,7 +181,7 @@ class FittedProjection:
 @torch.no_grad()
 def running(model: nn.Module, blocks: Sequence[Block], sample: Sample) -> list[Block]:
     """Those blocks that a sample passes through: text alone never meets a model's eyes."""
-    with recorded(blocks) as found:
+    with record_blocks(blocks) as found:
         forward_batch(model, sample.inputs)
     return [block for block in blocks if block in found.blocks]
 
@@ -218,7 +217,7 @@ class ModelPair:
 
     def move_on(self, index: int) -> None:
         """Both models through one block."""
-        stack = stack_of(self.blocks[index])
+        stack = self.blocks[index].stack
         for states, run in ((self.states, self.run), (self.uncut_states, self.run_uncut)):
             for number in range(len(self.samples)):
                 state = run(index, number)
@@ -228,7 +227,7 @@ class ModelPair:
         """The output projections of a block's attention; not of layers that never had a head."""
         block, goal = self.blocks[index], self.uncut_blocks[index]
         found = []
-        for place, theirs in zip(block.places, goal.places, strict=True):
+        for place, theirs in zip(block.sites, goal.sites, strict=True):
             if place.layer_name not in self.counts:
                 continue
             weight, _ = parts_of(theirs)
@@ -238,7 +237,7 @@ class ModelPair:
                     part="attention",
                     own=Ears(block.module, projection_of(place)),
                     goal=Ears(goal.module, projection_of(theirs)),
-                    is_residual=len(block.places) == 1 and self.adds_to_state(index, theirs),
+                    is_residual=len(block.sites) == 1 and self.adds_to_state(index, theirs),
                     head_size=weight.shape[0] // self.counts[theirs.layer_name][0],
                     stack=place.stack,
                 )
@@ -248,8 +247,8 @@ class ModelPair:
     def feed_forward(self, index: int) -> list[FittedProjection]:
         """The linear layer that a block's feed-forward part ends in, where one is seen."""
         block, goal = self.blocks[index], self.uncut_blocks[index]
-        known = [place.module for place in goal.places]
-        known += [projection_of(place) for place in goal.places]
+        known = [place.module for place in goal.sites]
+        known += [projection_of(place) for place in goal.sites]
         found = find_feed_forward(
             goal.module, lambda: self.run_uncut(index, 0), without=tuple(known)
         )
@@ -259,7 +258,7 @@ class ModelPair:
             Ears(one.get_submodule(found.stream), one.get_submodule(found.projection))
             for one in (block.module, goal.module)
         )
-        first = block.places[0]
+        first = block.sites[0]
         return [
             FittedProjection(first.layer_name, "feed-forward", own, theirs, True, 1, first.stack)
         ]
@@ -297,7 +296,7 @@ class ModelPair:
         return any(is_same(own.state + own.output, one) for one in given.values())
 
 
-def at(states: Mapping[str, StateCache], number: int) -> States:
+def at(states: Mapping[str, StateCache], number: int) -> dict[str, Any]:
     """What the last block of every stack gave for one sample."""
     return {stack: shelf[number] for stack, shelf in states.items()}
 

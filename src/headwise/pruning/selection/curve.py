@@ -15,9 +15,16 @@ import pandas as pd
 from headwise.drawing.plots import Line, curves_svg, elbow
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Estimate, Evaluation
-from headwise.pruning.importance.ablation import Progress, untold
+from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.gradients import has_gradients
-from headwise.pruning.selection.methods import BY_GRADIENTS, CutOrder, CutSearch, order_by, reseeded
+from headwise.pruning.selection.methods import (
+    BY_GRADIENTS,
+    CutOrder,
+    CutSearch,
+    order_units,
+    with_seed,
+)
+from headwise.pruning.stages import PruneStage
 from headwise.pruning.units import Unit, single_heads
 
 RANDOM_ORDERS = 5
@@ -92,7 +99,7 @@ def quality(loss: float, unit: str) -> float:
 
 
 def draw_curve(
-    held_out: Evaluation, problem: CutSearch, chosen: CutOrder, *, progress: Progress = untold
+    held_out: Evaluation, problem: CutSearch, chosen: CutOrder, *, progress: Progress = no_progress
 ) -> Curve:
     """Measure the chosen order, its rivals, random orders and the floor on held-out text."""
     total, unit = len(problem.heads), held_out.objective.unit
@@ -100,9 +107,9 @@ def draw_curve(
     can_all_go = most == len(problem.units)
     counts = [*spaced(most, POINTS), *([] if can_all_go else [most])]
     orders = {} if chosen.method == "random" else {chosen.method: chosen}
-    orders |= {name: order_by(name, problem) for name in rivals(problem) if name not in orders}
+    orders |= {name: order_units(name, problem) for name in rivals(problem) if name not in orders}
     seeds = range(problem.seed + 1, problem.seed + RANDOM_ORDERS + 1)
-    chances = [order_by("random", reseeded(problem, seed)) for seed in seeds]
+    chances = [order_units("random", with_seed(problem, seed)) for seed in seeds]
     work = Work(held_out, progress, len(counts) * (len(orders) + len(chances)) + 2 + can_all_go)
     uncut, floor = work.loss(()), work.loss(single_heads(problem.heads))
     rows = [_row(name, 0, uncut, total, unit) for name in (*orders, "random")]
@@ -125,7 +132,7 @@ def draw_curve(
 
 def rivals(problem: CutSearch) -> list[str]:
     """Methods that are shown beside the chosen one: those that what is measured allows."""
-    is_smooth = has_gradients(problem.task, problem.counts)
+    is_smooth = has_gradients(problem.evaluation)
     return [name for name in RIVALS if is_smooth or name not in BY_GRADIENTS]
 
 
@@ -150,7 +157,7 @@ class Work:
 
     def loss(self, units: Sequence[Unit]) -> Estimate:
         """The loss without these units; the same question is not measured twice."""
-        self.progress("measuring the curve", self.done, self.total)
+        self.progress(PruneStage.CURVE, self.done, self.total)
         key = frozenset(head for unit in units for head in unit.heads)
         if key not in self.known:
             self.known[key] = self.task.loss(sorted(key))
@@ -191,14 +198,14 @@ def _random_row(
     work: Work, chances: Sequence[CutOrder], count: int, total: int
 ) -> dict[str, str | float]:
     found = [work.loss(order.units[:count]) for order in chances]
-    mean = mean_of_orders(found)
+    mean = mean_over_orders(found)
     cut = statistics.fmean(_heads(order, count) for order in chances)
     row = _row("random", round(cut), mean, total, work.task.objective.unit)
     shown = [quality(one.value, work.task.objective.unit) for one in found]
     return row | {"share": cut / total, "low": min(shown), "high": max(shown)}
 
 
-def mean_of_orders(found: Sequence[Estimate]) -> Estimate:
+def mean_over_orders(found: Sequence[Estimate]) -> Estimate:
     """The mean loss of several random orders, and its standard error over orders.
 
     Where a loss is infinite or no number, so is the mean, and no error is known.

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headwise.drawing.tables import FULL_ROWS, STYLE, words_table
+from headwise.drawing.html import notebook_html, tag
+from headwise.drawing.table import FULL_ROWS, Table
 from headwise.errors import OptionError, OutputError
 from headwise.files import read_text, write_aside
 from headwise.formats import format_count
@@ -114,12 +115,11 @@ class CutPlan:
 
     def _repr_html_(self) -> str:
         """The plan for a notebook: a row a head, the first ones of many."""
-        rows = [[str(head), *self._known(head)] for head in self.heads[:FULL_ROWS]]
+        rows = [(str(head), *self._known(head)) for head in self.heads[:FULL_ROWS]]
         if len(self) > FULL_ROWS:
-            rows.append([f"and {len(self) - FULL_ROWS} more", "", ""])
-        table = words_table(["head", "cost", "reason"], rows)
-        title = words_table([self._title()], [])
-        return f'{STYLE}<div class="headwise">{title}{table}</div>'
+            rows.append((f"and {len(self) - FULL_ROWS} more", "", ""))
+        table = Table("", ("head", "cost", "reason"), tuple(rows))
+        return notebook_html(tag("p", self._title()), table.to_html())
 
     @classmethod
     def parse(cls, text: str) -> "CutPlan":

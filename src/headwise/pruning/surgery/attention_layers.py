@@ -248,7 +248,7 @@ class Slice:
     """What the parameter's module calls the length of the axis."""
 
 
-def slices(layer: AttentionLayer, heads: KeptHeads) -> list[Slice]:
+def kept_slices(layer: AttentionLayer, heads: KeptHeads) -> list[Slice]:
     """What stays of every parameter that has numbers for single heads."""
     family, kept = layer.family, heads.kept
     found: list[Slice] = []

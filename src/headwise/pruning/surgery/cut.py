@@ -19,7 +19,7 @@ from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId, check_head, parse_heads
 from headwise.models.cut_modeling import replace_tensor, settle
 from headwise.models.families import NUM_HEADS, NUM_KV_HEADS
-from headwise.models.loaded import LoadedModel, module_of
+from headwise.models.loaded import LoadedModel, as_module
 from headwise.pruning.surgery import equivalence
 from headwise.pruning.surgery.attention_layers import (
     AttentionLayer,
@@ -27,7 +27,7 @@ from headwise.pruning.surgery.attention_layers import (
     Slice,
     attributes,
     find_layers,
-    slices,
+    kept_slices,
 )
 from headwise.watching.gates import check_layers
 from headwise.watching.sites import find_sites
@@ -51,7 +51,7 @@ class Surgery:
 
 
 @dataclass(frozen=True)
-class Change:
+class LayerCut:
     """What becomes of one layer."""
 
     layer: AttentionLayer
@@ -73,8 +73,8 @@ def cut(
 
     headwise.cut(model, "L0H1 L2H3", inputs=tokens).difference
     """
-    model, chosen = module_of(model), parse_heads(heads)
-    changes = planned(model, chosen)
+    model, chosen = as_module(model), parse_heads(heads)
+    changes = plan_slices(model, chosen)
     before = count_parameters(model)
     if not changes:
         kept = kept_heads(model, find_layers(model))
@@ -113,7 +113,7 @@ def head_counts(model: nn.Module) -> dict[str, tuple[int, int]]:
     }
 
 
-def layers_of(changes: list[Change]) -> list[AttentionLayer]:
+def layers_of(changes: list[LayerCut]) -> list[AttentionLayer]:
     """The layers that change."""
     return [change.layer for change in changes]
 
@@ -123,7 +123,7 @@ def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def planned(model: nn.Module, chosen: tuple[HeadId, ...]) -> list[Change]:
+def plan_slices(model: nn.Module, chosen: tuple[HeadId, ...]) -> list[LayerCut]:
     """What becomes of every layer that loses a head; an error where that cannot be."""
     check_layers(chosen, find_sites(model))
     changes = []
@@ -134,7 +134,7 @@ def planned(model: nn.Module, chosen: tuple[HeadId, ...]) -> list[Change]:
             kept = tuple(head for head in range(count) if head not in gone)
             heads = KeptHeads(count, layer.num_kv_heads, kept)
             check_groups(layer, heads)
-            changes.append(Change(layer, heads, slices(layer, heads)))
+            changes.append(LayerCut(layer, heads, kept_slices(layer, heads)))
     return changes
 
 
@@ -165,7 +165,7 @@ def check_groups(layer: AttentionLayer, heads: KeptHeads) -> None:
         )
 
 
-def apply_slices(model: Any, changes: list[Change]) -> None:
+def apply_slices(model: Any, changes: list[LayerCut]) -> None:
     """Slice the parameters, and write the block that says so."""
     base = changes[0].layer.base
     block = merged(model, changes)
@@ -196,7 +196,7 @@ def tensor_at(base: nn.Module, path: str) -> Tensor:
     return tensor
 
 
-def merged(model: Any, changes: list[Change]) -> dict[str, Any]:
+def merged(model: Any, changes: list[LayerCut]) -> dict[str, Any]:
     """The block of the model as it will be; shapes are still those of earlier cuts."""
     block = copy.deepcopy(getattr(model.config, "headwise", None) or EMPTY)
     for change in changes:
@@ -233,7 +233,7 @@ def config_answers(layer: AttentionLayer, heads: KeptHeads) -> dict[str, int]:
     return {name: value for name, value in known.items() if hasattr(layer.module.config, name)}
 
 
-def bias_facts(block: dict[str, Any], change: Change, kept: list[int]) -> dict[str, Any]:
+def bias_facts(block: dict[str, Any], change: LayerCut, kept: list[int]) -> dict[str, Any]:
     """Which part of a bias for all heads is a layer's; nothing where there is no such bias."""
     layer = change.layer
     if layer.family.bias is None:
@@ -266,7 +266,7 @@ def kept_heads(model: Any, layers: tuple[AttentionLayer, ...]) -> dict[str, tupl
     }
 
 
-def snapshot(model: Any, changes: list[Change]) -> Callable[[], None]:
+def snapshot(model: Any, changes: list[LayerCut]) -> Callable[[], None]:
     """A function that makes the model what it is now; it keeps the old parameters alive."""
     base = changes[0].layer.base
     paths = {change.layer.path for change in changes}

@@ -7,12 +7,11 @@ from itertools import pairwise
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from torch import Tensor
 
-from headwise.attention import core
-from headwise.attention.core import attend, attend_in_steps, attend_with_lse, explain_path
+from headwise.attention import attend as attend_module
+from headwise.attention.attend import attend, attend_in_steps, attend_with_lse, explain_path
 from headwise.attention.rules import Rules
 from headwise.errors import OptionError, PathError
 
@@ -450,5 +449,5 @@ def test_a_kernel_may_lay_one_new_token_out_as_it_likes(monkeypatch: pytest.Monk
     def position_major(*tensors: Tensor, **options: bool) -> Tensor:
         return kernel(*tensors, **options).transpose(1, 2).contiguous().transpose(1, 2)
 
-    monkeypatch.setattr(core.F, "scaled_dot_product_attention", position_major)
+    monkeypatch.setattr(attend_module.F, "scaled_dot_product_attention", position_major)
     assert torch.equal(attend(queries, keys, values), wanted)

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from headwise.attention.bias import bias_tile, check_per_head
 from headwise.attention.kernels import (
     AttentionSteps,
     Mixed,
@@ -26,17 +27,23 @@ from headwise.attention.kernels import (
 from headwise.attention.paths import (
     PATHS,
     PathChoice,
-    choose,
+    choose_path,
     compute,
     trains_short_in_half,
 )
-from headwise.attention.ragged import (
+from headwise.attention.prepare import (
+    Computation,
+    are_tensors,
+    check_axes,
     check_batch,
+    check_sizes,
     count,
     count_if_known,
+    drop_hidden_keys,
     is_ragged,
     keys_as_mask,
     lengths_as_mask,
+    make_task,
     one_by_one,
     sequences_of,
     why_one_by_one,
@@ -44,16 +51,6 @@ from headwise.attention.ragged import (
     without_full_lengths,
 )
 from headwise.attention.rules import Rules
-from headwise.attention.task import (
-    Computation,
-    are_tensors,
-    bias_tile,
-    check_axes,
-    check_per_head,
-    check_sizes,
-    drop_hidden_keys,
-    make_task,
-)
 from headwise.errors import OptionError, PathError
 
 EVERY_KEY, CAUSAL = Rules(), Rules(is_causal=True)
@@ -173,7 +170,7 @@ def explain_path(
         if reason is not None:
             return PathChoice("ragged", reason)
     task = drop_hidden_keys(make_task(queries, keys, values, keys_as_mask(rules, queries, keys)))
-    return choose(task, with_lse=rules.sinks is not None)
+    return choose_path(task, with_lse=rules.sinks is not None)
 
 
 def typical_paths() -> dict[str, PathChoice]:

@@ -1,12 +1,12 @@
-"""Ragged: padded batches whose sequences have lengths, or cached positions, of their own.
+"""Computation: queries, keys and values with their rules, checked; what every path computes.
 
-In: a padded batch and its `Rules`. Out: either the same rules with a mask in the place of the
-lengths, or the sequences one by one and their results put back into a padded batch. How one
-sequence is computed is the caller's business.
+In: tensors and `Rules`. Out: a `Computation` whose sizes agree and whose structure is as simple as
+possible, and the bias it adds to any tile of the scores. How it is computed: see paths, kernels.
 """
 
+import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -14,9 +14,160 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headwise.attention.kernels import Mixed, can_be_read
-from headwise.attention.rules import Rules, as_4d_mask, restrict_mask
-from headwise.attention.task import checked_mask
-from headwise.errors import ShapeError
+from headwise.attention.rules import Band, Rules, as_4d_mask, restrict_mask
+from headwise.errors import MaskError, ShapeError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Computation:
+    """One attention computation, checked and ready; heads grouped over `kv_heads` as they came."""
+
+    queries: Float[Tensor, "batch heads query d_key"]
+    keys: Float[Tensor, "batch kv_heads key d_key"]
+    values: Float[Tensor, "batch kv_heads key d_value"]
+    band: Band
+    scale: float
+    mask: Tensor | None
+    rules: Rules
+    """For slopes, distance_bias, softcap, sinks and dropout; the rest is resolved above."""
+
+    @property
+    def groups(self) -> int:
+        """Query heads served by each KV head."""
+        return self.queries.shape[1] // self.keys.shape[1]
+
+    @property
+    def num_queries(self) -> int:
+        """Rows of the weight matrix."""
+        return self.queries.shape[2]
+
+    @property
+    def num_keys(self) -> int:
+        """Columns of the weight matrix."""
+        return self.keys.shape[2]
+
+    @property
+    def has_bias(self) -> bool:
+        """Something other than structure is added to the scores."""
+        return (
+            self.mask is not None
+            or self.rules.slopes is not None
+            or self.rules.distance_bias is not None
+        )
+
+
+def make_task(queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> Computation:
+    """Rules and tensors as one checked task; the rules hold no lengths, and one offset for all."""
+    values = check_sizes(queries, keys, values)
+    num_queries, num_keys = queries.shape[2], keys.shape[2]
+    offset = num_keys - num_queries if rules.offset is None else rules.offset
+    assert not isinstance(offset, Tensor), "sequences with their own offsets come one by one"
+    band = Band(*rules.bounds, offset)
+    if not band.is_full:
+        band = band.simplified(num_queries, num_keys)
+    mask = None if rules.mask is None else checked_mask(rules.mask, queries, num_keys)
+    scale = 1 / math.sqrt(queries.shape[-1]) if rules.scale is None else rules.scale
+    if scale <= 0:  # the fused kernel scales after it has blocked, which turns -inf around
+        queries, scale = queries * scale, 1.0
+    return Computation(queries, keys, values, band, scale, mask, rules)
+
+
+def drop_hidden_keys(task: Computation) -> Computation:
+    """The task without the keys that no query can see."""
+    if task.band.is_full:
+        return task
+    low, high = task.band.keys_of(0, task.num_queries - 1, task.num_keys)
+    if (low, high) == (0, task.num_keys):
+        return task
+    mask = task.mask
+    if mask is not None and mask.shape[-1] != 1:
+        mask = mask[..., low:high]
+    band = replace(task.band, offset=task.band.offset - low)
+    return replace(
+        task,
+        keys=task.keys[:, :, low:high],
+        values=task.values[:, :, low:high],
+        mask=mask,
+        band=band.simplified(task.num_queries, high - low),
+    )
+
+
+def shapes_of(queries: Tensor, keys: Tensor, values: Tensor) -> str:
+    """What was given, for a message."""
+    shapes = [list(tensor.shape) for tensor in (queries, keys, values)]
+    return "got queries {}, keys {}, values {}".format(*shapes)
+
+
+def are_tensors(queries: object, keys: object, values: object) -> bool:
+    """Whether all three are tensors."""
+    return isinstance(queries, Tensor) and isinstance(keys, Tensor) and isinstance(values, Tensor)
+
+
+def check_axes(queries: Tensor, keys: Tensor, values: Tensor) -> None:
+    """Raise unless all three have the four axes of attention."""
+    if not are_tensors(queries, keys, values):
+        kinds = ", ".join(type(one).__name__ for one in (queries, keys, values))
+        raise ShapeError(f"attention takes tensors; queries, keys and values are {kinds}")
+    if not queries.dim() == keys.dim() == values.dim() == 4:
+        got = shapes_of(queries, keys, values)
+        raise ShapeError(f"attention takes [batch, heads, position, size] tensors; {got}")
+
+
+def check_sizes(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """The values, spread over batch and KV heads; raises where the three tensors cannot meet."""
+
+    def got() -> str:
+        return shapes_of(queries, keys, values)
+
+    check_axes(queries, keys, values)
+    batch, kv_heads, num_keys, d_key = keys.shape
+    if queries.shape[0] != batch or queries.shape[3] != d_key or values.shape[2] != num_keys:
+        raise ShapeError(
+            f"queries and keys must share batch and d_key, keys and values their positions; {got()}"
+        )
+    if d_key == 0:
+        raise ShapeError(f"heads of size 0 have no scores; {got()}")
+    if kv_heads == 0 or queries.shape[1] % kv_heads:
+        raise ShapeError(
+            f"{queries.shape[1]} heads cannot share {kv_heads} KV heads evenly; {got()}"
+        )
+    if values.shape[:2] != keys.shape[:2]:
+        if values.shape[0] not in (1, batch) or values.shape[1] not in (1, kv_heads):
+            raise ShapeError(f"values must have the keys' batch and KV heads, or 1; {got()}")
+        values = values.expand(batch, kv_heads, -1, -1)
+    if not queries.dtype == keys.dtype == values.dtype:
+        raise ShapeError(
+            f"queries, keys and values must share a dtype; got {queries.dtype}, {keys.dtype}, "
+            f"{values.dtype}"
+        )
+    if not queries.is_floating_point():
+        raise ShapeError(
+            f"queries, keys and values are {queries.dtype}: attention takes floating numbers"
+        )
+    return values
+
+
+def checked_mask(mask: Tensor, queries: Tensor, num_keys: int) -> Tensor:
+    """The mask with four axes, each 1 or the task's own size."""
+    is_integer = not mask.is_floating_point() and mask.dtype != torch.bool
+    if is_integer and can_be_read(mask) and bool((mask * mask != mask).any()):
+        raise MaskError(
+            f"the mask is {mask.dtype} and holds numbers from {int(mask.min())} to "
+            f"{int(mask.max())}: integers are 1 for may attend and 0 for may not; a mask that is "
+            "added to the scores is floating"
+        )
+    result = as_4d_mask(mask)
+    wanted = (*queries.shape[:3], num_keys)
+    if any(got not in (1, want) for got, want in zip(result.shape, wanted, strict=True)):
+        hint = ""
+        if mask.shape == (queries.shape[0], num_keys):
+            hint = "; a mask of keys per sequence is mask[:, None, :]"
+        raise MaskError(
+            f"the mask is {list(mask.shape)}; it must fit [batch {wanted[0]}, heads {wanted[1]}, "
+            f"query {wanted[2]}, key {wanted[3]}]{hint}"
+        )
+    return result
+
 
 CALL_PAIRS = 30_000
 """Query-key pairs, over all heads, whose computation costs about what one more fused call costs."""

@@ -5,17 +5,15 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from headwise import MultiHeadAttention
-from headwise.attention import core, ragged
-from headwise.attention.core import attend, attend_in_steps, attend_with_lse, explain_path
-from headwise.attention.ragged import count, count_if_known, why_one_by_one
+from headwise.attention import attend as attend_module, prepare
+from headwise.attention.attend import attend, attend_in_steps, attend_with_lse, explain_path
+from headwise.attention.prepare import Computation, count, count_if_known, why_one_by_one
 from headwise.attention.rules import Rules
-from headwise.attention.task import Computation
 from headwise.errors import MaskError, ShapeError
 
 from .problems import Answer, Problem, assert_answers, problems
@@ -55,7 +53,7 @@ def test_a_sequence_is_the_same_alone_in_a_batch_and_padded(
     rules = problem.rules
     assert rules.lengths is not None and rules.query_lengths is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ragged, "CALL_PAIRS", call_pairs)
+        patch.setattr(prepare, "CALL_PAIRS", call_pairs)
         output, lse = attend_with_lse(*problem.tensors, rules=rules)
     for index in range(len(output)):
         rows, columns = int(rules.query_lengths[index]), int(rules.lengths[index])
@@ -72,7 +70,7 @@ def test_padding_has_no_say_and_no_gradient(call_pairs: int, problem: Problem) -
     rules = problem.rules
     assert rules.lengths is not None and rules.query_lengths is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ragged, "CALL_PAIRS", call_pairs)
+        patch.setattr(prepare, "CALL_PAIRS", call_pairs)
         output = attend(*problem.tensors, rules=rules)
         grads = torch.autograd.grad(output.sum(), problem.tensors, materialize_grads=True)
         counts = (rules.query_lengths, rules.lengths, rules.lengths)
@@ -118,12 +116,12 @@ def test_padding_that_costs_more_than_a_call_is_left_out() -> None:
     rules = Rules(lengths=lengths, query_lengths=query_lengths)
     saved = 3 * (40 * 60 - 10 * 30)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ragged, "CALL_PAIRS", saved // 2)
+        patch.setattr(prepare, "CALL_PAIRS", saved // 2)
         counts = count(rules, queries, keys)
         assert counts == ([40, 10], [60, 30])
         assert why_one_by_one(queries, keys, rules, counts) is None
         assert explain_path(queries, keys, values, rules=rules).path == "masked"
-        patch.setattr(ragged, "CALL_PAIRS", saved // 2 - 1)
+        patch.setattr(prepare, "CALL_PAIRS", saved // 2 - 1)
         reason = "44% of the padded work is padding"
         assert why_one_by_one(queries, keys, rules, counts) == reason
         assert explain_path(queries, keys, values, rules=rules) == ("ragged", reason)
@@ -137,7 +135,7 @@ def test_padding_that_costs_more_than_a_call_is_left_out() -> None:
 
 def test_lengths_can_be_met_by_a_transform(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lengths become a mask: nothing can be read out of a tensor inside a transform."""
-    monkeypatch.setattr(ragged, "CALL_PAIRS", ONE_BY_ONE)
+    monkeypatch.setattr(prepare, "CALL_PAIRS", ONE_BY_ONE)
     queries, keys, values = tensors_of(2, 5, 11)
     rules = Rules(lengths=torch.tensor([7, 11]), is_causal=True)
 
@@ -255,7 +253,7 @@ class Reads(TorchFunctionMode):
 @pytest.mark.parametrize("call_pairs", [ONE_CALL, ONE_BY_ONE])
 def test_lengths_are_read_once(call_pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """From a GPU every reading waits until all before it is done."""
-    monkeypatch.setattr(ragged, "CALL_PAIRS", call_pairs)
+    monkeypatch.setattr(prepare, "CALL_PAIRS", call_pairs)
     layer, x = MultiHeadAttention(6, 2, is_causal=True), torch.randn(3, 7, 6)
     with Reads() as reads:
         layer(x, lengths=torch.tensor([7, 4, 2]))
@@ -270,7 +268,7 @@ def test_padding_of_queries_makes_no_mask_of_pairs(
     with_lse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where lengths are not read, as in compiled code: keys are hidden from all alike."""
-    monkeypatch.setattr(ragged, "can_be_read", lambda _: False)
+    monkeypatch.setattr(prepare, "can_be_read", lambda _: False)
     tensors = [tensor.requires_grad_() for tensor in tensors_of(3, 5, 7)]
     rules = Rules(
         lengths=torch.tensor([7, 3, 0]),
@@ -278,13 +276,13 @@ def test_padding_of_queries_makes_no_mask_of_pairs(
         sinks=torch.randn(3, dtype=torch.float64) if with_lse else None,
     )
     problem, seen = Problem(*tensors, rules), []
-    original = core.compute
+    original = attend_module.compute
 
     def spy(task: Computation, **options: Any) -> Any:
         seen.append(task.mask)
         return original(task, **options)
 
-    monkeypatch.setattr(core, "compute", spy)
+    monkeypatch.setattr(attend_module, "compute", spy)
     got = attend_with_lse(*tensors, rules=rules) if with_lse else (attend(*tensors, rules=rules),)
     assert_answers(problem, Answer(*got))
     assert [tuple(mask.shape) for mask in seen] == [(3, 1, 1, 7)]

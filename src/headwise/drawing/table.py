@@ -1,0 +1,107 @@
+"""Table: columns and rows of text, drawn for a terminal, an HTML page or Markdown.
+
+Numbers become text in headwise.formats; HTML tags come from headwise.drawing.html.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headwise.drawing.html import Html, join_html, scrolling, tag
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+FULL_ROWS, FULL_COLUMNS = 20, 16
+"""Largest matrix that is shown in full, in a terminal and on a page."""
+
+
+def is_small(rows: int, columns: int) -> bool:
+    """Whether a matrix of this size is shown in full."""
+    return rows <= FULL_ROWS and columns <= FULL_COLUMNS
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table of text. The first cell of a row names the row.
+
+    >>> table = Table("Sizes", ("", "before"), (("heads", "72"),), frozenset({"before"}))
+    >>> print(table.to_markdown())
+    |  | before |
+    |---|---:|
+    | heads | 72 |
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: frozenset[str] = frozenset()
+    """Columns of numbers, which are aligned right."""
+
+    def __post_init__(self) -> None:
+        """Check that every row has a cell per column."""
+        assert all(len(row) == len(self.columns) for row in self.rows), "one cell per column"
+
+    def to_rich(
+        self, *, is_ruled: bool = True, styles: Mapping[str, str] | None = None
+    ) -> "RichTable":
+        """A rich table, with a rule below the header or a dim header.
+
+        `styles` maps the text of a cell to its rich style.
+        """
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        drawn = RichTable(
+            title=Text(self.title, style="bold") if self.title else None,
+            title_justify="left",
+            box=SIMPLE_HEAD if is_ruled else None,
+            header_style="bold" if is_ruled else "dim",
+            pad_edge=False,
+        )
+        for column in self.columns:
+            is_number = column in self.numeric
+            drawn.add_column(
+                Text(column), justify="right" if is_number else "left", no_wrap=is_number
+            )
+        for row in self.rows:
+            drawn.add_row(*(Text(cell, style=(styles or {}).get(cell, "")) for cell in row))
+        return drawn
+
+    def to_html(self) -> Html:
+        """An HTML table that scrolls sideways on a narrow screen; empty if there are no rows.
+
+        Cells that are `Html` already are not escaped.
+        """
+        if not self.rows:
+            return Html("")
+        classes = [{"class_": "n"} if name in self.numeric else {} for name in self.columns]
+        head = [
+            tag("th", column, scope="col", **class_)
+            for column, class_ in zip(self.columns, classes, strict=True)
+        ]
+        body = [
+            tag(
+                "tr",
+                tag("th", row[0], scope="row"),
+                *(
+                    tag("td", cell, **class_)
+                    for cell, class_ in zip(row[1:], classes[1:], strict=True)
+                ),
+            )
+            for row in self.rows
+        ]
+        parts = [tag("thead", tag("tr", *head)), tag("tbody", *body)]
+        if self.title:
+            parts.insert(0, tag("caption", tag("span", self.title)))
+        return scrolling(self.title, tag("table", join_html(parts), class_="data"))
+
+    def to_markdown(self) -> str:
+        """A Markdown table without its title."""
+        rule = "".join("---:|" if column in self.numeric else "---|" for column in self.columns)
+        lines = [
+            "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |"
+            for row in (self.columns, *self.rows)
+        ]
+        return "\n".join([lines[0], f"|{rule}", *lines[1:]])

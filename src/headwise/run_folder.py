@@ -1,0 +1,132 @@
+"""A folder that resumes one run and rejects any other.
+
+In: a folder, the kind of run, and its settings as JSON values. Out: whether the folder already
+holds this run. `settings.json` in the folder says which run its files belong to. What else a run
+writes there, and how it resumes from it, is left to scans and sweeps.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headwise.errors import OutputError
+from headwise.files import make_folder, read_text, write_aside
+
+Settings = Mapping[str, Any]
+"""Values as JSON keeps them: lists, not tuples."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RunFolder:
+    """The folder of one run.
+
+    Call `check` before the work, `start` when the work begins, and `clear` in between if the run
+    does not resume.
+    """
+
+    folder: Path
+    kind: str
+    """What the run is: "scan" or "sweep"."""
+    settings: Settings
+    outputs: tuple[str, ...]
+    """Patterns of the files that a run of this kind writes, such as `runs/*.json`."""
+
+    @property
+    def settings_file(self) -> Path:
+        """The file that says which run the folder holds."""
+        return self.folder / "settings.json"
+
+    def check(
+        self,
+        *,
+        force: bool = False,
+        extends: Callable[[Settings, Settings], bool] | None = None,
+        must_be_new: bool = False,
+    ) -> bool:
+        """Whether the folder holds this run, so that it can resume; writes nothing.
+
+        Raises OutputError if the folder holds another run, or outputs of an unknown one, unless
+        `force`; without a `settings.json`, `must_be_new` also rejects a folder with any other
+        files. `extends(settings, existing)` says whether a run with other settings may go on from
+        what is there. A `settings.json` that is not of this kind of run is never replaced.
+        """
+        for place in (self.folder, *self.folder.parents):
+            if place.exists() and not place.is_dir():
+                raise OutputError(f"{place} is a file: choose a folder to write to")
+        if not self.settings_file.exists():
+            patterns = (*self.outputs, *(("*",) if must_be_new else ()))
+            files = (file for pattern in patterns for file in sorted(self.folder.glob(pattern)))
+            if (file := next(files, None)) is not None and not force:
+                raise OutputError(
+                    f"{self.folder} has {file.name} but no settings.json, so it is not the folder "
+                    f"of a {self.kind}: choose another folder, or write there anyway with --force "
+                    "(force=True in Python)"
+                )
+            return False
+        existing = self._read_settings()
+        changes = setting_changes(existing, self.settings)
+        if not changes or (extends is not None and extends(self.settings, existing)):
+            return True
+        if not force:
+            raise OutputError(
+                f"cannot resume the {self.kind} in {self.folder}: its settings differ "
+                f"({'; '.join(changes)}); choose another folder, or replace the {self.kind} with "
+                "--force (force=True in Python)"
+            )
+        return False
+
+    def clear(self) -> None:
+        """Delete the files of an earlier run, and no others."""
+        for pattern in self.outputs:
+            for file in self.folder.glob(pattern):
+                file.unlink(missing_ok=True)
+
+    def start(self) -> None:
+        """Make the folder and write its `settings.json`."""
+        make_folder(self.folder)
+        write_aside(self.settings_file, json.dumps({"run": self.kind, **self.settings}, indent=1))
+
+    def _read_settings(self) -> Settings:
+        try:
+            settings = json.loads(read_text(self.settings_file))
+        except json.JSONDecodeError:
+            settings = None
+        if not isinstance(settings, dict) or settings.pop("run", None) != self.kind:
+            raise OutputError(
+                f"{self.settings_file} is not the settings of a {self.kind}: choose another folder"
+            )
+        return settings
+
+
+DIGESTS = {
+    "texts": "other text",
+    "data": "other text",
+    "inputs": "other inputs",
+    "treebank": "other sentences",
+    "weights": "other weights",
+    "config": "another config",
+    "tokenizer": "another tokenizer",
+    "model.sha256": "other weights",
+}
+"""Settings whose values mean nothing to a reader, and what it means if they differ."""
+
+
+def setting_changes(before: Settings, now: Settings, prefix: str = "") -> list[str]:
+    """Where two settings differ, in words.
+
+    >>> setting_changes({"seed": 1, "texts": "4a1f"}, {"seed": 2, "texts": "00c7"})
+    ['seed was 1, now 2', 'other text']
+    """
+    changes: list[str] = []
+    for key in sorted({*before, *now}):
+        old, new = before.get(key), now.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            changes += setting_changes(old, new, f"{prefix}{key}.")
+        elif old != new:
+            name = f"{prefix}{key}"
+            values = ("not given" if value is None else value for value in (old, new))
+            words = "{} was {}, now {}".format(name.removeprefix("settings."), *values)
+            changes.append(DIGESTS.get(name, words))
+    return list(dict.fromkeys(changes))

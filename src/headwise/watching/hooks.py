@@ -1,0 +1,67 @@
+"""Hooks: what goes into modules and what comes out of them, recorded call by call.
+
+In: modules by name. Out: a `ModuleCall` for every call inside a `with` block. Attention calls with
+their queries and keys are in `watch.py`.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleCall:
+    """One call of a module: its arguments as they were, and its result without gradients."""
+
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any
+
+    @cached_property
+    def input(self) -> Tensor:
+        """The first floating-point tensor among the arguments, without gradients."""
+        arguments = (*self.args, *self.kwargs.values())
+        states = (one for one in arguments if isinstance(one, Tensor) and one.is_floating_point())
+        return next(states).detach()
+
+    @property
+    def output(self) -> Any:
+        """The result; the first entry if the module returns a tuple."""
+        return self.result[0] if isinstance(self.result, tuple) and self.result else self.result
+
+
+@contextmanager
+def record(modules: Mapping[str, nn.Module]) -> Iterator[list[ModuleCall]]:
+    """Record every call of these modules inside the block, in the order in which they return.
+
+    with record({"attention": layer.attention, "output": layer.output}) as calls:
+        model(**inputs)
+    """
+    calls: list[ModuleCall] = []
+
+    def keep(
+        name: str, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> None:
+        calls.append(ModuleCall(name, args, kwargs, detached(result)))
+
+    hooks = [
+        module.register_forward_hook(partial(keep, name), with_kwargs=True)
+        for name, module in modules.items()
+    ]
+    try:
+        yield calls
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def detached(value: Any) -> Any:
+    """A tensor, or a tuple of tensors, without gradients; anything else is returned as it is."""
+    if isinstance(value, Tensor):
+        return value.detach()
+    return tuple(map(detached, value)) if type(value) is tuple else value
