@@ -53,7 +53,7 @@ def explorer(model: str) -> Iterator[tuple[str, int]]:
 
 
 def text_of(tokenizer: Any, tokens: int) -> str:
-    """Text of about so many tokens."""
+    """Text of about `tokens` tokens."""
     ids = tokenizer("\n".join(manual_texts()[:200]), verbose=False)["input_ids"]
     return str(tokenizer.decode(ids[200 : 200 + tokens], skip_special_tokens=True))
 
@@ -67,7 +67,7 @@ def until(page: Page, expression: str, seconds: float = 300.0) -> None:
         page.wait_for_timeout(4)
 
 
-def timed_page(page: Page, text: str, heads: list[str]) -> dict[str, Any]:
+def time_page(page: Page, text: str, heads: list[str]) -> dict[str, Any]:
     """Seconds to the grid, milliseconds to a map, and bytes that came."""
     sizes: list[int] = []
     page.on("requestfinished", lambda one: sizes.append(one.sizes()["responseBodySize"]))
@@ -110,7 +110,7 @@ def in_browser(address: str, model: str, tokenizer: Any) -> list[dict[str, Any]]
             until(page, "document.body.dataset.drawn")
             layers = httpx.get(f"{address}api/model").json()["layers"]
             heads = [f"{layers[at % len(layers)]['name']}H{at % 5}" for at in range(1, 1 + CLICKS)]
-            row = timed_page(page, text_of(tokenizer, length), heads)
+            row = time_page(page, text_of(tokenizer, length), heads)
             found.append({"model": model, "tokens": length, **row})
             print(found[-1])
             page.close()

@@ -51,7 +51,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """What a case came to; times in milliseconds."""
+    """The outcome of a case; times in milliseconds."""
 
     level: str
     kind: str

@@ -213,7 +213,7 @@ def decode_case(cached: int, dtype: str) -> Case:
 
 
 def step_case(cached: int, dtype: str) -> Case:
-    """A layer's next token with its cache against joining keys and values anew at each step."""
+    """A layer's next token with its cache against concatenating keys and values at each step."""
 
     def build() -> dict[str, Run]:
         ours = MultiHeadAttention(D_MODEL, NUM_HEADS, is_causal=True).to(DTYPES[dtype])

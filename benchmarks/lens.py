@@ -33,7 +33,7 @@ def status(field: str) -> int:
 
 
 before = status("VmRSS")
-Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # begin the peak anew
+Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # reset the peak
 model = native.boot(config)
 ids = torch.randint(0, 1000, (1, length))
 times = []

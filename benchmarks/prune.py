@@ -22,13 +22,13 @@ from typing import Any
 
 import torch
 from harness import setting
+from headwise.pruning.bench import PruneSetup, RefittedCut, cut_and_refit, make_bench
 from rich.console import Console
 from rich.table import Table
 
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Evaluation
 from headwise.objectives.losses import Embedding
-from headwise.pruning.bench import PruneSetup, RefittedCut, cut_and_refit, make_bench
 from headwise.pruning.export.sizes import full_batch, sizes_of, time_both
 from headwise.pruning.importance.ablation import ablate
 from headwise.pruning.importance.gradients import gradients
@@ -300,12 +300,12 @@ def proof(bench: PruneSetup, found: RefittedCut) -> dict[str, Any]:
 
 def importance_times(bench: PruneSetup, console: Console) -> dict[str, float]:
     """Seconds of every importance method on the same text, and of plain leave-one-out."""
-    task, counts = beginning(bench.problem.task, 4096), bench.counts
+    task, counts = beginning(bench.problem.evaluation, 4096), bench.counts
     times = dict[str, float]()
     units = single_heads(bench.problem.heads)
     timed("one forward pass", task.loss, times, console)
-    timed("michel, fisher and interaction", lambda: gradients(task, counts), times, console)
-    timed(f"ablation of {len(units)} heads", lambda: ablate(task, units, counts), times, console)
+    timed("michel, fisher and interaction", lambda: gradients(task), times, console)
+    timed(f"ablation of {len(units)} heads", lambda: ablate(task, units), times, console)
 
     def leave_one_out() -> None:
         for unit in units:

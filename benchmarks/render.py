@@ -101,7 +101,7 @@ def layer_markdown(record: tuple[dict[str, object], list[Result]]) -> str:
 
 
 def targets(record: tuple[dict[str, object], list[Result]]) -> list[str]:
-    """What the run says of the claims made for headwise, a line each."""
+    """One line per claim about headwise, with the figures of this run."""
     results = record[1]
     lines = []
     worst = max(results, key=lambda row: row.ratio_to_best)
@@ -132,7 +132,7 @@ SCAN = HERE / "results" / "scan.json"
 
 
 def scan_markdown(record: dict[str, Any]) -> str:
-    """What measuring costs, one row per length and way."""
+    """The cost of measuring, one row per length and method."""
     heading = ("tokens", "way", "seconds", "time / plain", "peak memory", "memory / plain")
     lines: list[tuple[str, ...]] = [heading]
     for row in record["results"]:
@@ -241,7 +241,7 @@ def prune_records() -> dict[str, dict[str, Any]]:
 
 
 Job = tuple[str, str, str, str]
-"""What is done, what headwise takes, what others take, the command that prints both."""
+"""One row per job: headwise, the alternatives, and the command that measures both."""
 
 LAYER_JOBS = (
     (

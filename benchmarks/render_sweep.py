@@ -1,7 +1,7 @@
 """Tables and plots of docs/sweep.md from the folders that `headwise sweep` wrote.
 
 python benchmarks/render_sweep.py FOLDER ...   # take in new sweeps
-python benchmarks/render_sweep.py              # write the tables anew
+python benchmarks/render_sweep.py              # rewrite the tables
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What measuring heads costs: all default measures against a plain forward pass, time and memory.
+"""The cost of measuring heads: all default measures against a plain forward pass, time and memory.
 
 A Llama-like model of six layers, d_model 512 and 8 heads reads one document of random tokens.
 Contestants: the plain forward pass (transformers' sdpa); headwise, every row and 512 sampled rows;
@@ -208,7 +208,7 @@ def peak_of(name: str, length: int) -> int:
 def print_peak(name: str, length: int) -> None:
     """Run once and print the peak, less what was there before the model was made."""
     before = status("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # begin the peak anew
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # reset the peak
     run = CONTESTANTS[name](length)
     with torch.inference_mode():
         run()

@@ -1,4 +1,4 @@
-"""Training steps a second of a sweep's models, on headwise's layer and on torch's, in turns.
+"""Training steps per second of a sweep's models, on headwise's layer and on torch's, in turns.
 
 The two models of a row have the same shapes everywhere; they differ in the module that computes
 attention. Torch's is `nn.MultiheadAttention` with a causal mask, which it has to be given, and
@@ -102,7 +102,7 @@ def row(task: SweepTask, d_model: int, layers: int, batch: int, heads: int) -> d
 
 
 def main() -> None:
-    """Print a line a row, and write them all."""
+    """Print one line per row, and write all rows."""
     torch.set_num_threads(1)  # as a sweep trains, a model a core
     print(
         "task        d_model layers batch x positions heads  headwise     torch  ratio (quarters)"
@@ -118,7 +118,7 @@ def main() -> None:
             f"({one['lowest']:.2f} to {one['highest']:.2f})"
         )
     RESULTS.write_text(json.dumps({"setting": setting(), "rows": found}, indent=1) + "\n", "utf-8")
-    print(f"wrote {RESULTS.name}: steps a second at one thread")
+    print(f"wrote {RESULTS.name}: steps per second with one thread")
 
 
 if __name__ == "__main__":

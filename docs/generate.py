@@ -1,9 +1,10 @@
-"""What of the documentation is made from the source: help texts, columns, families.
+"""Generates the parts of the documentation that come from the source: helps, tables, modules.
 
-In: the installed package. Out: the text of every page that has such parts, with these as they are
-now. `python docs/generate.py` writes them; the tests fail while a page is not what it would write.
+In: the installed package. Out: the text of every page with such parts. `python docs/generate.py`
+writes the pages; a test fails if one of them is stale.
 """
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,6 +148,32 @@ def helps() -> Iterator[tuple[str, str]]:
             yield show([name, inner])
 
 
+def modules() -> str:
+    """Every folder and module of the package with the first sentence of its docstring."""
+    source = DOCS.parent / "src" / "headwise"
+    folders = sorted({file.parent for file in source.rglob("*.py")})
+    parts = []
+    for folder in folders:
+        is_root = folder == source
+        title = "headwise/" if is_root else f"{folder.relative_to(source).as_posix()}/"
+        rows = [
+            (f"`{file.name}`", first_sentence(file))
+            for file in sorted(folder.glob("*.py"))
+            if file.name != "__init__.py"
+        ]
+        summary = "Small modules that everything may use." if is_root else ""
+        summary = summary or first_sentence(folder / "__init__.py")
+        listed = "\n" + table(("module", "what it does"), *rows) if rows else ""
+        parts.append(f"### {title}\n\n{summary}\n{listed}")
+    return "\n" + "\n".join(parts) + "\n"
+
+
+def first_sentence(file: Path) -> str:
+    """The first paragraph of a module's docstring on one line."""
+    docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+
+
 def commands() -> str:
     """The page of help texts."""
     parts = [COMMANDS]
@@ -159,6 +186,7 @@ MARKED = {
     "measures.md": [columns],
     "families.md": [returned, families, refused],
     "plan.md": [known],
+    "architecture.md": [modules],
 }
 
 

@@ -1,4 +1,4 @@
-"""What every test runs under: no network, fixed seeds and width, kernels this machine survives.
+"""Conditions of every test: no network, fixed seeds and width, kernels this machine survives.
 
 headwise is never imported at the top of this file: the shape checks hook into its import first.
 """

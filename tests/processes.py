@@ -47,12 +47,12 @@ def run_program(text: str, arguments: list[str], says: Path, environment: dict[s
 
 
 def printed(says: Path) -> str:
-    """What a process has printed so far."""
+    """The output of a process so far."""
     return says.read_text() if says.exists() else ""
 
 
 def ended(*processes: ForkServerProcess, says: Sequence[Path]) -> str:
-    """What processes printed, once all have ended well; any other end is ours."""
+    """The output of each process; fails if one of them exits with an error."""
     deadline = time.monotonic() + PATIENCE
     try:
         for process in processes:
@@ -68,7 +68,7 @@ def ended(*processes: ForkServerProcess, says: Sequence[Path]) -> str:
 
 
 def together(text: str, *arguments: object, folder: Path) -> str:
-    """What two processes printed that know of each other as torchrun would tell them."""
+    """The output of two processes started with the environment that torchrun sets."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

@@ -58,7 +58,7 @@ def each_scan_once() -> Iterator[None]:
 
 
 def printed_by(snippet: str) -> str:
-    """What the snippet prints when it is run."""
+    """The output of a snippet."""
     with contextlib.redirect_stdout(io.StringIO()) as printed, each_scan_once():
         exec(compile(snippet, "snippet", "exec"), {"__name__": "__main__"})
     return printed.getvalue()

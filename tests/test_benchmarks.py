@@ -26,7 +26,7 @@ def test_pages_show_the_last_runs(render: dict[str, Any]) -> None:
     pages = render["pages"]()
     assert {path.name for path in pages} == {"README.md", "speed.md"}
     for path, text in pages.items():
-        assert text == path.read_text("utf-8"), "python benchmarks/render.py writes it anew"
+        assert text == path.read_text("utf-8"), "run python benchmarks/render.py"
     readme, speed = (pages[ROOT / name] for name in ("README.md", "docs/speed.md"))
     assert "| headwise, every row |" in speed
     assert "`benchmarks/scan.py`" in readme
@@ -44,7 +44,7 @@ SCRIPTS = sorted([*BENCHMARKS.glob("*.py"), *(ROOT / "examples").glob("*.py")])
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_what_a_script_takes_from_headwise_is_there(script: Path) -> None:
+def test_every_name_that_a_benchmark_imports_exists(script: Path) -> None:
     for node in ast.walk(ast.parse(script.read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headwise"):
             module = importlib.import_module(str(node.module))

@@ -1,4 +1,4 @@
-"""What `import headwise` and `headwise --help` load."""
+"""`import headwise` and `headwise --help` load no heavy packages."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ WORKED = RUN.format(arguments=("trace", "--example", "cat-sleeps"))
 
 
 def loaded_by(code: str, packages: tuple[str, ...]) -> list[str]:
-    """Those of the packages that a fresh process has imported after running the code."""
+    """Packages among `packages` that a fresh process has imported after running `code`."""
     question = f"import json, sys\nfound = [name for name in {packages!r} if name in sys.modules]"
     answer = subprocess.run(
         [sys.executable, "-c", f"{code}\n{question}\nprint(json.dumps(found), file=sys.stderr)"],
@@ -57,7 +57,7 @@ def test_a_heavy_import_would_be_noticed() -> None:
 
 
 def test_the_help_loads_little() -> None:
-    """Its time is that of its imports, and the number of these does not depend on the machine."""
+    """The help takes as long as its imports, whose number is the same on every machine."""
     code = f"{HELP}\nimport sys\nprint(len(sys.modules), file=sys.stderr)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(said.stderr.splitlines()[-1]) < MOST_MODULES

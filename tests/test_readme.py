@@ -1,4 +1,4 @@
-"""The README tells the truth: its code runs, its commands exist, its map is the tree."""
+"""The README tells the truth: its code runs, its commands exist, and it is short."""
 
 import re
 import shlex
@@ -16,6 +16,8 @@ README = (ROOT / "README.md").read_text("utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 BLOCKS = blocks(README)
 SNIPPETS = snippets(README)
+LONGEST = 220
+"""Lines."""
 
 
 def transcripts(page: str) -> list[tuple[str, str]]:
@@ -30,7 +32,7 @@ def transcripts(page: str) -> list[tuple[str, str]]:
 
 
 def printed_at(command: str) -> str:
-    """What a headwise command prints in a terminal of 80 columns."""
+    """The output of a headwise command in a terminal of 80 columns."""
     name, *arguments = shlex.split(command)
     with each_scan_once():
         ran = CliRunner(env={"COLUMNS": "80"}).invoke(app, arguments)
@@ -40,9 +42,9 @@ def printed_at(command: str) -> str:
 
 TRANSCRIPTS = transcripts(README)
 SCAN = "headwise scan | head -14"
-"""Whose beginning is shown here, and the whole on the page about scans."""
+"""The README shows the first lines of this command; docs/scan.md shows all of them."""
 QUICK = [one for one in TRANSCRIPTS if "--out" not in one[0] and one[0] != SCAN]
-"""Those that write a model take minutes: they are only held to exist."""
+"""Commands that print quickly; those that write a model are only checked to exist."""
 COMMANDS = [command for command, _ in TRANSCRIPTS if "--out" in command] + [
     line.partition("#")[0].strip()
     for language, text in BLOCKS
@@ -51,26 +53,9 @@ COMMANDS = [command for command, _ in TRANSCRIPTS if "--out" in command] + [
 ]
 
 
-def paths_on(file_map: str) -> set[str]:
-    """Every path that an indented map names; what ends in a slash is a folder."""
-    above: list[str] = []
-    paths = set()
-    for line in file_map.splitlines():
-        depth = (len(line) - len(line.lstrip())) // 2
-        above[depth:] = [line.split()[0]]
-        paths.add("".join(above))
-    return paths
-
-
-def file_maps() -> tuple[str, str]:
-    """The map of folders, and that of every module."""
-    section = README.split("## Where everything is")[1]
-    return section.split("```")[1].strip("\n"), section.split("```")[3].strip("\n")
-
-
 def test_the_readme_has_code_and_commands_to_check() -> None:
     assert [language for language, _ in BLOCKS].count("python") == len(SNIPPETS) > 0
-    assert len(QUICK) == 2
+    assert len(QUICK) == 1
     assert COMMANDS
 
 
@@ -102,19 +87,8 @@ def test_a_command_exists(command: str) -> None:
         assert CliRunner().invoke(app, [*arguments, "--help"]).exit_code == 0
 
 
-def test_the_file_maps_are_the_tree() -> None:
-    folders, modules = map(paths_on, file_maps())
-    assert {path for path in folders | modules if not (ROOT / path).exists()} == set()
-    source = ROOT / "src" / "headwise"
-    there = {file for file in source.rglob("*.py") if file.name != "__init__.py"}
-    assert {str(file.relative_to(ROOT)) for file in there} - modules == set()
-    packages = {file.parent for file in source.glob("*/__init__.py")}
-    assert {f"{package.relative_to(ROOT)}/" for package in packages} - folders == set()
-
-
-def test_a_map_is_read_by_its_indentation() -> None:
-    text = "src/\n  one/   words\n    two.py  more words\n  three.py\ntests/"
-    assert paths_on(text) == {"src/", "src/one/", "src/one/two.py", "src/three.py", "tests/"}
+def test_the_readme_is_short_enough_to_read() -> None:
+    assert len(README.splitlines()) < LONGEST
 
 
 def test_the_python_version_is_the_one_in_pyproject() -> None:

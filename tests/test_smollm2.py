@@ -22,7 +22,7 @@ def smollm2() -> LoadedModel:
     return load_model("smollm2", LoadOptions(dtype="bfloat16", keeps_head=True))
 
 
-def test_it_loads_from_its_package_and_is_watched(
+def test_smollm2_loads_from_its_package_and_can_be_watched(
     smollm2: LoadedModel, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert type(smollm2.model).__name__ == "LlamaForCausalLM"

@@ -1,4 +1,4 @@
-"""Files: read with a sentence for what is wrong with them, and never left half written."""
+"""Reads files with clear errors, writes them so that none is ever half written, locks folders."""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from headwise.errors import OptionError, OutputError
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a file of the user's."""
+    """The text of a UTF-8 file; raises OptionError if it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as err:
@@ -19,7 +19,7 @@ def read_text(path: str | Path) -> str:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """What a file holds."""
+    """The bytes of a file; raises OptionError if it cannot be read."""
     try:
         return Path(path).read_bytes()
     except OSError as err:
@@ -27,12 +27,13 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def write_aside(path: Path, content: bytes | str) -> None:
-    """Write beside the place and move there: a stop at any moment leaves the old or the new.
+    """Write a file beside its final place, then move it there.
 
-    A link stays one, and what it leads to is replaced; a device is written to as it is.
+    A process killed at any moment leaves the old file or the new one. A symbolic link stays a link
+    and its target is replaced; a device is appended to.
     """
     content = content.encode() if isinstance(content, str) else content
-    place = resolved(path)
+    place = resolve_target(path)
     part = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
         if is_device(path):
@@ -49,28 +50,28 @@ def write_aside(path: Path, content: bytes | str) -> None:
 
 
 def is_device(path: Path) -> bool:
-    """Whether a path is a device's; standard output is one, even where it is a file for now."""
+    """Whether `path` is a device; standard output counts, even when it is redirected to a file."""
     return str(path).startswith(("/dev/", "/proc/")) or (path.exists() and not path.is_file())
 
 
-def resolved(path: Path) -> Path:
-    """The place that a path leads to."""
+def resolve_target(path: Path) -> Path:
+    """The file or folder that `path` points to, links followed."""
     try:
         place = path.resolve()
         if place.is_symlink():
-            raise RuntimeError("its links lead to each other")
+            raise RuntimeError("its links form a loop")
         return place
-    except (OSError, RuntimeError) as err:  # links that lead to each other
+    except (OSError, RuntimeError) as err:  # RuntimeError: a loop of links
         reason = getattr(err, "strerror", None) or err
         raise OutputError(f"{path} cannot be written: {reason}") from err
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those that it is in, where they are not there already."""
+    """Make a folder and its parents if they do not exist."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as err:
-        raise OutputError(f"{path} cannot be made: {err.strerror}") from err
+        raise OutputError(f"{path} cannot be created: {err.strerror}") from err
 
 
 @contextmanager
@@ -82,7 +83,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout  # here, because importing it takes 60 ms
 
-    place = resolved(folder)
+    place = resolve_target(folder)
     file = place.with_name(f".{place.name}.lock")
     lock = FileLock(file)
     try:

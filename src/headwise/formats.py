@@ -7,7 +7,7 @@ from typing import Any
 
 
 def format_count(count: int, noun: str) -> str:
-    """A number and what it counts.
+    """A count with its noun, plural if needed.
 
     >>> format_count(1, "head"), format_count(1200, "token")
     ('1 head', '1,200 tokens')
@@ -16,7 +16,7 @@ def format_count(count: int, noun: str) -> str:
 
 
 def join_words(items: Sequence[str], last: str = "and") -> str:
-    """Items with commas, and a word before the last.
+    """Items separated by commas, with `last` before the last one.
 
     >>> join_words(["a"]), join_words(["a", "b", "c"]), join_words(["a", "b"], "or")
     ('a', 'a, b and c', 'a or b')
@@ -26,16 +26,16 @@ def join_words(items: Sequence[str], last: str = "and") -> str:
     return f"{', '.join(items[:-1])} {last} {items[-1]}"
 
 
-def finite(values: Any) -> Any:
-    """The same with None for numbers that JSON cannot hold.
+def replace_nonfinite(values: Any) -> Any:
+    """`values` with None for NaN and infinities, which JSON cannot represent.
 
-    >>> finite({"loss": [1.5, float("inf")]})
+    >>> replace_nonfinite({"loss": [1.5, float("inf")]})
     {'loss': [1.5, None]}
     """
     if isinstance(values, dict):
-        return {key: finite(value) for key, value in values.items()}
+        return {key: replace_nonfinite(value) for key, value in values.items()}
     if isinstance(values, list):
-        return [finite(value) for value in values]
+        return [replace_nonfinite(value) for value in values]
     return None if isinstance(values, float) and not math.isfinite(values) else values
 
 

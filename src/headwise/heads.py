@@ -365,7 +365,3 @@ def _near(name: str, names: Iterable[str]) -> str:
     left = len(known) - MOST_NAMED
     more = f" and {left} more" if left > 0 else ""
     return f"there are {', '.join(known[:MOST_NAMED])}{more}"
-
-
-HeadCounts = Mapping[str, tuple[int, int]]
-"""Numbers of heads, and of KV heads that serve them, by layer: `L0` or `encoder.L0`."""

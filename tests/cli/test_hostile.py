@@ -175,7 +175,7 @@ def test_characters_of_a_line_of_50_mb_are_learnt(headwise: Runner, line: str) -
 def test_a_sentence_longer_than_the_model_takes_is_told(
     headwise: Runner, refused: Callable[..., str], llama: Path, here: Path
 ) -> None:
-    words = "the text is longer than the 61 tokens that the model takes"
+    words = "the text is longer than the 61 tokens"
     assert words in refused("trace", llama, "--text", "w8 " * 20_000, "--svg", "map.svg")
     assert headwise("scan", llama, "--text", "text", "--out", "scan").code == 0
     give_role(here / "scan" / "heads.parquet", "L1H2", "sink")

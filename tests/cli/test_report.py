@@ -147,7 +147,7 @@ def test_a_missing_folder_is_told_of_before_a_page_that_is_there(
         (["--prune", "empty"], "empty holds no pruned model"),
         (["scan", "--importance", "scan"], "scan holds no importance"),
         (["scan", "--out", "empty"], "empty is a folder"),
-        (["scan", "--out", "nowhere/page.html"], "there is no folder nowhere"),
+        (["scan", "--out", "nowhere/page.html"], "folder nowhere does not exist"),
         (["scan", "--text", " "], "the text is empty"),
     ],
 )

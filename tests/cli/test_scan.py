@@ -79,7 +79,7 @@ def test_a_treebank_gives_relations(headwise: Runner, tmp_path: Path) -> None:
         (["--rows", "some"], "--rows is 'some': give all, auto or a number"),
         (["--rows", "0"], "rows is 0"),
         (["--measures", "glow"], "there is no measure 'glow'"),
-        (["--length", "3"], "a length of 3 leaves no room for text"),
+        (["--length", "3"], "--length is 3"),
         (["--dtype", "float8"], "dtype is 'float8'"),
     ],
 )

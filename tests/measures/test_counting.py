@@ -15,7 +15,8 @@ from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView, Sums, TileWeights
 from headwise.measures.similarity import LOOKS
 from headwise.reading.batch import Batch
-from headwise.reading.reader import Reader, given_batches
+from headwise.reading.reader import Reader
+from headwise.reading.tensors import batches_from_tensors
 from headwise.scans.scan import ScanSettings, make_scan_job, scan
 from headwise.scans.sums import ScanSums
 from headwise.watching.calls import AttentionCall, Call
@@ -172,7 +173,9 @@ def small_llama() -> transformers.LlamaModel:
 def calls_of(length: int) -> tuple[list[Call], Batch]:
     """A causal model's calls on two sequences."""
     model = small_llama()
-    (batch,) = given_batches([{"input_ids": torch.randint(0, 53, (2, length))}], model.config)
+    (batch,) = batches_from_tensors(
+        [{"input_ids": torch.randint(0, 53, (2, length))}], model.config
+    )
     with torch.no_grad(), watch(model, needs_lse=True) as seen:
         model(**batch.inputs)
     return list(seen.calls), batch

@@ -12,7 +12,7 @@ from headwise.measures import measure as measure_module, row_layout as layout_mo
 from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, default_measures, views_of
 from headwise.measures.measure import RowValues, measure_rows
 from headwise.reading.batch import Batch
-from headwise.reading.reader import given_batches
+from headwise.reading.tensors import batches_from_tensors
 from headwise.reading.tokens import TokenFacts
 from headwise.scans.steps import TextStep
 from headwise.scans.sums import ScanSums
@@ -143,7 +143,7 @@ def test_a_step_counts_the_mean_of_the_rows(name: str) -> None:
 
 def test_weights_too_small_for_half_precision_are_seen() -> None:
     model, inputs = tiny("bloom", batch=1, length=600, dtype=torch.float16)
-    (batch,) = given_batches([inputs], model.config)
+    (batch,) = batches_from_tensors([inputs], model.config)
     with quiet(), torch.no_grad(), watch(model) as seen:
         model(**inputs)
     for call in seen.calls:

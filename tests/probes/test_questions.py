@@ -6,7 +6,7 @@ import torch
 from headwise.probes.questions import BASELINES, READINGS, ArcReading, ask, guesses, questions
 from headwise.probes.scoring import answers
 from headwise.probes.sentences import Arc, ProbeSentence
-from headwise.reading.words import merged_pieces
+from headwise.reading.words import merge_pieces
 
 SEVEN = 7  # words
 EARLIER, LATER = Arc("obj", 4, 2), Arc("nsubj", 1, 5)
@@ -90,5 +90,5 @@ def test_a_head_that_looks_everywhere_alike_finds_the_word_of_most_pieces(
     assert alone["most pieces, first"] == alone["most pieces, last"] == hits
     tied = dict(zip(BASELINES, guesses(question, (1, 3, 3, 1)), strict=True))
     assert not tied["most pieces, first"] and tied["most pieces, last"] == hits
-    alike = merged_pieces(torch.ones(1, 7, 7), [0, 1, 1, 2, 2, 2, 3])
+    alike = merge_pieces(torch.ones(1, 7, 7), [0, 1, 1, 2, 2, 2, 3])
     assert bool(answers(alike, [question])) == hits

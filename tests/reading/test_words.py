@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from headwise.errors import OptionError, ShapeError
 from headwise.probes.builtin import WORKED_SENTENCES, builtin_sentences
-from headwise.reading.words import NO_WORD, encode, spell, word_weights
+from headwise.reading.words import NO_WORD, encode, word_weights, write_sentence
 
 from ..attention.tolerance import assert_same
 
@@ -20,7 +20,7 @@ WORDS = ("The", "animal", "didn't", "cross", ",", "naïvely", "😀", "tired", "
 
 
 def byte_level() -> PreTrainedTokenizerFast:
-    """A tokenizer of the GPT-2 kind without a single merge: every byte is a token."""
+    """A tokenizer like GPT-2's without merges: every byte is a token."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     merges = [("Ġ", "t"), ("c", "r"), ("i", "r")]
     pieces = [*alphabet, *("".join(merge) for merge in merges)]
@@ -32,7 +32,7 @@ def byte_level() -> PreTrainedTokenizerFast:
 
 
 def word_pieces() -> PreTrainedTokenizerFast:
-    """A tokenizer of the BERT kind: lower case, [CLS] and [SEP], pieces that start with ##."""
+    """A tokenizer like BERT's: lower case, [CLS] and [SEP], pieces that start with ##."""
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
     whole = ["[UNK]", "[CLS]", "[SEP]", "the", "animal", "cross", "tire", "##d", *".,'?"]
     pieces = [*whole, *letters, *(f"##{letter}" for letter in letters if letter != "d")]
@@ -44,7 +44,7 @@ def word_pieces() -> PreTrainedTokenizerFast:
 
 
 class Fixed:
-    """A tokenizer that always answers the same."""
+    """A tokenizer with a constant result."""
 
     def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
         self.spans = list(spans)
@@ -59,8 +59,8 @@ class Slow:
         raise NotImplementedError
 
 
-def test_marks_that_close_are_written_without_a_space() -> None:
-    text, spans = spell(WORDS)
+def test_closing_marks_have_no_space_before_them() -> None:
+    text, spans = write_sentence(WORDS)
     assert text == "The animal didn't cross, naïvely 😀 tired."
     assert tuple(text[start:end] for start, end in spans) == WORDS
 
@@ -73,7 +73,7 @@ def test_marks_that_close_are_written_without_a_space() -> None:
 )
 def test_the_pieces_of_a_word_spell_the_word(make: Any, words: tuple[str, ...]) -> None:
     tokenizer = make()
-    text, _ = spell(words)
+    text, _ = write_sentence(words)
     encoded = encode(words, tokenizer)
     assert encoded is not None
     pieces = tokenizer(text, return_offsets_mapping=True)
@@ -108,7 +108,7 @@ def test_every_builtin_sentence_can_be_encoded() -> None:
         ([(0, 0), (0, 2), (2, 3), (3, 7)], [NO_WORD, 0, NO_WORD, 1]),  # a token of space alone
     ],
 )
-def test_a_token_belongs_to_the_word_that_holds_most_of_it(
+def test_a_token_belongs_to_the_word_with_most_of_its_characters(
     spans: list[tuple[int, int]], owners: list[int]
 ) -> None:
     encoded = encode(("It", "rain"), Fixed(spans))
@@ -121,15 +121,13 @@ def test_a_word_without_a_token_makes_the_sentence_unusable() -> None:
     assert encode(("It", "", "rain"), word_pieces()) is None
 
 
-def test_a_slow_tokenizer_is_refused() -> None:
-    with pytest.raises(
-        OptionError, match=r"Slow does not say which characters .*makes of a tokenizer.json"
-    ):
+def test_a_tokenizer_without_offsets_raises() -> None:
+    with pytest.raises(OptionError, match="Slow"):
         encode(("It", "rains"), Slow())
 
 
 def in_a_loop(weights: Tensor, word_of_token: Sequence[int]) -> Tensor:
-    """The same in the words of the definition."""
+    """`word_weights` by its definition, in loops."""
     heads, tokens, _ = weights.shape
     words = max(word_of_token) + 1
     between = torch.zeros(heads, words, words, dtype=torch.float64)
@@ -154,13 +152,13 @@ def test_weights_between_words_are_sums_of_means(word_of: list[int], dtype: torc
     assert_same(got, in_a_loop(weights, word_of), roundings=2 * len(word_of))
 
 
-def test_one_token_a_word_changes_nothing_but_the_diagonal() -> None:
+def test_single_token_words_change_only_the_diagonal() -> None:
     weights = torch.rand(3, 7, 7, dtype=torch.float64)
     off_diagonal = weights * (1 - torch.eye(7, dtype=torch.float64))
     assert_same(word_weights(weights, range(7)), off_diagonal, roundings=0)
     assert weights.diagonal(dim1=1, dim2=2).all()  # what came in is left as it was
 
 
-def test_weights_of_other_tokens_are_refused() -> None:
-    with pytest.raises(ShapeError, match=r"weights are 5 x 5 tokens: .* the words of 7"):
+def test_weights_of_another_size_raise() -> None:
+    with pytest.raises(ShapeError, match=r"query 5, key 5.* 7 tokens"):
         word_weights(torch.zeros(3, 5, 5), [0, 0, 1, 2, 2, 3, 4])

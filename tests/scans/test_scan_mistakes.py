@@ -13,7 +13,7 @@ from headwise.measures.counter import HeadCounter, RowChoice, default_measures
 from headwise.models.loaded import LoadedModel
 from headwise.models.loading import load_model
 from headwise.probes.sentences import Arc, ProbeSentence
-from headwise.reading.reader import given_batches
+from headwise.reading.tensors import batches_from_tensors
 from headwise.scans.process_group import ProcessGroup
 from headwise.scans.scan import ScanSettings, make_scan_job, scan
 from headwise.scans.steps import TextStep
@@ -80,38 +80,38 @@ HOLES = torch.tensor([[0, 1, 1, 1, 0], [1, 0, 1, 1, 1]])
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"inputs": {"input_ids": WORDS}}, "inputs is of type dict: give a list of mappings"),
-        ({"inputs": 5}, "inputs is of type int: give a list of mappings"),
-        ({"inputs": ["input_ids"]}, "a batch of inputs is a str: give a list of mappings"),
-        ({"inputs": [{"input_ids": [[1, 2]]}]}, "input_ids is of type list: give a tensor"),
+        ({"inputs": {"input_ids": WORDS}}, "inputs is a dict"),
+        ({"inputs": 5}, "inputs is a int"),
+        ({"inputs": ["input_ids"]}, "a batch of inputs is a str"),
+        ({"inputs": [{"input_ids": [[1, 2]]}]}, "input_ids is a list"),
         (
             {"inputs": [{"input_ids": WORDS, "attention_mask": [[1] * 5] * 2}]},
-            "attention_mask is of type list: give a tensor",
+            "attention_mask is a list",
         ),
         (
             {"inputs": [{"input_ids": WORDS, "attention_mask": torch.ones(2, 1, 5, 5)}]},
-            r"attention_mask is \[2, 1, 5, 5\]: give \[2, 5\] as the tokens are",
+            r"attention_mask is \[2, 1, 5, 5\]: it must be \[2, 5\]",
         ),
         (
             {"inputs": [{"input_ids": WORDS, "attention_mask": HOLES}]},
-            "attention_mask hides tokens between others in sequence 1: give a mask that is 0 ",
+            "attention_mask hides tokens between others in sequence 1",
         ),
-        ({"inputs": [{"input_ids": WORDS.float()}]}, "input_ids are of torch.float32: give whole"),
+        ({"inputs": [{"input_ids": WORDS.float()}]}, r"input_ids is torch\.float32"),
         (
             {"inputs": [{"input_ids": WORDS * 40_000}]},
-            r"BertModel cannot read this: input_ids hold 40000, and its vocabulary has 0\.\.30521",
+            r"BertModel cannot read this: input_ids has 40000, but its vocabulary is 0\.\.30521",
         ),
-        ({"inputs": [{"input_ids": WORDS * -1}]}, "input_ids hold -1, and its vocabulary"),
+        ({"inputs": [{"input_ids": WORDS * -1}]}, "input_ids has -1"),
         (
             {"inputs": [{"input_ids": torch.ones(1, 600, dtype=torch.long)}]},
-            "input_ids have 600 positions, and it takes 512: give that or less",
+            "input_ids has 600 positions, but the model reads at most 512",
         ),
         (
             {"inputs": [{"input_ids": WORDS, "attention_masks": WORDS}]},
-            "BertModel has no input 'attention_masks': perhaps attention_mask",
+            "BertModel has no input 'attention_masks': did you mean attention_mask",
         ),
-        ({"texts": Path("book.txt")}, r"texts is PosixPath\('book.txt'\): give the text itself"),
-        ({"texts": 5}, "texts is 5: give the text itself"),
+        ({"texts": Path("book.txt")}, r"texts is PosixPath\('book.txt'\)"),
+        ({"texts": 5}, "texts is 5"),
         ({"treebank": "missing.conllu"}, "missing.conllu is not a file"),
         ({"treebank": Path("missing.conllu")}, "missing.conllu is not a file"),
         ({"treebank": ["A sentence."]}, "'A sentence.' is no ProbeSentence: give such"),
@@ -120,10 +120,10 @@ HOLES = torch.tensor([[0, 1, 1, 1, 0], [1, 0, 1, 1, 1]])
             {"texts": "Hi.", "tokenizer": "bert"},
             "tokenizer is of type str: give the tokenizer itself",
         ),
-        ({"inputs": [{}]}, "a batch of inputs holds no tensor, but nothing"),
-        ({"inputs": [{"input_ids": WORDS[0]}]}, r"input_ids is \[5\]: give \[batch, position\]"),
+        ({"inputs": [{}]}, "a batch of inputs has no tensor"),
+        ({"inputs": [{"input_ids": WORDS[0]}]}, r"input_ids is \[5\]"),
         ({"inputs": []}, "nothing was scanned: give texts, inputs or sentences"),
-        ({"texts": ["Some text.", None]}, "a text is a NoneType: give documents as str"),
+        ({"texts": ["Some text.", None]}, "a text is a NoneType"),
     ],
 )
 def test_what_a_model_cannot_read_is_refused(
@@ -138,7 +138,7 @@ def test_an_input_that_a_model_cannot_take_is_named() -> None:
     table = scan(model, inputs=[{**inputs, "labels": inputs["input_ids"]}])
     assert len(table) > 0, "labels are left out, and no mistake"
     with pytest.raises(
-        OptionError, match="GPT2LMHeadModel has no input 'input_idz': perhaps input_ids"
+        OptionError, match="GPT2LMHeadModel has no input 'input_idz': did you mean input_ids"
     ):
         scan(model, inputs=[{"input_idz": inputs["input_ids"]}])
     with pytest.raises(OptionError, match="no input 'glow': it takes input_ids, "):
@@ -178,7 +178,7 @@ def test_repeated_tokens_are_left_out_where_more_than_text_is_read(minilm: Loade
 def test_a_mistake_of_headwise_is_not_the_models(minilm: LoadedModel) -> None:
     nowhere: Any = None
     count = HeadCounter(nowhere, default_measures(), RowChoice("all"), compares=False)
-    (batch,) = given_batches([{"input_ids": WORDS}], minilm.model.config)
+    (batch,) = batches_from_tensors([{"input_ids": WORDS}], minilm.model.config)
     with pytest.raises(AttributeError, match="num_heads"):
         TextStep(count).run(minilm.model, batch)
 

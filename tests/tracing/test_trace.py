@@ -13,9 +13,9 @@ from headwise.attention.positions import Alibi, Rotary
 from headwise.attention.worked_example import cat_sleeps
 from headwise.errors import ModelError, OptionError, ShapeError
 from headwise.heads import HeadId
+from headwise.reading.labels import word_numbers
 from headwise.tracing.layer_trace import trace_layer
 from headwise.tracing.record import STEPS, Trace, closing_lines, segregation
-from headwise.tracing.tokens import words_of
 from headwise.tracing.trace import chosen_of, trace
 from headwise.watching.sites import find_sites
 
@@ -326,8 +326,8 @@ def test_a_text_is_traced_in_the_stack_that_reads_it() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({}, "a batch of inputs holds no tensor, but nothing"),
-        (torch.ones(5, dtype=torch.long), r"input_ids is \[5\]: give \[batch, position\]"),
+        ({}, "a batch of inputs has no tensor"),
+        (torch.ones(5, dtype=torch.long), r"input_ids is \[5\]"),
     ],
 )
 def test_what_a_model_cannot_read_is_refused(given: object, words: str) -> None:
@@ -382,18 +382,18 @@ class Pieces:
 )
 def test_words_of_a_byte_level_tokenizer(pieces: list[str], words: list[int]) -> None:
     ids = list(range(1, len(pieces) + 1))
-    assert words_of((False,) * len(pieces), Pieces(*pieces), ids) == tuple(words)
+    assert word_numbers((False,) * len(pieces), Pieces(*pieces), ids) == tuple(words)
 
 
 def test_a_special_token_ends_a_word() -> None:
     special = (False, True, False)
-    assert words_of(special, Pieces("on", "<s>", "ward"), [1, 2, 3]) == (0, -1, 1)
+    assert word_numbers(special, Pieces("on", "<s>", "ward"), [1, 2, 3]) == (0, -1, 1)
 
 
 def test_a_text_of_one_token_too_many_is_refused() -> None:
     model = headwise.load_model("minilm")
     assert len(trace(model, "word " * 510, layer=5).labels.keys) == 512
-    with pytest.raises(OptionError, match="longer than the 512 tokens that the model takes"):
+    with pytest.raises(OptionError, match="longer than the 512 tokens"):
         trace(model, "word " * 511, layer=5)
 
 

@@ -61,14 +61,15 @@ def report_command(
 
 def check_folders(scan: Path | None, importance: Path | None, prune: Path | None) -> None:
     """Refuse a folder without the tables it should hold, before anything else is looked at."""
-    from headwise.report.data import cut_file, heads_of, importance_file
+    from headwise.pruning.record import PruneRecord
+    from headwise.report.data import heads_of, importance_file
 
     if scan is not None:
         heads_of(scan)
     if importance is not None:
         importance_file(importance)
     if prune is not None:
-        cut_file(prune)
+        PruneRecord.read(prune)
 
 
 def scanned(importance: Path | None, prune: Path | None, text: str) -> "ReportData":

@@ -59,7 +59,7 @@ def sweep_command(  # noqa: PLR0913 - one parameter an option
     """Train small transformers that differ in their heads alone, and say what each can do."""
     from headwise.sweeps.settings import make_settings, sweep_task
     from headwise.sweeps.sweep import sweep
-    from headwise.views.terminal import Stages
+    from headwise.views.terminal import ProgressDisplay
 
     made = sweep_task(task, **settings_of(set_ or []))
     settings = make_settings(
@@ -74,7 +74,7 @@ def sweep_command(  # noqa: PLR0913 - one parameter an option
         rates=None if rates is None else tuple(numbers(rates)),
     )
     folder = out or Path(f"sweep-{task}{'-quick' if quick else ''}")
-    with Stages(quiet_console(is_stderr=True), tells=True) as stages:
+    with ProgressDisplay(quiet_console(is_stderr=True), prints_lines=True) as stages:
         found = sweep(
             settings=settings, out=folder, processes=processes, progress=stages, force=force
         )

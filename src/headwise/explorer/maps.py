@@ -18,7 +18,7 @@ from headwise.errors import OptionError
 from headwise.explorer.text_analysis import TextAnalysis
 from headwise.heads import HeadId
 from headwise.measures.sequence_view import LEAST_LOG, value_lengths
-from headwise.reading.tokens import Labels
+from headwise.reading.labels import Labels
 from headwise.reading.words import NO_WORD
 from headwise.watching.sequence_weights import SequenceWeights as Weights
 

@@ -44,7 +44,7 @@ from headwise.planning.plans import head_choices, plan
 from headwise.planning.shapes import make_shape
 from headwise.pruning.selection.cut_plan import CutPlan
 from headwise.pruning.surgery.cut import plan_slices
-from headwise.reading.tokens import Labels
+from headwise.reading.labels import Labels
 from headwise.tracing.maps import Maps
 from headwise.views.trace import maps_svg
 

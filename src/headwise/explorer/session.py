@@ -33,7 +33,7 @@ from headwise.planning.known_models import KNOWN
 from headwise.planning.plans import plan
 from headwise.pruning.importance.importance import importance
 from headwise.pruning.setting import Subject
-from headwise.reading.reader import Reader, known_limit
+from headwise.reading.reader import Reader, token_limit
 from headwise.roles import ROLES
 from headwise.scans.scan import make_scan_job, run_scan
 from headwise.watching.running import in_evaluation
@@ -96,7 +96,7 @@ class Session:
         with in_evaluation(subject.model):
             self.counts = count_heads(subject.model, inputs)
         check_heads_left(subject.name, self.counts)
-        limit = known_limit(subject.tokenizer, subject.model.config)
+        limit = token_limit(subject.tokenizer, subject.model.config)
         self.is_models_limit = limit is not None and limit <= LONGEST
         """Whether a text that is too long is so for the model, and not for the explorer alone."""
         self.num_heads = {name: heads for name, (heads, _) in self.counts.items()}

@@ -20,11 +20,10 @@ from headwise.heads import HeadId, HeadTable, abbreviate, check_head
 from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, default_measures
 from headwise.pruning.setting import Subject
 from headwise.reading.batch import Batch
+from headwise.reading.labels import Labels, token_labels
 from headwise.reading.reader import Reader
-from headwise.reading.tokens import Labels
 from headwise.scans.sums import ScanSums
 from headwise.scans.tables import head_table, relations
-from headwise.tracing.tokens import labels_of
 from headwise.watching.calls import Call, WeightsCall, at_least_float32
 from headwise.watching.running import forward_batch, in_evaluation
 from headwise.watching.sequence_weights import SequenceWeights
@@ -76,7 +75,9 @@ class TextAnalysis:
         """What stands at each position of the layer's queries and keys."""
         call = self.call(layer)
         if call.stack not in self._labels:
-            found = labels_of(self.batch, call.stack, self.tokenizer, call)
+            found = token_labels(
+                self.batch, call.stack, self.tokenizer, call.num_queries, call.num_keys
+            )
             self._labels[call.stack] = found
         return self._labels[call.stack]
 

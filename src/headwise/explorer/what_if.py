@@ -17,8 +17,8 @@ from headwise.heads import HeadCounts, HeadId, check_head
 from headwise.objectives.losses import Embedding, MaskedToken, NextToken
 from headwise.pruning.setting import Subject
 from headwise.pruning.surgery.cut import count_parameters, plan_slices
+from headwise.reading.labels import token_text
 from headwise.reading.reader import Reader, Window
-from headwise.tracing.tokens import label
 from headwise.watching.gates import gate
 from headwise.watching.running import in_evaluation
 
@@ -226,7 +226,7 @@ def top(values: Tensor) -> list[int]:
 def token_name(subject: Subject, number: int) -> str:
     """What to write for a token; its number where the model has more than the tokenizer knows."""
     piece = subject.tokenizer.convert_ids_to_tokens(number)
-    return str(number) if piece is None else label(piece, subject.tokenizer.decode([number]))
+    return str(number) if piece is None else token_text(piece, subject.tokenizer.decode([number]))
 
 
 def class_name(subject: Subject, number: int) -> str:

@@ -20,11 +20,12 @@ from headwise.formats import format_count
 from headwise.heads import HeadCounts, HeadId
 from headwise.models.loaded import LoadedModel
 from headwise.objectives.objective import Losses, Objective, Sample
-from headwise.reading.manual import manual_texts, sentences_of
-from headwise.reading.reader import Reader, check_names, checked_batches, checked_texts
+from headwise.reading.batch import NO_LABEL, Inputs
+from headwise.reading.manual import manual_texts, split_sentences
+from headwise.reading.reader import Reader, as_documents
+from headwise.reading.tensors import as_batches, check_input_names
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.gates import silence
-from headwise.reading.batch import NO_LABEL, Inputs
 from headwise.watching.running import forward_batch
 from headwise.watching.sites import Site, find_sites
 from headwise.watching.watch import watch
@@ -101,7 +102,7 @@ class Evaluation:
             raise OptionError(f"{loaded.name} has no tokenizer: give batches of its inputs instead")
         texts = list(texts)
         if objective.reads_sentences:
-            texts = list(sentences_of(texts)) or texts
+            texts = list(split_sentences(texts)) or texts
         random.Random(seed).shuffle(texts)  # so that max_tokens takes text of many documents
         reader = Reader(loaded.tokenizer, loaded.model.config, length=LENGTH)
         room, device = max_batch_tokens(loaded.model, objective), loaded.device
@@ -209,7 +210,7 @@ def estimate_ratio(sums: Tensor, weights: Tensor) -> Estimate:
 
 def choose_texts(texts: str | Sequence[str] | None) -> Sequence[str]:
     """The user's documents, checked; Python's manual if `texts` is None."""
-    documents = checked_texts(texts)
+    documents = as_documents(texts)
     return manual_texts() if documents is None else documents
 
 
@@ -219,9 +220,9 @@ def choose_batches(
     """The user's batches as a list, if the model can be called with them and `texts` is None."""
     if texts is not None:
         raise OptionError("texts and batches are both given: give one of them to measure on")
-    checked = checked_batches(batches)
+    checked = as_batches(batches)
     for batch in checked:
-        check_names(model, batch)
+        check_input_names(model, batch)
     return checked
 
 

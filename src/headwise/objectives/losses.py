@@ -33,9 +33,7 @@ def read_logits(model: nn.Module, inputs: Inputs) -> Tensor:
     """The model's logits; raises ModelError if it has none."""
     logits = getattr(forward(model, inputs), "logits", None)
     if not isinstance(logits, Tensor):
-        raise ModelError(
-            f"{type(model).__name__} returns no logits: measure its embedding instead"
-        )
+        raise ModelError(f"{type(model).__name__} returns no logits: measure its embedding instead")
     return logits
 
 
@@ -261,7 +259,9 @@ class Divergence(Objective):
         assert sample.reference is not None
         is_counted = self._is_counted(output, sample)
         each = kl_divergence(output, sample.reference) * is_counted
-        return Losses(each.view(len(each), -1).sum(1), is_counted.view(len(each), -1).sum(1).float())
+        return Losses(
+            each.view(len(each), -1).sum(1), is_counted.view(len(each), -1).sum(1).float()
+        )
 
     def draw(
         self, output: Tensor, sample: Sample, random: torch.Generator

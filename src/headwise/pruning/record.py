@@ -13,7 +13,7 @@ from typing import Any
 
 from headwise.errors import OptionError
 from headwise.files import read_text, write_aside
-from headwise.formats import finite
+from headwise.formats import replace_nonfinite
 from headwise.heads import HeadId, parse_heads
 from headwise.pruning.export.sizes import Sizes, Speed
 from headwise.pruning.refit.refit import LayerFit
@@ -122,7 +122,7 @@ class PruneRecord:
             "amount": self.amount.to_dict(),
             "heads_cut": " ".join(map(str, self.heads_cut)),
         }
-        return json.dumps(finite(_lists(values)), indent=1)
+        return json.dumps(replace_nonfinite(_lists(values)), indent=1)
 
     def write(self, folder: Path) -> None:
         """Write `prune.json` into `folder`."""
@@ -150,19 +150,18 @@ class PruneRecord:
             name: None if quality[name] is None else _score(quality[name])
             for name in ("uncut", "cut", "random_mean", "refitted", "floor")
         }
-        parts = {
-            name: part if name == "source" else TextPart(**part)
-            for name, part in values["text"].items()
-        }
+        parts = dict(values["text"])
+        source = parts.pop("source")
+        random = tuple(map(_score, quality["random"]))
         built = {
             "amount": Amount(**values["amount"]),
             "model": ModelFacts(**values["model"]),
             "heads_cut": parse_heads(values["heads_cut"]),
             "settings": PruneSettings(**values["settings"]),
-            "text": TextUse(**parts),
+            "text": TextUse(source, **{name: TextPart(**part) for name, part in parts.items()}),
             "before": Sizes(**values["before"]),
             "after": Sizes(**values["after"]),
-            "quality": Quality(**quality | scores | {"random": tuple(map(_score, quality["random"]))}),
+            "quality": Quality(**quality | scores | {"random": random}),
             "refit": tuple(LayerFit(**fit) for fit in values["refit"]),
             "speed": tuple(Speed(**speed) for speed in values["speed"]),
         }
@@ -174,7 +173,7 @@ def _score(values: Mapping[str, float | None]) -> Score:
 
 
 def _lists(values: Any) -> Any:
-    """Tuples as lists, because `finite` looks into lists only."""
+    """Tuples as lists, because `replace_nonfinite` looks into lists only."""
     if isinstance(values, dict):
         return {name: _lists(value) for name, value in values.items()}
     return [_lists(value) for value in values] if isinstance(values, list | tuple) else values

@@ -59,9 +59,7 @@ def one_of_each_group(
     )
 
 
-def _by_group(
-    heads: Sequence[HeadId], counts: HeadCounts
-) -> dict[tuple[str, int], list[HeadId]]:
+def _by_group(heads: Sequence[HeadId], counts: HeadCounts) -> dict[tuple[str, int], list[HeadId]]:
     """Heads by layer and KV head."""
     groups: dict[tuple[str, int], list[HeadId]] = {}
     for head in heads:

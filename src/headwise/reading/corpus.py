@@ -1,7 +1,7 @@
-"""Texts: a few pages of plain prose to measure heads on when none is given.
+"""The corpus: a few pages of plain prose to measure heads on if the user gives no text.
 
-Written for headwise. Names, numbers, quotations and phrases come back within a document, so that
-heads which look for repetition have something to find.
+Written for headwise. Names, numbers, quotations and phrases recur within a document, so that heads
+which look for repetition find some.
 """
 
 TEXTS = (

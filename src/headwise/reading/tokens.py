@@ -1,11 +1,20 @@
-"""Facts about the tokens of a sequence."""
+"""Tokens: facts about the tokens of a batch and of one sequence.
 
+In: token ids and a tokenizer. Out: which tokens are real, special or punctuation, and where the
+copies of each are.
+"""
+
+import unicodedata
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+
+UNDECODABLE = "\ufffd"
+"""The character that decoders write for bytes that are not a whole character."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -94,18 +103,39 @@ class KeyTokens:
         return self.by_token.rank > self.by_token.begin
 
 
-@dataclass(frozen=True)
-class Labels:
-    """What stands at each position of the queries and of the keys."""
+class TokenKinds:
+    """Which of a tokenizer's tokens are special, and which are punctuation."""
 
-    queries: tuple[str, ...]
-    keys: tuple[str, ...]
-    is_special: tuple[bool, ...] = ()
-    """Of the keys; empty where nothing is known."""
-    word_of: tuple[int, ...] = ()
-    """For each key the word it is a piece of, -1 for none; empty where nothing is known."""
+    def __init__(self, tokenizer: Any) -> None:
+        """Look up the special tokens; punctuation is decided when a token first occurs."""
+        self.tokenizer = tokenizer
+        self.special_ids = frozenset(tokenizer.all_special_ids)
+        self._is_punctuation: dict[int, bool] = {}
 
-    @property
-    def is_self(self) -> bool:
-        """Whether queries and keys are the same tokens."""
-        return self.queries == self.keys
+    def facts(self, ids: Tensor, is_real: Tensor) -> TokenFacts:
+        """Facts about the tokens of a batch."""
+        special = torch.tensor(sorted(self.special_ids), dtype=ids.dtype)
+        distinct, place = ids.unique(return_inverse=True)
+        for token in distinct.tolist():
+            if token not in self._is_punctuation:
+                is_ordinary = token >= 0 and token not in self.special_ids
+                text = self.tokenizer.decode([token]).strip() if is_ordinary else ""
+                self._is_punctuation[token] = is_punctuation(text)
+        flags = [self._is_punctuation[token] for token in distinct.tolist()]
+        return TokenFacts(
+            ids=ids,
+            is_real=is_real,
+            is_special=torch.isin(ids, special),
+            is_punctuation=torch.tensor(flags, dtype=torch.bool)[place],
+        )
+
+
+def is_punctuation(text: str) -> bool:
+    """Whether a text has only punctuation marks and symbols, and no undecodable bytes.
+
+    >>> [is_punctuation(text) for text in ("...", "a.", "", "\\ufffd")]
+    [True, False, False, False]
+    """
+    return bool(text) and all(
+        unicodedata.category(mark)[0] in "PS" and mark != UNDECODABLE for mark in text
+    )

@@ -5,7 +5,6 @@ and a cut beside the uncut model, random cuts and the floor.
 """
 
 import math
-from collections.abc import Mapping
 
 import pandas as pd
 
@@ -24,7 +23,7 @@ from headwise.formats import format_count, format_number
 from headwise.heads import HeadId, HeadTable
 from headwise.report.data import Cut, ReportData, Worth, is_same_model, number
 from headwise.report.grids import Cell, grid, value_cell
-from headwise.views.pruning import MEASURES, SAID, size_rows
+from headwise.views.pruning import MEASURES, SIZES
 
 ENDS = 8
 """Heads shown at either end of the ranking; all of them are there folded up."""
@@ -248,10 +247,13 @@ def cuts(found: ReportData, cut: Cut) -> Html:
 
 def sizes(cut: Cut) -> Html:
     """Before and after, and what is gone."""
-    rows = [
-        (words, before, after, f"{1 - left:.1%}", bar(left, math.nan, f"{left:.0%} left"))
-        for words, before, after, left in size_rows(cut.sizes)
-    ]
+    known = {name: (before, after) for name, before, after in cut.sizes if before}
+    rows = []
+    for name in [name for name in SIZES if name in known]:
+        (words, format_value), (before, after) = SIZES[name], known[name]
+        left = after / before
+        sizes = (format_value(int(before)), format_value(int(after)))
+        rows.append((words, *sizes, f"{1 - left:.1%}", bar(left, math.nan, f"{left:.0%} left")))
     columns = ("of the model", "before", "after", "gone", "left")
     title = "What the model is made of"
     return Table(title, columns, tuple(rows), frozenset(columns[1:4])).to_html()
@@ -277,7 +279,7 @@ def quality_name(name: str, cut: Cut) -> str:
     if name == "random_mean":
         ends = f", {min(cut.random):.3f} to {max(cut.random):.3f}" if cut.random else ""
         return f"as many heads cut at random, mean of {len(cut.random)}{ends}"
-    names: Mapping[str, str] = {**SAID, "floor": "floor: every head silent"}
+    names = {"refitted": "cut and refitted", "floor": "floor: every head silent"}
     return names.get(name, name)
 
 

@@ -7,7 +7,7 @@ holds something else, or another model's heads, is refused in one sentence. It d
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,12 @@ import pandas as pd
 
 from headwise.drawing.heatmap import HeatMap
 from headwise.errors import OptionError
-from headwise.heads import HeadId, HeadTable, parse_heads
+from headwise.heads import HeadId, HeadTable
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from headwise.pruning.record import PruneRecord
     from headwise.pruning.selection.curve import Curve
 
 PAIR_COLUMNS = ("a", "b", "cka")
@@ -182,13 +183,10 @@ def worth_of(folder: Path, scanned: HeadTable) -> Worth:
 
 def cut_of(folder: Path, scanned: HeadTable) -> Cut:
     """What a pruned model's directory says, of the scanned model or of what was made of it."""
-    file = cut_file(folder)
-    try:
-        found = read_cut(json.loads(file.read_text("utf-8")), folder / "curve.csv")
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
-        if isinstance(error, OptionError):
-            raise
-        raise OptionError(f"{file} cannot be read as a record of a cut: {error!r}") from error
+    check_folder(folder, "headwise prune --out")
+    from headwise.pruning.record import PruneRecord
+
+    found = read_cut(PruneRecord.read(folder), folder / "curve.csv")
     named = str(scanned.about.get("model", ""))
     is_result = bool(named) and Path(named).expanduser().resolve() == folder.resolve()
     if not is_result:
@@ -202,36 +200,33 @@ def cut_of(folder: Path, scanned: HeadTable) -> Cut:
     return found
 
 
-def read_cut(record: dict[str, Any], curve: Path) -> Cut:
-    """A record of a cut, every part of it looked at."""
-    quality, sizes = record["quality"], record["sizes"]
-    unit = str(quality["unit"])
-    names = ("uncut", "cut", "refitted", "floor", "random_mean")
-    qualities = {
-        name: (as_number(quality[name]["loss"]), as_number(quality[name][unit]))
-        for name in names
-        if quality.get(name) is not None
+def read_cut(record: "PruneRecord", curve: Path) -> Cut:
+    """A record of a cut, for the report."""
+    quality, before, after = record.quality, asdict(record.before), asdict(record.after)
+    scores = {
+        "uncut": quality.uncut,
+        "cut": quality.cut,
+        "refitted": quality.refitted,
+        "floor": quality.floor,
+        "random_mean": quality.random_mean,
     }
-    pairs = [(name, sizes["before"][name], sizes["after"][name]) for name in sizes["before"]]
-    randoms = [as_number(one[unit]) for one in quality["random"]]
-    settings = record["settings"]
+    values = json.loads(record.to_json())
     return Cut(
-        model=str(record["model"].get("model") or record["model"].get("name") or ""),
-        heads=parse_heads(record["heads_cut"]),
-        method=str(record["method"]),
-        unit=unit,
-        objective=str(quality["objective"]),
-        sizes=tuple((str(name), float(before), float(after)) for name, before, after in pairs),
-        qualities=qualities,
-        random=tuple(one for one in randoms if one is not None),
-        speeds=tuple({key: float(one[key]) for key in SPEED} for one in record.get("speed", ())),
-        about={key: record[key] for key in ("settings", "versions", "text") if key in record},
-        curve=read_curve(curve, str(settings["method"]), unit, int(sizes["before"]["heads"])),
-        difference=as_number(record.get("cut_against_silenced")),
+        model=record.model.name,
+        heads=record.heads_cut,
+        method=record.method,
+        unit=quality.unit,
+        objective=quality.objective,
+        sizes=tuple((name, float(before[name]), float(after[name])) for name in before),
+        qualities={
+            name: (score.loss, score.value) for name, score in scores.items() if score is not None
+        },
+        random=tuple(score.value for score in quality.random if not math.isnan(score.value)),
+        speeds=tuple(asdict(speed) for speed in record.speed),
+        about={key: values[key] for key in ("settings", "versions", "text")},
+        curve=read_curve(curve, record.settings.method, quality.unit, record.before.heads),
+        difference=record.cut_against_silenced,
     )
-
-
-SPEED = ("batch", "positions", "before", "after", "ratio", "spread")
 
 
 def read_curve(file: Path, method: str, unit: str, total: int) -> "Curve | None":
@@ -256,11 +251,6 @@ def read_layers(file: Path) -> pd.DataFrame:
     return pd.read_csv(file, dtype={"shown": str})
 
 
-def as_number(value: Any) -> float | None:
-    """A number, or None where JSON could not hold it."""
-    return None if value is None else float(value)
-
-
 def importance_file(folder: Path) -> Path:
     """Where a folder holds what heads are worth."""
     check_folder(folder, "headwise importance --out")
@@ -269,18 +259,6 @@ def importance_file(folder: Path) -> Path:
         raise OptionError(
             f"{folder} holds no importance: it has no importance.parquet; give a folder that "
             "headwise importance --out wrote"
-        )
-    return file
-
-
-def cut_file(folder: Path) -> Path:
-    """Where a directory holds the record of a cut."""
-    check_folder(folder, "headwise prune --out")
-    file = first_of(folder, "prune.json")
-    if file is None:
-        raise OptionError(
-            f"{folder} holds no pruned model: it has no prune.json; give a directory that "
-            "headwise prune --out wrote"
         )
     return file
 

@@ -38,16 +38,12 @@ from headwise.probes.sentences import ProbeSentence
 from headwise.probes.treebank import sentences_of
 from headwise.reading.batch import Batch
 from headwise.reading.corpus import TEXTS
-from headwise.reading.reader import (
-    Reader,
-    Window,
-    check_names,
-    checked_batches,
-    checked_texts,
-    given_batch,
-    known_limit,
+from headwise.reading.reader import Reader, Window, as_documents, repeat_windows, token_limit
+from headwise.reading.tensors import (
+    as_batches,
+    batch_from_tensors,
+    check_input_names,
     non_text_inputs,
-    repeated_windows,
 )
 from headwise.reading.words import encode
 from headwise.scans import tables
@@ -211,7 +207,7 @@ class ScanJob:
         """The tokenizer with the model's limits."""
         if self.tokenizer is None:
             raise OptionError("texts need a tokenizer: give one, or give inputs as tensors")
-        length, limit = self.settings.length, known_limit(self.tokenizer, self.config)
+        length, limit = self.settings.length, token_limit(self.tokenizer, self.config)
         if length is not None and limit is not None and length > limit:
             raise OptionError(
                 f"length is {length:,}, and the model takes {limit:,} tokens: give that or less",
@@ -225,7 +221,7 @@ class ScanJob:
             reader = None if self.tokenizer is None else Reader(self.tokenizer, self.config)
             first = 0
             for number, tensors in enumerate(self.inputs):
-                batch = given_batch(tensors, self.config, reader, first)
+                batch = batch_from_tensors(tensors, self.config, reader, first)
                 size = batch.num_tokens or len(batch.indices)
                 yield ScanBatch(
                     f"inputs {number}", size, partial(self.take, reader, tensors, first)
@@ -242,7 +238,7 @@ class ScanJob:
         self, reader: Reader | None, tensors: Mapping[str, Tensor], first: int, tally: ScanSums
     ) -> None:
         """Measure a batch of tensors; all that is worked out of it is gone afterwards."""
-        self.measure(given_batch(tensors, self.config, reader, first), tally)
+        self.measure(batch_from_tensors(tensors, self.config, reader, first), tally)
 
     def read(self, reader: Reader, windows: list[Window], tally: ScanSums) -> None:
         """Measure some windows of text."""
@@ -262,7 +258,7 @@ class ScanJob:
     def repeat_steps(self) -> Iterator[ScanBatch]:
         """Induction on repeated random tokens."""
         reader = self.reader()
-        windows = repeated_windows(reader, count=REPEATED_WINDOWS, seed=self.settings.seed)
+        windows = repeat_windows(reader, count=REPEATED_WINDOWS, seed=self.settings.seed)
         for number, group in enumerate(reader.batches(windows)):
             tokens = sum(len(window.ids) for window in group)
             yield ScanBatch(f"repeats {number}", tokens, partial(self.repeat, reader, group))
@@ -470,8 +466,8 @@ def make_scan_job(
     is_alone = texts is None and inputs is None and treebank is None
     if settings.probe is None:
         settings = replace(settings, probe=is_alone)
-    batches = None if inputs is None else checked_batches(inputs)
-    documents = checked_texts(TEXTS if is_alone else texts)
+    batches = None if inputs is None else as_batches(inputs)
+    documents = as_documents(TEXTS if is_alone else texts)
     sentences = None if treebank is None else sentences_of(treebank)
     if tokenizer is not None and not hasattr(tokenizer, "all_special_ids"):
         raise OptionError(
@@ -480,7 +476,7 @@ def make_scan_job(
         )
     loaded = open_model(model)
     for batch in batches or ():
-        check_names(loaded.model, batch)
+        check_input_names(loaded.model, batch)
     return ScanJob(
         model=loaded.model,
         tokenizer=loaded.tokenizer if tokenizer is None else tokenizer,

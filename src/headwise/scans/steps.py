@@ -5,9 +5,8 @@ scan's business.
 """
 
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -22,7 +21,7 @@ from headwise.models.load_errors import one_sentence
 from headwise.probes.scoring import RelationScores
 from headwise.probes.sentences import ProbeSentence
 from headwise.reading.batch import Batch
-from headwise.reading.reader import check_names, known_limit, non_text_inputs
+from headwise.reading.tensors import check_input_names, non_text_inputs, why_unreadable
 from headwise.reading.words import Encoded, word_weights
 from headwise.scans.sums import ScanSums
 from headwise.watching.calls import Call
@@ -43,7 +42,7 @@ def read(model: nn.Module, batch: Batch) -> None:
         if reason := why_unreadable(getattr(model, "config", None), batch.inputs):
             raise OptionError(f"{name} cannot read this: {reason}") from err
         if isinstance(err, TypeError | ValueError):
-            check_names(model, batch.inputs, is_strict=True)
+            check_input_names(model, batch.inputs, is_strict=True)
         what = "these inputs" if non_text_inputs(batch.inputs) else "text alone"
         raise OptionError(
             f"{name} cannot read {what} ({one_sentence(err)}): give inputs=[...] with everything "
@@ -55,30 +54,6 @@ def is_our_own(error: Exception) -> bool:
     """Whether it was raised by headwise's own code, which runs inside of the model's."""
     *_, (innermost, _) = traceback.walk_tb(error.__traceback__)
     return innermost.f_globals.get("__name__", "").split(".")[0] in OWN
-
-
-def why_unreadable(config: Any, tensors: Mapping[str, Tensor]) -> str:
-    """Why tokens cannot be read; "" if nothing is wrong with them."""
-    inner = getattr(config, "text_config", None) or config
-    size, limit = getattr(inner, "vocab_size", None), known_limit(None, config)
-    sizes = {"": size, "decoder_": getattr(config, "decoder_vocab_size", None) or size}
-    for prefix, most in sizes.items():
-        ids = tensors.get(f"{prefix}input_ids")
-        if ids is None or ids.numel() == 0:
-            continue
-        lowest, highest, length = int(ids.min()), int(ids.max()), ids.shape[1]
-        if most is not None and not 0 <= lowest <= highest < most:
-            wrong = lowest if lowest < 0 else highest
-            return (
-                f"{prefix}input_ids hold {wrong}, and its vocabulary has 0..{most - 1}: give its "
-                "own tokens"
-            )
-        if limit is not None and length > limit:
-            return (
-                f"{prefix}input_ids have {length:,} positions, and it takes {limit:,}: give that "
-                "or less"
-            )
-    return ""
 
 
 class TextStep:

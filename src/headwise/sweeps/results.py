@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from headwise.files import write_aside
-from headwise.formats import finite, format_count
+from headwise.formats import format_count, replace_nonfinite
 from headwise.sweeps.plot import sweep_svg
 from headwise.sweeps.runs import RunRecord
 from headwise.sweeps.settings import SweepSettings
@@ -94,7 +94,7 @@ class Sweep:
 
     def as_json(self) -> dict[str, Any]:
         """Settings and summary, as JSON can hold them."""
-        summary = finite(self.summary.to_dict("records"))
+        summary = replace_nonfinite(self.summary.to_dict("records"))
         steps = sum(one["steps"] for one in self.records)
         seconds = sum(one["seconds"] for one in self.records)
         return {

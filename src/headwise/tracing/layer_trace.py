@@ -19,7 +19,7 @@ from headwise.attention.reference import layer_by_definition
 from headwise.attention.rules import Rules
 from headwise.errors import ShapeError
 from headwise.formats import format_count
-from headwise.reading.tokens import Labels
+from headwise.reading.labels import Labels
 from headwise.tracing.record import STEPS, Trace, TraceStep, checked_heads
 from headwise.watching.calls import at_least_float32
 from headwise.watching.running import in_evaluation

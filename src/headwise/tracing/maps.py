@@ -9,8 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.errors import OptionError
-from headwise.reading.tokens import Labels
-from headwise.reading.words import NO_WORD, merged_pieces
+from headwise.reading.labels import Labels
+from headwise.reading.words import NO_WORD, merge_pieces
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class Maps:
         names = tuple(words)
         return replace(
             self,
-            weights=merged_pieces(self.weights, labels.word_of),
+            weights=merge_pieces(self.weights, labels.word_of),
             labels=Labels(names, names, (False,) * len(names), tuple(range(len(names)))),
         )
 

@@ -14,10 +14,11 @@ from headwise.attention.reference import head_steps
 from headwise.errors import ModelError, OptionError
 from headwise.models.loaded import Source, open_model
 from headwise.reading.batch import Batch
-from headwise.reading.reader import Reader, given_batches
+from headwise.reading.labels import token_labels
+from headwise.reading.reader import Reader
+from headwise.reading.tensors import batches_from_tensors
 from headwise.tracing.layer_trace import formulas_of, make_trace, steps_of
 from headwise.tracing.record import Trace
-from headwise.tracing.tokens import labels_of
 from headwise.watching.calls import AttentionCall, Call, at_least_float32, check_size
 from headwise.watching.hooks import record
 from headwise.watching.running import forward_batch, in_evaluation, real_queries
@@ -49,15 +50,9 @@ def batch_of(model: nn.Module, given: Tensor | str | Mapping[str, Tensor], token
         if tokenizer is None:
             raise OptionError("a text is read by a tokenizer: give one, or the tensors themselves")
         reader = Reader(tokenizer, model.config)
-        size = len(reader.first_ids(given, reader.length)) + sum(map(len, reader.around))
-        if size > reader.length:
-            raise OptionError(
-                f"the text is longer than the {reader.length:,} tokens that the model takes: "
-                "trace a part of it"
-            )
-        return reader.batch(reader.windows([given]), next(model.parameters()).device)
+        return reader.one(given, next(model.parameters()).device)
     tensors = {"input_ids": given} if isinstance(given, Tensor) else given
-    return next(given_batches([tensors], model.config, tokenizer))
+    return next(batches_from_tensors([tensors], model.config, tokenizer))
 
 
 def chosen_place(
@@ -141,7 +136,7 @@ def trace_place(
         call.output_weight,
         bias,
         title=f"{title}, {stack}layer {place.layer}",
-        labels=labels_of(batch, place.stack, tokenizer, call),
+        labels=token_labels(batch, place.stack, tokenizer, call.num_queries, call.num_keys),
         heads=heads,
         num_kv_heads=call.keys.shape[1] if isinstance(call, AttentionCall) else call.num_heads,
         formulas=formulas,

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headwise.errors import OptionError
 from headwise.formats import format_count
-from headwise.reading.tokens import Labels
+from headwise.reading.labels import Labels
 from headwise.tracing.maps import Maps
 
 STEPS = {

@@ -1,4 +1,7 @@
-"""Progress bars: one for a known number of tokens, one for work of several stages."""
+"""The terminal: consoles, tables that keep their numbers whole, progress, and files announced.
+
+Tables and sentences about results are made in the other modules of this folder.
+"""
 
 import time
 from collections.abc import Callable
@@ -6,11 +9,12 @@ from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console
+from rich.measure import Measurement, measure_renderables
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
@@ -21,83 +25,93 @@ from rich.text import Text
 from headwise.errors import OptionError
 from headwise.files import write_aside
 
-
-class Rate(TextColumn):
-    """Tokens per second."""
-
-    def render(self, task: object) -> Text:
-        """The speed of the last seconds, or nothing yet."""
-        speed = getattr(task, "speed", None)
-        return Text(f"{speed:,.0f} tokens/s" if speed else "")
-
-
-def bar_on(console: Console, *more: ProgressColumn) -> Progress:
-    """A bar that is shown while there is a terminal to show it on, and then taken away."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        *more,
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-
-
-class ProgressBar:
-    """Told of tokens, shows how many are done, how fast, and the time left."""
-
-    def __init__(self, console: Console) -> None:
-        """Nothing shown yet."""
-        self.progress = bar_on(console, Rate(""))
-        self.task: TaskID | None = None
-
-    def start(self, tokens: int) -> None:
-        """Show an empty bar for so many tokens."""
-        self.progress.start()
-        self.task = self.progress.add_task("scanning", total=tokens)
-
-    def advance(self, tokens: int) -> None:
-        """Move on."""
-        if self.task is not None:
-            self.progress.advance(self.task, tokens)
-
-    def stop(self) -> None:
-        """Take the bar away."""
-        self.progress.stop()
-
-
 SECONDS_BETWEEN_LINES = 30.0
-"""After which a stage that still goes on is named again where there is no terminal."""
+"""Without a terminal, a stage that is still running is announced again after this time."""
+WIDEST = 10_000
+"""Wider than any table."""
 
 
-class Stages:
-    """Told of a stage and its steps, shows the stage that is under way.
+def quiet_console(*, is_stderr: bool = False, width: int | None = None) -> Console:
+    """A console that adds no colours of its own; `width` overrides the terminal's."""
+    return Console(stderr=is_stderr, highlight=False, width=width)
 
-    On a terminal by a bar; elsewhere, if it `tells`, by a line for every stage and for every half
-    minute. A stage of no steps is a remark, and stays on the screen.
+
+def say(console: Console, line: str) -> None:
+    """Print one line as it is: paths in it are neither wrapped nor read as markup."""
+    console.print(line, markup=False, soft_wrap=True)
+
+
+def show_table(console: Console, table: Table) -> None:
+    """Print a table without cutting numbers: if needed, it is wider than the terminal.
+
+    Columns of words first become as narrow as their longest word.
+    """
+    wide = console.options.update(max_width=WIDEST)
+    text_widths = [
+        measure_renderables(console, wide, [column.header, *column.cells])
+        for column in table.columns
+        if column.justify != "right" and not column.no_wrap
+    ]
+    spare = sum(width.maximum - width.minimum for width in text_widths)
+    needed = Measurement.get(console, wide, table).maximum - spare
+    (console if needed <= console.width else quiet_console(width=needed)).print(table)
+
+
+def check_new(path: Path, suffix: str, *, force: bool) -> None:
+    """Raise OptionError if the file cannot be written, or exists and `force` is False."""
+    if path.is_dir():
+        raise OptionError(f"{path} is a folder: give the name of a file")
+    if path.suffix.lower() not in ("", suffix):
+        raise OptionError(f"{path} ends in {path.suffix}: give a name that ends in {suffix}")
+    if path.exists() and not force:
+        raise OptionError(f"{path} already exists: choose another name, or replace it with --force")
+    if not path.parent.is_dir():
+        raise OptionError(f"folder {path.parent} does not exist: create it, or choose another")
+
+
+def write_new(path: Path, text: str, suffix: str, *, force: bool) -> None:
+    """Write a file in one step, after the checks of `check_new`."""
+    check_new(path, suffix, force=force)
+    write_aside(path, text)
+
+
+class ProgressDisplay:
+    """A `headwise.progress.Progress` that shows the running stage, used as a context manager.
+
+    A terminal gets a bar. Elsewhere, if `prints_lines`, each stage gets a line when it starts and
+    every half minute. A stage with a total of 0 is a remark, which stays on the screen. `unit`
+    names the steps whose number per second is shown.
     """
 
     def __init__(
         self,
         console: Console,
         *,
-        tells: bool = False,
+        prints_lines: bool = False,
+        unit: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Nothing shown yet."""
-        self.clock = clock
-        self.tells = tells and not console.is_terminal
-        self.progress = bar_on(console)
-        self.stage, self.done = "", 0
-        self.task: TaskID | None = None
-        self.named: set[str] = set()
-        self.told = clock()
+        """Show nothing until the first call."""
+        self._console, self._clock = console, clock
+        self._prints_lines = prints_lines and not console.is_terminal
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            *([_Rate(unit)] if unit else []),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task: TaskID | None = None
+        self._stage, self._done = "", 0
+        self._announced: set[str] = set()
+        self._last_line = clock()
 
-    def __enter__(self) -> "Stages":
-        """Begin."""
-        self.progress.start()
+    def __enter__(self) -> "ProgressDisplay":
+        """Start the bar."""
+        self._bar.start()
         return self
 
     def __exit__(
@@ -106,87 +120,64 @@ class Stages:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Take the bar away."""
-        self.progress.stop()
+        """Remove the bar."""
+        self._bar.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """A stage has come so far; a new one, or the same anew, gets a bar of its own."""
+        """Show that `done` of `total` steps are complete; a new or restarted stage gets a bar."""
         if not total:
-            self.say(stage)
+            say(self._console, f"headwise: {stage}")
             return
-        if self.tells:
-            self.tell(stage, done, total)
-        if self.task is not None and (stage != self.stage or done < self.done):
-            self.progress.remove_task(self.task)
-            self.task = None
-        if self.task is None:
-            self.task = self.progress.add_task(stage, total=total)
-        self.stage, self.done = stage, done
-        self.progress.update(self.task, completed=done, total=total)
+        if self._prints_lines:
+            self._print_line(stage, done, total)
+        if self._task is not None and (stage != self._stage or done < self._done):
+            self._bar.remove_task(self._task)
+            self._task = None
+        if self._task is None:
+            self._task = self._bar.add_task(stage, total=total)
+        self._stage, self._done = stage, done
+        self._bar.update(self._task, completed=done, total=total)
 
-    def tell(self, stage: str, done: int, total: int) -> None:
-        """Say how far a stage is, if it is a new one or nothing was said for long."""
-        if stage in self.named and self.clock() - self.told < SECONDS_BETWEEN_LINES:
+    def _print_line(self, stage: str, done: int, total: int) -> None:
+        is_new = stage not in self._announced
+        if not is_new and self._clock() - self._last_line < SECONDS_BETWEEN_LINES:
             return
-        is_new = stage not in self.named and not done
-        self.say(stage if is_new else f"{stage}, {done:,} of {total:,}")
-        self.named.add(stage)
-        self.told = self.clock()
-
-    def say(self, words: str) -> None:
-        """A line that stays."""
-        self.progress.console.print(f"headwise: {words}", markup=False, soft_wrap=True)
+        count = "" if is_new and not done else f", {done:,} of {total:,}"
+        say(self._console, f"headwise: {stage}{count}")
+        self._announced.add(stage)
+        self._last_line = self._clock()
 
 
-def quiet_console(*, is_stderr: bool = False, width: int | None = None) -> "Console":
-    """A terminal that colours nothing but what is asked for; a width is believed to be its own."""
-    from rich.console import Console
+class _Rate(TextColumn):
+    """Steps per second."""
 
-    return Console(stderr=is_stderr, highlight=False, width=width)
+    def __init__(self, unit: str) -> None:
+        super().__init__("")
+        self._unit = unit
 
-
-def show_table(console: Console, table: Table) -> None:
-    """A table whose figures are whole: it goes beyond the edge of too narrow a terminal.
-
-    Columns of words become as narrow as their longest word before that.
-    """
-    from rich.measure import Measurement, measure_renderables
-
-    wide = console.options.update(max_width=WIDEST)
-    words = [
-        measure_renderables(console, wide, [column.header, *column.cells])
-        for column in table.columns
-        if column.justify != "right" and not column.no_wrap
-    ]
-    spare = sum(one.maximum - one.minimum for one in words)
-    needed = Measurement.get(console, wide, table).maximum - spare
-    (console if needed <= console.width else quiet_console(width=needed)).print(table)
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:,.0f} {self._unit}/s" if task.speed else "")
 
 
-WIDEST = 10_000
-"""Columns that no table has."""
+class ProgressBar:
+    """A ProgressDisplay for scans, which report the tokens of each batch."""
 
+    def __init__(self, console: Console) -> None:
+        """Show nothing until `start`."""
+        self._display = ProgressDisplay(console, unit="tokens")
+        self._done, self._total = 0, 0
 
-def say(console: "Console", line: str) -> None:
-    """One line as it is: paths in it are neither broken nor read as markup."""
-    console.print(line, markup=False, soft_wrap=True)
+    def start(self, tokens: int) -> None:
+        """Show an empty bar for `tokens` tokens."""
+        self._total = tokens
+        self._display.__enter__()
+        self.advance(0)
 
+    def advance(self, tokens: int) -> None:
+        """Add `tokens` to those that are done."""
+        self._done += tokens
+        self._display("scanning", self._done, self._total)
 
-def check_new(path: Path, ending: str, *, force: bool) -> None:
-    """Refuse a file that cannot be written, or should not be, before any work is done."""
-    if path.is_dir():
-        raise OptionError(f"{path} is a folder: give the name of a file")
-    if path.suffix.lower() not in ("", ending):
-        raise OptionError(
-            f"{path} has the ending of another format: give a name that ends in {ending}"
-        )
-    if path.exists() and not force:
-        raise OptionError(f"{path} already exists: choose another name, or give --force")
-    if not path.parent.is_dir():
-        raise OptionError(f"there is no folder {path.parent}: make it first, or choose another")
-
-
-def write_new(path: Path, text: str, ending: str, *, force: bool) -> None:
-    """Write beside the place and move there; what is there already stays unless it is forced."""
-    check_new(path, ending, force=force)
-    write_aside(path, text)
+    def stop(self) -> None:
+        """Remove the bar."""
+        self._display.__exit__(None, None, None)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import ModelError, OptionError
-from headwise.objectives.evaluation import Evaluation, make_evaluation
+from headwise.objectives.evaluation import Evaluation
 from headwise.pruning.refit import refit as refitting
 from headwise.pruning.refit.normal_equations import NormalEquations
 from headwise.pruning.refit.refit import RIDGES, LayerFit, Variant, best_correction, parts_of, refit
@@ -42,7 +42,7 @@ def task_on(model: nn.Module, name: str, *, batch: int = 8) -> Evaluation:
     whole = inputs_of(FAMILIES["bert" if name == "embedding" else name], 3 * batch, 13)
     parts = {key: value.split(batch) for key, value in whole.items()}
     batches = [{key: parts[key][place] for key in parts} for place in range(3)]
-    return make_evaluation(model, objective_of(name), batches)
+    return Evaluation.of_batches(model, objective_of(name), batches)
 
 
 def refitted(
@@ -240,7 +240,7 @@ def test_padding_has_no_say() -> None:
     for batches in ([batch], [garbage], alone):
         model = copy.deepcopy(uncut)
         cut(model, "L0H1 L1H2")
-        samples = make_evaluation(uncut, objective_of("gpt2"), batches).samples
+        samples = Evaluation.of_batches(uncut, objective_of("gpt2"), batches).samples
         found.append(refit(model, uncut, samples, samples))
     near = torch.finfo(torch.float32).eps ** 0.5  # a minimum moves by roots of what is rounded
     for other in found[1:]:

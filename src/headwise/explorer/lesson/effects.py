@@ -14,8 +14,8 @@ from torch import Tensor
 
 from headwise.explorer.lesson.token_text import visible
 from headwise.explorer.what_if import token_name
-from headwise.objectives.losses import CustomLoss, Embedding, NextToken, logits_of
-from headwise.pruning.importance.ablation import ROOM
+from headwise.objectives.evaluation import ROOM
+from headwise.objectives.losses import CustomLoss, Embedding, NextToken, read_logits
 from headwise.pruning.setting import Subject
 from headwise.watching.gates import gate
 
@@ -86,7 +86,7 @@ def gated(
     with gate(subject.model, {layer: gates}):
         if isinstance(subject.objective, Embedding | CustomLoss):
             return subject.objective.output(subject.model, copies)
-        logits = logits_of(subject.model, copies)
+        logits = read_logits(subject.model, copies)
         return logits[:, -1] if isinstance(subject.objective, NextToken) else logits
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from headwise.errors import OptionError, OutputError
-from headwise.files import resolved
+from headwise.files import resolve_target
 from headwise.models.load_errors import one_sentence
 
 PART, OLD = "headwise-part", "headwise-old"
@@ -30,7 +30,7 @@ def replace_directory(out: Path, *, force: bool) -> Iterator[Path]:
     Whenever the process is killed, `out` is the old directory, the new one, or not there; what is
     left beside it is put right by the next `check_destination` for it.
     """
-    place = resolved(out)  # a link stays one, what it leads to is replaced
+    place = resolve_target(out)  # a link stays one, what it leads to is replaced
     check_destination(out, force=force)
     part = temporary_name(place, PART)
     try:
@@ -54,7 +54,7 @@ def check_destination(out: Path, *, force: bool) -> None:
 
     A model that a killed process had moved away is put back first: it is in the way as any other.
     """
-    place = resolved(out)
+    place = resolve_target(out)
     parent = place.parent
     if not parent.is_dir():
         raise OptionError(f"{out} cannot be written: there is no folder {parent}")

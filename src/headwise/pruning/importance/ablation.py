@@ -84,7 +84,9 @@ class AblatedBatch:
     @property
     def copies(self) -> int:
         """How many copies of the batch fit into one pass."""
-        states = [state[0] if isinstance(state, tuple) else state for state in self.recording.outputs]
+        states = [
+            state[0] if isinstance(state, tuple) else state for state in self.recording.outputs
+        ]
         tensors = states or self.sample.inputs.values()  # images have other axes than tokens
         tokens = max(tensor.shape[:2].numel() for tensor in tensors)
         return max(1, min(ROOM // self.output.numel(), MOST_TOKENS // tokens))

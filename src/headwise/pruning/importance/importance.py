@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from headwise.errors import OptionError, OutputError
 from headwise.files import lock_folder, make_folder, write_aside
-from headwise.formats import finite, format_count
+from headwise.formats import format_count, replace_nonfinite
 from headwise.heads import HeadId, HeadTable, parse_heads
 from headwise.models.loaded import LoadedModel, Source, open_model
 from headwise.models.loading import LoadOptions
@@ -66,8 +66,8 @@ class Importance:
         return json.dumps(
             {
                 "about": self.table.about,
-                "heads": finite(self.table.df.drop(columns="roles").to_dict("records")),
-                "layers": finite(self.layers.to_dict("records")),
+                "heads": replace_nonfinite(self.table.df.drop(columns="roles").to_dict("records")),
+                "layers": replace_nonfinite(self.layers.to_dict("records")),
                 "stand_ins": _group_rows(self.groups),
             }
         )
@@ -103,7 +103,7 @@ class Importance:
             file = folder / "layers.csv"
             layers = pd.read_csv(file, dtype={"shown": str})
             if not set(LAYER_COLUMNS) <= set(layers):
-                raise ValueError(f"its columns are {', '.join(layers)}")
+                raise ValueError(f"its columns are {', '.join(map(str, layers))}")
             file = folder / "stand_ins.json"
             groups = [
                 RedundantHeads(**{**group, "heads": parse_heads(" ".join(group["heads"]))})
@@ -130,7 +130,7 @@ def check_importance_folder(folder: Path, *, force: bool) -> None:
         )
 
 
-def importance(
+def importance(  # noqa: PLR0913 - all but the first two by keyword
     source: Source,
     texts: str | Sequence[str] | None = None,
     *,

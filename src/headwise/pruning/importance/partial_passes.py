@@ -80,7 +80,9 @@ def skip_blocks(
     """Let the first `count` blocks return their recorded outputs, repeated `copies` times."""
     with ExitStack() as stack:
         for block, output in zip(recording.blocks[:count], recording.outputs[:count], strict=True):
-            stack.enter_context(_replace_forward(block.module, partial(_replay, output, batch, copies)))
+            stack.enter_context(
+                _replace_forward(block.module, partial(_replay, output, batch, copies))
+            )
         yield
 
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.heads import HeadCounts, HeadId
+from headwise.heads import HeadId
 from headwise.measures.similarity import ROWS, centred_kernels, cka, products
 from headwise.objectives.evaluation import Evaluation
 from headwise.objectives.objective import Sample

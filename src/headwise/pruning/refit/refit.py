@@ -26,8 +26,8 @@ from headwise.pruning.importance.partial_passes import (
     run_block,
 )
 from headwise.pruning.refit.normal_equations import Correction, NormalEquations
-from headwise.pruning.stages import PruneStage
 from headwise.pruning.refit.state_cache import StateCache
+from headwise.pruning.stages import PruneStage
 from headwise.watching.running import forward_batch, real_queries
 from headwise.watching.sites import Site, find_sites, output_weight
 

@@ -26,7 +26,7 @@ from headwise.pruning.importance.gradients import (
     gradients,
 )
 from headwise.pruning.stages import PruneStage
-from headwise.pruning.units import Unit, sum_by_unit, membership, one_of_each_group
+from headwise.pruning.units import Unit, membership, one_of_each_group, sum_by_unit
 from headwise.watching.gates import silence
 
 BEST = "rounds"

@@ -1,0 +1,109 @@
+"""Labels: the text to print beside each query and key.
+
+In: a batch and its tokenizer. Out: readable tokens, which keys are special, and the word that each
+key is part of.
+"""
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headwise.reading.batch import Batch
+from headwise.reading.tokens import UNDECODABLE, TokenFacts
+from headwise.reading.words import NO_WORD
+
+MARKS = str.maketrans({"Ġ": "", "▁": "", "Ċ": "\\n"})
+"""Tokenizers' signs for a space before a word and for the end of a line."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Texts of the queries and keys."""
+
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    is_special: tuple[bool, ...] = ()
+    """For each key; empty if unknown."""
+    word_of: tuple[int, ...] = ()
+    """Number of the word that each key is part of, -1 for none; empty if unknown."""
+
+    @property
+    def is_self(self) -> bool:
+        """Whether queries and keys are the same tokens."""
+        return self.queries == self.keys
+
+
+def token_labels(
+    batch: Batch, stack: str, tokenizer: Any, num_queries: int, num_keys: int
+) -> Labels:
+    """Labels of the first sequence of a batch, for a stack's queries and keys."""
+    facts = batch.key_tokens(stack, num_keys)
+    keys = _token_texts(facts, tokenizer, num_keys)
+    queries = _token_texts(batch.query_tokens(stack, num_queries), tokenizer, num_queries)
+    if facts is None or facts.ids is None or facts.is_special is None:
+        return Labels(queries, keys)
+    special = tuple(facts.is_special[0].tolist())
+    return Labels(queries, keys, special, word_numbers(special, tokenizer, facts.ids[0].tolist()))
+
+
+def _token_texts(facts: TokenFacts | None, tokenizer: Any, size: int) -> tuple[str, ...]:
+    """The readable text of each token; its position if the token is unknown."""
+    if facts is None or facts.ids is None or tokenizer is None:
+        return tuple(map(str, range(size)))
+    ids = facts.ids[0].tolist()
+    pieces = tokenizer.convert_ids_to_tokens(ids)
+    return tuple(
+        token_text(piece, tokenizer.decode([token]))
+        for token, piece in zip(ids, pieces, strict=True)
+    )
+
+
+def token_text(piece: str, text: str) -> str:
+    """A token's decoded text, or its piece in the vocabulary if it does not decode.
+
+    >>> token_text("Ġcaf", " caf"), token_text("##s", "##s"), token_text("Ċ", "\\n")
+    ('caf', 's', '\\\\n')
+    >>> token_text("Ã", "\ufffd")
+    'Ã'
+    """
+    readable = text.strip().removeprefix("##")
+    if readable and UNDECODABLE not in readable:
+        return readable
+    return piece.translate(MARKS) or piece
+
+
+def word_numbers(special: tuple[bool, ...], tokenizer: Any, ids: Sequence[int]) -> tuple[int, ...]:
+    """Number of the word that each token is part of, -1 for special tokens."""
+    if tokenizer is None:
+        return ()
+    pieces, marks_starts = tokenizer.convert_ids_to_tokens(ids), _marks_word_starts(tokenizer)
+    numbers, word, previous = [], NO_WORD, ""
+    for piece, token, is_special in zip(pieces, ids, special, strict=True):
+        if is_special:
+            numbers.append(NO_WORD)
+            previous = ""
+            continue
+        text = tokenizer.decode([token])
+        if marks_starts:
+            joins = _is_in_word(previous[-1:]) and _is_in_word(text[:1])
+            continues = joins and not piece.startswith(("Ġ", "▁"))
+        else:
+            continues = piece.startswith("##") and previous != ""
+        word += 0 if continues else 1
+        numbers.append(word)
+        previous = text
+    return tuple(numbers)
+
+
+def _is_in_word(character: str) -> bool:
+    """Whether a character is a letter, a digit, an accent, or a part of an undecodable one."""
+    if not character:
+        return False
+    return character == UNDECODABLE or unicodedata.category(character)[0] in "LMN"
+
+
+def _marks_word_starts(tokenizer: Any) -> bool:
+    """Whether a tokenizer marks the pieces that start words, not those that continue them."""
+    ids = tokenizer("a a", add_special_tokens=False)["input_ids"]
+    return any(piece.startswith(("Ġ", "▁")) for piece in tokenizer.convert_ids_to_tokens(ids))

@@ -1,0 +1,174 @@
+"""Tensors that the user made: checked, and turned into batches.
+
+In: mappings from the names of a model's inputs to tensors. Out: `Batch`, or an error that says what
+the model cannot read. Texts are read by `reader.py`.
+"""
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headwise.errors import MaskError, OptionError, ShapeError
+from headwise.reading.batch import TEXT_STACKS, Batch, Inputs, input_prefix, real_tokens
+from headwise.reading.reader import token_limit
+from headwise.reading.tokens import TokenFacts, TokenKinds
+
+TEXT_INPUTS = (
+    *("input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask"),
+    *("inputs_embeds", "decoder_inputs_embeds", "token_type_ids", "position_ids", "labels"),
+)
+"""Inputs of models that read only text; `Reader` makes the first four."""
+
+
+def batches_from_tensors(
+    inputs: Iterable[Inputs], config: Any, tokenizer: Any = None
+) -> Iterator[Batch]:
+    """Batches of checked tensors; with a tokenizer, special tokens and punctuation are known."""
+    kinds = None if tokenizer is None else TokenKinds(tokenizer)
+    first = 0
+    for tensors in inputs:
+        _check_tensors(tensors)
+        batch = batch_from_tensors(tensors, config, kinds, first)
+        yield batch
+        first += len(batch.indices)
+
+
+def batch_from_tensors(tensors: Inputs, config: Any, kinds: TokenKinds | None, first: int) -> Batch:
+    """One batch of tensors; `first` is the number of its first sequence among all."""
+    by_prefix: dict[str, TokenFacts | None] = {}
+    for stack in TEXT_STACKS:
+        prefix = input_prefix(config, stack)
+        if prefix not in by_prefix:
+            is_real = real_tokens(config, tensors, stack)
+            by_prefix[prefix] = _token_facts(tensors.get(f"{prefix}input_ids"), is_real, kinds)
+    by_stack = {stack: by_prefix[input_prefix(config, stack)] for stack in TEXT_STACKS}
+    tokens = {stack: facts for stack, facts in by_stack.items() if facts is not None}
+    size = len(next(one for one in tensors.values() if isinstance(one, Tensor) and one.dim()))
+    return Batch(tensors, tokens, tuple(range(first, first + size)))
+
+
+def _token_facts(
+    ids: Tensor | None, is_real: Tensor | None, kinds: TokenKinds | None
+) -> TokenFacts | None:
+    if ids is None:
+        return None if is_real is None else TokenFacts(is_real=is_real.cpu())
+    ids = ids.cpu()
+    is_real = torch.ones_like(ids, dtype=torch.bool) if is_real is None else is_real.cpu()
+    return TokenFacts(ids=ids, is_real=is_real) if kinds is None else kinds.facts(ids, is_real)
+
+
+def as_batches(inputs: Any) -> list[Inputs]:
+    """The batches as a list; raises unless every one is a mapping from names to tensors."""
+    if isinstance(inputs, Mapping | Tensor) or not isinstance(inputs, Iterable):
+        raise OptionError(
+            f"inputs is a {type(inputs).__name__}: pass a list of mappings from the names of the "
+            "model's inputs to tensors",
+            option="inputs",
+        )
+    batches = list(inputs)
+    for batch in batches:
+        _check_tensors(batch)
+        _check_padding(batch)
+    return batches
+
+
+def _check_tensors(tensors: Any) -> None:
+    """Raise unless `tensors` is a mapping that a model could be called with."""
+    if not isinstance(tensors, Mapping):
+        raise OptionError(
+            f"a batch of inputs is a {type(tensors).__name__}: pass a list of mappings from the "
+            "names of the model's inputs to tensors"
+        )
+    for name, tensor in tensors.items():
+        is_tensor = tensor is None or isinstance(tensor, Tensor)
+        if name.endswith(("input_ids", "attention_mask")) and not is_tensor:
+            raise OptionError(f"{name} is a {type(tensor).__name__}: pass a tensor")
+    if not any(isinstance(one, Tensor) and one.dim() for one in tensors.values()):
+        raise OptionError(
+            f"a batch of inputs has no tensor, only {', '.join(tensors) or 'nothing'}: pass the "
+            "model's inputs by name"
+        )
+    for prefix in ("", "decoder_"):
+        _check_tokens(prefix, tensors)
+
+
+def _check_tokens(prefix: str, tensors: Inputs) -> None:
+    """Raise unless tokens are integers `[batch, position]` and their mask has the same shape."""
+    ids = tensors.get(f"{prefix}input_ids")
+    if ids is None:
+        return
+    if ids.dim() != 2:
+        raise ShapeError(f"{prefix}input_ids is {list(ids.shape)}: it must be [batch, position]")
+    if ids.is_floating_point():
+        raise OptionError(f"{prefix}input_ids is {ids.dtype}: token ids must be whole numbers")
+    mask = tensors.get(f"{prefix}attention_mask")
+    if mask is not None and mask.shape != ids.shape:
+        raise ShapeError(
+            f"{prefix}attention_mask is {list(mask.shape)}: it must be {list(ids.shape)} like the "
+            "tokens, 1 for a token and 0 for padding"
+        )
+
+
+def _check_padding(tensors: Inputs) -> None:
+    """Raise MaskError if a mask hides tokens between others: distances would be wrong."""
+    for name, mask in tensors.items():
+        if not name.endswith("attention_mask") or mask is None or mask.dim() != 2:
+            continue
+        runs = mask.bool().int().diff(dim=1, prepend=torch.zeros_like(mask[:, :1]).int()) > 0
+        if len(broken := (runs.sum(1) > 1).nonzero()[:, 0]):
+            raise MaskError(
+                f"{name} hides tokens between others in sequence {int(broken[0])}: it may be 0 "
+                "only before or after the tokens"
+            )
+
+
+def check_input_names(model: nn.Module, tensors: Inputs, *, is_strict: bool = False) -> None:
+    """Raise OptionError if the model has no input of a name; labels are always allowed.
+
+    Most models accept and ignore any name. Unless `is_strict`, only names that are nearly one of
+    such a model's inputs are errors.
+    """
+    parameters = inspect.signature(model.forward).parameters
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    known = [name for name, one in parameters.items() if one.kind in named]
+    accepts_any = not is_strict and len(known) < len(parameters)
+    for name in tensors:
+        near = get_close_matches(name, known, n=1, cutoff=0.8)
+        if name in known or name == "labels" or (accepts_any and not near):
+            continue
+        advice = f"did you mean {near[0]}?" if near else f"it takes {', '.join(known)}"
+        raise OptionError(f"{type(model).__name__} has no input {name!r}: {advice}")
+
+
+def non_text_inputs(tensors: Inputs, tokenizer: Any = None) -> list[str]:
+    """Names of inputs that are neither text nor made from it by the tokenizer."""
+    known = {*TEXT_INPUTS, *getattr(tokenizer, "model_input_names", ())}
+    return [name for name, one in tensors.items() if one is not None and name not in known]
+
+
+def why_unreadable(config: Any, tensors: Inputs) -> str:
+    """Why a model cannot read these tokens; "" if they are in its vocabulary and not too long."""
+    text_config = getattr(config, "text_config", None) or config
+    size, limit = getattr(text_config, "vocab_size", None), token_limit(None, config)
+    sizes = {"": size, "decoder_": getattr(config, "decoder_vocab_size", None) or size}
+    for prefix, vocabulary in sizes.items():
+        ids = tensors.get(f"{prefix}input_ids")
+        if ids is None or ids.numel() == 0:
+            continue
+        lowest, highest, length = int(ids.min()), int(ids.max()), ids.shape[1]
+        if vocabulary is not None and not 0 <= lowest <= highest < vocabulary:
+            wrong = lowest if lowest < 0 else highest
+            return (
+                f"{prefix}input_ids has {wrong}, but its vocabulary is 0..{vocabulary - 1}: use "
+                "the model's own tokens"
+            )
+        if limit is not None and length > limit:
+            return (
+                f"{prefix}input_ids has {length:,} positions, but the model reads at most "
+                f"{limit:,}: pass fewer"
+            )
+    return ""
