@@ -18,11 +18,10 @@ from harness import setting
 from torch import Tensor, nn
 
 from headwise.sweeps.characters import Characters
-from headwise.sweeps.model import MakeAttention, SweepModel, own_attention
+from headwise.sweeps.settings import Variant
 from headwise.sweeps.synthetic_tasks import Relations
 from headwise.sweeps.task import Examples, SweepTask
-from headwise.sweeps.training import take_step
-from headwise.sweeps.variants import Variant
+from headwise.sweeps.training import MakeAttention, SweepModel, own_attention, take_step
 
 RESULTS = Path(__file__).parent / "results" / "sweep.json"
 TURNS, STEPS = 15, 8

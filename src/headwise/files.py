@@ -89,9 +89,10 @@ def lock_folder(folder: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout as err:
-        raise OutputError(
-            f"another process is writing {folder}: wait for it, or choose another folder"
-        ) from err
+        if file.exists():  # else the place takes no files, such as /proc
+            raise OutputError(
+                f"another process is writing {folder}: wait for it, or choose another folder"
+            ) from err
     except OSError:  # a file system without locks, or a place that cannot be written
         pass
     try:

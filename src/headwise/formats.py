@@ -105,3 +105,23 @@ def in_units(number: float, units: Sequence[tuple[str, float]]) -> tuple[str, fl
 def three_digits(number: float) -> str:
     """A number from 1 on with three digits, or more where it has more before the point."""
     return f"{number:,.0f}" if number >= 999.5 else f"{number:.3g}"
+
+
+MOST_DECIMALS = 8
+"""Numbers whose error needs more decimals than this are written with exponents."""
+
+
+def format_with_error(value: float, error: float) -> str:
+    """A number and its standard error, both with the decimals of the error's first digit.
+
+    >>> format_with_error(0.0006812, 0.0000633), format_with_error(3.456e-12, 1.2e-13)
+    ('0.00068 ± 0.00006', '3.5e-12 ± 1e-13')
+    """
+    if math.isnan(value):
+        return ""
+    if not math.isfinite(error) or error <= 0:
+        return f"{value:.2g}"
+    decimals = max(0, -math.floor(math.log10(error)))
+    if decimals > MOST_DECIMALS:
+        return f"{value:.2g} ± {error:.1g}"
+    return f"{value:.{decimals}f} ± {error:.{decimals}f}"

@@ -365,15 +365,14 @@ def test_values_without_width_still_give_the_lse() -> None:
 @pytest.mark.parametrize("path", ["flash", "", "Fused"])
 def test_an_unknown_path_is_named_with_those_there_are(path: str) -> None:
     tensors = torch.zeros(3, 1, 1, 2, 3)
-    there_are = "fused, folded, past, masked, blocks, steps, step_blocks, ragged"
-    with pytest.raises(PathError, match=f"no path '{path}'; the paths are {there_are}"):
+    with pytest.raises(PathError, match=f"path is '{path}': .* fused, .*, ragged"):
         attend(*tensors, path=path)
 
 
 @pytest.mark.parametrize("function", [attend, attend_with_lse, attend_in_steps])
 def test_sinks_for_another_number_of_heads_are_refused(function: object) -> None:
     tensors = torch.zeros(3, 1, 5, 2, 3)
-    with pytest.raises(OptionError, match="sinks is for 3 heads; the queries have 5"):
+    with pytest.raises(OptionError, match=r"sinks is for 3 heads: .* 5"):
         function(*tensors, rules=Rules(sinks=torch.zeros(3)))  # type: ignore[operator]
 
 
@@ -433,7 +432,7 @@ def test_a_wrong_answer_or_gradient_is_found() -> None:
 
 def test_a_mask_beside_another_in_the_rules_is_refused() -> None:
     tensors, mask = torch.zeros(3, 1, 2, 5, 4), torch.ones(5, 5, dtype=torch.bool)
-    message = r"two masks, \[5, 5\] and rules\.mask \[1, 5, 5\]: give one that says what both say"
+    message = r"mask \[5, 5\] and rules\.mask \[1, 5, 5\]"
     for verb in (attend, attend_with_lse, attend_in_steps, explain_path):
         with pytest.raises(OptionError, match=message):
             verb(*tensors, mask=mask, rules=Rules(mask=mask[None]))

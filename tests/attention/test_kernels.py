@@ -80,7 +80,7 @@ def test_derivatives_are_finite_differences(
     kind: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of output and log-sum-exp, with blocks of two queries."""
-    monkeypatch.setattr(paths, "block_size", lambda task, **_: 2)
+    monkeypatch.setattr(paths, "tile_rows", lambda task, **_: 2)
     assert gradcheck(answers(RULES[kind], path), tensors_of(), fast_mode=True)
 
 

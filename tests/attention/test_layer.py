@@ -191,7 +191,7 @@ def test_a_contexts_padding_leaves_no_trace() -> None:
 @pytest.mark.parametrize("lengths", [[3, 8], [-1, 7]])
 def test_lengths_outside_the_batch_are_refused(need_weights: bool, lengths: list[int]) -> None:
     layer = make_layer()
-    message = rf"^lengths run from {min(lengths)} to {max(lengths)}; they must lie in 0\.\.7"
+    message = rf"^lengths run from {min(lengths)} to {max(lengths)}: .* 0\.\.7"
     with pytest.raises(ShapeError, match=message):
         layer(*inputs(layer), lengths=torch.tensor(lengths), need_weights=need_weights)
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
-from headwise.attention import attend as attend_module, paths, prepare
+from headwise.attention import paths, prepare
 from headwise.attention.attend import attend, attend_with_lse, explain_path
 from headwise.attention.paths import PATHS, RUNNERS
 from headwise.attention.rules import Rules
@@ -34,8 +34,8 @@ BLOCK = 8
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 NO_BIAS = "it takes no mask or bias"
-PLAIN = "it takes a full or plainly causal structure"
-OTHER = "its structure is another"
+PLAIN = "it needs every key visible, or the causal triangle without lse"
+OTHER = "it needs every key visible, or the causal triangle"
 ALL_KEYS = "it needs every query to see every key"
 CACHED = "it needs causal queries after cached keys, on the CPU"
 LENGTHS = "it needs lengths"
@@ -162,7 +162,7 @@ def solved(case: str) -> Solved:
 
 @pytest.fixture
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paths, "block_size", lambda task, **_: BLOCK)
+    monkeypatch.setattr(paths, "tile_rows", lambda task, **_: BLOCK)
 
 
 @pytest.mark.usefixtures("_small_blocks")
@@ -254,7 +254,7 @@ def watched_paths() -> Iterator[list[str]]:
     with pytest.MonkeyPatch.context() as patch:
         for name, runner in RUNNERS.items():
             patch.setitem(RUNNERS, name, watch(name, runner))
-        patch.setattr(attend_module, "one_by_one", watch("ragged", attend_module.one_by_one))
+        patch.setattr(prepare, "separate", watch("ragged", prepare.separate))
         yield taken
 
 

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from headwise import MultiHeadAttention
 from headwise.attention import attend as attend_module, prepare
 from headwise.attention.attend import attend, attend_in_steps, attend_with_lse, explain_path
-from headwise.attention.prepare import Computation, count, count_if_known, why_one_by_one
+from headwise.attention.prepare import Computation, read_lengths, why_apart
 from headwise.attention.rules import Rules
 from headwise.errors import MaskError, ShapeError
 
@@ -117,20 +117,19 @@ def test_padding_that_costs_more_than_a_call_is_left_out() -> None:
     saved = 3 * (40 * 60 - 10 * 30)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prepare, "CALL_PAIRS", saved // 2)
-        counts = count(rules, queries, keys)
+        counts = read_lengths(rules, queries, keys)
         assert counts == ([40, 10], [60, 30])
-        assert why_one_by_one(queries, keys, rules, counts) is None
+        assert why_apart(queries, keys, rules, counts) is None
         assert explain_path(queries, keys, values, rules=rules).path == "masked"
         patch.setattr(prepare, "CALL_PAIRS", saved // 2 - 1)
         reason = "44% of the padded work is padding"
-        assert why_one_by_one(queries, keys, rules, counts) == reason
+        assert why_apart(queries, keys, rules, counts) == reason
         assert explain_path(queries, keys, values, rules=rules) == ("ragged", reason)
         meta = [tensor.to("meta") for tensor in (queries, keys)]
-        assert count_if_known(rules, *meta) is None
-        assert why_one_by_one(*meta, rules, None) is None
+        assert why_apart(*meta, rules, None) is None
         with_offsets = replace(rules, offset=torch.tensor([0, 1]))
         reason = "each sequence has an offset of its own"
-        assert why_one_by_one(queries, keys, with_offsets, counts) == reason
+        assert why_apart(queries, keys, with_offsets, counts) == reason
 
 
 def test_lengths_can_be_met_by_a_transform(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +153,7 @@ ENTRIES = (attend, attend_with_lse, attend_in_steps, explain_path)
 @pytest.mark.parametrize("name", RAGGED)
 def test_lengths_of_another_batch_are_refused(name: str, function: object) -> None:
     rules = Rules(**{name: torch.tensor([3, 3, 3])})
-    with pytest.raises(ShapeError, match=rf"{name} is \[3\]; it must be \[batch 2\]"):
+    with pytest.raises(ShapeError, match=rf"{name} is \[3\]: .* \[batch 2\]"):
         function(*tensors_of(2, 5, 7), rules=rules)  # type: ignore[operator]
 
 
@@ -162,9 +161,9 @@ def test_lengths_of_another_batch_are_refused(name: str, function: object) -> No
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
-        (Rules(lengths=torch.tensor([2, 8])), r"lengths run from 2 to 8; they must lie in 0\.\.7"),
-        (Rules(lengths=torch.tensor([-1, 3])), r"lengths run from -1 to 3; .* 0\.\.7"),
-        (Rules(query_lengths=torch.tensor([6, 9])), r"query_lengths run from 6 to 9; .* 0\.\.5"),
+        (Rules(lengths=torch.tensor([2, 8])), r"lengths run from 2 to 8: .* 0\.\.7"),
+        (Rules(lengths=torch.tensor([-1, 3])), r"lengths run from -1 to 3: .* 0\.\.7"),
+        (Rules(query_lengths=torch.tensor([6, 9])), r"query_lengths run from 6 to 9: .* 0\.\.5"),
     ],
 )
 def test_lengths_beyond_the_padding_are_refused(
@@ -178,7 +177,7 @@ def test_lengths_beyond_the_padding_are_refused(
 @pytest.mark.parametrize("count", [1, 3])
 def test_offsets_of_another_batch_are_refused(count: int, function: object) -> None:
     rules = Rules(is_causal=True, offset=torch.zeros(count, dtype=torch.long))
-    with pytest.raises(ShapeError, match=rf"offset is \[{count}\]; it must be \[batch 2\]"):
+    with pytest.raises(ShapeError, match=rf"offset is \[{count}\]: .* \[batch 2\]"):
         function(*tensors_of(2, 5, 7), rules=rules)  # type: ignore[operator]
 
 
@@ -198,7 +197,7 @@ def test_a_mask_that_does_not_fit_a_padded_batch_is_refused(
     options = {} if function is attend_in_steps else {"path": path}
     rules = replace(rules, mask=torch.ones(shape, dtype=torch.bool))
     wanted = r"\[batch 2, heads 3, query 5, key 7\]"
-    with pytest.raises(MaskError, match=rf"mask is .*; it must fit {wanted}"):
+    with pytest.raises(MaskError, match=rf"mask is .* {wanted}"):
         function(*tensors_of(2, 5, 7), rules=rules, **options)  # type: ignore[operator]
 
 
@@ -221,7 +220,7 @@ def test_tensors_that_do_not_belong_together_are_refused_before_they_are_cropped
 ) -> None:
     queries, keys, values = tensors_of(2, 211, 307)
     for wrong in ((queries, keys, values[:, :, :-5]), (queries, keys.repeat(2, 1, 1, 1), values)):
-        with pytest.raises(ShapeError, match="queries and keys must share batch and d_key, keys"):
+        with pytest.raises(ShapeError, match="batch and d_key"):
             function(*wrong, rules=rules)  # type: ignore[operator]
 
 

@@ -29,7 +29,7 @@ MISTAKES = {
     "trace --example dog": ["'--example'", "'dog' is not one of 'cat-sleeps', 'dimensions'"],
     "prune --heads L0H1 --dry-run --method fisher": ["heads", "--method"],
     "plan heads 0": ["headwise: d_model is 0: ", "from 1 to"],
-    "plan length": ["length is neither a known model"],
+    "plan length": ["length is not a known model"],
     "trace smollm2 --example cat-sleeps": ["example", "smollm2"],
 }
 

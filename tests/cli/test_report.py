@@ -81,7 +81,7 @@ def test_three_folders_make_one_page(headwise: Runner, text: Path, tmp_path: Pat
     assert (ran.code, ran.err) == (0, "")
     read = Page(out.read_text("utf-8"))
     assert read.faults == []
-    for words in ("What heads are worth", "6 heads were cut", "perplexity", "floor"):
+    for words in ("Importance of each head", "6 heads were cut", "perplexity", "floor"):
         assert words in read.text
     labels = [one["aria-label"] for one in read.all("svg")]
     assert "Curves of perplexity against the share of heads cut" in labels
@@ -89,7 +89,7 @@ def test_three_folders_make_one_page(headwise: Runner, text: Path, tmp_path: Pat
     shutil.rmtree(model)
     ran = headwise("report", found, *options, "--force")
     assert f"the page has no attention maps: there is no directory {model}" in ran.out
-    assert "There are no attention maps" in out.read_text("utf-8")
+    assert "This report has no attention maps" in out.read_text("utf-8")
 
 
 def test_what_cannot_be_on_the_page_is_refused_before_the_scan(
@@ -108,10 +108,13 @@ def test_what_cannot_be_on_the_page_is_refused_before_the_scan(
     record = {**record_of("minilm"), "heads_cut": "L0H12"}
     Path("lost/prune.json").write_text(json.dumps(record), encoding="utf-8")
     for arguments, words in (
-        (("--importance", "worth"), "worth comes from small, and the scan from minilm"),
-        (("--prune", "smaller"), "smaller comes from other, and the scan from minilm"),
-        (("--prune", "lost"), "the cut in lost took L0H12, which the scanned model does not have"),
-        (("--text", "cat " * 39), "the text has 41 tokens, too many for a map: give at most 40"),
+        (("--importance", "worth"), "worth is about small, but the scan is about minilm"),
+        (("--prune", "smaller"), "smaller is about other, but the scan is about minilm"),
+        (
+            ("--prune", "lost"),
+            "the cut in lost removed L0H12, which the scanned model does not have",
+        ),
+        (("--text", "cat " * 39), "text has 41 tokens, too many for a map: give at most 40"),
     ):
         assert words in headwise.refused("report", *arguments)
 
@@ -142,10 +145,10 @@ def test_a_missing_folder_is_told_of_before_a_page_that_is_there(
     ("arguments", "words"),
     [
         (["nowhere"], "nowhere does not exist: give a folder that headwise scan --out wrote"),
-        (["empty"], "empty holds no scan: it has no heads.parquet"),
+        (["empty"], "empty has no heads.parquet"),
         (["--importance", "nowhere"], "nowhere does not exist"),
-        (["--prune", "empty"], "empty holds no pruned model"),
-        (["scan", "--importance", "scan"], "scan holds no importance"),
+        (["--prune", "empty"], "empty has no prune.json"),
+        (["scan", "--importance", "scan"], "scan has no importance.parquet"),
         (["scan", "--out", "empty"], "empty is a folder"),
         (["scan", "--out", "nowhere/page.html"], "folder nowhere does not exist"),
         (["scan", "--text", " "], "the text is empty"),

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from torch import Tensor
 
 from headwise.attention.attend import attend_with_lse
-from headwise.attention.prepare import make_task
+from headwise.attention.prepare import Computation
 from headwise.attention.rules import Rules
 from headwise.measures.counter import default_measures
 from headwise.measures.measure import RowValues, measure_rows
@@ -29,7 +29,7 @@ def view_of(
     shape = (3, 1, HEADS, length, D_KEY)
     queries, keys, values = torch.randn(shape, generator=random, dtype=torch.float64)
     mixed, lse = attend_with_lse(queries, keys, values, rules=rules)
-    task = make_task(queries, keys, values, rules)
+    task = Computation.of(queries, keys, values, rules)
     parts = torch.randn(HEADS, D_KEY, D_MODEL, generator=random, dtype=torch.float64)
     nothing = torch.zeros(length, dtype=torch.bool)
     sequence = SequenceWeights(task=task, mixed=mixed[0], lse=lse[0], shown=None)
@@ -140,7 +140,10 @@ def test_permuted_heads_permute_rows_and_nothing_else(order: list[int]) -> None:
     assert task is not None and old.lse is not None and view.output_roots is not None
     tensors = (part[:, order] for part in (task.queries, task.keys, task.values))
     sequence = SequenceWeights(
-        task=make_task(*tensors, task.rules), mixed=old.mixed[order], lse=old.lse[order], shown=None
+        task=Computation.of(*tensors, task.rules),
+        mixed=old.mixed[order],
+        lse=old.lse[order],
+        shown=None,
     )
     moved = SequenceView(
         sequence=sequence, layout=view.layout, output_roots=view.output_roots[order]

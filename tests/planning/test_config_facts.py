@@ -1,4 +1,4 @@
-"""What is known of each type of model, against what transformers makes of the same config."""
+"""Facts about model types, compared with what transformers makes of the same config."""
 
 import json
 from pathlib import Path
@@ -8,14 +8,13 @@ import pytest
 import torch
 from transformers import AlbertConfig, AlbertModel, AutoConfig, AutoModel, StaticCache
 
-from headwise.planning import costs
 from headwise.planning.config_facts import CONFIG_DEFAULTS, KNOWN_TYPES
 from headwise.planning.configs import shape_of_config
 from headwise.planning.plans import plan
 
 from .building import attention_parameters
 
-OLD = {
+OLD_CONFIGS = {
     "gemma2": {
         "model_type": "gemma2",
         "hidden_size": 96,
@@ -24,7 +23,7 @@ OLD = {
         "num_hidden_layers": 7,
         "sliding_window": 11,
     },
-    "gemma3, of which little is said": {
+    "gemma3, almost empty": {
         "model_type": "gemma3",
         "text_config": {
             "model_type": "gemma3_text",
@@ -33,7 +32,7 @@ OLD = {
             "sliding_window": 11,
         },
     },
-    "gemma3, whose text has no type": {
+    "gemma3, text_config without a type": {
         "model_type": "gemma3",
         "text_config": {"hidden_size": 80, "num_hidden_layers": 13, "sliding_window": 11},
     },
@@ -47,7 +46,7 @@ OLD = {
         "sliding_window": 11,
         "sliding_window_pattern": 5,
     },
-    "qwen2, some of it local": {
+    "qwen2, some layers local": {
         "model_type": "qwen2",
         "hidden_size": 96,
         "num_attention_heads": 6,
@@ -57,7 +56,7 @@ OLD = {
         "use_sliding_window": True,
         "max_window_layers": 3,
     },
-    "qwen2, none of it local": {
+    "qwen2, no layer local": {
         "model_type": "qwen2",
         "hidden_size": 96,
         "num_attention_heads": 6,
@@ -76,7 +75,7 @@ OLD = {
         "use_sliding_window": True,
         "max_window_layers": 4,
     },
-    "qwen3_moe, all of it local": {
+    "qwen3_moe, all layers local": {
         "model_type": "qwen3_moe",
         "hidden_size": 96,
         "num_attention_heads": 6,
@@ -87,7 +86,7 @@ OLD = {
         "use_sliding_window": True,
         "max_window_layers": 3,
     },
-    "qwen2_vl, told flatly": {
+    "qwen2_vl, without text_config": {
         "model_type": "qwen2_vl",
         "hidden_size": 96,
         "num_attention_heads": 6,
@@ -114,7 +113,7 @@ OLD = {
         "sliding_window": None,
     },
 }
-"""Configs as they were published before `layer_types`, which say less than today's."""
+"""Configs published before `layer_types` existed, which leave more out than today's."""
 
 
 @pytest.mark.parametrize(
@@ -125,21 +124,22 @@ OLD = {
         ("t5", "is_encoder_decoder"),
     ],
 )
-def test_silence_means_what_it_means_to_transformers(kind: str, key: str) -> None:
+def test_defaults_equal_those_of_transformers(kind: str, key: str) -> None:
     assert CONFIG_DEFAULTS[kind][key] == getattr(AutoConfig.for_model(kind), key)
 
 
-def test_kv_heads_of_dbrx_are_those_that_transformers_reads() -> None:
-    for said in ({}, {"attn_config": {"kv_n_heads": 2}}):
-        config = AutoConfig.for_model("dbrx", d_model=48, n_heads=8, n_layers=7, **said)
-        for told in (json.loads(config.to_json_string()), {"model_type": "dbrx", **SIZES, **said}):
-            found = shape_of_config(told, "dbrx")
-            assert (found.num_heads, found.num_kv_heads) == (8, config.attn_config.kv_n_heads)
+def test_kv_heads_of_dbrx_equal_those_of_transformers() -> None:
+    for extra in ({}, {"attn_config": {"kv_n_heads": 2}}):
+        config = AutoConfig.for_model("dbrx", d_model=48, n_heads=8, n_layers=7, **extra)
+        saved, short = json.loads(config.to_json_string()), {"model_type": "dbrx", **SIZES, **extra}
+        for facts in (saved, short):
+            shape = shape_of_config(facts, "dbrx")
+            assert (shape.num_heads, shape.num_kv_heads) == (8, config.attn_config.kv_n_heads)
 
 
-@pytest.mark.parametrize("name", OLD)
+@pytest.mark.parametrize("name", OLD_CONFIGS)
 def test_older_configs_are_read_as_transformers_reads_them(tmp_path: Path, name: str) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(OLD[name]), encoding="utf-8")
+    (tmp_path / "config.json").write_text(json.dumps(OLD_CONFIGS[name]), encoding="utf-8")
     made = plan(tmp_path, length=37, batch=3)
     config = AutoConfig.from_pretrained(tmp_path).get_text_config()
     d_key = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -147,33 +147,33 @@ def test_older_configs_are_read_as_transformers_reads_them(tmp_path: Path, name:
     cache.early_initialization(
         3, config.num_key_value_heads, d_key, torch.bfloat16, torch.device("meta")
     )
-    kept = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
+    cache_bytes = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
     assert made.shape.num_layers == len(cache.layers)
     assert made.shape.num_local == sum(layer.is_sliding for layer in cache.layers)
     assert (made.shape.num_heads, made.shape.d_key) == (config.num_attention_heads, d_key)
-    assert made.cache_bytes == kept
+    assert made.cache_bytes == cache_bytes
     assert made.note == ""
 
 
 SIZES = {"hidden_size": 48, "num_attention_heads": 8, "num_hidden_layers": 7}
-OF_SEVERAL = {"clip", "gemma3", "mistral3", "siglip", "siglip2"}
-"""Types whose sizes are told in parts; the types of their parts are known, too."""
+COMPOSITE = {"clip", "gemma3", "mistral3", "siglip", "siglip2"}
+"""Types whose configs consist of parts; the types of the parts are known as well."""
 
 
-@pytest.mark.parametrize("kind", sorted(KNOWN_TYPES - OF_SEVERAL))
-def test_a_config_that_says_its_sizes_alone_is_read_as_transformers_reads_it(kind: str) -> None:
+@pytest.mark.parametrize("kind", sorted(KNOWN_TYPES - COMPOSITE))
+def test_config_of_sizes_only_is_read_as_transformers_reads_it(kind: str) -> None:
     config = AutoConfig.for_model(kind, **SIZES).get_text_config()
-    found = shape_of_config({"model_type": kind} | SIZES, kind)
-    said = (getattr(config, name, None) for name in ("head_dim", "d_kv"))
-    assert found.d_key == next(filter(None, said), 48 // 8)
+    shape = shape_of_config({"model_type": kind} | SIZES, kind)
+    head_sizes = (getattr(config, name, None) for name in ("head_dim", "d_kv"))
+    assert shape.d_key == next(filter(None, head_sizes), 48 // 8)
     window = getattr(config, "sliding_window", None) or None
     kinds = getattr(config, "layer_types", None) or ["sliding_attention" if window else ""] * 7
-    assert found.num_local == kinds.count("sliding_attention")
-    if found.num_local:  # of two sides transformers tells the reach to one
-        assert found.window == (window if found.is_causal else config.local_attention)
+    assert shape.num_local == kinds.count("sliding_attention")
+    if shape.num_local:  # transformers' sliding_window is the reach to one side
+        assert shape.window == (window if shape.is_causal else config.local_attention)
 
 
-SAID: list[tuple[str, dict[str, Any]]] = [
+BIASES_AND_NORMS: list[tuple[str, dict[str, Any]]] = [
     ("stablelm", {"use_qkv_bias": True}),
     ("stablelm", {"qk_layernorm": True}),
     ("cohere", {"use_qk_norm": True}),
@@ -183,7 +183,7 @@ SAID: list[tuple[str, dict[str, Any]]] = [
     ("gpt_neox", {"attention_bias": False}),
     ("gpt_oss", {"attention_bias": False}),
     ("helium", {"attention_bias": True, "head_dim": 6}),
-    ("helium", {"head_dim": 6}),  # its Wo is square, whatever its heads make
+    ("helium", {"head_dim": 6}),  # its Wo is square, whatever its head size
     ("opt", {"enable_bias": False}),
     ("qwen2_moe", {"qkv_bias": False}),
     ("deit", {"qkv_bias": False}),
@@ -198,25 +198,23 @@ SAID: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "said"), SAID)
-def test_parameters_follow_what_the_config_says_of_biases_and_norms(
-    kind: str, said: dict[str, Any]
+@pytest.mark.parametrize(("kind", "settings"), BIASES_AND_NORMS)
+def test_parameters_follow_the_biases_and_norms_of_the_config(
+    kind: str, settings: dict[str, Any]
 ) -> None:
-    sizes = SIZES | said
+    sizes = SIZES | settings
     if hasattr(AutoConfig.for_model(kind), "num_key_value_heads"):
         sizes["num_key_value_heads"] = 2
     config = AutoConfig.for_model(kind, **sizes)
     with torch.device("meta"):
         real = attention_parameters(AutoModel.from_config(config))
     assert kind in KNOWN_TYPES
-    for told in (json.loads(config.to_json_string()), {"model_type": kind} | sizes):
-        assert [costs.layer_parameters(shape_of_config(told, kind))] * 7 == real
+    for facts in (json.loads(config.to_json_string()), {"model_type": kind} | sizes):
+        assert [plan(shape=shape_of_config(facts, kind)).layer_parameters] * 7 == real
 
 
 @pytest.mark.parametrize(("groups", "inner"), [(1, 1), (3, 1), (3, 2)])
-def test_weights_that_layers_share_are_counted_once(
-    tmp_path: Path, groups: int, inner: int
-) -> None:
+def test_shared_weights_count_once(tmp_path: Path, groups: int, inner: int) -> None:
     config = AlbertConfig(
         **SIZES, embedding_size=5, num_hidden_groups=groups, inner_group_num=inner
     )
@@ -224,12 +222,12 @@ def test_weights_that_layers_share_are_counted_once(
     with torch.device("meta"):
         model = AlbertModel(config)
     weights = [
-        one.numel()
-        for name, one in model.named_parameters()
+        parameter.numel()
+        for name, parameter in model.named_parameters()
         if ".attention." in name and "LayerNorm" not in name
     ]
     made = plan(tmp_path)
     assert made.model_parameters == sum(weights)
     assert made.layer_parameters == sum(weights) // (groups * inner)
     assert made.shape.num_layers == 7 * inner
-    assert made.note.startswith("its layers share weights")
+    assert "layers share weights" in made.note

@@ -1,4 +1,4 @@
-"""Shapes that configs say in other words."""
+"""Configs of many spellings -> shapes, notes, and errors that name the key."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,6 @@ from huggingface_hub.errors import GatedRepoError
 from transformers import AutoConfig, AutoModel
 
 from headwise.errors import ModelError, OptionError
-from headwise.planning import costs
 from headwise.planning.config_facts import KNOWN_TYPES
 from headwise.planning.configs import shape_of_config
 from headwise.planning.plans import plan
@@ -28,7 +27,7 @@ def shape(folder: Path, config: object) -> Shape:
 
 
 @pytest.mark.parametrize(
-    ("said", "local"),
+    ("settings", "local"),
     [
         ({"sliding_window": 5}, 7),
         ({"sliding_window": 5, "use_sliding_window": False}, 0),
@@ -44,14 +43,14 @@ def shape(folder: Path, config: object) -> Shape:
         ({"sliding_window": 5, "layer_types": ["sliding_attention", "full_attention"] * 4}, 4),
     ],
 )
-def test_local_layers_are_counted(tmp_path: Path, said: dict[str, Any], local: int) -> None:
-    found = shape(tmp_path, SIZES | {"model_type": "llama"} | said)
-    assert (found.num_layers, found.num_local) == (7, local)
-    assert found.window == (5 if local else None)
+def test_local_layers_are_counted(tmp_path: Path, settings: dict[str, Any], local: int) -> None:
+    local_shape = shape(tmp_path, SIZES | {"model_type": "llama"} | settings)
+    assert (local_shape.num_layers, local_shape.num_local) == (7, local)
+    assert local_shape.window == (5 if local else None)
 
 
 @pytest.mark.parametrize(
-    ("said", "kv_heads"),
+    ("settings", "kv_heads"),
     [
         ({"model_type": "gpt_bigcode", "multi_query": True}, 1),
         ({"model_type": "falcon"}, 1),
@@ -66,121 +65,113 @@ def test_local_layers_are_counted(tmp_path: Path, said: dict[str, Any], local: i
         ({"model_type": "dbrx"}, 1),
     ],
 )
-def test_kv_heads_are_found(tmp_path: Path, said: dict[str, Any], kv_heads: int) -> None:
-    assert shape(tmp_path, SIZES | said).num_kv_heads == kv_heads
+def test_kv_heads_are_read_under_every_key(
+    tmp_path: Path, settings: dict[str, Any], kv_heads: int
+) -> None:
+    assert shape(tmp_path, SIZES | settings).num_kv_heads == kv_heads
 
 
-def test_the_text_part_of_a_model_of_several_is_read(tmp_path: Path) -> None:
+def test_text_config_of_a_composite_model_is_read(tmp_path: Path) -> None:
     nested = {"model_type": "gemma3", "text_config": SIZES | {"num_key_value_heads": 3}}
     assert shape(tmp_path, nested).d_model == 48
 
 
-def test_what_is_no_config_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="is no config: it holds a value of type list"):
+def test_config_that_is_not_an_object_raises(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"config\.json is not a config: .* list"):
         shape(tmp_path, [1, 2])
-    with pytest.raises(ModelError, match="has 'six' for num_attention_heads: no size"):
-        shape(tmp_path, SIZES | {"num_attention_heads": "six"})
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("settings", "facts"),
     [
-        ({"v_head_dim": "abc"}, "has 'abc' for v_head_dim: no size"),
-        ({"v_head_dim": -4}, "has a v_head_dim of -4: it must be at least 1"),
+        ({"num_attention_heads": "six"}, "num_attention_heads is 'six'"),
+        ({"v_head_dim": "abc"}, "v_head_dim is 'abc'"),
+        ({"v_head_dim": -4}, "v_head_dim is -4: .* at least 1"),
         (
             {"sliding_window": 5, "sliding_window_pattern": "LLLG"},
-            "has 'LLLG' for sliding_window_pattern: no size",
+            "sliding_window_pattern is 'LLLG'",
         ),
-        ({"sliding_window": True}, "has True for sliding_window: no size"),
+        ({"sliding_window": True}, "sliding_window is True"),
         (
             {"layer_types": ["full_attention", "linear_attention"]},
-            r"\(llama\) has layers of linear_attention: their cost follows other formulas",
+            r"\(llama\) has layers of type linear_attention",
         ),
-        ({"layer_types": ["chunked_attention"]}, "has layers of chunked_attention"),
+        ({"layer_types": ["chunked_attention"]}, "chunked_attention"),
         (
             {"sliding_window": 5, "max_window_layers": -1},
-            "has a max_window_layers of -1: it must be at least 0",
+            "max_window_layers is -1: .* at least 0",
         ),
     ],
 )
-def test_what_cannot_be_counted_is_refused(
-    tmp_path: Path, said: dict[str, Any], words: str
+def test_unusable_value_raises_and_names_the_key(
+    tmp_path: Path, settings: dict[str, Any], facts: str
 ) -> None:
-    with pytest.raises(ModelError, match=words):
-        shape(tmp_path, SIZES | {"model_type": "llama"} | said)
+    with pytest.raises(ModelError, match=facts):
+        shape(tmp_path, SIZES | {"model_type": "llama"} | settings)
 
 
-def test_a_limit_of_minus_one_is_none(tmp_path: Path) -> None:
+def test_context_of_minus_one_means_no_limit(tmp_path: Path) -> None:
     assert shape(tmp_path, SIZES | {"max_position_embeddings": -1}).context is None
 
 
-def test_a_type_that_is_not_known_is_said_in_the_plan(tmp_path: Path) -> None:
-    def note(**said: object) -> str:
-        (tmp_path / "config.json").write_text(json.dumps(SIZES | said), encoding="utf-8")
-        return plan(str(tmp_path)).note
+def note(folder: Path, **settings: object) -> str:
+    (folder / "config.json").write_text(json.dumps(SIZES | settings), encoding="utf-8")
+    return plan(folder).note
 
-    assert note(model_type="llama") == ""
-    assert note(model_type="esm").startswith("its type, esm, is not known: taken as causal")
-    both = note(model_type="novel", is_encoder_decoder=True)
-    assert both.startswith("its encoder alone is counted; its type, novel, is not known")
-    assert "taken as bidirectional and without norms" in both
-    assert note().startswith("its config names no type")
-    assert note(model_type="outer", text_config=SIZES | {"model_type": "llama"}) == ""
+
+def test_note_says_what_is_assumed_of_an_unknown_type(tmp_path: Path) -> None:
+    assert note(tmp_path, model_type="llama") == ""
+    assert "unknown model type esm: assumed to be causal" in note(tmp_path, model_type="esm")
+    both = note(tmp_path, model_type="novel", is_encoder_decoder=True)
+    assert both.startswith("only the encoder is counted; unknown model type novel")
+    assert "bidirectional, without norms" in both
+    assert "names no type" in note(tmp_path)
+    assert note(tmp_path, model_type="outer", text_config=SIZES | {"model_type": "llama"}) == ""
     for kind in ("convbert", "deberta", "squeezebert"):  # their projections are not the plain four
-        assert f"{kind}, is not known: taken as bidirectional" in note(model_type=kind)
+        assert f"type {kind}: assumed to be bidirectional" in note(tmp_path, model_type=kind)
 
 
-def test_kv_heads_that_nothing_is_said_of_are_said_to_be_assumed(tmp_path: Path) -> None:
-    def note(**said: object) -> str:
-        (tmp_path / "config.json").write_text(json.dumps(SIZES | said), encoding="utf-8")
-        return plan(str(tmp_path)).note
-
-    words = "without norms, with a KV head for every head, with a bias only where"
-    assert words in note(model_type="novel") and words in note()
-    assert "KV head" not in note(model_type="novel", num_key_value_heads=3)
-    assert "KV head" not in note(model_type="novel", multi_query=True)
-    assert "KV head" not in note(model_type="dbrx")
-    assert note(model_type="llama") == ""
+def test_note_says_that_every_head_is_assumed_to_have_a_kv_head(tmp_path: Path) -> None:
+    assert "a KV head for every head" in note(tmp_path, model_type="novel")
+    assert "a KV head for every head" in note(tmp_path)
+    assert "KV head" not in note(tmp_path, model_type="novel", num_key_value_heads=3)
+    assert "KV head" not in note(tmp_path, model_type="novel", multi_query=True)
+    assert "KV head" not in note(tmp_path, model_type="dbrx")
 
 
 @pytest.mark.parametrize("kind", ["bart", "marian", "mbart", "pegasus", "t5"])
-def test_of_an_encoder_decoder_the_encoder_alone_is_counted_and_that_is_said(
-    tmp_path: Path, kind: str
-) -> None:
-    assert AutoConfig.for_model(kind).is_encoder_decoder  # also where the file is silent
-    for said in ({}, {"is_encoder_decoder": True}):
-        config = SIZES | {"model_type": kind} | said
+def test_only_the_encoder_of_an_encoder_decoder_is_counted(tmp_path: Path, kind: str) -> None:
+    assert AutoConfig.for_model(kind).is_encoder_decoder  # also if the file leaves it out
+    for extra in ({}, {"is_encoder_decoder": True}):
+        config = SIZES | {"model_type": kind} | extra
         (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
         made = plan(tmp_path)
-        assert made.note == "its encoder alone is counted"
+        assert made.note == "only the encoder is counted"
         assert not made.shape.is_causal
 
 
-def test_biases_of_chatglm_are_found(tmp_path: Path) -> None:
-    found = shape(tmp_path, SIZES | {"model_type": "chatglm", "add_qkv_bias": True})
-    assert (found.bias_in, found.bias_out) == (True, False)
-    found = shape(tmp_path, SIZES | {"model_type": "chatglm", "add_bias_linear": True})
-    assert (found.bias_in, found.bias_out) == (True, True)
+@pytest.mark.parametrize(("key", "in_output"), [("add_qkv_bias", False), ("add_bias_linear", True)])
+def test_biases_of_chatglm_are_read(tmp_path: Path, key: str, in_output: bool) -> None:
+    biased = shape(tmp_path, SIZES | {"model_type": "chatglm", key: True})
+    assert (biased.bias_in, biased.bias_out) == (True, in_output)
 
 
-def test_a_window_of_layers_that_are_not_named_is_said_in_the_plan(tmp_path: Path) -> None:
-    def note(**said: object) -> str:
-        config = SIZES | {"num_key_value_heads": 2, "sliding_window": 5} | said
-        (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-        return plan(tmp_path).note
+def test_note_says_that_a_window_is_applied_to_all_layers(tmp_path: Path) -> None:
+    def window_note(**settings: object) -> str:
+        return note(tmp_path, **{"num_key_value_heads": 2, "sliding_window": 5} | settings)
 
-    words = "its config has a sliding_window and does not say which layers it is for: taken as for"
-    assert note(model_type="llama").startswith(words)
-    assert "is not known" in note(model_type="novel") and words in note(model_type="novel")
-    assert note(model_type="smollm3", use_sliding_window=True).startswith(words)
+    facts = "has a sliding_window but does not name its layers"
+    assert facts in window_note(model_type="llama")
+    assert "unknown" in window_note(model_type="novel") and facts in window_note(model_type="novel")
+    assert facts in window_note(model_type="smollm3", use_sliding_window=True)
     for kind in ("mistral", "mixtral", "phi3", "starcoder2", "gemma2", "qwen2", "smollm3"):
-        assert note(model_type=kind) == ""
-    assert note(model_type="llama", sliding_window_pattern=3) == ""
-    assert note(model_type="llama", layer_types=["full_attention"] * 7) == ""
+        assert window_note(model_type=kind) == ""
+    assert window_note(model_type="llama", sliding_window_pattern=3) == ""
+    assert window_note(model_type="llama", layer_types=["full_attention"] * 7) == ""
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("settings", "facts"),
     [
         ({"model_type": "qwen3_next", "full_attention_interval": 3}, "linear attention"),
         ({"model_type": "qwen3_next"}, "linear attention"),
@@ -189,8 +180,8 @@ def test_a_window_of_layers_that_are_not_named_is_said_in_the_plan(tmp_path: Pat
         ({"model_type": "llama4", "text_config": SIZES}, "chunked attention"),
         ({"model_type": "jamba", "attn_layer_period": 3}, "without attention"),
         ({"model_type": "nemotron_h", "hybrid_override_pattern": "M-*"}, "without attention"),
-        ({"model_type": "gemma3n_text", "num_kv_shared_layers": 3}, "keys and values from others"),
-        ({"model_type": "gemma3n", "text_config": SIZES}, "keys and values from others"),
+        ({"model_type": "gemma3n_text", "num_kv_shared_layers": 3}, "keys and values of other"),
+        ({"model_type": "gemma3n", "text_config": SIZES}, "keys and values of other"),
         ({"model_type": "gemma4_text"}, "heads of another size"),
         ({"model_type": "gemma4", "text_config": SIZES}, "heads of another size"),
         ({"model_type": "novel", "swa_head_dim": 16}, "heads of another size"),
@@ -200,31 +191,38 @@ def test_a_window_of_layers_that_are_not_named_is_said_in_the_plan(tmp_path: Pat
         ({"model_type": "mllama", "text_config": SIZES}, "cross-attention"),
     ],
 )
-def test_layers_that_cost_otherwise_are_refused_however_it_is_said(
-    tmp_path: Path, said: dict[str, Any], words: str
+def test_layers_with_other_cost_formulas_raise_under_every_key(
+    tmp_path: Path, settings: dict[str, Any], facts: str
 ) -> None:
-    saying = rf"\({said['model_type']}\) has layers .*{words} \(.*\): its cost follows other"
-    with pytest.raises(ModelError, match=saying):
-        shape(tmp_path, SIZES | said)
+    with pytest.raises(ModelError, match=rf"\({settings['model_type']}\) has layers .*{facts}"):
+        shape(tmp_path, SIZES | settings)
 
 
-def test_gemma_that_looks_both_ways_keeps_no_cache(tmp_path: Path) -> None:
-    said = {"model_type": "gemma3_text", "num_key_value_heads": 3, "sliding_window": 5}
-    assert shape(tmp_path, SIZES | said).is_causal
+def test_bidirectional_gemma_is_not_causal(tmp_path: Path) -> None:
+    settings = {"model_type": "gemma3_text", "num_key_value_heads": 3, "sliding_window": 5}
+    assert shape(tmp_path, SIZES | settings).is_causal
     for way in (True, "all"):
-        assert not shape(tmp_path, SIZES | said | {"use_bidirectional_attention": way}).is_causal
+        assert not shape(
+            tmp_path, SIZES | settings | {"use_bidirectional_attention": way}
+        ).is_causal
     for way in (False, None, "vision"):
-        assert shape(tmp_path, SIZES | said | {"use_bidirectional_attention": way}).is_causal
+        assert shape(tmp_path, SIZES | settings | {"use_bidirectional_attention": way}).is_causal
 
 
-def test_a_bert_that_is_a_decoder_looks_back(tmp_path: Path) -> None:
-    for kind in ("bert", "roberta", "electra", "convbert", "albert"):  # the last two know no other
-        found = shape(tmp_path, SIZES | {"model_type": kind, "is_decoder": True})
-        assert found.is_causal is (kind not in ("convbert", "albert"))
+def test_bert_is_causal_as_a_decoder(tmp_path: Path) -> None:
+    for kind in (
+        "bert",
+        "roberta",
+        "electra",
+        "convbert",
+        "albert",
+    ):  # the last two are never causal
+        decoder = shape(tmp_path, SIZES | {"model_type": kind, "is_decoder": True})
+        assert decoder.is_causal is (kind not in ("convbert", "albert"))
         assert not shape(tmp_path, SIZES | {"model_type": kind, "is_decoder": False}).is_causal
 
 
-def test_text_of_clip_looks_back(tmp_path: Path) -> None:
+def test_text_model_of_clip_is_causal(tmp_path: Path) -> None:
     assert shape(tmp_path, SIZES | {"model_type": "clip_text_model"}).is_causal
     assert not shape(tmp_path, SIZES | {"model_type": "siglip_text_model"}).is_causal
 
@@ -234,32 +232,32 @@ BUILT = ("siglip_vision_model", "siglip2_vision_model", "olmo2", "olmo3", "olmoe
 
 
 @pytest.mark.parametrize("kind", BUILT)
-def test_parameters_are_those_of_a_built_model(kind: str) -> None:
+def test_parameters_equal_those_of_a_built_model(kind: str) -> None:
     assert kind in KNOWN_TYPES
     config = AutoConfig.for_model(kind)
     with torch.device("meta"):
         (first, *_) = find_sites(AutoModel.from_config(config))
-    found = shape_of_config(json.loads(config.to_json_string()), kind)
-    real = sum(one.numel() for one in first.module.parameters())
-    assert costs.layer_parameters(found) == real
+    real = sum(parameter.numel() for parameter in first.module.parameters())
+    read = shape_of_config(json.loads(config.to_json_string()), kind)
+    assert plan(shape=read).layer_parameters == real
 
 
 @pytest.mark.parametrize("wrong", ["768", 768.5, True])
-def test_a_size_that_is_no_whole_number_is_refused(wrong: Any) -> None:
+def test_shape_rejects_sizes_that_are_not_whole_numbers(wrong: Any) -> None:
     sizes = {"num_heads": 6, "num_kv_heads": 6, "d_key": 8, "d_value": 8, "num_layers": 7}
-    with pytest.raises(OptionError, match=f"d_model is {wrong!r}: give a whole number"):
+    with pytest.raises(OptionError, match=f"d_model is {wrong!r}"):
         Shape(d_model=wrong, **sizes)
 
 
-def test_a_name_without_an_owner_is_no_hubs_id_here() -> None:
-    with pytest.raises(OptionError, match="a hub's id has an owner before a slash"):
+def test_hub_id_needs_an_owner() -> None:
+    with pytest.raises(OptionError, match=r"distilbert-base-uncased is not .* owner/name"):
         plan("distilbert-base-uncased")
 
 
-def test_a_gated_model_is_not_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gated_model_raises_with_the_way_to_get_access(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise GatedRepoError("403", response=MagicMock())
 
     monkeypatch.setattr("huggingface_hub.hf_hub_download", refuse)
-    with pytest.raises(OptionError, match="gives it only to those who were let in"):
+    with pytest.raises(OptionError, match=r"config of owner/gated: access .* restricted"):
         plan("owner/gated")

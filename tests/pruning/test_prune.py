@@ -30,9 +30,7 @@ from headwise.pruning.selection.methods import CutOrder
 from headwise.pruning.settings import Amount
 from headwise.pruning.surgery.cut import cut, head_counts
 from headwise.pruning.units import Unit
-from headwise.report.cut_sections import cuts
 
-from ..report.report_cases import cut_of, everything
 from ..watching.helpers import run
 from .subjects import (
     assert_close,
@@ -180,8 +178,6 @@ def test_plan_without_a_method_counts_as_named(tmp_path: Path) -> None:
     found = pruned(model_of("gpt2"), tmp_path / "out", heads=CutPlan.parse("L1H2"))
     assert found.plan.method == found.record.method == "named"
     assert "Its maker named the heads." in (tmp_path / "out/README.md").read_text("utf-8")
-    page = str(cuts(everything(), replace(cut_of(), method="")))
-    assert "chosen by the method \u201cnamed\u201d (the heads that were named)" in page
 
 
 @pytest.mark.parametrize(

@@ -215,8 +215,8 @@ def everything() -> ReportData:
         table=table,
         pairs=pairs_of(),
         relations=relations_of(table),
-        worth=worth_of(table),
+        importance=worth_of(table),
         cut=cut_of(),
-        drawn=drawn_of(table),
-        text_read=("A text that was read.",),
+        maps=drawn_of(table),
+        texts=("A text that was read.",),
     )

@@ -14,9 +14,9 @@ from headwise.heads import HeadTable
 from headwise.models.loaded import LoadedModel
 from headwise.pruning.selection.curve import as_csv
 from headwise.report.data import ReportData, read_curve, read_folders
-from headwise.report.maps import MOST_TOKENS, chosen_heads, draw_maps
+from headwise.report.maps import MOST_TOKENS, draw_maps, map_heads
 from headwise.report.report import report_page
-from headwise.report.roles_section import roles
+from headwise.report.roles_section import roles_section
 
 from .report_cases import Page, curve_of, pairs_of, record_of, relations_of, table_of, worth_of
 
@@ -63,7 +63,7 @@ def test_everything_in_the_folders_reaches_the_page(
     read = Page(report_page(read_folders(scan, importance, smaller)))
     assert read.faults == []
     assert "cut and refitted 0.9375 0.0625" in read.text
-    assert "Gone: L0H3 L2H0" in read.text
+    assert "Heads cut: L0H3 L2H0" in read.text
     assert "L0H0 L0H1 0.2300 0.3300" in read.text
     assert "L0 5 L0H3 0.25 ± 0.03 0.7500" in read.text  # the last 0 is as it was written
     assert "verb-object L0H2 75%" in read.text
@@ -82,7 +82,7 @@ def test_a_scan_alone_is_enough(scan: Path) -> None:
     (scan / "pairs.parquet").unlink()
     (scan / "relations.parquet").unlink()
     found = read_folders(scan)
-    assert (found.pairs, found.relations, found.worth, found.cut) == (None, None, None, None)
+    assert (found.pairs, found.relations, found.importance, found.cut) == (None, None, None, None)
     assert found.table == table_of()
 
 
@@ -98,10 +98,10 @@ def test_a_folder_that_holds_no_scan_is_refused(scan: Path, tmp_path: Path) -> N
     with pytest.raises(OptionError, match=r"pairs.parquet is a file: give a folder"):
         read_folders(scan / "pairs.parquet")
     (scan / "heads.parquet").unlink()
-    with pytest.raises(OptionError, match=r"scan holds no scan: it has no heads.parquet"):
+    with pytest.raises(OptionError, match=r"scan has no heads\.parquet"):
         read_folders(scan)
     (scan / "settings.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(OptionError, match="holds a scan that is not finished"):
+    with pytest.raises(OptionError, match="scan is not finished"):
         read_folders(scan)
 
 
@@ -122,16 +122,16 @@ def test_a_table_without_a_column_is_refused(scan: Path) -> None:
 def test_importance_of_something_else_is_refused(
     scan: Path, importance: Path, smaller: Path
 ) -> None:
-    with pytest.raises(OptionError, match=r"smaller holds no importance"):
+    with pytest.raises(OptionError, match=r"smaller has no importance\.parquet"):
         read_folders(scan, smaller)
     table = HeadTable.read(importance / "importance.parquet")
     other = HeadTable(table.df, {**table.about, "model": "other"})
     other.write(importance / "importance.parquet", force=True)
-    with pytest.raises(OptionError, match="importance comes from other, and the scan from small"):
+    with pytest.raises(OptionError, match="importance is about other, but the scan is about small"):
         read_folders(scan, importance)
     fewer = HeadTable(table.df.iloc[:4], table.about)
     fewer.write(importance / "importance.parquet", force=True)
-    with pytest.raises(OptionError, match="holds 4 heads, and the scan 13"):
+    with pytest.raises(OptionError, match="has 4 heads, but the scan has 13"):
         read_folders(scan, importance)
     HeadTable(table.df.drop(columns="zero"), {}).write(
         importance / "importance.parquet", force=True
@@ -142,14 +142,14 @@ def test_importance_of_something_else_is_refused(
 
 def test_an_interaction_of_other_heads_is_refused(scan: Path, importance: Path) -> None:
     (importance / "interaction.csv").write_text(",L9H9\nL9H9,1.0\n", encoding="utf-8")
-    with pytest.raises(OptionError, match=r"interaction.csv does not hold every head"):
+    with pytest.raises(OptionError, match=r"interaction\.csv lacks heads"):
         read_folders(scan, importance)
 
 
 @pytest.mark.parametrize("record", ["a text", [], {}, {**record_of(), "quality": {"unit": "x"}}])
 def test_a_record_that_is_none_is_refused(scan: Path, smaller: Path, record: Any) -> None:
     write_record(smaller, record)
-    with pytest.raises(OptionError, match=r"prune.json is not a record of a cut"):
+    with pytest.raises(OptionError, match=r"prune\.json is not a record"):
         read_folders(scan, None, smaller)
 
 
@@ -157,10 +157,10 @@ def test_a_cut_of_another_model_is_refused(scan: Path, importance: Path, smaller
     with pytest.raises(OptionError, match=r"importance has no prune\.json"):
         read_folders(scan, None, importance)
     write_record(smaller, record_of("other"))
-    with pytest.raises(OptionError, match="smaller comes from other, and the scan from small"):
+    with pytest.raises(OptionError, match="smaller is about other, but the scan is about small"):
         read_folders(scan, None, smaller)
     write_record(smaller, {**record_of(), "heads_cut": "L1H4"})
-    with pytest.raises(OptionError, match="smaller took L1H4, which the scanned model does not"):
+    with pytest.raises(OptionError, match="smaller removed L1H4"):
         read_folders(scan, None, smaller)
 
 
@@ -178,7 +178,7 @@ def test_a_directory_may_be_spelled_in_two_ways(
     page = report_page(read_folders(scan, importance, smaller))
     assert "of them had no role in this scan" in page
     write_record(smaller, record_of(str(scan)))
-    with pytest.raises(OptionError, match=r"scan, and the scan from \./model: give folders of the"):
+    with pytest.raises(OptionError, match=r"scan, but the scan is about \./model"):
         read_folders(scan, importance, smaller)
 
 
@@ -208,7 +208,7 @@ def test_a_broken_curve_is_refused_and_a_missing_one_told(scan: Path, smaller: P
 
 def test_the_strongest_two_of_each_role_are_drawn() -> None:
     roles = {(0, 0): ["sink"], (0, 1): ["sink"], (2, 3): ["sink"], (2, 4): ["broad"]}
-    names = [str(head) for head in chosen_heads(table_of(roles))]
+    names = [str(head) for head in map_heads(table_of(roles))]
     assert names == ["L0H1", "L2H3", "L2H4"]
 
 
@@ -218,7 +218,10 @@ def test_the_strongest_two_of_each_role_are_drawn() -> None:
         ({"model": ""}, "the scan does not name its model"),
         ({"model": "./gone"}, "there is no directory ./gone"),
         ({"model": "minilm", "loaded": {"dtype": "float7"}}, "dtype is 'float7'"),
-        ({"model": "minilm", "loaded": {"sha256": "abc"}}, "minilm is not what was scanned: its"),
+        (
+            {"model": "minilm", "loaded": {"sha256": "abc"}},
+            "minilm has changed since the scan: its",
+        ),
         ({"model": "minilm"}, "head 12 is not in this layer"),
     ],
 )
@@ -227,7 +230,7 @@ def test_a_model_that_cannot_be_asked_is_told_of(about: dict[str, Any], words: s
     df = table.df.assign(head=table.df["head"] + 12)  # minilm has heads 0..11
     drawn = draw_maps(HeadTable(df, table.about))
     assert words in drawn.reason
-    assert not drawn.maps
+    assert not drawn.by_head
 
 
 def test_without_roles_and_entropy_no_model_is_loaded() -> None:
@@ -241,14 +244,14 @@ def test_without_roles_the_sharpest_heads_are_drawn() -> None:
     df = table.df.assign(normalised_entropy=[0.9, 0.2, math.nan, 0.7, *[0.8] * 4, 0.1, *[0.3] * 4])
     ranked = HeadTable(df, {"model": "minilm"})
     drawn = draw_maps(ranked)
-    assert set(drawn.maps) == {"L0H1", "L2H0", "L2H1", "L2H2"}
-    page = roles(ReportData(table=ranked, drawn=drawn))
-    assert "No head has a role. These spread their attention least." in page
+    assert set(drawn.by_head) == {"L0H1", "L2H0", "L2H1", "L2H2"}
+    page = roles_section(ReportData(table=ranked, maps=drawn))
+    assert "No head has a role. These heads spread their attention least." in page
     assert page.count("<figure") == 4 and "L2H0, normalised entropy 0.10. The largest" in page
 
 
 def test_a_text_that_no_map_can_show_is_refused() -> None:
-    with pytest.raises(OptionError, match="the text is empty"):
+    with pytest.raises(OptionError, match="text is empty"):
         draw_maps(table_of(), " \n")
 
     def tokenizer(text: str) -> dict[str, list[str]]:

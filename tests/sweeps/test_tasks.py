@@ -1,6 +1,5 @@
-"""Tasks of a sweep: every answer and its place against a definition in plain loops."""
+"""Tasks of a sweep: every answer and its position, compared with plain loops."""
 
-import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +12,10 @@ from headwise.errors import OptionError
 from headwise.sweeps.characters import Characters, library_text
 from headwise.sweeps.settings import sweep_task
 from headwise.sweeps.synthetic_tasks import RELATIONS, Brackets, Recall, Relations
-from headwise.sweeps.task import NOTHING, NOWHERE, Examples, SweepTask
+from headwise.sweeps.task import NO_ANSWER, NOWHERE, Examples, SweepTask
 
 Where = Callable[[list[int], int], int | None]
-"""Where the answer at a position of some letters stands, if there is one."""
+"""Position of the answer at a position of some letters; None if there is none."""
 
 
 def drawn(task: SweepTask, count: int = 23, *, seed: int = 3, held_out: bool = False) -> Examples:
@@ -24,7 +23,7 @@ def drawn(task: SweepTask, count: int = 23, *, seed: int = 3, held_out: bool = F
 
 
 def last(at: int, is_right: Callable[[int], bool]) -> int | None:
-    """The last position before one of which something is true."""
+    """The last position before `at` for which `is_right` holds."""
     return next((one for one in range(at - 1, -1, -1) if is_right(one)), None)
 
 
@@ -60,7 +59,7 @@ WHERE: dict[str, Where] = {
 }
 
 
-def test_every_relation_stands_where_a_loop_finds_it() -> None:
+def test_relations_equal_those_of_a_loop() -> None:
     task = Relations(relations=7, letters=7, classes=3, length=13)
     assert task.questions == tuple(WHERE) == tuple(RELATIONS)
     examples = drawn(task)
@@ -71,25 +70,25 @@ def test_every_relation_stands_where_a_loop_finds_it() -> None:
         for at in range(13):
             for number, where in enumerate(WHERE.values()):
                 place = where(letters, at)
-                wanted = (NOWHERE, NOTHING) if place is None else (place, letters[place])
-                found = examples.places[row, at, number], examples.answers[row, at, number]
-                assert tuple(map(int, found)) == wanted, (tuple(WHERE)[number], letters, at)
+                expected = (NOWHERE, NO_ANSWER) if place is None else (place, letters[place])
+                actual = examples.places[row, at, number], examples.answers[row, at, number]
+                assert tuple(map(int, actual)) == expected, (tuple(WHERE)[number], letters, at)
 
 
 @pytest.mark.parametrize("relations", range(1, 8))
-def test_in_the_shortest_sequences_every_relation_is_asked_for(relations: int) -> None:
+def test_shortest_sequences_ask_every_relation(relations: int) -> None:
     lengths = {1: 2, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 4}
     task = Relations(relations=relations, letters=2, classes=2, length=lengths[relations])
-    assert (drawn(task).answers != NOTHING).flatten(0, 1).any(0).all()
+    assert (drawn(task).answers != NO_ANSWER).flatten(0, 1).any(0).all()
 
 
-def test_all_letters_are_met_and_none_beyond_them() -> None:
+def test_all_letters_occur_and_no_others() -> None:
     task = Relations(relations=2, letters=7, classes=3, length=13)
     assert set(drawn(task).symbols.flatten().tolist()) == set(range(7))
     assert (task.num_symbols, task.num_answers, task.positions) == (7, 7, 13)
 
 
-def test_recall_asks_once_for_the_value_of_every_key_that_was_shown() -> None:
+def test_recall_asks_once_for_the_value_of_every_key() -> None:
     task = Recall(pairs=5, keys=11, values=3)
     examples = drawn(task)
     assert (task.num_symbols, task.num_answers, task.positions) == (15, 3, 10)
@@ -102,7 +101,7 @@ def test_recall_asks_once_for_the_value_of_every_key_that_was_shown() -> None:
         assert [sign for _, sign in asked] == [14] * 5
         value_of = {key: value - 11 for key, value in shown}
         place_of = {key: place for place, (key, _) in enumerate(shown)}
-        answers = [NOTHING] * 5 + [value_of[key] for key, _ in asked]
+        answers = [NO_ANSWER] * 5 + [value_of[key] for key, _ in asked]
         places = [NOWHERE] * 5 + [place_of[key] for key, _ in asked]
         assert examples.answers[row, :, 0].tolist() == answers
         assert examples.places[row, :, 0].tolist() == places
@@ -110,12 +109,12 @@ def test_recall_asks_once_for_the_value_of_every_key_that_was_shown() -> None:
     assert set(values.flatten().tolist()) == {0, 1, 2}
 
 
-def test_keys_are_asked_for_in_another_order_than_they_are_shown() -> None:
+def test_recall_asks_for_keys_in_another_order() -> None:
     places = drawn(Recall(pairs=5, keys=11, values=3)).places[:, 5:, 0].tolist()
     assert len(set(map(tuple, places))) > 10
 
 
-def test_brackets_are_matched_as_a_stack_matches_them() -> None:
+def test_brackets_equal_those_of_a_stack() -> None:
     task = Brackets(labels=5, depth=3, length=17)
     examples = drawn(task)
     assert (task.num_symbols, task.num_answers, task.positions) == (6, 5, 17)
@@ -124,9 +123,9 @@ def test_brackets_are_matched_as_a_stack_matches_them() -> None:
         symbols = examples.symbols[row, :, 0].tolist()
         opened: list[int] = []
         for at, symbol in enumerate(symbols):
-            place, answer = NOWHERE, NOTHING
+            place, answer = NOWHERE, NO_ANSWER
             if symbol == 5:
-                place = opened.pop()  # an error where nothing is open
+                place = opened.pop()  # raises if nothing is open
                 answer = symbols[place]
             else:
                 opened.append(at)
@@ -138,7 +137,7 @@ def test_brackets_are_matched_as_a_stack_matches_them() -> None:
 
 @pytest.fixture
 def book(tmp_path: Path) -> Path:
-    """A text of 640 characters, of which the last tenth is x, y and z, and no other part is."""
+    """A text of 640 characters; x, y and z fill its last tenth and occur nowhere else."""
     letters = [f"{number:06b}".replace("0", "a").replace("1", "b") for number in range(64)]
     file = tmp_path / "book.txt"
     file.write_text("".join(f"{one}cde" for one in letters) + "xyz" * 21 + "x", encoding="utf-8")
@@ -151,7 +150,7 @@ def by_frequency(text: str, alphabet: int) -> dict[str, int]:
     return {one: min(place, alphabet) for place, one in enumerate(ordered)}
 
 
-def test_the_answer_to_a_character_is_the_one_after_it(book: Path) -> None:
+def test_answer_is_the_next_character(book: Path) -> None:
     text = book.read_text(encoding="utf-8")
     numbers = by_frequency(text, 96)
     letter_of = {number: one for one, number in numbers.items()}
@@ -160,29 +159,29 @@ def test_the_answer_to_a_character_is_the_one_after_it(book: Path) -> None:
         assert examples.symbols.shape == examples.answers.shape == (23, 11, 1)
         assert (examples.places == NOWHERE).all()
         for row in range(23):
-            given = "".join(letter_of[one] for one in examples.symbols[row, :, 0].tolist())
+            text_part = "".join(letter_of[one] for one in examples.symbols[row, :, 0].tolist())
             answers = "".join(letter_of[one] for one in examples.answers[row, :, 0].tolist())
-            assert answers[:-1] == given[1:]
-            assert given + answers[-1] in text
+            assert answers[:-1] == text_part[1:]
+            assert text_part + answers[-1] in text
 
 
-def test_training_never_reaches_into_the_end_that_is_held_out(book: Path) -> None:
+def test_training_never_uses_the_held_out_end(book: Path) -> None:
     text = book.read_text(encoding="utf-8")
     numbers = by_frequency(text, 96)
     ends = {numbers[one] for one in "xyz"}
     task = Characters(text=str(book), length=11)
     trained, held_out = drawn(task, 9000), drawn(task, 900, held_out=True)
     for examples, is_end in ((trained, False), (held_out, True)):
-        met = {*examples.symbols.flatten().tolist(), *examples.answers.flatten().tolist()}
-        assert met == ({*numbers.values()} - ends, ends)[is_end]
+        characters = {*examples.symbols.flatten().tolist(), *examples.answers.flatten().tolist()}
+        assert characters == ({*numbers.values()} - ends, ends)[is_end]
     windows = {tuple(row) for row in trained.answers[..., 0].tolist()}
     assert tuple(numbers[one] for one in text[576 - 11 : 576]) in windows, "all up to it is used"
 
 
-def test_the_best_guess_is_the_most_frequent_character_of_the_end(book: Path) -> None:
+def test_best_guess_is_the_most_frequent_held_out_character(book: Path) -> None:
     ends = book.read_text()[-64:]
-    want = max(ends.count(one) for one in set(ends)) / 64
-    assert Characters(text=str(book), length=11).best_guess == pytest.approx(want)
+    expected = max(ends.count(one) for one in set(ends)) / 64
+    assert Characters(text=str(book), length=11).best_guess == pytest.approx(expected)
     drawn_evenly = Relations(letters=8, classes=2)
     assert drawn_evenly.best_guess == 1 / drawn_evenly.num_answers
 
@@ -190,12 +189,12 @@ def test_the_best_guess_is_the_most_frequent_character_of_the_end(book: Path) ->
 def test_rare_characters_are_one_symbol(book: Path) -> None:
     task = Characters(text=str(book), length=11, alphabet=2)
     assert (task.num_symbols, task.num_answers, task.positions) == (3, 3, 11)
-    found = drawn(task).symbols.flatten().tolist()
-    assert set(found) == {0, 1, 2}
-    assert found.count(2) == pytest.approx(len(found) * 3 / 9, rel=0.2)  # c, d and e of nine
+    symbols = drawn(task).symbols.flatten().tolist()
+    assert set(symbols) == {0, 1, 2}
+    assert symbols.count(2) == pytest.approx(len(symbols) * 3 / 9, rel=0.2)  # c, d and e of nine
 
 
-def test_without_a_file_the_sources_of_pythons_library_are_read() -> None:
+def test_default_text_is_pythons_library() -> None:
     text = library_text()
     assert len(text) == 1_000_000 and "def " in text
     task = Characters(length=7)
@@ -203,28 +202,28 @@ def test_without_a_file_the_sources_of_pythons_library_are_read() -> None:
     assert (drawn(task, 5).symbols < 97).all()
 
 
-def test_a_text_that_is_too_short_is_refused_with_the_length_it_needs(tmp_path: Path) -> None:
+def test_text_that_is_too_short_raises_with_the_length_it_needs(tmp_path: Path) -> None:
     file = tmp_path / "short.txt"
     file.write_text("ab" * 109, encoding="utf-8")
     with pytest.raises(
         OptionError,
-        match=r"short\.txt has 218 characters, and length 11 takes at least 221: give a",
+        match=r"short\.txt has 218 characters.* 221",
     ):
         Characters(text=str(file), length=11)
-    with pytest.raises(OptionError, match=r"^the text of Python's library has 1,000,000 character"):
+    with pytest.raises(OptionError, match=r"Python's library has 1,000,000 characters"):
         Characters(length=60_000)
     enough = tmp_path / "enough.txt"
     enough.write_text("ab" * 111, encoding="utf-8")
     assert len(drawn(Characters(text=str(enough), length=11), held_out=True)) == 23
 
 
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"none\.txt cannot be read: No such file or directory$"):
+def test_unreadable_file_raises(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"none\.txt .*No such file"):
         Characters(text=str(tmp_path / "none.txt"))
-    with pytest.raises(OptionError, match=r"cannot be read: Is a directory$"):
+    with pytest.raises(OptionError, match=r"Is a directory"):
         Characters(text=str(tmp_path))
     (tmp_path / "model.bin").write_bytes(b"abc\xff\xfe" * 1000)
-    with pytest.raises(OptionError, match=r"model\.bin is not UTF-8 text: .* at byte 3$"):
+    with pytest.raises(OptionError, match=r"model\.bin is not UTF-8 text: .* byte 3"):
         Characters(text=str(tmp_path / "model.bin"))
 
 
@@ -237,7 +236,7 @@ SMALL: tuple[SweepTask, ...] = (
 
 
 @pytest.mark.parametrize("task", SMALL, ids=lambda task: str(task.name))
-def test_a_generator_in_the_same_state_gives_the_same_examples(task: SweepTask) -> None:
+def test_same_generator_state_gives_the_same_examples(task: SweepTask) -> None:
     before = torch.get_rng_state()
     one, again, other = drawn(task), drawn(task), drawn(task, seed=4)
     assert torch.equal(one.symbols, again.symbols)
@@ -248,18 +247,18 @@ def test_a_generator_in_the_same_state_gives_the_same_examples(task: SweepTask) 
 
 
 @pytest.mark.parametrize("task", SMALL, ids=lambda task: str(task.name))
-def test_numbers_fit_the_tables_of_a_model(task: SweepTask) -> None:
+def test_symbols_answers_and_places_are_in_range(task: SweepTask) -> None:
     examples = drawn(task, 200)
     assert examples.symbols.shape[:2] == (200, task.positions)
     assert examples.answers.shape == (200, task.positions, len(task.questions))
     assert int(examples.symbols.min()) >= 0 and int(examples.symbols.max()) < task.num_symbols
-    asked = examples.answers[examples.answers != NOTHING]
+    asked = examples.answers[examples.answers != NO_ANSWER]
     assert int(asked.min()) >= 0 and int(asked.max()) < task.num_answers
     earlier = torch.arange(task.positions)[None, :, None]
-    assert (examples.places < earlier.clamp(min=NOWHERE + 1)).all(), "an answer stands ahead"
+    assert (examples.places < earlier.clamp(min=NOWHERE + 1)).all(), "an answer is ahead"
 
 
-def test_some_of_the_sequences_are_a_slice_of_all_three() -> None:
+def test_slicing_examples_slices_all_three_tensors() -> None:
     whole = drawn(SMALL[0])
     part = whole[5:9]
     assert len(part) == 4 and len(whole) == 23
@@ -269,35 +268,35 @@ def test_some_of_the_sequences_are_a_slice_of_all_three() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "words"),
+    ("name", "options", "facts"),
     [
-        ("relations", {"relations": 0}, "relations is 0: choose from 1 to 7, which are previous,"),
-        ("relations", {"relations": 8}, "relations is 8: choose from 1 to 7, which are previous,"),
-        ("relations", {"letters": 1}, "letters is 1: it must be at least 2"),
-        ("relations", {"classes": 1}, "classes is 1: it must be at least 2"),
-        ("relations", {"length": 1}, "length is 1: it must be at least 2"),
+        ("relations", {"relations": 0}, "relations is 0: .* 1 to 7"),
+        ("relations", {"relations": 8}, "relations is 8: .* 1 to 7"),
+        ("relations", {"letters": 1}, "letters is 1: .* 2"),
+        ("relations", {"classes": 1}, "classes is 1: .* 2"),
+        ("relations", {"length": 1}, "length is 1: .* 2"),
         (
             "relations",
             {"relations": 6, "length": 3},
-            "length is 3, and third is asked of sequences of 4 and more: give a larger length or",
+            "length is 3: .* third .* 4",
         ),
-        ("relations", {"length": 2}, "length is 2, and second is asked of sequences of 3 and mo"),
-        ("recall", {"pairs": 1}, "pairs is 1: it must be at least 2"),
-        ("recall", {"values": 1}, "values is 1: it must be at least 2"),
-        ("recall", {"keys": 15}, "pairs is 16, and there are 15 keys to draw from"),
-        ("brackets", {"labels": 1}, "labels is 1: it must be at least 2"),
-        ("brackets", {"length": 1}, "length is 1: it must be at least 2"),
-        ("brackets", {"depth": 0}, "depth is 0: it must be at least 1"),
-        ("characters", {"length": 1}, "length is 1: it must be at least 2"),
-        ("characters", {"alphabet": 1}, "alphabet is 1: it must be at least 2"),
-        ("recall", {"length": 9}, "recall has no setting length: it has pairs, keys, values"),
-        ("dyck", {}, "there is no task 'dyck': the tasks are relations, recall, brackets, char"),
+        ("relations", {"length": 2}, "length is 2: .* second .* 3"),
+        ("recall", {"pairs": 1}, "pairs is 1: .* 2"),
+        ("recall", {"values": 1}, "values is 1: .* 2"),
+        ("recall", {"keys": 15}, "pairs is 16: .* 15"),
+        ("brackets", {"labels": 1}, "labels is 1: .* 2"),
+        ("brackets", {"length": 1}, "length is 1: .* 2"),
+        ("brackets", {"depth": 0}, "depth is 0: .* 1"),
+        ("characters", {"length": 1}, "length is 1: .* 2"),
+        ("characters", {"alphabet": 1}, "alphabet is 1: .* 2"),
+        ("recall", {"length": 9}, "recall has no setting length: .* pairs, keys, values"),
+        ("dyck", {}, "'dyck': .* relations, recall, brackets, characters"),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused_by_its_name(
-    name: str, options: dict[str, Any], words: str
+def test_impossible_setting_raises_and_is_named(
+    name: str, options: dict[str, Any], facts: str
 ) -> None:
-    with pytest.raises(OptionError, match=f"^{re.escape(words)}"):
+    with pytest.raises(OptionError, match=facts):
         sweep_task(name, **options)
 
 

@@ -1,4 +1,4 @@
-"""Training of a sweep: same arguments, same outcome; when it stops; and what heads are good for."""
+"""Training of one model: determinism, batches, stopping, and what more heads can learn."""
 
 import math
 from collections.abc import Iterator
@@ -11,20 +11,21 @@ import torch
 
 from headwise.errors import OptionError
 from headwise.sweeps import training
-from headwise.sweeps.model import SweepModel, accuracy_of, count_parameters, loss_of
+from headwise.sweeps.settings import TrainingSettings, Variant
 from headwise.sweeps.synthetic_tasks import Brackets, Relations
-from headwise.sweeps.task import NOTHING, Examples
+from headwise.sweeps.task import NO_ANSWER, Examples
 from headwise.sweeps.training import (
     BATCHES_AT_ONCE,
     Outcome,
-    TrainingSettings,
-    batches,
-    held_out_of,
-    in_one_thread,
-    share_of_rate,
+    SweepModel,
+    held_out_examples,
+    learning_rate_share,
+    mean_accuracy,
+    mean_loss,
+    single_thread,
     train,
+    training_batches,
 )
-from headwise.sweeps.variants import Variant
 
 from .test_sweep import weights_of
 
@@ -39,7 +40,7 @@ def outcome(**options: Any) -> Outcome:
     return replace(train(TASK, variant, recipe, **given), seconds=0.0)
 
 
-def test_the_same_arguments_give_the_same_outcome_to_the_last_bit() -> None:
+def test_same_arguments_give_the_same_outcome_to_the_last_bit() -> None:
     first = outcome()
     torch.manual_seed(99)
     torch.rand(7)
@@ -55,21 +56,21 @@ def test_another_argument_gives_another_outcome(change: dict[str, Any]) -> None:
     assert outcome(**change).loss != outcome().loss
 
 
-def test_an_outcome_says_what_the_model_has_and_can() -> None:
-    found = train(TASK, THREE, RECIPE, rate=0.01, seed=3)
-    assert tuple(found.by_question) == ("previous", "first")
-    assert found.accuracy == pytest.approx(sum(found.by_question.values()) / 2)
-    assert (found.steps, found.is_solved) == (20, False)
-    assert [one.head for one in found.heads] == ["L0H0", "L0H1", "L0H2"]
-    assert found.seconds > 0
+def test_outcome_has_accuracies_heads_and_parameters() -> None:
+    result = train(TASK, THREE, RECIPE, rate=0.01, seed=3)
+    assert tuple(result.by_question) == ("previous", "first")
+    assert result.accuracy == pytest.approx(sum(result.by_question.values()) / 2)
+    assert (result.steps, result.is_solved) == (20, False)
+    assert [one.head for one in result.heads] == ["L0H0", "L0H1", "L0H2"]
+    assert result.seconds > 0
     attention = weights_of(THREE, 11) + 3 * 15 + 11  # weights, and biases of q, k, v and o
     norms, wide = 3 * 2 * 11, 2 * 11 * 22 + 22 + 11
-    assert found.parameters == attention + norms + wide + (8 + 7) * 11 + (11 + 1) * 2 * 8
+    assert result.parameters == attention + norms + wide + (8 + 7) * 11 + (11 + 1) * 2 * 8
 
 
-def test_variants_differ_in_the_weights_of_their_attention_alone() -> None:
+def test_variants_differ_only_in_the_weights_of_their_attention() -> None:
     sizes = [
-        count_parameters(SweepModel(TASK, variant, d_model=11, layers=2))
+        sum(p.numel() for p in SweepModel(TASK, variant, d_model=11, layers=2).parameters())
         for variant in (ONE, THREE)
     ]
     biases = [variant.num_heads * (2 * variant.d_key + variant.d_value) for variant in (ONE, THREE)]
@@ -83,10 +84,10 @@ def test_variants_differ_in_the_weights_of_their_attention_alone() -> None:
 def test_one_head_learns_one_relation() -> None:
     task = Relations(relations=1, letters=8, classes=2, length=6)
     recipe = TrainingSettings(d_model=16, steps=300, checks=10, held_out=64)
-    found = train(task, ONE, recipe, rate=0.02, seed=0)
-    assert found.is_solved and found.steps < 300
-    assert found.accuracy >= recipe.solved
-    assert found.heads[0].looks["previous"] > 0.8
+    result = train(task, ONE, recipe, rate=0.02, seed=0)
+    assert result.is_solved and result.steps < 300
+    assert result.accuracy >= recipe.solved
+    assert result.heads[0].looks["previous"] > 0.8
 
 
 def test_four_heads_learn_four_relations_that_one_head_cannot() -> None:
@@ -103,18 +104,18 @@ def test_four_heads_learn_four_relations_that_one_head_cannot() -> None:
 
 @pytest.fixture
 def learned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Examples]]:
-    """The batches that are learned from, in their order."""
-    seen: list[Examples] = []
+    """The batches of every training step, in their order."""
+    batches: list[Examples] = []
     take_step = training.take_step
 
     def watched(
         model: torch.nn.Module, optimizer: torch.optim.Optimizer, examples: Examples
     ) -> None:
-        seen.append(examples)
+        batches.append(examples)
         take_step(model, optimizer, examples)
 
     monkeypatch.setattr(training, "take_step", watched)
-    yield seen
+    yield batches
 
 
 def test_every_variant_learns_from_the_same_batches(learned: list[Examples]) -> None:
@@ -129,46 +130,46 @@ def test_every_variant_learns_from_the_same_batches(learned: list[Examples]) -> 
         assert torch.equal(batch.answers, other.answers)
 
 
-def test_batches_are_new_at_every_step_and_of_another_seed_others() -> None:
+def test_batches_differ_between_steps_and_between_seeds() -> None:
     recipe = replace(RECIPE, steps=BATCHES_AT_ONCE + 3, batch=9)
-    found = [batch.symbols for batch in batches(TASK, recipe, 1)]
-    assert len(found) == BATCHES_AT_ONCE + 3
-    assert len({tuple(one.flatten().tolist()) for one in found}) == len(found)
-    other = next(batches(TASK, recipe, 2)).symbols
-    assert not torch.equal(found[0], other)
+    drawn = [batch.symbols for batch in training_batches(TASK, recipe, 1)]
+    assert len(drawn) == BATCHES_AT_ONCE + 3
+    assert len({tuple(one.flatten().tolist()) for one in drawn}) == len(drawn)
+    other = next(training_batches(TASK, recipe, 2)).symbols
+    assert not torch.equal(drawn[0], other)
 
 
-def test_all_models_of_a_task_are_tested_on_the_same_sequences() -> None:
-    one = held_out_of(TASK, RECIPE)
-    again = held_out_of(TASK, replace(RECIPE, d_model=5, steps=99, batch=2))
+def test_every_model_of_a_task_has_the_same_held_out_sequences() -> None:
+    one = held_out_examples(TASK, RECIPE)
+    again = held_out_examples(TASK, replace(RECIPE, d_model=5, steps=99, batch=2))
     assert len(one) == 13
     assert torch.equal(one.symbols, again.symbols)
 
 
-def test_the_learning_rate_rises_in_a_line_and_falls_to_nothing() -> None:
+def test_learning_rate_rises_linearly_and_falls_to_zero() -> None:
     recipe = TrainingSettings(steps=200, warmup=0.05)
-    shares = [share_of_rate(step, recipe) for step in range(200)]
+    shares = [learning_rate_share(step, recipe) for step in range(200)]
     assert shares[:10] == pytest.approx([0.1 * (step + 1) for step in range(10)])
     assert shares[10] == pytest.approx(1.0)
     assert all(left > right for left, right in pairwise(shares[10:]))
     assert shares[10 + 95] == pytest.approx(0.5)
     assert 0 < shares[-1] < 1e-3
-    assert share_of_rate(200, recipe) == pytest.approx(0.0, abs=1e-12)
+    assert learning_rate_share(200, recipe) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_the_shortest_training_has_a_rate_above_nothing() -> None:
-    assert share_of_rate(0, TrainingSettings(steps=1, checks=1)) == 1.0
+def test_shortest_training_has_a_positive_rate() -> None:
+    assert learning_rate_share(0, TrainingSettings(steps=1, checks=1)) == 1.0
 
 
 class Verdicts:
-    """Stands in for tests on held-out sequences: says accuracies from a list, one at a time."""
+    """Stands in for `evaluate`: returns accuracies from a list, one at a time."""
 
     def __init__(self, accuracies: list[float]) -> None:
         self.left = list(accuracies)
 
     def __call__(self, model: torch.nn.Module, held_out: Examples) -> tuple[torch.Tensor, float]:
-        said = self.left.pop(0)
-        return torch.tensor([said, said]), 0.5
+        accuracy = self.left.pop(0)
+        return torch.tensor([accuracy, accuracy]), 0.5
 
 
 @pytest.mark.parametrize(
@@ -185,14 +186,14 @@ def test_training_ends_when_a_task_is_solved_twice_in_a_row(
     monkeypatch: pytest.MonkeyPatch, accuracies: list[float], steps: int, is_solved: bool
 ) -> None:
     verdicts = Verdicts(accuracies)
-    monkeypatch.setattr(training, "tested", verdicts)
-    found = outcome()
-    assert (found.steps, found.is_solved) == (steps, is_solved)
-    assert found.accuracy == pytest.approx(0.7), "it is tested once more at the end"
+    monkeypatch.setattr(training, "evaluate", verdicts)
+    result = outcome()
+    assert (result.steps, result.is_solved) == (steps, is_solved)
+    assert result.accuracy == pytest.approx(0.7), "it is tested once more at the end"
     assert verdicts.left == []
 
 
-def test_torchs_own_random_numbers_and_threads_are_left_as_they_were() -> None:
+def test_training_restores_torchs_random_state_and_threads() -> None:
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
@@ -205,11 +206,11 @@ def test_torchs_own_random_numbers_and_threads_are_left_as_they_were() -> None:
         torch.set_num_threads(threads)
 
 
-def test_one_thread_is_used_and_given_back_after_an_error() -> None:
+def test_single_thread_restores_the_threads_after_an_error() -> None:
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
-        with pytest.raises(ZeroDivisionError), in_one_thread():
+        with pytest.raises(ZeroDivisionError), single_thread():
             assert torch.get_num_threads() == 1
             raise ZeroDivisionError
         assert torch.get_num_threads() == 3
@@ -217,49 +218,47 @@ def test_one_thread_is_used_and_given_back_after_an_error() -> None:
         torch.set_num_threads(threads)
 
 
-def test_accuracy_and_loss_count_what_is_asked_for_alone() -> None:
-    said = torch.zeros(1, 3, 2, 4)
-    said[0, :, :, 2] = math.log(5)  # probabilities: 5/8 for answer 2, 1/8 for each other
-    answers = torch.tensor([[[2, NOTHING], [2, 1], [0, NOTHING]]])
-    assert accuracy_of(said, answers).tolist() == pytest.approx([2 / 3, 0.0])
-    wanted = -(2 * math.log(5 / 8) + 2 * math.log(1 / 8)) / 4
-    assert float(loss_of(said, answers)) == pytest.approx(wanted)
+def test_accuracy_and_loss_count_only_asked_questions() -> None:
+    logits = torch.zeros(1, 3, 2, 4)
+    logits[0, :, :, 2] = math.log(5)  # probabilities: 5/8 for answer 2, 1/8 for each other
+    answers = torch.tensor([[[2, NO_ANSWER], [2, 1], [0, NO_ANSWER]]])
+    assert mean_accuracy(logits, answers).tolist() == pytest.approx([2 / 3, 0.0])
+    expected = -(2 * math.log(5 / 8) + 2 * math.log(1 / 8)) / 4
+    assert float(mean_loss(logits, answers)) == pytest.approx(expected)
 
 
-def test_a_question_that_is_never_asked_counts_for_nothing() -> None:
-    said, answers = torch.zeros(1, 3, 2, 4), torch.tensor([[[0, NOTHING], [0, NOTHING], [1, -100]]])
-    share, nothing = accuracy_of(said, answers).tolist()
-    assert share == pytest.approx(2 / 3) and math.isnan(nothing)
+def test_question_that_is_never_asked_does_not_count() -> None:
+    logits, answers = (
+        torch.zeros(1, 3, 2, 4),
+        torch.tensor([[[0, NO_ANSWER], [0, NO_ANSWER], [1, NO_ANSWER]]]),
+    )
+    share, missing = mean_accuracy(logits, answers).tolist()
+    assert share == pytest.approx(2 / 3) and math.isnan(missing)
     rare = Relations(relations=7, letters=10**4, classes=2, length=4)  # no letter comes twice
-    found = train(rare, ONE, replace(RECIPE, layers=2), rate=0.01, seed=3)
-    assert set(found.by_question) == set(rare.questions) - {"followed"}
-    assert found.accuracy == pytest.approx(sum(found.by_question.values()) / 6)
+    result = train(rare, ONE, replace(RECIPE, layers=2), rate=0.01, seed=3)
+    assert set(result.by_question) == set(rare.questions) - {"followed"}
+    assert result.accuracy == pytest.approx(sum(result.by_question.values()) / 6)
 
 
-def test_a_model_sees_nothing_ahead() -> None:
+def test_model_is_causal() -> None:
     task = Brackets(labels=3, depth=2, length=9)
     model = SweepModel(task, THREE, d_model=11, layers=2)
-    symbols = held_out_of(task, RECIPE).symbols
+    symbols = held_out_examples(task, RECIPE).symbols
     changed = symbols.clone()
     changed[:, 5:] = (changed[:, 5:] + 1) % task.num_symbols
-    said, other = model(symbols), model(changed)
-    assert said.shape == (13, 9, 1, 3)
-    torch.testing.assert_close(said[:, :5], other[:, :5])
-    assert (said[:, 5:] - other[:, 5:]).abs().amax(-1).min() > 0
+    logits, other = model(symbols), model(changed)
+    assert logits.shape == (13, 9, 1, 3)
+    torch.testing.assert_close(logits[:, :5], other[:, :5])
+    assert (logits[:, 5:] - other[:, 5:]).abs().amax(-1).min() > 0
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"d_model": 0}, "d_model is 0: it must be at least 1"),
-        ({"layers": 0}, "layers is 0: it must be at least 1"),
-        ({"steps": 0}, "steps is 0: it must be at least 1"),
-        ({"batch": 0}, "batch is 0: it must be at least 1"),
-        ({"checks": 0}, "checks is 0: it must be at least 1"),
-        ({"held_out": 0}, "held_out is 0: it must be at least 1"),
-        ({"steps": 19}, "steps is 19: give at least 20"),
-    ],
+    ("name", "value", "least"),
+    [(name, 0, 1) for name in ("d_model", "layers", "batch", "checks", "held_out")]
+    + [("steps", 0, 20), ("steps", 19, 20)],
 )
-def test_what_cannot_be_trained_is_refused(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(OptionError, match=f"^{words}$"):
-        TrainingSettings(**options)
+def test_training_settings_reject_values_that_are_too_small(
+    name: str, value: int, least: int
+) -> None:
+    with pytest.raises(OptionError, match=f"^{name} is {value}: .* {least}$"):
+        TrainingSettings(**{name: value})

@@ -68,7 +68,7 @@ def test_rate_is_shown_in_the_given_unit() -> None:
         (".", "is a folder"),
         ("a.txt", "ends in .html"),
         ("old.html", "--force"),
-        ("no/a.html", "no"),
+        ("no/a.html", "exist"),
     ],
 )
 def test_file_that_cannot_be_written_raises_before_any_work(

@@ -26,7 +26,7 @@ from headwise.attention.positions import (
     rotate,
     widest_dtype,
 )
-from headwise.attention.prepare import check_shape, checked_mask
+from headwise.attention.prepare import check_mask, check_shape
 from headwise.attention.rules import Rules, Window, check_counts_of, check_window
 from headwise.errors import CacheError, OptionError, ShapeError
 
@@ -192,7 +192,7 @@ class MultiHeadAttention(nn.Module):
         rules = self.rules_for(mask, lengths, is_self=context is None, device=x.device)
         if cache is not None:
             if mask is not None:
-                checked_mask(mask, queries, cache.held_after(keys.shape[2]))
+                check_mask(mask, queries, cache.held_after(keys.shape[2]))
             cache.belong_to(self)
             keys, values = cache.append(keys, values)
         if need_weights:

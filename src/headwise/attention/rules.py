@@ -214,6 +214,11 @@ class Band:
         """Every query sees all keys up to its own position; the first stands at key 0 or later."""
         return self.before is None and self.after == 0 and self.offset >= 0
 
+    @property
+    def is_triangle(self) -> bool:
+        """Causal with the first query at the first key, as a fused kernel's own causal flag."""
+        return self.is_causal and self.offset == 0
+
     def keys_of(self, first: int, last: int, num_keys: int) -> tuple[int, int]:
         """Half-open range of keys that any of the queries `first..last` may see."""
         low = 0 if self.before is None else first + self.offset - self.before
@@ -242,12 +247,26 @@ class Band:
             after = None
         return Band(before, after, self.offset)
 
-    def visible(self, queries: Tensor, keys: Tensor) -> Bool[Tensor, "query key"]:
-        """Whether query position i may see key position k, for all pairs."""
-        ahead = keys - (queries + self.offset)[:, None]
+    def sees(self, ahead: Int[Tensor, "*pairs"]) -> Bool[Tensor, "*pairs"]:
+        """Whether a query may see a key that is `ahead` positions after its own, for each pair."""
         allowed = torch.ones_like(ahead, dtype=torch.bool)
         if self.before is not None:
             allowed &= ahead >= -self.before
         if self.after is not None:
             allowed &= ahead <= self.after
         return allowed
+
+
+def mask_part(
+    mask: Tensor | None,
+    batch: slice = slice(None),
+    queries: slice = slice(None),
+    keys: slice = slice(None),
+) -> Tensor | None:
+    """Part of a mask `[#batch #heads #query #key]`; axes of size 1 serve every index."""
+    if mask is None:
+        return None
+    mask = as_4d_mask(mask)
+    mask = mask if mask.shape[0] == 1 else mask[batch]
+    mask = mask if mask.shape[2] == 1 else mask[:, :, queries]
+    return mask if mask.shape[3] == 1 else mask[..., keys]

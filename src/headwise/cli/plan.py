@@ -1,4 +1,4 @@
-"""`headwise plan`: what heads cost. Arithmetic alone; torch is never imported."""
+"""`headwise plan`: what heads cost. It is arithmetic and never imports torch."""
 
 import csv
 import json
@@ -11,32 +11,30 @@ from typer.core import TyperGroup
 
 from headwise.cli.options import AsJson
 from headwise.errors import OptionError
-from headwise.views.terminal import quiet_console, show_table
 
 if TYPE_CHECKING:
     from headwise.planning.plans import Plan
-    from headwise.planning.shapes import Shape
 
 
 class WithDefault(TyperGroup):
-    """A group whose first command is meant where none is named."""
+    """A group of commands whose first one runs if none is named."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the first command's name before what names none."""
+        """Insert the first command's name if `args` name no command."""
         if args and args[0] not in self.commands and args[0] != "--help":
             args = [next(iter(self.commands)), *args]
         return super().parse_args(ctx, args)
 
     @property
     def default(self) -> Any:
-        """The command that is meant."""
+        """The command that runs if none is named."""
         return next(iter(self.commands.values()))
 
 
 app = typer.Typer(
     cls=WithDefault,
     no_args_is_help=True,
-    help="Say what heads cost: headwise plan MODEL, or sizes such as 768/12x12.\n\n"
+    help="Show what heads cost: headwise plan MODEL, or sizes such as 768/12x12.\n\n"
     "headwise plan show --help lists every option: --d-model, --heads, --layers and more.",
 )
 
@@ -44,30 +42,37 @@ Model = Annotated[
     str | None,
     typer.Argument(
         help="A known model, sizes (768/12x12: width, heads, layers; 4096/32:8 has 8 KV heads), a "
-        "directory with a config.json, or a hub's id."
+        "directory with a config.json, or a hub id."
     ),
 ]
-Models = Annotated[list[str], typer.Argument(help="Two or more, each as headwise plan takes it.")]
+Models = Annotated[list[str], typer.Argument(help="Two or more models, as in headwise plan.")]
 DModel = Annotated[int | None, typer.Option(help="Width of the model.")]
-Heads = Annotated[int | None, typer.Option(help="Query heads.")]
-KvHeads = Annotated[int | None, typer.Option(help="KV heads (default: as many as heads).")]
+Heads = Annotated[int | None, typer.Option(help="Number of query heads.")]
+KvHeads = Annotated[int | None, typer.Option(help="Number of KV heads (default: --heads).")]
 DKey = Annotated[int | None, typer.Option(help="Size of a head's keys (default: d_model / heads).")]
 DValue = Annotated[int | None, typer.Option(help="Size of a head's values (default: d_key).")]
-Layers = Annotated[int | None, typer.Option(help="Layers (default: 1).", show_default=False)]
+Layers = Annotated[
+    int | None, typer.Option(help="Number of layers (default: 1).", show_default=False)
+]
 Window = Annotated[int | None, typer.Option(help="Keys that a query sees (default: all).")]
 Length = Annotated[
     int | None,
     typer.Option(
-        help="Positions of a sequence (default: the context, at most 8,192; for sizes 1,024)."
+        help="Sequence length in tokens (default: the model's context, at most 8,192; 1,024 if "
+        "you give sizes)."
     ),
 ]
-Batch = Annotated[int, typer.Option(help="Sequences at once.")]
+CompareLength = Annotated[
+    int | None,
+    typer.Option(help="Sequence length in tokens (default: the smallest context, at most 8,192)."),
+]
+Batch = Annotated[int, typer.Option(help="Sequences per batch.")]
 Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16, float8 or int8.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
 
 
 @app.command("show")
-def show(  # noqa: PLR0913 - one parameter an option
+def show_command(  # noqa: PLR0913 - one parameter per option
     model: Model = None,
     d_model: DModel = None,
     heads: Heads = None,
@@ -82,145 +87,143 @@ def show(  # noqa: PLR0913 - one parameter an option
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """What one model's heads cost; the word show may be left out."""
+    """Show what one model's heads cost; the word show may be left out."""
     from headwise.planning.plans import plan
-
-    sizes = {"d_model": d_model, "num_heads": heads, "num_kv_heads": kv_heads, "d_key": d_key}
-    sizes |= {"d_value": d_value, "num_layers": layers, "window": window}
-    given = {name: value for name, value in sizes.items() if value is not None}
-    if model is not None and given:
-        option = OPTIONS.get(first := next(iter(given)), f"--{first.replace('_', '-')}")
-        raise OptionError(f"{model} has its own sizes: leave {option} or the model's name out")
-    shape = shape_of(given) if model is None else None
-    found = plan(model, shape=shape, length=length, batch=batch, dtype=dtype)
-    if not printed([found], as_json=as_json, as_csv=as_csv):
-        print_plan(found)
-
-
-OPTIONS = {"num_heads": "--heads", "num_kv_heads": "--kv-heads", "num_layers": "--layers"}
-"""Options with other names than the sizes that they give."""
-
-
-def shape_of(sizes: dict[str, int]) -> "Shape":
-    """The shape of sizes that were given as options."""
     from headwise.planning.shapes import make_shape
 
-    if "d_model" not in sizes:
-        raise OptionError("--d-model is missing: name a model, or give --d-model and --heads")
-    if "num_heads" not in sizes:
-        raise OptionError(
-            "--heads is missing: give it, or see the choices with headwise plan heads "
-            f"{sizes['d_model']}"
+    options = {"--d-model": d_model, "--heads": heads, "--kv-heads": kv_heads, "--d-key": d_key}
+    options |= {"--d-value": d_value, "--layers": layers, "--window": window}
+    given = [name for name, value in options.items() if value is not None]
+    if model is not None and given:
+        raise OptionError(f"{model} has its own sizes: drop {given[0]} or the model's name")
+    shape = None
+    if model is None:
+        if d_model is None:
+            raise OptionError("--d-model is missing: name a model, or give --d-model and --heads")
+        if heads is None:
+            raise OptionError(
+                f"--heads is missing: headwise plan heads {d_model} lists the choices"
+            )
+        shape = make_shape(
+            d_model=d_model,
+            num_heads=heads,
+            num_kv_heads=kv_heads,
+            d_key=d_key,
+            d_value=d_value,
+            num_layers=1 if layers is None else layers,
+            window=window,
         )
-    return make_shape(**sizes)
+    costs = plan(model, shape=shape, length=length, batch=batch, dtype=dtype)
+    if _print_rows([costs], as_json=as_json, as_csv=as_csv):
+        return
+    from headwise.views.plan import headline, plan_tables
+    from headwise.views.terminal import quiet_console, show_table
+
+    console = quiet_console()
+    for line in headline(costs):
+        console.print(line)
+    for table in plan_tables(costs):
+        console.print()
+        show_table(console, table)
 
 
 @app.command("compare")
-def compare(
+def compare_command(
     models: Models,
-    length: Annotated[
-        int | None,
-        typer.Option(
-            help="Positions of a sequence (default: the smallest context, at most 8,192)."
-        ),
-    ] = None,
+    length: CompareLength = None,
     batch: Batch = 1,
     dtype: Dtype = "bfloat16",
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Several models side by side."""
+    """Compare several models."""
     from headwise.planning.plans import plan
 
     if len(models) < 2:
-        raise OptionError(f"{models[0]} alone cannot be compared: name two models or more")
+        raise OptionError(f"only {models[0]} is named: name two or more models to compare")
     if length is None:
-        length = min(plan(model).setting.length for model in models)
-    found = [plan(model, length=length, batch=batch, dtype=dtype) for model in models]
-    if printed(found, as_json=as_json, as_csv=as_csv):
+        length = min(plan(model).workload.length for model in models)
+    plans = [plan(model, length=length, batch=batch, dtype=dtype) for model in models]
+    if _print_rows(plans, as_json=as_json, as_csv=as_csv):
         return
-    from headwise.views.plan import comparison
+    from headwise.views.plan import COMPARISON_LEGEND, comparison
+    from headwise.views.terminal import quiet_console, show_table
 
-    screen = quiet_console()
-    screen.print(f"At {length:,} tokens, batch {batch}, {dtype}:")
-    show_table(screen, comparison(found))
-    screen.print(
-        "params: of the attention of all layers. share: of the whole model. a token: "
-        "multiply-adds of attention, on average. ops/B: operations for each byte read when "
-        "decoding a token."
-    )
+    console = quiet_console()
+    console.print(f"At {length:,} tokens, batch {batch}, {dtype}:")
+    show_table(console, comparison(plans))
+    console.print(COMPARISON_LEGEND)
 
 
 @app.command("heads")
-def heads(
+def heads_command(
     width: Annotated[
-        int | None, typer.Argument(help="Width to divide among heads, as --d-model.")
+        int | None, typer.Argument(help="Width to divide among heads, same as --d-model.")
     ] = None,
     d_model: Annotated[int | None, typer.Option(help="Width to divide among heads.")] = None,
-    length: Annotated[int, typer.Option(help="Positions of a sequence.")] = 1024,
-    layers: Annotated[int, typer.Option(help="Layers that figures are summed over.")] = 1,
+    length: Annotated[int, typer.Option(help="Sequence length in tokens.")] = 1024,
+    layers: Annotated[int, typer.Option(help="Number of layers to sum the costs over.")] = 1,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Every number of heads that divides a width, and what speaks against each."""
+    """List every number of heads that divides a width, with the arguments against each."""
     from headwise.planning.plans import head_choices
 
-    widths = [one for one in (width, d_model) if one is not None]
+    widths = [value for value in (width, d_model) if value is not None]
     if len(widths) != 1:
         raise OptionError(
             "give the width to divide among heads once, as in headwise plan heads 768"
         )
-    shared = widths[0]
-    found = head_choices(shared, length=length, num_layers=layers)
+    choices = head_choices(widths[0], length=length, num_layers=layers)
     notes = [
-        {"remarks": "; ".join(choice.remarks), "as_in": ", ".join(choice.as_in)} for choice in found
+        {"remarks": "; ".join(choice.remarks), "as_in": ", ".join(choice.as_in)}
+        for choice in choices
     ]
-    if printed([choice.plan for choice in found], as_json=as_json, as_csv=as_csv, notes=notes):
+    if _print_rows(
+        [choice.plan for choice in choices], as_json=as_json, as_csv=as_csv, notes=notes
+    ):
         return
-    from headwise.views.plan import choices, known_choices, usual_choices
+    from headwise.views.plan import CHOICES_LEGEND, choices_table, known_choices, usual_choices
+    from headwise.views.terminal import quiet_console, show_table
 
-    screen = quiet_console()
-    summed = "one layer" if layers == 1 else f"{layers:,} layers together"
-    screen.print(f"d_model {shared:,}, {summed}, one causal sequence of {length:,} tokens")
-    show_table(screen, choices(found))
-    for line in filter(None, (usual_choices(found), known_choices(found))):
-        screen.print(line)
-    screen.print(
-        "Every row costs the same parameters and multiply-adds; what grows is the memory for "
-        "materialised weights, which fused kernels avoid. Rank: the scores of a head have a rank "
-        "of at most d_key (https://arxiv.org/abs/2002.07028). headwise sweep finds out by "
-        "experiment what one head cannot do, and when heads are too thin."
-    )
+    console = quiet_console()
+    scope = "one layer" if layers == 1 else f"{layers:,} layers together"
+    console.print(f"d_model {widths[0]:,}, {scope}, one causal sequence of {length:,} tokens")
+    show_table(console, choices_table(choices))
+    for line in (usual_choices(choices), known_choices(choices), *CHOICES_LEGEND):
+        if line:
+            console.print(line)
 
 
 @app.command("models")
-def models(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
-    """The known models, with their sources."""
+def models_command(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """List the known models with their sources."""
     from headwise.planning.known_models import KNOWN
     from headwise.planning.plans import plan
 
-    if printed([plan(name) for name in KNOWN], as_json=as_json, as_csv=as_csv):
+    if _print_rows([plan(name) for name in KNOWN], as_json=as_json, as_csv=as_csv):
         return
-    from headwise.views.plan import known_models
+    from headwise.views.plan import model_lines
+    from headwise.views.terminal import quiet_console
 
-    screen = quiet_console()
-    for line in known_models(KNOWN.values()):
-        screen.print(line)
+    console = quiet_console()
+    for line in model_lines(KNOWN.values()):
+        console.print(line)
 
 
-def printed(
+def _print_rows(
     plans: Sequence["Plan"],
     *,
     as_json: bool,
     as_csv: bool,
     notes: Sequence[dict[str, str]] = (),
 ) -> bool:
-    """Print the plans for programs, if that was asked for."""
+    """Print plans as JSON or CSV; whether either was requested. `notes` are extra columns."""
     if as_json and as_csv:
-        raise OptionError("--json and --csv are two formats: give one of them")
+        raise OptionError("--json and --csv are two formats: give only one of them")
     rows = [plan.to_json() if as_json else plan.to_row() for plan in plans]
-    for row, more in zip(rows, notes, strict=False):
-        row |= more
+    for row, note in zip(rows, notes, strict=False):
+        row |= note
     if as_json:
         typer.echo(json.dumps(rows[0] if len(rows) == 1 else rows, indent=1))
     if as_csv:
@@ -229,15 +232,3 @@ def printed(
         writer.writeheader()
         writer.writerows(rows)
     return as_json or as_csv
-
-
-def print_plan(plan: "Plan") -> None:
-    """Print one plan for people."""
-    from headwise.views.plan import headline, plan_tables
-
-    screen = quiet_console()
-    for line in headline(plan):
-        screen.print(line)
-    for table in plan_tables(plan):
-        screen.print()
-        show_table(screen, table)

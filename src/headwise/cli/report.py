@@ -1,6 +1,6 @@
-"""`headwise report`: one page about a model's heads that needs no other file."""
+"""`headwise report`: one HTML page about a model's heads."""
 
-import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ScanFolderOption = Annotated[
     Path | None,
-    typer.Argument(metavar="FOLDER", help="Folder of a scan; without it, minilm is scanned."),
+    typer.Argument(metavar="FOLDER", help="Folder of a scan (default: scan minilm now)."),
 ]
 ImportanceFolderOption = Annotated[
     Path | None, typer.Option("--importance", help="Folder that headwise importance wrote.")
@@ -22,9 +22,15 @@ ImportanceFolderOption = Annotated[
 PruneFolderOption = Annotated[
     Path | None, typer.Option("--prune", help="Directory that headwise prune wrote.")
 ]
-Out = Annotated[Path, typer.Option(help="The page.")]
-Text = Annotated[str | None, typer.Option(help="Sentence of the attention maps, not a file.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
+Out = Annotated[Path, typer.Option(help="HTML file to write.")]
+Text = Annotated[
+    str | None,
+    typer.Option(
+        help="Sentence to draw attention maps for: the text itself, not a file name "
+        "(default: a built-in sentence)."
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 
 
 def report_command(
@@ -37,64 +43,62 @@ def report_command(
 ) -> None:
     """Write one self-contained HTML page about a scan: roles, maps, relations, importance, cuts.
 
-    Without a folder the embedded model minilm is scanned first, as headwise scan does.
+    Without a folder, the embedded model minilm is scanned first, as headwise scan does.
     """
-    check_folders(scan, importance, prune)
+    from headwise.report.data import check_folders, read_folders
+    from headwise.report.maps import SENTENCE, draw_maps
+    from headwise.report.report import report_page
+
+    check_folders(importance, prune)
+    data = None if scan is None else read_folders(scan, importance, prune)
     check_new(out, ".html", force=force)
     check_sentence(text)
-    from headwise.report.maps import SENTENCE
-    from headwise.report.report import gather, report_page
-
-    sentence = text or SENTENCE
-    if scan is None:
-        found = scanned(importance, prune, sentence)
+    sentence = SENTENCE if text is None else text
+    if data is None:
+        data = scan_minilm(importance, prune, sentence)
     else:
-        found = gather(scan, importance=importance, prune=prune, text=sentence)
-    page = report_page(found)
+        data = replace(data, maps=draw_maps(data.table, sentence))
+    page = report_page(data)
     write_new(out, page, ".html", force=force)
     console = quiet_console()
-    if found.drawn.reason:
-        unused = "" if text is None else ", and --text was not read"
-        say(console, f"the page has no attention maps: {found.drawn.reason}{unused}")
+    if data.maps.reason:
+        unused = "" if text is None else "; --text was not used"
+        say(console, f"the page has no attention maps: {data.maps.reason}{unused}")
     say(console, f"wrote {out}, {len(page.encode()) / 1024:,.0f} KiB")
 
 
-def check_folders(scan: Path | None, importance: Path | None, prune: Path | None) -> None:
-    """Refuse a folder without the tables it should hold, before anything else is looked at."""
-    from headwise.pruning.record import PruneRecord
-    from headwise.report.data import heads_of, importance_file
+def scan_minilm(importance: Path | None, prune: Path | None, sentence: str) -> "ReportData":
+    """Scan minilm on the built-in text, print its table, and draw the maps.
 
-    if scan is not None:
-        heads_of(scan)
-    if importance is not None:
-        importance_file(importance)
-    if prune is not None:
-        PruneRecord.read(prune)
-
-
-def scanned(importance: Path | None, prune: Path | None, text: str) -> "ReportData":
-    """minilm scanned on the built-in text, its table printed, and what else the folders hold.
-
-    What cannot be on its page is refused before the scan, which takes a while.
+    The folders and the sentence are checked before the scan, which takes a while.
     """
     from headwise.cli.scan import bar, make_task, show
     from headwise.models.loaded import LoadedModel
     from headwise.models.loading import LoadOptions
-    from headwise.report.data import cut_of, heads_of_model, worth_of
-    from headwise.report.maps import check_length
-    from headwise.report.report import gather
-    from headwise.scans.scan import ScanSettings, run_scan as run_scan
+    from headwise.report.data import (
+        ReportData,
+        builtin_texts,
+        heads_of_model,
+        read_cut,
+        read_importance,
+    )
+    from headwise.report.maps import check_length, draw_maps
+    from headwise.scans.scan import ScanSettings, run_scan
 
-    settings = ScanSettings(probe=True)
-    task = make_task("minilm", LoadOptions(), settings, None, None)
-    check_length(text, task.tokenizer)
+    task = make_task("minilm", LoadOptions(), ScanSettings(probe=True), None, None)
+    check_length(sentence, task.tokenizer)
     heads = heads_of_model("minilm", task.model)
-    if importance is not None:
-        worth_of(importance, heads)
-    if prune is not None:
-        cut_of(prune, heads)
-    with tempfile.TemporaryDirectory() as folder:
-        found = run_scan(task, out=Path(folder), report=bar(quiet_console(is_stderr=True)))
-        show(found, None)
-        loaded = LoadedModel("minilm", task.model, task.tokenizer, dict(task.about))
-        return gather(Path(folder), importance=importance, prune=prune, text=text, model=loaded)
+    costs = None if importance is None else read_importance(importance, heads)
+    cut = None if prune is None else read_cut(prune, heads)
+    scan = run_scan(task, report=bar(quiet_console(is_stderr=True)))
+    show(scan, None)
+    loaded = LoadedModel("minilm", task.model, task.tokenizer, dict(task.about))
+    return ReportData(
+        table=scan.table,
+        pairs=scan.pairs,
+        relations=scan.relations,
+        importance=costs,
+        cut=cut,
+        maps=draw_maps(scan.table, sentence, loaded),
+        texts=builtin_texts(scan.table.about),
+    )

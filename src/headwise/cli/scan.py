@@ -148,7 +148,7 @@ def bar(console: "Console") -> Any:
 def show(found: "Scan", out: Path | None) -> None:
     """Print the head table for people."""
     from headwise.scans.folder import TABLES
-    from headwise.views.heads import leaders, left_out, notes, overview, strongest
+    from headwise.views.heads import leader_notes, leaders, overview, skipped_sentences, strongest
 
     console = quiet_console()
     console.print(overview(found.table))
@@ -158,13 +158,13 @@ def show(found: "Scan", out: Path | None) -> None:
         console.print()
     if len(found.relations) > 0:
         console.print(leaders(found.relations))
-        for line in notes(found.relations):
+        for line in leader_notes(found.relations):
             console.print(line)
-    elif not left_out(found.table.about):
+    elif not skipped_sentences(found.table.about):
         say(
             console, "No sentences with known relations were read: --probe reads the built-in ones."
         )
-    for line in left_out(found.table.about):
+    for line in skipped_sentences(found.table.about):
         console.print(line)
     if out is not None:
         written = [name for name in TABLES if (out / name).is_file()]

@@ -1,4 +1,4 @@
-"""`headwise sweep`: evidence for how many heads."""
+"""`headwise sweep`: how many heads a task takes, by experiment."""
 
 import json
 from pathlib import Path
@@ -11,36 +11,42 @@ from headwise.errors import OptionError
 from headwise.views.terminal import quiet_console, say, show_table
 
 TaskName = Annotated[str, typer.Argument(help="relations, recall, brackets or characters.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Fewer seeds, rates and steps: minutes.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Fewer seeds, rates and steps; takes minutes.")
+]
 Set = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="A setting of the task, such as relations=3. May be repeated.",
+        help="Setting of the task, such as relations=3. May be repeated.",
     ),
 ]
 Groups = Annotated[
     str | None,
-    typer.Option(help="What is compared: split, free, big, narrow, separated by commas."),
+    typer.Option(help="Groups to compare: split, free, big, narrow, separated by commas."),
 ]
 DModel = Annotated[int | None, typer.Option("--d-model", help="Width of the models.")]
-Layers = Annotated[int | None, typer.Option(help="Layers (default: as many as the task needs).")]
-Width = Annotated[int | None, typer.Option(help="d_key of the heads of the group free.")]
-Steps = Annotated[int | None, typer.Option(help="Training steps at most.")]
-Seeds = Annotated[int | None, typer.Option(help="Models trained for each variant.")]
-Rates = Annotated[
-    str | None, typer.Option(help="Learning rates that every variant tries, separated by commas.")
+Layers = Annotated[
+    int | None, typer.Option(help="Number of layers (default: as many as the task needs).")
 ]
-Processes = Annotated[int | None, typer.Option(help="Models trained at a time.")]
+Width = Annotated[int | None, typer.Option(help='d_key of every head in the group "free".')]
+Steps = Annotated[int | None, typer.Option(help="Largest number of training steps.")]
+Seeds = Annotated[int | None, typer.Option(help="Number of models to train per variant.")]
+Rates = Annotated[
+    str | None, typer.Option(help="Learning rates for every variant to try, separated by commas.")
+]
+Processes = Annotated[
+    int | None, typer.Option(help="Number of models to train at a time (default: one per core).")
+]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Folder for results; a stopped sweep continues there (default: sweep-TASK)."),
+    typer.Option(help="Folder for results; a stopped sweep resumes there (default: sweep-TASK)."),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace another sweep in that folder.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace another sweep in the output folder.")]
 
 
-def sweep_command(  # noqa: PLR0913 - one parameter an option
+def sweep_command(  # noqa: PLR0913 - one parameter per option
     task: TaskName = "relations",
     quick: Quick = False,
     set_: Set = None,
@@ -56,14 +62,13 @@ def sweep_command(  # noqa: PLR0913 - one parameter an option
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train small transformers that differ in their heads alone, and say what each can do."""
+    """Train small transformers that differ only in their heads, and show what each can do."""
     from headwise.sweeps.settings import make_settings, sweep_task
     from headwise.sweeps.sweep import sweep
     from headwise.views.terminal import ProgressDisplay
 
-    made = sweep_task(task, **settings_of(set_ or []))
     settings = make_settings(
-        made,
+        sweep_task(task, **_task_settings(set_ or [])),
         quick=quick,
         groups=None if groups is None else tuple(groups.split(",")),
         d_model=d_model,
@@ -71,39 +76,38 @@ def sweep_command(  # noqa: PLR0913 - one parameter an option
         width=width,
         steps=steps,
         seeds=seeds,
-        rates=None if rates is None else tuple(numbers(rates)),
+        rates=None if rates is None else _numbers(rates),
     )
     folder = out or Path(f"sweep-{task}{'-quick' if quick else ''}")
     with ProgressDisplay(quiet_console(is_stderr=True), prints_lines=True) as stages:
-        found = sweep(
+        result = sweep(
             settings=settings, out=folder, processes=processes, progress=stages, force=force
         )
     if as_json:
-        typer.echo(json.dumps(found.as_json()))
+        typer.echo(json.dumps(result.as_json()))
         return
     from headwise.sweeps.results import FILES
-    from headwise.views.sweep_table import summary_table
 
     console = quiet_console()
-    show_table(console, summary_table(found))
-    for line in found.in_words():
+    show_table(console, result.table().to_rich())
+    say(console, "largest: mean largest weight; entropy: 0 for one position, 1 for all equally")
+    for line in result.in_words():
         say(console, line)
     say(console, f"\nwrote {', '.join(FILES)} in {folder}")
 
 
-def settings_of(given: list[str]) -> dict[str, Any]:
+def _task_settings(texts: list[str]) -> dict[str, Any]:
     """Settings of a task from `name=value`."""
-    found: dict[str, Any] = {}
-    for one in given:
-        name, sign, value = one.partition("=")
+    settings: dict[str, Any] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
         if not sign:
-            raise OptionError(f"--set is {one!r}: give a name and a value, such as relations=3")
-        found[name] = value if name == "text" else number_in(value, f"--set {name}")
-    return found
+            raise OptionError(f"--set is {text!r}: give a name and a value, such as relations=3")
+        settings[name] = value if name == "text" else number_in(value, f"--set {name}")
+    return settings
 
 
-def numbers(text: str) -> list[float]:
-    """Learning rates with commas between them."""
+def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError as err:

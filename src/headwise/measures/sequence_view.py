@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headwise.attention.bias import bias_at
+from headwise.attention.bias import bias_tile
 from headwise.errors import OptionError, ShapeError
 from headwise.measures.row_layout import RowLayout
 from headwise.watching.sequence_weights import SequenceWeights as Called, Tile
@@ -83,7 +83,7 @@ class SequenceView:
     def allowed(self) -> Bool[Tensor, "#heads query key"]:
         """Which keys each row may see, laid out: for layouts with gaps."""
         assert self.sequence.task is not None
-        bias = bias_at(self.sequence.task, self.layout.rows, 0, self.layout.num_keys)
+        bias = bias_tile(self.sequence.task, self.layout.rows, 0, self.layout.num_keys)
         assert bias is not None
         return bias[0] > -torch.inf
 

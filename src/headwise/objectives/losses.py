@@ -19,8 +19,8 @@ from headwise.objectives.objective import (
     Losses,
     Objective,
     Sample,
-    at_least_float32,
     kl_divergence,
+    upcast_to_float32,
 )
 from headwise.reading.batch import NO_LABEL, Inputs
 from headwise.watching.running import forward, without_labels
@@ -69,7 +69,7 @@ def _check_labels(logits: Tensor, labels: Tensor) -> None:
 def _label_losses(logits: Tensor, labels: Tensor) -> Losses:
     """Negative log-probability of the labels, summed over each example; skips NO_LABEL."""
     _check_labels(logits, labels)
-    rows = at_least_float32(logits.flatten(0, -2))
+    rows = upcast_to_float32(logits.flatten(0, -2))
     each = functional.cross_entropy(rows, labels.flatten(), reduction="none")
     is_counted = (labels != NO_LABEL).view(len(labels), -1)
     return Losses(each.view_as(is_counted).sum(1), is_counted.sum(1).float())
@@ -82,7 +82,7 @@ def _draw_log_probability(
 
     Summed over the counted rows of each example.
     """
-    logs = at_least_float32(logits).log_softmax(-1)
+    logs = upcast_to_float32(logits).log_softmax(-1)
     with torch.no_grad():
         noise = torch.rand(logs.shape, generator=random).to(logs)
         labels = (logs - (-noise.log()).log()).argmax(-1)  # Gumbel's way to draw from a softmax
@@ -199,7 +199,7 @@ class Embedding(Objective):
             raise ModelError(
                 f"{type(model).__name__} returns no last_hidden_state: pass your own objective"
             )
-        states = at_least_float32(states)
+        states = upcast_to_float32(states)
         if self.pooling == "cls":
             return functional.normalize(states[:, 0], dim=-1)
         is_real = Sample(inputs).is_real
@@ -337,13 +337,13 @@ class CustomLoss(Objective):
 
     def losses(self, output: Tensor, sample: Sample) -> Losses:
         """The function's results."""
-        return Losses(at_least_float32(output), torch.ones_like(output, dtype=torch.float))
+        return Losses(upcast_to_float32(output), torch.ones_like(output, dtype=torch.float))
 
     def draw(
         self, output: Tensor, sample: Sample, random: torch.Generator
     ) -> Float[Tensor, " batch"]:
         """Zeros: the curvature of an unknown function is unknown."""
-        return at_least_float32(output) * 0
+        return upcast_to_float32(output) * 0
 
     def budget(self, base: float, max_loss: float) -> float:
         """The loss that has grown by the share `max_loss`."""

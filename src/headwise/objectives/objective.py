@@ -138,11 +138,11 @@ class Objective(ABC):
 
 def kl_divergence(logits: Tensor, reference: Tensor) -> Tensor:
     """Kullback-Leibler divergence of predictions from the reference's, in nats."""
-    logs, reference_logs = at_least_float32(logits), at_least_float32(reference)
+    logs, reference_logs = upcast_to_float32(logits), upcast_to_float32(reference)
     logs, reference_logs = logs.log_softmax(-1), reference_logs.log_softmax(-1)
     return (reference_logs.exp() * (reference_logs - logs)).sum(-1)
 
 
-def at_least_float32(values: Tensor) -> Tensor:
+def upcast_to_float32(values: Tensor) -> Tensor:
     """float64 as it is, any other dtype as float32."""
     return values if values.dtype == torch.float64 else values.float()

@@ -1,1 +1,1 @@
-"""Sizes of a model become its costs; needs no torch."""
+"""Sizes of a model -> the costs of its heads, without torch."""

@@ -1,22 +1,21 @@
-"""Families: what is known of each type of model that its config need not say.
+"""Facts about model types that a config leaves out: tables, keyed by `model_type`.
 
-Tables alone, a row a fact, keyed by the `model_type` of a config. How they are read is the business
-of `configs`; tests hold them against what transformers builds.
+`configs` reads them; tests compare them with the models that transformers builds.
 """
 
 from collections.abc import Mapping
 
-LOOK_BOTH_WAYS = frozenset(
+BIDIRECTIONAL = frozenset(
     "albert bert camembert clip_vision_model convbert data2vec-text deberta deberta-v2 deit dinov2 "
     "distilbert electra ernie eurobert modernbert mpnet nomic_bert roberta siglip siglip2 "
     "siglip2_text_model siglip2_vision_model siglip_text_model siglip_vision_model squeezebert vit "
     "vit_mae xlm-roberta".split()
 )
 """Types whose queries see keys on both sides."""
-BACK_AS_DECODERS = frozenset(
+CAUSAL_AS_DECODERS = frozenset(
     "bert camembert data2vec-text electra ernie roberta xlm-roberta".split()
 )
-"""Types of these that look back where their config says `is_decoder`."""
+"""Bidirectional types that are causal if their config sets `is_decoder`."""
 
 BIASED = frozenset(
     "albert bart bert biogpt bloom camembert clip clip_text_model clip_vision_model data2vec-text "
@@ -24,40 +23,41 @@ BIASED = frozenset(
     "siglip siglip2 siglip2_text_model siglip2_vision_model siglip_text_model siglip_vision_model "
     "xlm-roberta".split()
 )
-"""Types with a bias in all four projections, whatever else their config says."""
-BIASED_IN = frozenset("qwen2 qwen2_5_vl qwen2_5_vl_text qwen2_vl qwen2_vl_text".split())
-"""Types with a bias in Wq, Wk and Wv, and none in Wo."""
-BIASED_OUT = frozenset("deit dinov2 vit vit_mae".split())
-"""Types with a bias in Wo, whatever their config says of the others."""
-UNBIASED_OUT = BIASED_IN | {"helium"}
-"""Types with no bias in Wo, whatever their config says of the others."""
+"""Types with a bias in all four projections, whatever their config states."""
+BIASED_QKV = frozenset("qwen2 qwen2_5_vl qwen2_5_vl_text qwen2_vl qwen2_vl_text".split())
+"""Types with a bias in Wq, Wk and Wv, but not in Wo."""
+BIASED_WO = frozenset("deit dinov2 vit vit_mae".split())
+"""Types with a bias in Wo, whatever their config states about the others."""
+UNBIASED_WO = BIASED_QKV | {"helium"}
+"""Types without a bias in Wo, whatever their config states about the others."""
 BIAS_KEYS = ("add_bias_linear", "attention_bias", "bias", "enable_bias", "use_bias")
-"""What configs call a bias in all four projections."""
-BIAS_IN_KEYS = ("add_qkv_bias", "qkv_bias", "use_qkv_bias")
-"""What configs call a bias in Wq, Wk and Wv."""
+"""Config keys for a bias in all four projections."""
+BIAS_QKV_KEYS = ("add_qkv_bias", "qkv_bias", "use_qkv_bias")
+"""Config keys for a bias in Wq, Wk and Wv."""
 
 NORMED = frozenset("gemma3 gemma3_text olmo2 olmo3 olmoe qwen3 qwen3_moe qwen3_vl_text".split())
 """Types that normalise queries and keys."""
 NORM_KEYS = {"cohere": "use_qk_norm", "phi": "qk_layernorm", "stablelm": "qk_layernorm"}
-"""Types that do so where their config says it, and how it is said there."""
-NORMED_WHOLE = frozenset("cohere olmo2 olmo3 olmoe stablelm".split())
-"""Types whose norms have a scale for every dimension of every head."""
-NORMED_SHIFTED = frozenset(["phi"])
-"""Types whose norms shift what they scale."""
+"""Types that do so if their config sets this key."""
+NORMED_ACROSS_HEADS = frozenset("cohere olmo2 olmo3 olmoe stablelm".split())
+"""Types whose norms have a scale per dimension of each head."""
+NORMED_WITH_SHIFT = frozenset(["phi"])
+"""Types whose norms have a shift beside every scale."""
 
 WITH_SINKS = frozenset(["gpt_oss"])
+"""Types with a learned sink logit per head."""
 ALL_LOCAL = frozenset("ministral3 mistral mistral3 mixtral phi3 qwen3_moe starcoder2".split())
-"""Types in which the window is every layer's."""
+"""Types whose window applies to every layer."""
 PLAIN = frozenset(
     "arcee codegen cohere2 ernie4_5 eurobert falcon gemma gemma2 gpt_neox gptj granite llama "
     "modernbert mpt nomic_bert olmo opt qwen2_moe smollm3 t5".split()
 )
-"""Types with four plain projections, biased only where their config or its silence says so."""
+"""Types with four plain projections and a bias only if their config or its defaults have one."""
 
 KNOWN_TYPES = (
-    BIASED | BIASED_OUT | UNBIASED_OUT | NORMED | NORM_KEYS.keys() | WITH_SINKS | ALL_LOCAL | PLAIN
+    BIASED | BIASED_WO | UNBIASED_WO | NORMED | NORM_KEYS.keys() | WITH_SINKS | ALL_LOCAL | PLAIN
 )
-"""Types whose parameters are counted as transformers builds them."""
+"""Types whose parameters are counted exactly as transformers builds them."""
 
 _QWEN = {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
 _QWEN_VL = {**_QWEN, "max_window_layers": 80}
@@ -130,10 +130,10 @@ CONFIG_DEFAULTS: Mapping[str, Mapping[str, int | bool | list[int]]] = {
     "vit": {"qkv_bias": True},
     "vit_mae": {"qkv_bias": True},
 }
-"""What a config means where it says nothing, as transformers' own config classes have it."""
+"""Defaults for keys that a config leaves out, as in transformers' config classes."""
 
 PATTERN_KEYS = ("_sliding_window_pattern", "sliding_window_pattern")
-"""What configs call the number of layers of which the last sees everything."""
+"""Config keys for n, where every n-th layer sees everything."""
 
 OTHER_FORMULAS = {
     "kv_lora_rank": "compresses its keys and values",
@@ -146,11 +146,11 @@ OTHER_FORMULAS = {
     "block_types": "has layers without attention",
     "hybrid_override_pattern": "has layers without attention",
     "layers_block_type": "has layers without attention",
-    "num_kv_shared_layers": "has layers that take their keys and values from others",
+    "num_kv_shared_layers": "has layers that use the keys and values of other layers",
     "cross_attention_layers": "has layers of cross-attention",
     "global_head_dim": "has layers with heads of another size",
     "swa_head_dim": "has layers with heads of another size",
     "per_layer_config": "has layers of different shapes",
     "block_configs": "has layers of different shapes",
 }
-"""What a config says of layers whose cost is not counted here, and what it means."""
+"""Config keys of layers whose cost is not counted here, and what they mean."""

@@ -1,29 +1,27 @@
-"""Known models: their shapes, each with its source.
+"""Published models: name -> KnownModel with shape, source and number of parameters.
 
-Sizes are the ones of the published configurations. `total` is the number of parameters of the whole
-model, embeddings included and tied matrices counted once, as transformers builds it. Of a model
-that also reads images it is that of the language model alone, and the note says so.
+Sizes come from the published configurations. `total` is the number of parameters of the whole
+model as transformers builds it, embeddings included, tied matrices counted once. For a model that
+also reads images it is that of the language model, and the note says so.
 """
 
-import difflib
 from dataclasses import dataclass
 
-from headwise.errors import OptionError
 from headwise.planning.shapes import Shape
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
-    """A published model."""
+class KnownModel:
+    """A model with its shape, and where it was published."""
 
     name: str
     shape: Shape
-    source: str
+    source: str = ""
     total: int | None = None
     note: str = ""
 
 
-def row(
+def _model(
     name: str,
     sizes: tuple[int, int, int, int, int],
     source: str,
@@ -31,8 +29,8 @@ def row(
     total: int | None = None,
     note: str = "",
     **facts: int | bool,
-) -> Known:
-    """A known model; `sizes` are d_model, heads, KV heads, d_key and layers."""
+) -> KnownModel:
+    """A row of the table; `sizes` are d_model, heads, KV heads, d_key and layers."""
     d_model, num_heads, num_kv_heads, d_key, num_layers = sizes
     shape = Shape(
         d_model=d_model,
@@ -43,7 +41,7 @@ def row(
         num_layers=num_layers,
         **facts,  # type: ignore[arg-type]
     )
-    return Known(name=name, shape=shape, source=source, total=total, note=note)
+    return KnownModel(name=name, shape=shape, source=source, total=total, note=note)
 
 
 GPT2 = "https://huggingface.co/openai-community/"
@@ -52,10 +50,10 @@ LLAMA3 = "https://arxiv.org/abs/2407.21783"
 QWEN3 = "https://arxiv.org/abs/2505.09388"
 GEMMA3 = "https://arxiv.org/abs/2503.19786"
 GPT_OSS = "https://arxiv.org/abs/2508.10925"
-TEXT_ALONE = "the whole model is that of the text alone, without the part that reads images"
+TEXT_ONLY = "the whole model is counted without the part that reads images"
 
-ROWS = [
-    row(
+MODELS = [
+    _model(
         "minilm",
         (384, 12, 12, 32, 6),
         "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2",
@@ -65,14 +63,14 @@ ROWS = [
         bias_out=True,
         context=512,
     ),
-    row(
+    _model(
         "smollm2",
         (576, 9, 3, 64, 30),
         "https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct",
         total=134_515_008,
         context=8192,
     ),
-    row(
+    _model(
         "bert-base",
         (768, 12, 12, 64, 12),
         BERT,
@@ -82,7 +80,7 @@ ROWS = [
         bias_out=True,
         context=512,
     ),
-    row(
+    _model(
         "bert-large",
         (1024, 16, 16, 64, 24),
         BERT,
@@ -93,7 +91,7 @@ ROWS = [
         context=512,
     ),
     *(
-        row(
+        _model(
             name,
             (d_model, heads, heads, 64, layers),
             f"{GPT2}{hub}",
@@ -109,33 +107,33 @@ ROWS = [
             ("gpt2-xl", "gpt2-xl", 1600, 25, 48, 1_557_611_200),
         )
     ),
-    row(
+    _model(
         "gpt3",
         (12288, 96, 96, 128, 96),
         "https://arxiv.org/abs/2005.14165",
         total=174_604_259_328,
-        note="every other layer is locally banded, by how much is not published: counted as full",
+        note="every other layer is locally banded, but its width is not published: counted as full",
         bias_in=True,
         bias_out=True,
         context=2048,
     ),
-    row(
+    _model(
         "llama-7b",
         (4096, 32, 32, 128, 32),
         "https://arxiv.org/abs/2302.13971",
         total=6_738_415_616,
         context=2048,
     ),
-    row(
+    _model(
         "falcon-7b",
         (4544, 71, 1, 64, 32),
         "https://arxiv.org/abs/2311.16867",
         total=6_921_720_704,
         context=2048,
     ),
-    row("llama3-8b", (4096, 32, 8, 128, 32), LLAMA3, total=8_030_261_248, context=8192),
-    row("llama3-70b", (8192, 64, 8, 128, 80), LLAMA3, total=70_553_706_496, context=8192),
-    row(
+    _model("llama3-8b", (4096, 32, 8, 128, 32), LLAMA3, total=8_030_261_248, context=8192),
+    _model("llama3-70b", (8192, 64, 8, 128, 80), LLAMA3, total=70_553_706_496, context=8192),
+    _model(
         "mistral-7b",
         (4096, 32, 8, 128, 32),
         "https://arxiv.org/abs/2310.06825",
@@ -145,7 +143,7 @@ ROWS = [
         context=32768,
     ),
     *(
-        row(
+        _model(
             name,
             (d_model, heads, kv_heads, 128, layers),
             QWEN3,
@@ -161,7 +159,7 @@ ROWS = [
         )
     ),
     *(
-        row(
+        _model(
             name,
             sizes,
             GEMMA3,
@@ -174,13 +172,13 @@ ROWS = [
         )
         for name, sizes, window, context, total, note in (
             ("gemma3-1b", (1152, 4, 1, 256, 26), 512, 32768, 999_885_952, ""),
-            ("gemma3-4b", (2560, 8, 4, 256, 34), 1024, 131072, 3_880_263_168, TEXT_ALONE),
-            ("gemma3-12b", (3840, 16, 8, 256, 48), 1024, 131072, 11_766_034_176, TEXT_ALONE),
-            ("gemma3-27b", (5376, 32, 16, 128, 62), 1024, 131072, 27_009_346_304, TEXT_ALONE),
+            ("gemma3-4b", (2560, 8, 4, 256, 34), 1024, 131072, 3_880_263_168, TEXT_ONLY),
+            ("gemma3-12b", (3840, 16, 8, 256, 48), 1024, 131072, 11_766_034_176, TEXT_ONLY),
+            ("gemma3-27b", (5376, 32, 16, 128, 62), 1024, 131072, 27_009_346_304, TEXT_ONLY),
         )
     ),
     *(
-        row(
+        _model(
             name,
             (2880, 64, 8, 64, layers),
             GPT_OSS,
@@ -199,17 +197,5 @@ ROWS = [
     ),
 ]
 
-KNOWN = {one.name: one for one in ROWS}
+KNOWN = {model.name: model for model in MODELS}
 """Every known model by its name."""
-
-
-def known(name: str) -> Known:
-    """The known model of that name."""
-    if name in KNOWN:
-        return KNOWN[name]
-    near = difflib.get_close_matches(name, KNOWN, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(KNOWN)}"
-    raise OptionError(
-        f"{name} is neither a known model nor a directory with a config.json, and a hub's id has "
-        f"an owner before a slash: {hint}"
-    )

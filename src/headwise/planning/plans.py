@@ -1,103 +1,97 @@
-"""Plan: everything that a model's heads cost, in one record.
+"""A model's name, config or sizes, and a workload -> Plan: what its heads cost.
 
-In: a known model's name, a config or sizes, and what it runs on. Out: a `Plan`, as numbers, as a
-flat row and as JSON. How it looks is the views' business.
+A plan is numbers, a flat row or JSON. `views.plan` draws it.
 """
 
 import os
 from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from headwise.errors import OptionError
 from headwise.planning import costs
-from headwise.planning.configs import shape_and_note
+from headwise.planning.configs import read_shape
 from headwise.planning.costs import Decoding, Workload
-from headwise.planning.known_models import KNOWN, known
-from headwise.planning.shapes import (
-    Shape,
-    checked_size,
-    divisors,
-    make_shape,
-    shape_of_sizes,
-)
+from headwise.planning.known_models import KNOWN, KnownModel
+from headwise.planning.shapes import Shape, divisors, make_shape, model_size, shape_of_sizes
 
 LONGEST = 8192
-"""Length that is planned for where none is given, if the model was made for so much."""
+"""Longest default length; a model with a shorter context is planned at its context."""
 CACHE_LENGTHS = (1024, 8192, 32768, 131072)
-"""Contexts that the cache's size is shown for, besides the one asked for."""
+"""Lengths that the cache size is listed for, besides the workload's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What the attention of a model costs."""
+    """Costs of a model's attention."""
 
     name: str
     shape: Shape
-    setting: Workload
+    workload: Workload
     source: str = ""
     total: int | None = None
-    """Parameters of the whole model, where they are known."""
+    """Parameters of the whole model; None if they are not known."""
     note: str = ""
 
     @property
     def parameters(self) -> dict[str, int]:
-        """Of one layer, by projection."""
-        return costs.parameters(self.shape)
+        """Attention parameters in one layer, by projection."""
+        return costs.projection_parameters(self.shape)
 
     @property
     def layer_parameters(self) -> int:
-        """Of one layer's attention."""
-        return costs.layer_parameters(self.shape)
+        """Attention parameters in one layer."""
+        return sum(self.parameters.values())
 
     @property
     def model_parameters(self) -> int:
-        """Of the attention of all layers, those that layers share counted once."""
-        return costs.model_parameters(self.shape)
+        """Attention parameters in all layers; shared weights count once."""
+        return self.layer_parameters * (self.shape.num_distinct or self.shape.num_layers)
 
     @property
     def multiply_adds(self) -> dict[str, int]:
-        """Of all layers on one sequence, by step."""
-        return costs.multiply_adds(self.shape, self.setting.length)
+        """Multiply-adds of all layers on one sequence, by step."""
+        return costs.multiply_adds(self.shape, self.workload.length)
 
     @property
     def per_token(self) -> float:
-        """Multiply-adds of all layers for a token, on average over the sequence."""
-        return sum(self.multiply_adds.values()) / self.setting.length
+        """Multiply-adds of all layers per token, on average over the sequence."""
+        return sum(self.multiply_adds.values()) / self.workload.length
 
     @property
     def cache_bytes(self) -> int:
-        """Of keys and values at the setting's length."""
-        return costs.cache_bytes(self.shape, self.setting)
+        """Bytes of the KV cache at the workload's length."""
+        return costs.cache_bytes(self.shape, self.workload)
 
     @property
     def cache_by_length(self) -> dict[int, int]:
-        """The same at other lengths, up to what the model was made for."""
-        most = max(self.shape.context or max(CACHE_LENGTHS), self.setting.length)
-        lengths = sorted({*CACHE_LENGTHS, self.setting.length, most})
+        """Bytes of the KV cache at several lengths, up to the model's context."""
+        longest = max(self.shape.context or max(CACHE_LENGTHS), self.workload.length)
+        lengths = sorted({*CACHE_LENGTHS, self.workload.length, longest})
         return {
-            length: costs.cache_bytes(self.shape, replace(self.setting, length=length))
+            length: costs.cache_bytes(self.shape, replace(self.workload, length=length))
             for length in lengths
-            if length <= most
+            if length <= longest
         }
 
     @property
     def weight_matrix_bytes(self) -> int:
-        """Of one layer's weights, materialised."""
-        return costs.weight_matrix_bytes(self.shape, self.setting)
+        """Bytes of one layer's materialised weights."""
+        return costs.weight_matrix_bytes(self.shape, self.workload)
 
     @property
     def decoding(self) -> Decoding | None:
-        """One new token after a full context; None for bidirectional models."""
-        return costs.decoding(self.shape, self.setting) if self.shape.is_causal else None
+        """Work for one new token after a full context; None for bidirectional models."""
+        return costs.decoding(self.shape, self.workload) if self.shape.is_causal else None
 
     def to_row(self) -> dict[str, Any]:
-        """Every number under a name of its own, for a line of a table."""
+        """Every size and cost under its own name, for one row of a table."""
         step = self.decoding
         return {
             "name": self.name,
             **asdict(self.shape),
-            **asdict(self.setting),
+            **asdict(self.workload),
             **{f"parameters_{name}": number for name, number in self.parameters.items()},
             "parameters_layer": self.layer_parameters,
             "parameters_attention": self.model_parameters,
@@ -115,7 +109,7 @@ class Plan:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The same, with the cache at several lengths."""
+        """`to_row()`, plus the cache size at several lengths."""
         by_length = {str(length): size for length, size in self.cache_by_length.items()}
         return {**self.to_row(), "cache_bytes_by_length": by_length}
 
@@ -128,84 +122,91 @@ def plan(
     batch: int = 1,
     dtype: str = "bfloat16",
 ) -> Plan:
-    """What the heads of a model cost.
+    """Costs of a model's heads.
 
-    `model` is a known one's name, sizes such as 768/12x12 (width, heads, layers; 4096/32:8x32 has 8
-    KV heads), a directory with a config.json, or a hub's id; or give a shape.
-    The length is the model's own context, at most 8,192, unless it is given.
+    `model` is a known model's name, sizes such as 768/12x12 (width, heads, layers; 4096/32:8x32 has
+    8 KV heads), a directory with a config.json, or a hub id. Instead, `shape` may be given.
+    `length` defaults to the model's context, but at most 8,192.
 
     >>> plan("gpt2").layer_parameters
     2362368
     """
     if model is not None and not isinstance(model, str | os.PathLike):
-        raise OptionError(
-            f"a model is named by a text or a path, and this is of type {type(model).__name__}"
-        )
-    model = "" if model is None else os.fspath(model)
-    name, source, total, note = model, "", None, ""
+        raise OptionError(f"model is {model!r}: give a name or a path", option="model")
     if not model:
         if not isinstance(shape, Shape):
-            raise OptionError("there is nothing to plan: name a model or give a headwise.Shape")
-        name = name_of(shape)
+            raise OptionError("there is nothing to plan: name a model, or give a headwise.Shape")
+        facts = KnownModel(name=_shape_name(shape), shape=shape)
     elif shape is not None:
-        raise OptionError(f"{model} has its own shape: give one or the other")
-    elif model.lower() in KNOWN:
-        found = known(model.lower())
-        name = found.name
-        shape, source, total, note = found.shape, found.source, found.total, found.note
-    elif (sizes := shape_of_sizes(model)) and not Path(model).exists():
-        shape = sizes
-    elif looks_like_a_place(model):
-        (shape, note), source = shape_and_note(model), model
+        raise OptionError(f"{model} has its own shape: give the model or the shape, not both")
     else:
-        known(model)  # says what there is
-    assert shape is not None
+        facts = _find_model(os.fspath(model))
     if length is None:
-        length = min(shape.context or 1024, LONGEST)
-    setting = Workload(length=length, batch=batch, dtype=dtype)
-    return Plan(name=name, shape=shape, setting=setting, source=source, total=total, note=note)
+        length = min(facts.shape.context or 1024, LONGEST)
+    workload = Workload(length=length, batch=batch, dtype=dtype)
+    return Plan(
+        name=facts.name,
+        shape=facts.shape,
+        workload=workload,
+        source=facts.source,
+        total=facts.total,
+        note=facts.note,
+    )
 
 
-def name_of(shape: Shape) -> str:
-    """The sizes of a shape; with those of its heads, where they do not share out the width."""
-    heads = {shape.d_key, shape.d_value}
-    if heads == {shape.d_model / shape.num_heads}:
+def _shape_name(shape: Shape) -> str:
+    """Sizes of a shape, plus the head size unless the heads divide the width among them."""
+    if {shape.d_key, shape.d_value} == {shape.d_model / shape.num_heads}:
         return shape.sizes
-    return f"{shape.sizes}, heads of {shape.size_of_heads}"
+    return f"{shape.sizes}, heads of {shape.head_size}"
 
 
-def looks_like_a_place(name: str) -> bool:
-    """Whether a name may be a directory, a file or a hub's id."""
-    return "/" in name or Path(name).exists()
+def _find_model(model: str) -> KnownModel:
+    """The known model, sizes, directory or hub id that `model` names."""
+    if model.lower() in KNOWN:
+        return KNOWN[model.lower()]
+    exists = Path(model).exists()
+    shape = shape_of_sizes(model)
+    if shape is not None and not exists:
+        return KnownModel(name=model, shape=shape)
+    if exists or "/" in model:
+        shape, note = read_shape(model)
+        return KnownModel(name=model, shape=shape, source=model, note=note)
+    similar = get_close_matches(model, KNOWN, n=1)
+    hint = f"did you mean {similar[0]}?" if similar else f"the known models are {', '.join(KNOWN)}"
+    raise OptionError(
+        f"{model} is not a known model, a directory with a config.json, or a hub id such as "
+        f"owner/name: {hint}"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadChoice:
-    """One way to share a width out among heads."""
+    """One way to divide a width among heads."""
 
     num_heads: int
     d_key: int
     plan: Plan
     remarks: tuple[str, ...]
+    """Arguments against this choice."""
     as_in: tuple[str, ...] = ()
-    """Known models with as many heads and about that width."""
+    """Known models with this number of heads and about this width."""
 
 
 SMALLEST, LARGEST = 64, 128
-"""Head sizes that nearly all published models keep to: every row of `known` but four."""
-ABOUT = 0.25
-"""Share by which widths may differ and still be about the same."""
+"""Head sizes of nearly all published models: of every row of `known_models` but four."""
+SIMILAR = 0.25
+"""Two widths are about the same if they differ by at most this share."""
 
 
 def head_choices(d_model: int, *, length: int, num_layers: int = 1) -> list[HeadChoice]:
-    """Every number of heads that divides a width, with what it costs and what speaks against it.
+    """Every number of heads that divides a width, with its costs and the arguments against it.
 
-    A head whose size is below the length cannot give every pattern of weights: its scores have no
-    more rank than it has dimensions (https://arxiv.org/abs/2002.07028).
+    A head smaller than the sequence length cannot produce every pattern of weights: the rank of
+    its scores is at most its number of dimensions (https://arxiv.org/abs/2002.07028).
     """
-    checked_size("d_model", d_model)  # before its divisors are looked for
-    found = []
-    for num_heads in divisors(d_model):
+    choices = []
+    for num_heads in divisors(model_size("d_model", d_model)):
         shape = make_shape(d_model=d_model, num_heads=num_heads, num_layers=num_layers)
         remarks = []
         if shape.d_key < SMALLEST:
@@ -214,23 +215,19 @@ def head_choices(d_model: int, *, length: int, num_layers: int = 1) -> list[Head
             remarks.append(f"over {LARGEST}")
         if shape.d_key < length:
             remarks.append(f"rank {shape.d_key} of {length:,}")
-        found.append(
+        similar = tuple(
+            name
+            for name, known in KNOWN.items()
+            if known.shape.num_heads == num_heads
+            and abs(known.shape.d_model - d_model) <= SIMILAR * d_model
+        )
+        choices.append(
             HeadChoice(
                 num_heads=num_heads,
                 d_key=shape.d_key,
                 plan=plan(shape=shape, length=length),
                 remarks=tuple(remarks),
-                as_in=models_like(shape),
+                as_in=similar,
             )
         )
-    return found
-
-
-def models_like(shape: Shape) -> tuple[str, ...]:
-    """Names of the known models with as many heads and about the same width."""
-    return tuple(
-        name
-        for name, one in KNOWN.items()
-        if one.shape.num_heads == shape.num_heads
-        and abs(one.shape.d_model - shape.d_model) <= ABOUT * shape.d_model
-    )
+    return choices

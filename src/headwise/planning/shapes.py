@@ -1,7 +1,6 @@
-"""Shape: the sizes of a model that decide what its heads cost.
+"""Sizes of a model's attention -> Shape, complete and checked.
 
-In: sizes, of which only the width, the heads and the layers must be given. Out: all of them,
-checked. What follows from them is the business of `costs`.
+Costs are computed in `costs`; shapes of published models are in `known_models`.
 """
 
 import math
@@ -13,13 +12,13 @@ from headwise.errors import OptionError
 from headwise.formats import format_count
 
 LARGEST_SIZE = 1 << 24
-"""Beyond any model's width or number of heads: what is larger is a slip of the finger."""
+"""Larger than any model's width or number of heads: a larger number is a typing error."""
 _SIZES = re.compile(r"(\d{1,9})/(\d{1,9})(?::(\d{1,9}))?(?:x(\d{1,9}))?", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Sizes of the attention of one stack of layers."""
+    """Sizes of the attention in one stack of layers."""
 
     d_model: int
     num_heads: int
@@ -28,46 +27,42 @@ class Shape:
     d_value: int
     num_layers: int
     num_distinct: int | None = None
-    """Layers with weights of their own, where layers share them; None = all."""
+    """Number of sets of weights if layers share them; None if every layer has its own."""
     is_causal: bool = True
     window: int | None = None
     """Keys that a query of a local layer sees, its own included; None = all. For a bidirectional
     model this is the whole width, half of it on either side."""
     num_local: int = 0
-    """Layers that see a window only; the others see everything."""
+    """Layers in which queries see only the window; in the others they see everything."""
     bias_in: bool = False
     """Whether Wq, Wk and Wv have a bias."""
     bias_out: bool = False
+    """Whether Wo has a bias."""
     has_qk_norm: bool = False
-    """Whether each head's queries and keys are normalised, with one scale a dimension."""
+    """Whether each head's queries and keys are normalised, with one scale per dimension."""
     norms_span_heads: bool = False
-    """Whether those norms are of all heads together, with a scale for each dimension of each."""
+    """Whether these norms cover all heads together, with a scale per dimension of each head."""
     norms_shift: bool = False
-    """Whether those norms have a shift beside every scale."""
+    """Whether these norms have a shift beside every scale."""
     has_sinks: bool = False
-    """Whether each head has a learned logit that no key answers to."""
+    """Whether each head has a learned logit that belongs to no key."""
     context: int | None = None
-    """Positions that the model was made for."""
+    """Longest sequence that the model was made for, in positions."""
 
     def __post_init__(self) -> None:
-        """Refuse what no model can be."""
+        """Check every size; raise OptionError for sizes that no model can have."""
         for name in ("d_model", "num_heads", "num_kv_heads", "d_key", "d_value", "num_layers"):
-            object.__setattr__(self, name, checked_size(name, getattr(self, name)))
+            object.__setattr__(self, name, model_size(name, getattr(self, name)))
         if self.num_heads % self.num_kv_heads:
             raise OptionError(
                 f"{self.num_heads} heads cannot share {self.num_kv_heads} KV heads evenly: give "
-                f"one of {', '.join(map(str, divisors(self.num_heads)))}"
+                f"one of {', '.join(map(str, divisors(self.num_heads)))} KV heads"
             )
         if self.window is not None:
-            object.__setattr__(self, "window", whole_number("window", self.window))
-            if self.window < 1:
-                raise OptionError(f"the window is {self.window}: a query sees at least its own key")
-        if self.num_distinct is not None and not 1 <= self.num_distinct <= self.num_layers:
-            raise OptionError(
-                f"{self.num_layers} layers cannot share {self.num_distinct} sets of weights"
-            )
-        if not 0 <= self.num_local <= self.num_layers:
-            raise OptionError(f"{self.num_local} of {self.num_layers} layers cannot be local")
+            object.__setattr__(self, "window", whole_number("window", self.window, least=1))
+        if self.num_distinct is not None:
+            whole_number("num_distinct", self.num_distinct, least=1, most=self.num_layers)
+        whole_number("num_local", self.num_local, least=0, most=self.num_layers)
 
     @property
     def group(self) -> int:
@@ -82,19 +77,19 @@ class Shape:
         return f"{self.d_model}/{self.num_heads}{kv_heads}{layers}"
 
     @property
-    def size_of_heads(self) -> str:
-        """d_key; and d_value, where it is another."""
+    def head_size(self) -> str:
+        """d_key, followed by d_value if it differs."""
         return str(self.d_key) if self.d_key == self.d_value else f"{self.d_key} / {self.d_value}"
 
     @property
-    def words(self) -> str:
-        """The shape in a line."""
-        served = "" if self.group == 1 else f" over {format_count(self.num_kv_heads, 'KV head')}"
+    def summary(self) -> str:
+        """The main sizes in one line."""
+        kv_heads = "" if self.group == 1 else f" over {format_count(self.num_kv_heads, 'KV head')}"
         local = ""
         if self.window is not None and self.num_local:
-            which = "all" if self.num_local == self.num_layers else str(self.num_local)
-            local = f", {which} of them with a window of {self.window:,}"
-        heads = f"{format_count(self.num_heads, 'head')} of {self.size_of_heads}{served}"
+            count = "all" if self.num_local == self.num_layers else str(self.num_local)
+            local = f", {count} of them with a window of {self.window:,}"
+        heads = f"{format_count(self.num_heads, 'head')} of {self.head_size}{kv_heads}"
         layers = f"{format_count(self.num_layers, 'layer')}{local}"
         return f"d_model {self.d_model:,}, {heads}, {layers}"
 
@@ -109,13 +104,13 @@ def make_shape(
     num_layers: int = 1,
     window: int | None = None,
 ) -> Shape:
-    """A shape in which what is left out follows the textbook: heads share out the width."""
-    d_model, num_heads = checked_size("d_model", d_model), checked_size("num_heads", num_heads)
+    """A shape with the textbook's defaults: the heads divide `d_model` among them."""
+    d_model, num_heads = model_size("d_model", d_model), model_size("num_heads", num_heads)
     if d_key is None:
         if d_model % num_heads:
             raise OptionError(
                 f"{num_heads} heads cannot share a d_model of {d_model} evenly: give one of "
-                f"{', '.join(map(str, divisors(d_model)))} heads, or a d_key of their own"
+                f"{', '.join(map(str, divisors(d_model)))} heads, or a d_key"
             )
         d_key = d_model // num_heads
     return Shape(
@@ -131,37 +126,33 @@ def make_shape(
 
 
 def shape_of_sizes(text: str) -> Shape | None:
-    """The shape that sizes name; None for a text that is none of these.
+    """The shape that sizes such as 768/12x12 describe; None for any other text.
 
-    >>> shape_of_sizes("4096/32:8x32").words
+    >>> shape_of_sizes("4096/32:8x32").summary
     'd_model 4,096, 32 heads of 128 over 8 KV heads, 32 layers'
     """
-    found = _SIZES.fullmatch(text)
-    if found is None:
+    match = _SIZES.fullmatch(text)
+    if match is None:
         return None
-    d_model, heads, kv_heads, layers = (None if one is None else int(one) for one in found.groups())
-    assert d_model is not None and heads is not None, "the pattern asks for both"
+    d_model, num_heads, num_kv_heads, num_layers = match.groups()
     return make_shape(
-        d_model=d_model,
-        num_heads=heads,
-        num_kv_heads=kv_heads,
-        num_layers=1 if layers is None else layers,
+        d_model=int(d_model),
+        num_heads=int(num_heads),
+        num_kv_heads=None if num_kv_heads is None else int(num_kv_heads),
+        num_layers=int(num_layers or 1),
     )
 
 
-def checked_size(name: str, size: int) -> int:
-    """A size, as Python's own number; raises where no model has such a one."""
-    size = whole_number(name, size)
-    if not 1 <= size <= LARGEST_SIZE:
-        raise OptionError(f"{name} is {size:,}: it must be from 1 to {LARGEST_SIZE:,}", option=name)
-    return size
+def model_size(name: str, size: int) -> int:
+    """A width or a count as an int; raises OptionError if no model can have it."""
+    return whole_number(name, size, least=1, most=LARGEST_SIZE)
 
 
 def divisors(number: int) -> list[int]:
-    """Every number that divides it, in order.
+    """Every divisor, in ascending order.
 
     >>> divisors(12)
     [1, 2, 3, 4, 6, 12]
     """
-    small = [one for one in range(1, math.isqrt(number) + 1) if number % one == 0]
-    return sorted({*small, *(number // one for one in small)})
+    small = [divisor for divisor in range(1, math.isqrt(number) + 1) if number % divisor == 0]
+    return sorted({*small, *(number // divisor for divisor in small)})

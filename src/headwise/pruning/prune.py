@@ -30,7 +30,6 @@ from headwise.pruning.export.export import (
     check_exportable,
     export,
     sentence_modules,
-    written_in,
 )
 from headwise.pruning.export.model_card import measured_lines
 from headwise.pruning.export.onnx import (
@@ -154,25 +153,31 @@ def prune(  # noqa: PLR0913 - one keyword per way to say how much to cut
         pruned = Pruned(result.model, plan, record, curve)
         if folder is None:
             return pruned
-        files = {
-            "README.md": measured_lines(record),
-            "prune.json": record.to_json(),
-            "plan.json": plan.to_json(),
-        }
-        if curve is not None:
-            files["curve.csv"] = as_csv(curve)
-            files["curve.svg"] = curve.svg(f"{plan.model}: quality against heads cut")
-        exported = export(
-            result.model,
-            folder,
-            tokenizer=loaded.tokenizer,
-            source=loaded.folder,
-            inputs=setup.inputs,
-            force=force,
-            extras=files,
-        )
+        exported = _write(setup, pruned, folder, force=force)
         pruned = replace(pruned, export=exported)
         return _with_onnx(pruned, exported, setup.inputs) if with_onnx else pruned
+
+
+def _write(setup: PruneSetup, pruned: Pruned, folder: Path, *, force: bool) -> Export:
+    """Export the model with its card, record, plan and curve."""
+    plan, record, curve = pruned.plan, pruned.record, pruned.curve
+    files = {
+        "README.md": measured_lines(record),
+        "prune.json": record.to_json(),
+        "plan.json": plan.to_json(),
+    }
+    if curve is not None:
+        files["curve.csv"] = as_csv(curve)
+        files["curve.svg"] = curve.svg(f"{plan.model}: quality against heads cut")
+    return export(
+        pruned.model,
+        folder,
+        tokenizer=setup.loaded.tokenizer,
+        source=setup.loaded.folder,
+        inputs=setup.inputs,
+        force=force,
+        extras=files,
+    )
 
 
 def _with_onnx(pruned: Pruned, exported: Export, inputs: Inputs) -> Pruned:
@@ -184,7 +189,7 @@ def _with_onnx(pruned: Pruned, exported: Export, inputs: Inputs) -> Pruned:
         raise type(error)(f"{error}; the smaller model itself is in {folder}") from error
     record = replace(pruned.record, onnx_difference=difference)
     record.write(folder)
-    return replace(pruned, record=record, export=written_in(exported))
+    return replace(pruned, record=record, export=exported.rescan())
 
 
 # Which heads to cut.

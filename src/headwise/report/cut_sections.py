@@ -1,313 +1,268 @@
-"""What heads are worth and what a cut did, as sections of the report.
+"""The report's sections on importance and on a cut.
 
-In: what importance and prune folders hold. Out: HTML. Figures stand beside their standard errors,
-and a cut beside the uncut model, random cuts and the floor.
+In: the tables of an importance folder, and a cut's record. Out: HTML. Numbers are shown with their
+standard errors, and a cut beside the uncut model, random cuts and the floor.
 """
 
 import math
 
 import pandas as pd
 
-from headwise.drawing.html import (
-    Html,
-    bar,
-    bullets,
-    details,
-    figure,
-    join_html,
-    section,
-    tag,
-)
+from headwise.drawing.html import Html, bar, bullets, details, figure, join_html, section, tag
 from headwise.drawing.table import Table
-from headwise.formats import format_count, format_number
+from headwise.formats import format_count, format_number, format_with_error
 from headwise.heads import HeadId, HeadTable
-from headwise.report.data import Cut, ReportData, Worth, is_same_model, number
-from headwise.report.grids import Cell, grid, value_cell
-from headwise.views.pruning import MEASURES, SIZES
+from headwise.report.data import Cut, ReportData, Worth, is_same_model, number_or_nan
+from headwise.report.heads_section import HeadCell, head_grid_html, value_cell
+from headwise.views.pruning import MEASURES, size_rows
 
 ENDS = 8
-"""Heads shown at either end of the ranking; all of them are there folded up."""
-MOST_DECIMALS = 8
-MEANT = {
+"""Heads shown at each end of the ranking; the whole ranking is folded away."""
+MEASURE_TITLES = {
     "zero": "silent",
     "mean": "replaced by its mean",
     "michel": "Michel's score",
     "fisher": "Fisher information",
     "expected": "expected cost",
 }
-EXPLAINED = {
-    "zero": "loss added when the head gives nothing, measured",
-    "mean": "loss added when it always gives its mean, measured",
+MEASURE_MEANINGS = {
+    "zero": "loss added if the head outputs zeros, measured",
+    "mean": "loss added if the head always outputs its mean, measured",
     "michel": "how strongly the loss reacts to the head's gate, from gradients",
-    "fisher": "the same squared, which stresses the examples that need the head",
-    "expected": "loss added by cutting it, as the interaction of all heads predicts",
+    "fisher": "Michel's score with squares, which stresses the examples that need the head",
+    "expected": "loss added by cutting the head, as predicted from the interaction of all heads",
 }
-METHODS = {
-    "rounds": "those expected to cost least together, some at a time, measured again each time",
-    "quadratic": "those expected to cost least together, measured once",
-    "greedy": "the one that costs least, measured again after every cut",
-    "ablation": "those that cost least when silenced alone",
-    "michel": "those with the least gradient score",
-    "fisher": "those with the least Fisher information",
-    "random": "heads by chance",
+METHOD_MEANINGS = {
+    "rounds": "the heads expected to cost least together, a few per round, measured every round",
+    "quadratic": "the heads expected to cost least together, measured once",
+    "greedy": "the head that costs least, measured again after every cut",
+    "ablation": "the heads that cost least if silenced alone",
+    "michel": "the heads with the smallest gradient score",
+    "fisher": "the heads with the smallest Fisher information",
+    "random": "heads at random",
     "named": "the heads that were named",
 }
 
 
-# What heads are worth.
-
-
-def importance(worth: Worth) -> Html:
-    """What every head is worth: a grid and the two ends of the ranking."""
-    table, about = worth.table, worth.table.about
-    ranked = table.top("zero", len(table))["name"].tolist()
-    few = ranked if len(ranked) <= 2 * ENDS else [*ranked[:ENDS], *ranked[-ENDS:]]
+def importance_section(importance: Worth) -> Html:
+    """What each head adds to the loss: a grid and the two ends of the ranking."""
+    table, about = importance.table, importance.table.about
+    names = table.top("zero", len(table))["name"].tolist()
+    is_long = len(names) > 2 * ENDS
     examples = about.get("examples")
-    where = f" on {format_count(examples, 'example')}" if isinstance(examples, int) else ""
+    amount = f" on {format_count(examples, 'example')}" if isinstance(examples, int) else ""
+    meanings = (
+        join_html([tag("b", f"{MEASURE_TITLES[name]}:"), f"{MEASURE_MEANINGS[name]}."], " ")
+        for name in MEASURES
+        if name in table.df
+    )
+    ends = [*names[:ENDS], *names[-ENDS:]] if is_long else names
+    title = "The costliest heads, then the cheapest" if is_long else "Every head"
+    every = _ranking("Every head, the costliest first", table, names)
     return section(
         "importance",
-        "What heads are worth",
+        "Importance of each head",
         tag(
             "p",
-            f"Each head was silenced alone{where}, and the figure is by how much the loss "
-            f"({about.get('objective', 'of the model')}) grew. A small figure does not show that "
-            "several such heads can go at once: one may stand in for another.",
+            f"Each head was silenced alone{amount}. The numbers are the increase of the loss "
+            f"({about.get('objective', 'of the model')}). A small number does not show that "
+            "several such heads can be cut at once: one may stand in for another.",
         ),
         *(
-            grid(
-                "Loss added when silent, % of the costliest head's",
-                table,
-                stack,
-                worth_cells(table),
+            head_grid_html(
+                "Loss added if silent, % of the costliest head's", table, stack, _cost_cells(table)
             )
             for stack in table.stacks
         ),
-        bullets(
-            join_html([tag("b", f"{MEANT[name]}:"), f"{EXPLAINED[name]}."], " ")
-            for name in MEASURES
-            if name in table.df
-        ),
-        ranking(
-            "The costliest heads, then the cheapest" if few != ranked else "Every head", table, few
-        ),
-        details("Every head", ranking("Every head, the costliest first", table, ranked))
-        if few != ranked
-        else "",
-        one_left(worth),
+        bullets(meanings),
+        _ranking(title, table, ends),
+        details("Every head", every) if is_long else "",
+        _one_head_left(importance),
     )
 
 
-def worth_cells(table: HeadTable) -> Cell:
-    """What gives the cell of a head in the grid of costs."""
+def _cost_cells(table: HeadTable) -> HeadCell:
     costs = table.df["zero"].tolist()
     largest = max([cost for cost in costs if cost > 0], default=1.0)
 
     def cell(head: HeadId, row: int) -> Html:
         share = costs[row] / largest
-        words = f"{head}: silent it adds {costs[row]:.2g} of loss"
-        return value_cell(share, f"{100 * share:.0f}", words)
+        label = f"{head}: silenced, it adds {costs[row]:.2g} of loss"
+        return value_cell(share, f"{100 * share:.0f}", label)
 
     return cell
 
 
-def ranking(caption: str, table: HeadTable, names: list[str]) -> Html:
-    """Some heads with every measure, and its standard error where there is one."""
+def _ranking(caption: str, table: HeadTable, names: list[str]) -> Html:
+    """The named heads with every measure and its standard error."""
     measures = [name for name in MEASURES if name in table.df]
     rows = []
     for name in names:
         row = table[name]
-        cells = [with_error(number(row, one), number(row, f"{one}_se")) for one in measures]
+        cells = (
+            format_with_error(number_or_nan(row, measure), number_or_nan(row, f"{measure}_se"))
+            for measure in measures
+        )
         rows.append((name, *cells, row.get("stand_ins", "") or "-"))
-    titles = [MEANT[name] for name in measures]
+    titles = [MEASURE_TITLES[name] for name in measures]
     columns = ("head", *titles, "stand-ins")
     return Table(caption, columns, tuple(rows), frozenset(titles)).to_html()
 
 
-def with_error(value: float, error: float) -> str:
-    """A figure and its standard error, to as many decimals as the error has.
-
-    >>> with_error(0.0006812, 0.0000633), with_error(3.456e-12, 1.2e-13)
-    ('0.00068 ± 0.00006', '3.5e-12 ± 1e-13')
-    """
-    if math.isnan(value):
-        return ""
-    if not math.isfinite(error) or error <= 0:
-        return f"{value:.2g}"
-    decimals = max(0, -math.floor(math.log10(error)))
-    if decimals > MOST_DECIMALS:
-        return f"{value:.2g} ± {error:.1g}"
-    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
-
-
-def one_left(worth: Worth) -> Html:
-    """What it costs to leave one head in a layer."""
-    if worth.layers is None or worth.layers.empty:
+def _one_head_left(importance: Worth) -> Html:
+    if importance.layers is None:
         return Html("")
-    unit = str(worth.table.about.get("unit", "quality"))
-    rows = [
+    unit = str(importance.table.about.get("unit", "quality"))
+    rows = tuple(
         (
-            row["layer"],
+            str(row["layer"]),
             str(row["heads"]),
-            row["best"],
-            with_error(number(row, "added"), number(row, "added_se")),
-            row["shown"],
+            str(row["best"]),
+            format_with_error(number_or_nan(row, "added"), number_or_nan(row, "added_se")),
+            str(row["shown"]),
         )
-        for _, row in worth.layers.iterrows()
-    ]
-    title = "One head left in a layer, all its others silent, one layer at a time"
+        for _, row in importance.layers.iterrows()
+    )
+    title = "One head left in a layer, all its other heads silent, one layer at a time"
     columns = ("layer", "heads", "best head", "loss added", unit)
-    return Table(title, columns, tuple(rows), frozenset({"heads", "loss added", unit})).to_html()
+    return Table(title, columns, rows, frozenset({"heads", "loss added", unit})).to_html()
 
 
-def stand_ins(worth: Worth | None) -> Html:
-    """Groups of heads that stand in for each other, with what cutting them is expected to cost."""
-    if worth is None or "stand_ins" not in worth.table.df:
+def stand_ins_part(importance: Worth | None) -> Html:
+    """Groups of heads that stand in for each other, with the expected cost of cutting them."""
+    if importance is None or "stand_ins" not in importance.table.df:
         return Html("")
     title = tag("h3", "Heads that stand in for each other")
-    groups = groups_of(worth.table)
+    groups = _stand_in_groups(importance.table)
     if not groups:
-        return join_html([title, tag("p", "No group of heads passes the bar for that.")])
-    matrix = worth.interaction
+        none = "No group of heads meets the criteria for standing in for each other."
+        return join_html([title, tag("p", none)])
     rows = []
     for names in groups:
         costs = ["", ""]
-        if matrix is not None and "expected" in worth.table.df:
-            costs = [f"{cost:.4f}" for cost in expected_costs(worth.table, matrix, names)]
+        if importance.interaction is not None and "expected" in importance.table.df:
+            pair = expected_costs(importance.table, importance.interaction, names)
+            costs = [f"{cost:.4f}" for cost in pair]
         rows.append((" ".join(names), *costs))
     columns = ("heads", "cost one by one, added up", "cost together")
-    table = Table(
-        "Loss expected from cutting: more together than one by one, as each hides the other",
-        columns,
-        tuple(rows),
-        frozenset(columns[1:]),
-    ).to_html()
-    words = (
-        "Their effects on the output point the same way and their outputs are alike, so that any "
-        "one is cheap to cut and all of them together are costly."
+    caption = "Expected loss from cutting: more together than one by one, as each covers the other"
+    table = Table(caption, columns, tuple(rows), frozenset(columns[1:]))
+    text = (
+        "Their effects on the output point the same way and their outputs are similar. Cutting any "
+        "one of them is cheap, cutting all of them is costly."
     )
-    return join_html([title, tag("p", words), table])
+    return join_html([title, tag("p", text), table.to_html()])
 
 
 def expected_costs(
     table: HeadTable, interaction: pd.DataFrame, names: list[str]
 ) -> tuple[float, float]:
-    """Loss expected from cutting these heads one by one, added up, and together.
+    """Expected loss from cutting these heads one by one, added up, and from cutting them together.
 
-    Alone, a head is expected to cost half of its own interaction less the slope of the loss by its
+    Alone, a head is expected to cost half of its own interaction minus the slope of the loss by its
     gate; together, every two heads add their interaction.
     """
     part = interaction.loc[names, names].to_numpy(float)
-    apart = sum(number(table[name], "expected") for name in names)
-    return apart, apart + float(part.sum() - part.trace()) / 2
+    alone = sum(number_or_nan(table[name], "expected") for name in names)
+    return alone, alone + float(part.sum() - part.trace()) / 2
 
 
-def groups_of(table: HeadTable) -> list[list[str]]:
+def _stand_in_groups(table: HeadTable) -> list[list[str]]:
     """Heads that name each other, each group once."""
-    found = {}
+    groups = {}
     for head, others in zip(table.heads, table.df["stand_ins"], strict=True):
         if others:
-            names = sorted({head, *map(HeadId.parse, others.split())})
-            found[tuple(names)] = [str(name) for name in names]
-    return list(found.values())
+            group = tuple(sorted({head, *map(HeadId.parse, others.split())}))
+            groups[group] = [str(name) for name in group]
+    return list(groups.values())
 
 
-# What a cut did.
-
-
-def cuts(found: ReportData, cut: Cut) -> Html:
-    """Before and after: sizes, quality, the curve, and which heads went."""
-    went = f"Gone: {' '.join(map(str, cut.heads)) or 'none'}"
-    roles = dict(zip(found.table.heads, found.table.df["roles"], strict=True))
-    told = ""
-    if is_same_model(cut.model, found.model) and cut.heads:
-        bare = sum(not roles.get(head) for head in cut.heads)
-        told = f"{bare} of them had no role in this scan."
+def cut_section(data: ReportData, cut: Cut) -> Html:
+    """Before and after a cut: sizes, quality, the curve, the heads cut."""
     method = cut.method or "named"
-    chosen = f" ({METHODS[method]})" if method in METHODS else ""
-    exact = ""
+    meaning = f" ({METHOD_MEANINGS[method]})" if method in METHOD_MEANINGS else ""
+    was = "was" if len(cut.heads) == 1 else "were"
+    sentences = [
+        f"{format_count(len(cut.heads), 'head')} {was} cut, chosen by the method "
+        f"\u201c{method}\u201d{meaning}."
+    ]
+    if is_same_model(cut.model, data.model) and cut.heads:
+        roles = dict(zip(data.table.heads, data.table.df["roles"], strict=True))
+        num_without = sum(not roles.get(head) for head in cut.heads)
+        sentences.append(f"{num_without} of them had no role in this scan.")
     if cut.difference is not None:
-        least = f"to within {cut.difference:.1e}" if cut.difference else "to the last bit"
-        exact = f"The cut model gives what the uncut one gives with those heads silent, {least}."
+        exactness = f"to within {cut.difference:.1e}" if cut.difference else "to the last bit"
+        sentences.append(
+            "The outputs of the cut model equal those of the uncut model with these heads "
+            f"silenced, {exactness}."
+        )
     return section(
         "cut",
         "What a cut costs",
-        tag(
-            "p",
-            f"{format_count(len(cut.heads), 'head')} {'was' if len(cut.heads) == 1 else 'were'} "
-            "cut, chosen by the "
-            f"method \u201c{method}\u201d{chosen}. {told} {exact}",
-        ),
-        sizes(cut),
-        quality(cut),
-        curve(cut),
-        speeds(cut),
-        tag("p", went, class_="names"),
+        tag("p", " ".join(sentences)),
+        _size_table(cut),
+        _quality_table(cut),
+        _curve_figure(cut),
+        _speed_table(cut),
+        tag("p", f"Heads cut: {' '.join(map(str, cut.heads)) or 'none'}", class_="names"),
     )
 
 
-def sizes(cut: Cut) -> Html:
-    """Before and after, and what is gone."""
-    known = {name: (before, after) for name, before, after in cut.sizes if before}
-    rows = []
-    for name in [name for name in SIZES if name in known]:
-        (words, format_value), (before, after) = SIZES[name], known[name]
-        left = after / before
-        sizes = (format_value(int(before)), format_value(int(after)))
-        rows.append((words, *sizes, f"{1 - left:.1%}", bar(left, math.nan, f"{left:.0%} left")))
-    columns = ("of the model", "before", "after", "gone", "left")
-    title = "What the model is made of"
-    return Table(title, columns, tuple(rows), frozenset(columns[1:4])).to_html()
+def _size_table(cut: Cut) -> Html:
+    rows = tuple(
+        (name, before, after, f"{1 - left:.1%}", bar(left, math.nan, f"{left:.0%} left"))
+        for name, before, after, left in size_rows(cut.sizes)
+    )
+    columns = ("size", "before", "after", "removed", "left")
+    return Table("Size of the model", columns, rows, frozenset(columns[1:4])).to_html()
 
 
-def quality(cut: Cut) -> Html:
-    """What the model scores on held-out text, cut in several ways."""
-    rows = []
-    for name in ("uncut", "refitted", "cut", "random_mean", "floor"):
-        if name in cut.qualities:
-            loss, value = cut.qualities[name]
-            rows.append((quality_name(name, cut), format_number(value, 4), format_number(loss, 4)))
+def _quality_table(cut: Cut) -> Html:
+    """Quality on held-out text of the uncut model, the cut, random cuts and the floor."""
+    rows = tuple(
+        (_quality_name(name, cut), *(format_number(cut.qualities[name][at], 4) for at in (1, 0)))
+        for name in ("uncut", "refitted", "cut", "random_mean", "floor")
+        if name in cut.qualities
+    )
     caption = (
-        f"On held-out text, which chose no head and fitted nothing ({cut.objective}); read a cut "
-        "between the uncut model and the floor"
+        f"On held-out text, which took no part in choosing heads or fitting ({cut.objective}); "
+        "compare a cut with the uncut model and the floor"
     )
     columns = ("model", cut.unit, "loss")
-    return Table(caption, columns, tuple(rows), frozenset(columns[1:])).to_html()
+    return Table(caption, columns, rows, frozenset(columns[1:])).to_html()
 
 
-def quality_name(name: str, cut: Cut) -> str:
-    """What a row of the qualities is of."""
+def _quality_name(name: str, cut: Cut) -> str:
     if name == "random_mean":
         ends = f", {min(cut.random):.3f} to {max(cut.random):.3f}" if cut.random else ""
-        return f"as many heads cut at random, mean of {len(cut.random)}{ends}"
+        return f"same number at random, mean of {len(cut.random)}{ends}"
     names = {"refitted": "cut and refitted", "floor": "floor: every head silent"}
     return names.get(name, name)
 
 
-def curve(cut: Cut) -> Html:
-    """Quality against heads cut."""
+def _curve_figure(cut: Cut) -> Html:
     if cut.curve is None:
         return tag("p", "No curve was measured with this cut.")
-    label = f"Curves of {cut.unit} against the share of heads cut"
     elbow = " The elbow is where the chosen method's line turns." if cut.curve.elbow else ""
     caption = (
-        f"{cut.unit} on held-out text as more heads go. The band around the line of random cuts "
-        "runs from the worst of them to the best. The floor is the model with every head "
+        f"{cut.unit} on held-out text as more heads are cut. The band around the line of random "
+        "cuts goes from the worst of them to the best. The floor is the model with every head "
         f"silent.{elbow}"
     )
-    return figure(cut.curve.svg(f"{cut.model}: {cut.unit} against heads cut"), label, caption)
+    svg = cut.curve.svg(f"{cut.model}: {cut.unit} against heads cut")
+    return figure(svg, f"Curves of {cut.unit} against the share of heads cut", caption)
 
 
-def speeds(cut: Cut) -> Html:
-    """How long both models take."""
-    rows = [
+def _speed_table(cut: Cut) -> Html:
+    rows = tuple(
         (
-            f"{one['batch']:.0f} x {one['positions']:.0f} tokens",
-            f"{one['before']:.3f} s",
-            f"{one['after']:.3f} s",
-            f"{one['ratio']:.2f} ± {one['spread']:.2f}",
+            f"{speed['batch']:.0f} x {speed['positions']:.0f} tokens",
+            f"{speed['before']:.3f} s",
+            f"{speed['after']:.3f} s",
+            f"{speed['ratio']:.2f} ± {speed['spread']:.2f}",
         )
-        for one in cut.speeds
-    ]
+        for speed in cut.speeds
+    )
     columns = ("batch", "before", "after", "times as fast")
-    caption = "Time of one pass, both models in turns on the machine that cut it"
-    return Table(caption, columns, tuple(rows), frozenset(columns[1:])).to_html()
+    caption = "Time of one forward pass, both models in turn on the machine that made the cut"
+    return Table(caption, columns, rows, frozenset(columns[1:])).to_html()

@@ -1,7 +1,7 @@
-"""What a report is made of: the tables of a scan, of importance and of a cut, read from folders.
+"""The data of a report: the tables of a scan, of importance and of a cut.
 
-In: folders that `headwise scan`, `importance` and `prune` wrote. Out: `ReportData`. A folder that
-holds something else, or another model's heads, is refused in one sentence. It draws nothing.
+In: folders that `headwise scan`, `importance` and `prune` wrote. Out: ReportData; a folder with
+other files, or with another model's heads, raises OptionError.
 """
 
 import json
@@ -31,20 +31,20 @@ CURVE_COLUMNS = ("method", "cut", "share", "loss", "loss_se", "quality", "low", 
 
 @dataclass(frozen=True, eq=False)
 class AttentionMaps:
-    """Attention maps of some heads on a text, or why there are none."""
+    """Attention maps of some heads on a text, or the reason for having none."""
 
     text: str = ""
-    maps: Mapping[str, HeatMap] = field(default_factory=dict)
-    """By the head's name, over all tokens."""
-    words: Mapping[str, HeatMap] = field(default_factory=dict)
-    """The same without special tokens."""
+    by_head: Mapping[str, HeatMap] = field(default_factory=dict)
+    """Maps over all tokens, by the head's name."""
+    words_by_head: Mapping[str, HeatMap] = field(default_factory=dict)
+    """Maps without special tokens, by the head's name."""
     reason: str = ""
-    """Why there are no maps, where there are none."""
+    """Why there are no maps; empty if there are some."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Worth:
-    """What heads are worth: the tables of an importance folder."""
+    """The tables of an importance folder."""
 
     table: HeadTable
     interaction: pd.DataFrame | None = None
@@ -53,7 +53,7 @@ class Worth:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Cut:
-    """What a directory of a cut model says of the cut."""
+    """A cut, as recorded in the directory of the cut model."""
 
     model: str
     heads: tuple[HeadId, ...]
@@ -76,31 +76,31 @@ class Cut:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReportData:
-    """Everything that a report tells."""
+    """Everything that a report shows."""
 
     table: HeadTable
     pairs: pd.DataFrame | None = None
     relations: pd.DataFrame | None = None
-    worth: Worth | None = None
+    importance: Worth | None = None
     cut: Cut | None = None
-    drawn: AttentionMaps = field(default_factory=AttentionMaps)
-    text_read: tuple[str, ...] = ()
-    """The texts that were scanned, where they are the built-in ones."""
+    maps: AttentionMaps = field(default_factory=AttentionMaps)
+    texts: tuple[str, ...] = ()
+    """The scanned texts if they are the built-in ones, else empty."""
 
     @property
     def model(self) -> str:
-        """The name that the model was scanned under."""
+        """Name of the scanned model."""
         return str(self.table.about.get("model") or "a model without a name")
 
     @property
     def counts(self) -> dict[str, int]:
-        """How much was read, by what it is: tokens, windows, sentences."""
-        known = dict_of(self.table.about, "counts")
-        return {name: count for name, count in known.items() if isinstance(count, int)}
+        """How much was read: tokens, windows, sentences by source."""
+        counts = dict_in(self.table.about, "counts")
+        return {name: count for name, count in counts.items() if isinstance(count, int)}
 
     @property
     def tokens(self) -> int:
-        """Tokens of text that were read; 0 where that is not known."""
+        """Number of tokens of text that were read; 0 if unknown."""
         tokens = self.table.about.get("tokens")
         return tokens if isinstance(tokens, int) else 0
 
@@ -108,100 +108,83 @@ class ReportData:
 def read_folders(
     scan: Path, importance: Path | None = None, prune: Path | None = None
 ) -> ReportData:
-    """What the folders hold, checked to be of the same model; no maps yet."""
-    table = heads_of(scan)
-    worth = None if importance is None else worth_of(importance, table)
+    """The data in the folders, after checking that they are about the same model; without maps."""
+    file = _find_file(scan, "scan", ("heads.parquet", "heads.csv"), unfinished="settings.json")
+    table = HeadTable.read(file)
     return ReportData(
         table=table,
-        pairs=frame_of(scan / "pairs.parquet", PAIR_COLUMNS, pd.read_parquet),
-        relations=frame_of(scan / "relations.parquet", RELATION_COLUMNS, pd.read_parquet),
-        worth=worth,
-        cut=None if prune is None else cut_of(prune, table),
-        text_read=builtin_text(table.about),
+        pairs=_read_frame(scan / "pairs.parquet", PAIR_COLUMNS, pd.read_parquet),
+        relations=_read_frame(scan / "relations.parquet", RELATION_COLUMNS, pd.read_parquet),
+        importance=None if importance is None else read_importance(importance, table),
+        cut=None if prune is None else read_cut(prune, table),
+        texts=builtin_texts(table.about),
     )
 
 
-def dict_of(about: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A part of what is known of a table; empty where it is not there."""
-    found = about.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def number(row: Mapping[str, Any] | pd.Series, name: str) -> float:
-    """A figure of a row; NaN where it has none."""
-    value = row.get(name)
-    return math.nan if value is None else float(value)
-
-
-# Folders.
-
-
-def heads_of(folder: Path) -> HeadTable:
-    """The table of a scan."""
-    check_folder(folder, "headwise scan --out")
-    file = first_of(folder, "heads.parquet", "heads.csv")
-    if file is None and (folder / "settings.json").is_file():
-        raise OptionError(f"{folder} holds a scan that is not finished: run the same command again")
-    if file is None:
-        raise OptionError(
-            f"{folder} holds no scan: it has no heads.parquet; give a folder that "
-            "headwise scan --out wrote"
-        )
-    return HeadTable.read(file)
+def check_folders(importance: Path | None, prune: Path | None) -> None:
+    """Raise OptionError unless each folder has the files of its command."""
+    if importance is not None:
+        _find_importance(importance)
+    if prune is not None:
+        _find_record(prune)
 
 
 def heads_of_model(name: str, model: "nn.Module") -> HeadTable:
-    """A table of a model's heads before anything is measured of them."""
+    """A table of a model's heads without any measures."""
     from headwise.watching.sites import find_sites
 
     heads = [
-        (place.stack, place.layer, head)
-        for place in find_sites(model)
-        for head in range(place.num_heads or 0)
+        (site.stack, site.layer, head)
+        for site in find_sites(model)
+        for head in range(site.num_heads or 0)
     ]
     return HeadTable(pd.DataFrame(heads, columns=["stack", "layer", "head"]), {"model": name})
 
 
-def worth_of(folder: Path, scanned: HeadTable) -> Worth:
-    """The tables of an importance folder, of the scanned model's heads."""
-    file = importance_file(folder)
+def read_importance(folder: Path, scanned: HeadTable) -> Worth:
+    """The tables of an importance folder; raises OptionError unless it has the scanned heads."""
+    file = _find_importance(folder)
     table = HeadTable.read(file)
     if "zero" not in table.df:
         raise OptionError(f"{file} cannot be read as importance: it has no column zero")
-    check_model(folder, str(table.about.get("model", "")), scanned)
+    _check_model(folder, str(table.about.get("model", "")), scanned)
     if set(table.heads) != set(scanned.heads):
         raise OptionError(
-            f"{folder} holds {len(table)} heads, and the scan {len(scanned)}: give folders of "
+            f"{folder} has {len(table)} heads, but the scan has {len(scanned)}: give folders of "
             "the same model"
         )
-    matrix = frame_of(folder / "interaction.csv", (), lambda path: pd.read_csv(path, index_col=0))
+    file = folder / "interaction.csv"
+    matrix = _read_frame(file, (), lambda path: pd.read_csv(path, index_col=0))
     if matrix is not None and not set(map(str, table.heads)) <= {*matrix.index} & {*matrix.columns}:
-        raise OptionError(f"{folder / 'interaction.csv'} does not hold every head of the scan")
-    layers = frame_of(folder / "layers.csv", LAYER_COLUMNS, read_layers)
+        raise OptionError(f"{file} lacks heads of the scan: give folders of the same model")
+    layers = _read_frame(
+        folder / "layers.csv",
+        LAYER_COLUMNS,
+        lambda path: pd.read_csv(path, dtype={"shown": str}),  # rounded for readers: stays text
+    )
     return Worth(table=table, interaction=matrix, layers=layers)
 
 
-def cut_of(folder: Path, scanned: HeadTable) -> Cut:
-    """What a pruned model's directory says, of the scanned model or of what was made of it."""
-    check_folder(folder, "headwise prune --out")
+def read_cut(folder: Path, scanned: HeadTable) -> Cut:
+    """The record in a pruned model's directory, of the scanned model or of its result."""
     from headwise.pruning.record import PruneRecord
 
-    found = read_cut(PruneRecord.read(folder), folder / "curve.csv")
-    named = str(scanned.about.get("model", ""))
-    is_result = bool(named) and Path(named).expanduser().resolve() == folder.resolve()
+    _find_record(folder)
+    cut = _cut_of_record(PruneRecord.read(folder), folder / "curve.csv")
+    name = str(scanned.about.get("model", ""))
+    is_result = bool(name) and Path(name).expanduser().resolve() == folder.resolve()
     if not is_result:
-        check_model(folder, found.model, scanned)
-        absent = [str(head) for head in found.heads if head not in scanned.heads]
-        if absent:
+        _check_model(folder, cut.model, scanned)
+        missing = [str(head) for head in cut.heads if head not in scanned.heads]
+        if missing:
             raise OptionError(
-                f"the cut in {folder} took {absent[0]}, which the scanned model does not have: "
+                f"the cut in {folder} removed {missing[0]}, which the scanned model does not have: "
                 "give folders of the same model"
             )
-    return found
+    return cut
 
 
-def read_cut(record: "PruneRecord", curve: Path) -> Cut:
-    """A record of a cut, for the report."""
+def _cut_of_record(record: "PruneRecord", curve: Path) -> Cut:
     quality, before, after = record.quality, asdict(record.before), asdict(record.after)
     scores = {
         "uncut": quality.uncut,
@@ -230,8 +213,8 @@ def read_cut(record: "PruneRecord", curve: Path) -> Cut:
 
 
 def read_curve(file: Path, method: str, unit: str, total: int) -> "Curve | None":
-    """The curve that a cut lies on; None where none was measured."""
-    table = frame_of(file, CURVE_COLUMNS, pd.read_csv)
+    """The curve in a file; None if there is no file."""
+    table = _read_frame(file, CURVE_COLUMNS, pd.read_csv)
     if table is None:
         return None
     from headwise.objectives.evaluation import Estimate
@@ -241,80 +224,86 @@ def read_curve(file: Path, method: str, unit: str, total: int) -> "Curve | None"
     uncut, floor = table[table["cut"] == 0], table[is_floor]
     if uncut.empty or floor.empty:
         raise OptionError(f"{file} is not a whole curve: it lacks the uncut model or the floor")
-    ends = [Estimate(float(one["loss"].iloc[0]), float(one["loss_se"].iloc[0]))
-            for one in (uncut, floor)]  # fmt: skip
+    ends = [
+        Estimate(float(rows["loss"].iloc[0]), float(rows["loss_se"].iloc[0]))
+        for rows in (uncut, floor)
+    ]
     return Curve(table[~is_floor], ends[0], ends[1], method, unit, total)
 
 
-def read_layers(file: Path) -> pd.DataFrame:
-    """The table of layers; what it shows was rounded for readers, and stays text."""
-    return pd.read_csv(file, dtype={"shown": str})
-
-
-def importance_file(folder: Path) -> Path:
-    """Where a folder holds what heads are worth."""
-    check_folder(folder, "headwise importance --out")
-    file = first_of(folder, "importance.parquet", "importance.csv")
-    if file is None:
-        raise OptionError(
-            f"{folder} holds no importance: it has no importance.parquet; give a folder that "
-            "headwise importance --out wrote"
-        )
-    return file
-
-
-def check_folder(folder: Path, command: str) -> None:
-    """Refuse what is not there, or is no folder."""
-    if not folder.is_dir():
-        what = "is a file" if folder.exists() else "does not exist"
-        raise OptionError(f"{folder} {what}: give a folder that {command} wrote")
-
-
-def is_same_model(one: str, other: str) -> bool:
-    """Whether two names are of one model: the same, or of one directory spelled in two ways."""
-    if one == other:
+def is_same_model(name: str, other: str) -> bool:
+    """Whether two names mean one model: equal names, or two paths of one directory."""
+    if name == other:
         return True
     try:
-        return Path(one).expanduser().samefile(Path(other).expanduser())
-    except (OSError, RuntimeError):  # not there, too long for a name, or the home of nobody
+        return Path(name).expanduser().samefile(Path(other).expanduser())
+    except (OSError, RuntimeError):  # missing, too long for a path, or the home of an unknown user
         return False
 
 
-def check_model(folder: Path, named: str, scanned: HeadTable) -> None:
-    """Refuse what was measured of another model."""
-    wanted = str(scanned.about.get("model", ""))
-    if named and wanted and not is_same_model(named, wanted):
-        raise OptionError(
-            f"{folder} comes from {named}, and the scan from {wanted}: give folders of the same "
-            "model"
-        )
-
-
-def first_of(folder: Path, *names: str) -> Path | None:
-    """The first of some files that is there."""
-    return next((folder / name for name in names if (folder / name).is_file()), None)
-
-
-def frame_of(
-    file: Path, columns: tuple[str, ...], read: Callable[[Path], Any]
-) -> pd.DataFrame | None:
-    """The table in a file, with the columns that are needed; None where there is no file."""
-    if not file.is_file():
-        return None
-    try:
-        found: pd.DataFrame = read(file)
-    except (ValueError, OSError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise OptionError(f"{file} cannot be read: {reason}") from error
-    absent = [name for name in columns if name not in found]
-    if absent:
-        raise OptionError(f"{file} cannot be read: it has no column {absent[0]}")
-    return found
-
-
-def builtin_text(about: Mapping[str, Any]) -> tuple[str, ...]:
-    """The built-in texts, where they are what was scanned."""
+def builtin_texts(about: Mapping[str, Any]) -> tuple[str, ...]:
+    """The built-in texts if they were scanned, else empty."""
     from headwise.reading.corpus import TEXTS
     from headwise.scans.fingerprint import digest
 
     return TEXTS if about.get("texts") == digest(TEXTS) else ()
+
+
+def dict_in(about: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The dictionary under `name`; empty if there is none."""
+    value = about.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def number_or_nan(row: Mapping[str, Any] | pd.Series, name: str) -> float:
+    """A row's number; NaN if it has none of this name."""
+    value = row.get(name)
+    return math.nan if value is None else float(value)
+
+
+def _find_importance(folder: Path) -> Path:
+    return _find_file(folder, "importance", ("importance.parquet", "importance.csv"))
+
+
+def _find_record(folder: Path) -> Path:
+    return _find_file(folder, "prune", ("prune.json",))
+
+
+def _find_file(folder: Path, command: str, names: tuple[str, ...], *, unfinished: str = "") -> Path:
+    """The first existing file of `names`; raises OptionError if `command` did not write them."""
+    advice = f"give a folder that headwise {command} --out wrote"
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        raise OptionError(f"{folder} {what}: {advice}")
+    file = next((folder / name for name in names if (folder / name).is_file()), None)
+    if file is None and unfinished and (folder / unfinished).is_file():
+        raise OptionError(f"the {command} in {folder} is not finished: run the same command again")
+    if file is None:
+        raise OptionError(f"{folder} has no {names[0]}: {advice}")
+    return file
+
+
+def _check_model(folder: Path, model: str, scanned: HeadTable) -> None:
+    name = str(scanned.about.get("model", ""))
+    if model and name and not is_same_model(model, name):
+        raise OptionError(
+            f"{folder} is about {model}, but the scan is about {name}: give folders of the same "
+            "model"
+        )
+
+
+def _read_frame(
+    file: Path, columns: tuple[str, ...], read: Callable[[Path], Any]
+) -> pd.DataFrame | None:
+    """The table in a file, with the columns that are needed; None if there is no file."""
+    if not file.is_file():
+        return None
+    try:
+        frame: pd.DataFrame = read(file)
+    except (ValueError, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise OptionError(f"{file} cannot be read: {reason}") from error
+    missing = [name for name in columns if name not in frame]
+    if missing:
+        raise OptionError(f"{file} cannot be read: it has no column {missing[0]}")
+    return frame

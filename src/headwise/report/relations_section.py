@@ -1,7 +1,6 @@
-"""Relations between words and heads that are alike, as sections of the report.
+"""The report's sections on relations between words, and on heads with similar outputs.
 
-In: `Findings`. Out: HTML. A head stands beside what places alone achieve, and being alike is not
-being needless.
+In: ReportData. Out: HTML that shows each head beside its baseline.
 """
 
 import math
@@ -11,100 +10,100 @@ import pandas as pd
 from headwise.drawing.html import Html, bar, section, tag
 from headwise.drawing.table import Table
 from headwise.formats import format_number, format_share
-from headwise.report.data import ReportData, number
+from headwise.report.data import ReportData, number_or_nan
 from headwise.report.roles_section import READINGS
-from headwise.views.heads import OF_TWO, UNSTABLE, best_of_each, left_out
+from headwise.views.heads import HALVES_DIFFER, UNSTABLE, best_of_each, skipped_sentences
 
-PAIRS = 10
+MOST_PAIRS = 10
 
 
-def relations(found: ReportData) -> Html:
+def relations_section(data: ReportData) -> Html:
     """The strongest head of each gold relation beside its baseline."""
-    frame = found.relations
-    missing = [tag("p", line, class_="limit") for line in left_out(found.table.about)]
-    if frame is None or frame.empty:
-        return section(
-            "relations",
-            "Relations between words",
-            tag("p", "This scan read no sentences with known relations, so none are shown."),
-            *missing,
-        )
-    rows = []
-    best = best_of_each(frame)
-    for _, row in best.iterrows():
-        right, guess = float(row["held_out_accuracy"]), float(row["held_out_baseline"])
-        said = f"{format_share(right)} found, {format_share(guess)} by the best of simple guesses"
-        interval = f"{format_share(float(row['low']))} to {format_share(float(row['high']))}"
-        means = READINGS.get(row["reading"], row["reading"])
-        figures_ = (format_share(right), format_share(guess), bar(right, guess, said))
-        verdict = "yes" if row["counts"] else "no"
-        arcs = f"{int(row['arcs']):,}"
-        rows.append((row["label"], row["marked"], *figures_, verdict, interval, arcs, means))
-    mark = "" if best["is_stable"].all() else tag("p", f"{UNSTABLE} Here {OF_TWO}.")
+    name, title = "relations", "Relations between words"
+    skipped = [tag("p", line, class_="limit") for line in skipped_sentences(data.table.about)]
+    if data.relations is None or data.relations.empty:
+        none = tag("p", "This scan read no sentences with known relations.")
+        return section(name, title, none, *skipped)
+    best = best_of_each(data.relations)
+    columns = (
+        *("relation", "head", "found", "baseline", "drawn", "beats it", "95% interval", "arcs"),
+        "how it is read",
+    )
+    table = Table(
+        "Strongest head of each relation. Found and baseline: the head and the guess that lead in "
+        "one half of the sentences, judged in the other. Interval: this head in all sentences.",
+        columns,
+        tuple(_relation_row(row) for _, row in best.iterrows()),
+        frozenset({"found", "baseline", "95% interval", "arcs"}),
+    )
     return section(
-        "relations",
-        "Relations between words",
+        name,
+        title,
         tag(
             "p",
-            "In sentences whose grammar is known, a head finds a relation when its largest weight "
-            "goes to the right partner. The mark on a bar is the baseline, what the best of simple "
-            "guesses finds, such as the next word: only what lies beyond it is the head's own.",
+            "In sentences whose grammar is known, a head finds a relation if its largest weight is "
+            "on the right partner. The mark on a bar is the baseline: the share that the best "
+            "simple guess finds, such as the next word. Only what exceeds it is the head's own.",
         ),
-        Table(
-            "Strongest head of each relation; found and baseline are of what leads in one half of "
-            "the sentences, judged in the other, and the interval is of this head in all",
-            ("relation", "head", "found", "baseline", "drawn", "beats it", "95% interval", "arcs",
-             "how it is read"),
-            tuple(rows),
-            frozenset({"found", "baseline", "95% interval", "arcs"}),
-        ).to_html(),
-        mark,
-        *missing,
-    )  # fmt: skip
+        table.to_html(),
+        "" if best["is_stable"].all() else tag("p", f"{UNSTABLE} Here {HALVES_DIFFER}."),
+        *skipped,
+    )
 
 
-def alike(pairs: pd.DataFrame | None) -> pd.DataFrame:
-    """Pairs of heads, the most alike first."""
+def _relation_row(row: pd.Series) -> tuple[str, ...]:
+    accuracy, guess = float(row["held_out_accuracy"]), float(row["held_out_baseline"])
+    label = f"{format_share(accuracy)} found, {format_share(guess)} by the best simple guess"
+    return (
+        row["label"],
+        row["marked"],
+        format_share(accuracy),
+        format_share(guess),
+        bar(accuracy, guess, label),
+        "yes" if row["counts"] else "no",
+        f"{format_share(float(row['low']))} to {format_share(float(row['high']))}",
+        f"{int(row['arcs']):,}",
+        READINGS.get(row["reading"], row["reading"]),
+    )
+
+
+def rank_pairs(pairs: pd.DataFrame | None) -> pd.DataFrame:
+    """Pairs of heads with known CKA, the largest first."""
     if pairs is None:
         return pd.DataFrame(columns=["a", "b", "cka", "divergence"])
     return pairs.dropna(subset=["cka"]).sort_values("cka", ascending=False, kind="stable")
 
 
-def redundancy(found: ReportData, stand_ins: object) -> Html:
-    """Heads that are alike, and those that stand in for each other."""
-    best = alike(found.pairs).head(PAIRS)
-    roles_by = dict(zip(map(str, found.table.heads), found.table.df["roles"], strict=True))
-
-    def named(head: str) -> str:
-        return f"{head} ({', '.join(roles_by[head])})" if roles_by.get(head) else head
-
-    rows = [
-        (
-            named(str(row["a"])),
-            named(str(row["b"])),
-            format_number(float(row["cka"])),
-            format_number(number(row, "divergence")),
-            bar(float(row["cka"]), math.nan, f"CKA {row['cka']:.2f}"),
+def similarity_section(data: ReportData, stand_ins: Html) -> Html:
+    """Pairs of heads with similar outputs, then the part on heads that stand in for each other."""
+    roles = dict(zip(map(str, data.table.heads), data.table.df["roles"], strict=True))
+    rows = []
+    for _, pair in rank_pairs(data.pairs).head(MOST_PAIRS).iterrows():
+        heads = [str(pair["a"]), str(pair["b"])]
+        cka = float(pair["cka"])
+        rows.append(
+            (
+                *(
+                    f"{head} ({', '.join(roles[head])})" if roles.get(head) else head
+                    for head in heads
+                ),
+                format_number(cka),
+                format_number(number_or_nan(pair, "divergence")),
+                bar(cka, math.nan, f"CKA {cka:.2f}"),
+            )
         )
-        for _, row in best.iterrows()
-    ]
-    none = "" if rows else tag("p", "This scan compared no heads with each other.")
+    columns = ("head", "other head", "CKA", "divergence", "CKA of 1")
+    table = Table("The most similar pairs", columns, tuple(rows), frozenset(columns[2:4]))
     return section(
         "alike",
         "Heads that are alike",
         tag(
             "p",
-            "CKA compares what two heads give on the same tokens: 0 is nothing in common, 1 is the "
-            "same but for rotation and scaling. Divergence compares where two heads of a layer "
-            "look: 0 is the same places, 0.69 no place in common. Being alike does not show that "
-            "one of the two can go.",
+            "CKA compares the outputs of two heads on the same tokens: 0 means nothing in common, "
+            "1 the same up to rotation and scale. Divergence compares where two heads of a layer "
+            "look: 0 means the same places, 0.69 no place in common. Similar heads are not "
+            "necessarily redundant.",
         ),
-        none,
-        Table(
-            "The most alike pairs",
-            ("one", "other", "CKA", "divergence", "CKA of 1"),
-            tuple(rows),
-            frozenset({"CKA", "divergence"}),
-        ).to_html(),
+        table.to_html() or tag("p", "This scan did not compare heads with each other."),
         stand_ins,
     )

@@ -1,6 +1,6 @@
-"""The strongest heads of each role with their attention maps, as a section of the report.
+"""The report's section on roles: the strongest heads of each, with their attention maps.
 
-In: `Findings`. Out: HTML. It says what a score is and what a role does not prove.
+In: ReportData. Out: HTML that says what each score is and what a role does not prove.
 """
 
 from headwise.drawing.heatmap import HeatMap, heat_svg
@@ -8,16 +8,15 @@ from headwise.drawing.html import Html, bullets, figure, join_html, section, tag
 from headwise.drawing.table import Table
 from headwise.formats import format_count, format_number, format_share
 from headwise.heads import HeadRow
-from headwise.report.data import ReportData, number
-from headwise.report.grids import chip
-from headwise.report.maps import MAPS_A_ROLE, SHARPNESS, sharpest_heads
+from headwise.report.data import ReportData, number_or_nan
+from headwise.report.maps import MAPS_PER_ROLE, SHARPNESS, sharpest_heads
 from headwise.roles import ROLES, UNKNOWN_ROLE
 from headwise.views.heads import strongest_of
 
-HEADS_A_ROLE = 3
+HEADS_PER_ROLE = 3
 RELATIONAL = ("syntactic", "semantic", "coreference")
-"""Roles that are judged between words: special tokens are left out of their maps."""
-
+"""Roles about pairs of words: their maps leave out special tokens."""
+SCORE_COLUMNS = ("score", "threshold", "baseline")
 READINGS = {
     "dependent": "the dependent looks at its governor",
     "governor": "the governor looks at its dependent",
@@ -25,156 +24,170 @@ READINGS = {
 }
 
 
-def roles(found: ReportData) -> Html:
+def roles_section(data: ReportData) -> Html:
     """The strongest heads of each role, and their maps."""
-    drawn, table = found.drawn, found.table
-    reading = (
-        "In a map a row is a token that looks, and a column a token that is looked at; the "
-        "stronger the colour, the larger the share. A row adds up to 1, or to less where the "
-        "model's heads have sinks that are not tokens. Special tokens are left out where a role is "
-        "about words alone; what goes to them is then missing from the rows."
-    )
-    told = [tag("p", join_html([reading, "The sentence:", tag("q", drawn.text)], " "))]
-    if not drawn.maps:
-        reason = drawn.reason or "none were asked for"
-        told = [tag("p", f"There are no attention maps in this report: {reason}.", class_="limit")]
-    parts = [role_part(found, role) for role in table.held_roles]
-    if drawn.maps and not parts:
-        parts = [sharpest_part(found)]
+    maps, table = data.maps, data.table
+    if maps.by_head:
+        reading = (
+            "In a map, each row is a token that looks, and each column a token that is looked at; "
+            "the stronger the colour, the larger the weight. A row adds up to 1, or to less if the "
+            "model's heads have sinks that are not tokens. Maps of roles that relate words leave "
+            "out special tokens, so the weight on those is missing from the rows."
+        )
+        intro = tag("p", join_html([reading, "The sentence:", tag("q", maps.text)], " "))
+    else:
+        reason = maps.reason or "none were requested"
+        intro = tag("p", f"This report has no attention maps: {reason}.", class_="limit")
+    parts = [_role_part(data, role) for role in table.held_roles]
+    if maps.by_head and not parts:
+        parts = [_sharpest_part(data)]
     for title, others in (
         ("Roles that no head has", table.missed_roles),
         ("Roles that were not tested", table.untested_roles),
     ):
         if others:
-            parts.append(tag("h3", title))
-            parts.append(
-                bullets(join_html([tag("b", f"{one}."), ROLES[one].meaning], " ") for one in others)
-            )
+            meanings = ((tag("b", f"{role}."), ROLES[role].meaning) for role in others)
+            parts += [tag("h3", title), bullets(join_html(pair, " ") for pair in meanings)]
     return section(
         "roles",
         "The strongest heads of each role",
         tag(
             "p",
-            "A head has a role where its score reaches the threshold and beats the baseline, which "
-            "is what a head without the habit would score. For broad the baseline is the model's "
-            "median head, so that no head is broad where all are.",
+            "A head has a role if its score reaches the threshold and beats the baseline: the "
+            "score of a head without the habit. For broad, the baseline is the model's median "
+            "head, so no head is broad if all of them are.",
         ),
-        *told,
+        intro,
         *parts,
     )
 
 
-def role_part(found: ReportData, role: str) -> Html:
-    """One role: what it claims, who has it most, how that looks."""
-    table = found.table
-    best, heads = strongest_of(table, role, HEADS_A_ROLE), table.with_role(role)
-    known = ROLES.get(role, UNKNOWN_ROLE)
-    claim, unknown, limit = known.meaning.partition(" Unknown: ")
-    said = join_html([tag("b", claim), f"{unknown}{limit}"])
-    rows = [
-        (
-            str(row.name),
-            *(
-                format_number(number(row, f"{role}_{name}"))
-                for name in ("score", "threshold", "baseline")
-            ),
-            in_detail(str(row.get(f"{role}_detail", ""))),
-        )
-        for row in best
+def role_class(role: str) -> str:
+    """A role's name in the style sheet's classes."""
+    return ROLES.get(role, UNKNOWN_ROLE).name
+
+
+def role_chip(role: str) -> Html:
+    """A role's letter on its colour."""
+    letter = ROLES.get(role, UNKNOWN_ROLE).letter
+    return tag("span", letter, class_=f"chip a-{role_class(role)}")
+
+
+def _role_part(data: ReportData, name: str) -> Html:
+    """One role: its claim, its strongest heads, their maps."""
+    role, heads = ROLES.get(name, UNKNOWN_ROLE), data.table.with_role(name)
+    strongest = strongest_of(data.table, name, HEADS_PER_ROLE)
+    claim, separator, limit = role.meaning.partition(" Unknown: ")
+    drawn = data.maps.words_by_head if name in RELATIONAL else data.maps.by_head
+    pairs = [(row, drawn.get(str(row.name))) for row in strongest[:MAPS_PER_ROLE]]
+    figures = [
+        _map_figure(heat_map, _map_caption(row, name))
+        for row, heat_map in pairs
+        if heat_map is not None and heat_map.has_cells
     ]
-    columns = ["head", "score", "threshold", "baseline", "detail"]
-    if not any(row[-1] for row in rows):
-        columns, rows = columns[:-1], [row[:-1] for row in rows]
-    caption = f"Score: {known.score}."
-    drawn = found.drawn.words if role in RELATIONAL else found.drawn.maps
-    mine = [(row, drawn.get(str(row.name))) for row in best[:MAPS_A_ROLE]]
-    maps = [role_map(one, row, role) for row, one in mine if one is not None and one.has_cells]
     return tag(
         "div",
-        tag("h3", join_html([chip(role), f"{role}: {format_count(len(heads), 'head')}"], " ")),
-        tag("p", said),
-        tag("p", in_words(best[0], role)),
-        Table(
-            caption, tuple(columns), tuple(rows), frozenset({"score", "threshold", "baseline"})
-        ).to_html(),
+        tag("h3", join_html([role_chip(name), f"{name}: {format_count(len(heads), 'head')}"], " ")),
+        tag("p", tag("b", claim), f"{separator}{limit}"),
+        tag("p", describe_head(strongest[0], name)),
+        _score_table(strongest, name, f"Score: {role.score}."),
         tag("p", f"All of them: {' '.join(map(str, heads))}", class_="names"),
-        tag("div", *maps, class_="maps") if maps else "",
+        tag("div", *figures, class_="maps") if figures else "",
         class_="role",
     )
 
 
-def sharpest_part(found: ReportData) -> Html:
-    """Maps of the heads with the least entropy: what there is to see where no head has a role."""
-    drawn = [(head, found.drawn.maps.get(str(head))) for head in sharpest_heads(found.table)]
-    maps = [
-        head_map(
-            one, f"normalised entropy {format_number(number(found.table[head], SHARPNESS), 2)}"
+def _score_table(heads: list[HeadRow], role: str, caption: str) -> Html:
+    rows = [
+        (
+            str(row.name),
+            *(format_number(number_or_nan(row, f"{role}_{name}")) for name in SCORE_COLUMNS),
+            describe_detail(str(row.get(f"{role}_detail", ""))),
         )
-        for head, one in drawn
-        if one is not None and one.has_cells
+        for row in heads
+    ]
+    columns = ("head", *SCORE_COLUMNS, "detail")
+    count = len(columns) if any(row[-1] for row in rows) else len(columns) - 1
+    cells = tuple(row[:count] for row in rows)
+    return Table(caption, columns[:count], cells, frozenset(SCORE_COLUMNS)).to_html()
+
+
+def _sharpest_part(data: ReportData) -> Html:
+    """Maps of the heads with the least entropy, for a model without roles."""
+    pairs = [(head, data.maps.by_head.get(str(head))) for head in sharpest_heads(data.table)]
+    figures = [
+        _map_figure(
+            heat_map,
+            f"normalised entropy {format_number(number_or_nan(data.table[head], SHARPNESS), 2)}",
+        )
+        for head, heat_map in pairs
+        if heat_map is not None and heat_map.has_cells
     ]
     return tag(
         "div",
         tag("h3", "The sharpest heads"),
-        tag("p", "No head has a role. These spread their attention least."),
-        tag("div", *maps, class_="maps") if maps else "",
+        tag("p", "No head has a role. These heads spread their attention least."),
+        tag("div", *figures, class_="maps") if figures else "",
         class_="role",
     )
 
 
-def in_detail(detail: str) -> str:
-    """What a table calls a detail: a distance or a relation in words, anything else as it is.
+def describe_detail(detail: str) -> str:
+    """A role's detail in words: a distance or a relation; other details are returned unchanged.
 
-    >>> in_detail("-1"), in_detail("verb-object, governor")
+    >>> describe_detail("-1"), describe_detail("verb-object, governor")
     ('1 back', 'verb-object: the governor looks at its dependent')
     """
-    if detail[:1] in ("-", "+") and detail[1:].isdigit():
+    if _is_offset(detail):
         return f"{detail[1:]} {'back' if detail[0] == '-' else 'ahead'}"
     relation, _, reading = detail.partition(", ")
     return f"{relation}: {READINGS[reading]}" if reading in READINGS else detail
 
 
-def role_map(drawn: HeatMap, head: HeadRow, role: str) -> Html:
-    """The map of one head of a role."""
-    score = format_number(number(head, f"{role}_score"), 2)
-    bare = ", special tokens left out" if role in RELATIONAL else ""
-    return head_map(drawn, f"{role}{f' {score}' if score else ''}{bare}")
+def _is_offset(detail: str) -> bool:
+    return detail[:1] in ("-", "+") and detail[1:].isdigit()
 
 
-def head_map(drawn: HeatMap, known: str) -> Html:
-    """The map of one head, what is known of it, and its largest weight in words."""
+def _map_caption(head: HeadRow, role: str) -> str:
+    score = format_number(number_or_nan(head, f"{role}_score"), 2)
+    words_only = ", special tokens left out" if role in RELATIONAL else ""
+    return f"{role}{f' {score}' if score else ''}{words_only}"
+
+
+def _map_figure(heat_map: HeatMap, fact: str) -> Html:
+    """One head's map with a fact about the head, and the map's largest weight in words."""
     cells = [
         (value, query, key, row == column)
-        for row, (query, line) in enumerate(zip(drawn.rows, drawn.values, strict=True))
-        for column, (key, value) in enumerate(zip(drawn.columns, line, strict=True))
+        for row, (query, line) in enumerate(zip(heat_map.rows, heat_map.values, strict=True))
+        for column, (key, value) in enumerate(zip(heat_map.columns, line, strict=True))
     ]
     value, query, key, is_self = max(cells, key=lambda cell: (not cell[3], cell[0]))
     caption = (
-        f"{drawn.name}, {known}. The largest weight "
+        f"{heat_map.name}, {fact}. The largest weight "
         f"{'here' if is_self else 'between two tokens'} is {value:.2f}, from \u201c{query}\u201d "
         f"to \u201c{key}\u201d."
     )
-    label = f"Attention map of {drawn.name} over {format_count(len(drawn.columns), 'token')}"
-    return figure(heat_svg([drawn]), label, caption)
+    tokens = format_count(len(heat_map.columns), "token")
+    return figure(heat_svg([heat_map]), f"Attention map of {heat_map.name} over {tokens}", caption)
 
 
-def in_words(row: HeadRow, role: str) -> str:
-    """What one head does, in a sentence."""
+def describe_head(row: HeadRow, role: str) -> str:
+    """One sentence about a head and the score of its role."""
     name, detail = str(row.name), str(row.get(f"{role}_detail", ""))
-    score, baseline = format_share(number(row, f"{role}_score")), number(row, f"{role}_baseline")
+    score = format_share(number_or_nan(row, f"{role}_score"))
+    guess = format_share(number_or_nan(row, f"{role}_baseline"))
     if not score:
         return f"{name} is {role}."
-    beside = f"; equal weights would give {format_share(baseline)}" if baseline == baseline else ""
     if role in RELATIONAL:
         relation, _, reading = detail.partition(", ")
         how = f" ({READINGS[reading]})" if reading in READINGS else ""
-        beside = f"; the best simple guess: {format_share(baseline)}" if beside else ""
+        beside = f"; the best simple guess: {guess}" if guess else ""
         return f"{name} finds {relation or 'the relation'} {score} of the time{how}{beside}."
     if role == "broad":
         return f"{name} spreads its attention to {score} of the largest possible entropy."
-    if role == "positional" and detail[:1] in ("-", "+") and detail[1:].isdigit():
-        far = "" if detail[1:] == "1" else f"{detail[1:]} "
-        where = f"the token {far}{'before' if detail[0] == '-' else 'after'}"
+    if role == "positional" and _is_offset(detail):
+        distance = "" if detail[1:] == "1" else f"{detail[1:]} "
+        where = f"the token {distance}{'before' if detail[0] == '-' else 'after'}"
     else:
         where = {
             "delimiter": f"{detail} tokens" if detail == "special" else detail or "separators",
@@ -182,4 +195,5 @@ def in_words(row: HeadRow, role: str) -> str:
             "induction": "what followed earlier copies of a token",
             "duplicate": "earlier copies of a token",
         }.get(role, "one place")
+    beside = f"; equal weights would give {guess}" if guess else ""
     return f"{name} gives {score} of its attention to {where}{beside}."

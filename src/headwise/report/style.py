@@ -1,7 +1,4 @@
-"""The look of the report: one style sheet, for light and dark, wide and narrow, screen and paper.
-
-In: nothing. Out: CSS text that asks for no other file. It knows the names of roles, no heads.
-"""
+"""The report's style sheet: light and dark, wide and narrow, screen and paper."""
 
 from headwise.roles import ROLES, UNKNOWN_ROLE
 
@@ -27,13 +24,12 @@ DARK = {
 }
 
 
-def variables(colours: dict[str, str]) -> str:
-    """Colours as CSS names them."""
+def _variables(colours: dict[str, str]) -> str:
     return "".join(f"--{name}:{colour};" for name, colour in colours.items())
 
 
-def role_rules() -> str:
-    """A colour for the first role of a cell, and one for the corner that shows a second."""
+def _role_rules() -> str:
+    """Colours of a cell's first role (a) and of the corner for its second (b)."""
     return "".join(
         f".a-{role.name}{{--a:{role.page_colour}}}.b-{role.name}{{--b:{role.page_colour}}}"
         for role in (*ROLES.values(), UNKNOWN_ROLE)
@@ -146,13 +142,10 @@ a{color:inherit;text-decoration:none}}
 """
 
 
-def style() -> str:
-    """The whole style sheet.
-
-    Images are drawn dark on white; in the dark they are turned over, and keep their hues.
-    """
-    turned = "figure svg{fill:#191c22;filter:invert(1) hue-rotate(180deg)}"
-    dark = f"@media(prefers-color-scheme:dark){{:root{{{variables(DARK)}}}{turned}}}"
-    paper = PAPER.replace("LIGHT", variables(LIGHT))
-    root = f":root{{color-scheme:light dark;{variables(LIGHT)}}}"
-    return "".join([root, RULES, role_rules(), NARROW, dark, paper]).replace("\n", "")
+def style_sheet() -> str:
+    """The whole style sheet. In dark mode, images are inverted but keep their hues."""
+    inverted = "figure svg{fill:#191c22;filter:invert(1) hue-rotate(180deg)}"
+    dark = f"@media(prefers-color-scheme:dark){{:root{{{_variables(DARK)}}}{inverted}}}"
+    paper = PAPER.replace("LIGHT", _variables(LIGHT))
+    root = f":root{{color-scheme:light dark;{_variables(LIGHT)}}}"
+    return "".join([root, RULES, _role_rules(), NARROW, dark, paper]).replace("\n", "")

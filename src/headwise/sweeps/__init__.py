@@ -1,1 +1,1 @@
-"""Small trainings that show how many heads a task needs."""
+"""A task -> how many heads it takes, by training small models."""

@@ -1,7 +1,7 @@
-"""Characters: the next letter of real text, with nothing planted in it.
+"""Characters: the next character of real text, with nothing planted in it.
 
-What it needs is not known: that is why it is here, beside the tasks of which it is. The text is a
-file of the user's; without one, the sources of Python's own library, which are on every machine.
+Nobody knows which heads this task needs, unlike the tasks on random symbols. The text is the user's
+file or, by default, the sources of Python's own library, which are on every machine.
 """
 
 import functools
@@ -19,12 +19,12 @@ from torch import Tensor
 
 from headwise.errors import OptionError
 from headwise.files import read_text
-from headwise.sweeps.task import NOWHERE, Examples, SweepTask, check_at_least
+from headwise.sweeps.task import NOWHERE, Examples, SweepTask
 
 HELD_OUT = 0.1
-"""Of the text, its end: never trained on."""
+"""Share of the text, at its end, that is never trained on."""
 DEFAULT_SIZE = 1_000_000
-"""Characters of Python's library that are read."""
+"""Number of characters read from Python's library."""
 
 
 @dataclass(frozen=True)
@@ -38,23 +38,22 @@ class Characters(SweepTask):
     """Path of a text file; empty for the sources of Python's library."""
     length: int = 64
     alphabet: int = 96
-    """The most frequent characters; all others are one."""
+    """Number of characters to distinguish, the most frequent ones; the others become one symbol."""
 
     def __post_init__(self) -> None:
-        """Read the text, once for all; refuse one that is too short to hold anything out."""
-        check_at_least(2, length=self.length, alphabet=self.alphabet)
-        size = len(self.whole)
+        """Read the text; raise OptionError if it is too short to hold anything out."""
+        self.check_least(2, "length", "alphabet")
+        size, least = len(self.whole), int(2 * self.length / HELD_OUT) + 1
         if HELD_OUT * size < 2 * self.length:
             name = self.text or "the text of Python's library"
-            need = int(2 * self.length / HELD_OUT) + 1
             raise OptionError(
-                f"{name} has {size:,} characters, and length {self.length} takes at least "
-                f"{need:,}: give a longer text or a smaller length"
+                f"{name} has {size:,} characters, but length {self.length} needs at least "
+                f"{least:,}: give a longer text or a smaller length"
             )
 
     @functools.cached_property
     def whole(self) -> str:
-        """The text as it was when the task was made; what the file holds later is not read."""
+        """The text as it was when the task was made; later changes to the file have no effect."""
         return read_text(self.text) if self.text else library_text()
 
     @property
@@ -64,24 +63,24 @@ class Characters(SweepTask):
 
     @property
     def num_symbols(self) -> int:
-        """The alphabet, and one for the rest."""
+        """The alphabet, and one symbol for all other characters."""
         return self.alphabet + 1
 
     @property
     def num_answers(self) -> int:
-        """The same."""
-        return self.alphabet + 1
+        """The symbols."""
+        return self.num_symbols
 
     @property
     def best_guess(self) -> float:
-        """Share of the most frequent character in what is held out."""
+        """Share of the most frequent character in the held-out part."""
         _, held_out = self.parts
         return float(held_out.bincount().max()) / len(held_out)
 
     @property
     def parts(self) -> tuple[Int[Tensor, " trained"], Int[Tensor, " held_out"]]:
-        """The characters as numbers: those to train on, and the end that is held out."""
-        whole = numbered(self.whole, self.alphabet)
+        """Characters as numbers: the part to train on, and the held-out end."""
+        whole = _as_numbers(self.whole, self.alphabet)
         border = int(len(whole) * (1 - HELD_OUT))
         return whole[:border], whole[border:]
 
@@ -92,15 +91,15 @@ class Characters(SweepTask):
 
     @property
     def layers_needed(self) -> int:
-        """One: text can be learned from by any model."""
+        """One layer: any model can learn from text."""
         return 1
 
     def digest(self) -> str:
-        """Of the text that was read: a file may change under its name."""
+        """Digest of the text, because a file may change."""
         return hashlib.sha256(self.whole.encode("utf-8", "surrogatepass")).hexdigest()
 
     def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> Examples:
-        """Windows of the text at random places."""
+        """Windows at random positions of the text."""
         part = self.parts[held_out]
         starts = torch.randint(len(part) - self.length, (count,), generator=random)
         windows = part[starts[:, None] + torch.arange(self.length + 1)]
@@ -109,8 +108,8 @@ class Characters(SweepTask):
 
 
 @functools.lru_cache(maxsize=4)
-def numbered(text: str, alphabet: int) -> Int[Tensor, " character"]:
-    """The characters of a text as numbers; of equally frequent ones the lower code comes first."""
+def _as_numbers(text: str, alphabet: int) -> Int[Tensor, " character"]:
+    """Each character's rank by frequency; among equals, the lower code comes first."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     counts = np.bincount(codes, minlength=sys.maxunicode + 1)
     known = np.argsort(-counts, kind="stable")[: min(alphabet, np.count_nonzero(counts))]
@@ -121,7 +120,7 @@ def numbered(text: str, alphabet: int) -> Int[Tensor, " character"]:
 
 @functools.cache
 def library_text() -> str:
-    """Sources of Python's library with their documentation strings, in the order of their names."""
+    """Sources of Python's library, in the order of their file names."""
     parts, size = [], 0
     for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
         parts.append(file.read_text(encoding="utf-8", errors="replace"))
@@ -129,5 +128,5 @@ def library_text() -> str:
         if size >= DEFAULT_SIZE:
             break
     if not parts:
-        raise OptionError("Python's library has no sources here: give a text")
+        raise OptionError("Python's library has no source files here: give a text file as text")
     return "\n".join(parts)[:DEFAULT_SIZE]

@@ -1,7 +1,6 @@
-"""Heads: what each head of a trained model does, by the measures of a scan and by the truth.
+"""A trained model and held-out sequences -> HeadFigures: sharpness, roles, weight on the answers.
 
-In: a model of a sweep and sequences it never saw. Out: figures of every head: how sharp it is, its
-roles, and how much of its attention rests where the answer to each question stands.
+Sharpness and roles come from the measures of a scan.
 """
 
 import math
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from headwise.attention.attend import attend
 from headwise.attention.layer import MultiHeadAttention
@@ -18,42 +17,46 @@ from headwise.reading.batch import Batch
 from headwise.reading.tokens import TokenFacts
 from headwise.scans.sums import ScanSums
 from headwise.scans.tables import head_table, relations
-from headwise.sweeps.model import SweepModel
 from headwise.sweeps.task import NOWHERE, Examples
 from headwise.watching.calls import AttentionCall
+from headwise.watching.hooks import record
 from headwise.watching.sites import Site
 
 SEQUENCES = 16
-"""Of the held-out ones, so many are measured."""
+"""Number of held-out sequences that heads are measured on."""
 
 
 @dataclass(frozen=True)
 class HeadFigures:
-    """One head of a trained model."""
+    """Figures of one head of a trained model."""
 
     head: str
     roles: tuple[str, ...]
     entropy: float
-    """Normalised: 0 looks at one place, 1 at all alike."""
+    """Normalised: 0 if it attends to one position, 1 if to all equally."""
     largest: float
     """Mean of its largest weight."""
     looks: dict[str, float]
-    """Mean weight where the answer to each question stands."""
+    """Mean weight on the position of the answer, by question."""
 
 
 @torch.inference_mode()
-def figures_of_heads(model: SweepModel, examples: Examples) -> tuple[HeadFigures, ...]:
-    """Every head's figures, layer by layer."""
-    some = examples[:SEQUENCES]
-    calls = calls_of(model, some.symbols)
-    batch = batch_of(some.symbols[..., 0])
-    tally = ScanSums()
-    count = HeadCounter(tally, default_measures(), RowChoice("all"), compares=False)
-    for call in calls:
-        count.add(call, batch)
-    table = head_table(tally, relations(tally), {})
-    looks = [row for call in calls for row in looks_of(call, some.places).tolist()]
-    questions = model.task.questions
+def measure_heads(
+    model: nn.Module, examples: Examples, questions: tuple[str, ...]
+) -> tuple[HeadFigures, ...]:
+    """Figures of every head, layer by layer."""
+    examples = examples[:SEQUENCES]
+    ids = examples.symbols[..., 0]
+    none = torch.zeros_like(ids, dtype=torch.bool)
+    facts = TokenFacts(ids=ids, is_real=~none, is_special=none, is_punctuation=none)
+    batch = Batch(inputs={}, tokens={"": facts}, indices=tuple(range(len(ids))))
+    sums = ScanSums()
+    counter = HeadCounter(sums, default_measures(), RowChoice("all"), compares=False)
+    shares: list[list[float]] = []
+    for call in _attention_calls(model, examples.symbols):
+        counter.add(call, batch)
+        shares += answer_weights(call, examples.places).tolist()
+    table = head_table(sums, relations(sums), {})
     return tuple(
         HeadFigures(
             head=str(head),
@@ -62,55 +65,51 @@ def figures_of_heads(model: SweepModel, examples: Examples) -> tuple[HeadFigures
             largest=float(row["confidence"]),
             looks={
                 name: share
-                for name, share in zip(questions, shares, strict=True)
+                for name, share in zip(questions, head_shares, strict=True)
                 if math.isfinite(share)
             },
         )
-        for head, (_, row), shares in zip(table.heads, table.df.iterrows(), looks, strict=True)
+        for head, (_, row), head_shares in zip(
+            table.heads, table.df.iterrows(), shares, strict=True
+        )
     )
 
 
-def calls_of(
-    model: SweepModel, symbols: Int[Tensor, "batch position symbol"]
+def _attention_calls(
+    model: nn.Module, symbols: Int[Tensor, "batch position symbol"]
 ) -> list[AttentionCall]:
-    """What the attention of every layer computes."""
-    calls: list[AttentionCall] = []
-
-    def keep(module: torch.nn.Module, given: tuple[Tensor, ...]) -> None:
-        assert isinstance(module, MultiHeadAttention)
-        queries, keys, values = module.projected(given[0], given[0])
-        rules = module.rules_for(None, None, is_self=True, device=queries.device)
-        number = len(calls)
-        place = Site("", number, f"layers.{number}.attention", module, module.Wo, is_routed=False)
-        mixed = attend(queries, keys, values, rules=rules)
-        call = AttentionCall(
-            place=place, queries=queries, keys=keys, values=values, rules=rules, mixed=mixed
+    """The attention call of every layer."""
+    layers = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, MultiHeadAttention)
+    }
+    with record(layers) as module_calls:
+        model(symbols)
+    calls = []
+    for number, call in enumerate(module_calls):
+        layer = layers[call.name]
+        queries, keys, values = layer.projected(call.input, call.input)
+        rules = layer.rules_for(None, None, is_self=True, device=queries.device)
+        calls.append(
+            AttentionCall(
+                place=Site("", number, call.name, layer, layer.Wo, is_routed=False),
+                queries=queries,
+                keys=keys,
+                values=values,
+                rules=rules,
+                mixed=attend(queries, keys, values, rules=rules),
+            )
         )
-        calls.append(call)
-
-    attentions = [one for one in model.modules() if isinstance(one, MultiHeadAttention)]
-    hooks = [one.register_forward_pre_hook(keep) for one in attentions]
-    try:
-        model.states(symbols)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return calls
 
 
-def batch_of(ids: Int[Tensor, "batch position"]) -> Batch:
-    """Sequences without padding, none of whose symbols is special."""
-    nothing = torch.zeros_like(ids, dtype=torch.bool)
-    facts = TokenFacts(ids=ids, is_real=~nothing, is_special=nothing, is_punctuation=nothing)
-    return Batch(inputs={}, tokens={"": facts}, indices=tuple(range(len(ids))))
-
-
-def looks_of(
+def answer_weights(
     call: AttentionCall, places: Int[Tensor, "batch position question"]
 ) -> Float[Tensor, "heads question"]:
-    """Mean weight of each head where the answers stand; NaN for a question without places."""
+    """Mean weight each head puts on the position of the answer; NaN if there is none."""
     weights = call.weights()
     is_known = places != NOWHERE
-    where = places.clamp(min=0)[:, None].expand(-1, weights.shape[1], -1, -1)
-    found = weights.gather(3, where) * is_known[:, None]
-    return found.sum((0, 2)) / is_known.sum((0, 1))
+    keys = places.clamp(min=0)[:, None].expand(-1, weights.shape[1], -1, -1)
+    on_answers = weights.gather(3, keys) * is_known[:, None]
+    return on_answers.sum((0, 2)) / is_known.sum((0, 1))

@@ -1,7 +1,4 @@
-"""Results: what a sweep has found, as tables, and the one line that its figures come down to.
-
-In: records of runs. Out: data frames and files. No figure is computed anywhere else.
-"""
+"""RunRecords -> Sweep: tables, sentences, a plot, and the files that contain them."""
 
 import json
 import math
@@ -12,61 +9,74 @@ from typing import Any
 
 import pandas as pd
 
+from headwise.drawing.plots import Line, curves_svg
+from headwise.drawing.table import Table
 from headwise.files import write_aside
 from headwise.formats import format_count, replace_nonfinite
-from headwise.sweeps.plot import sweep_svg
 from headwise.sweeps.runs import RunRecord
 from headwise.sweeps.settings import SweepSettings
 
-KEYS = ["group", "num_heads", "d_key", "d_value"]
+VARIANT = ["group", "num_heads", "d_key", "d_value"]
+"""Columns that identify a variant."""
 FILES = ("runs.csv", "heads.csv", "summary.csv", "sweep.json", "sweep.svg")
 CLOSE = 0.01
-"""Accuracies no further apart than this are called the same."""
+"""Accuracies that differ by no more than this count as the same."""
 LEARNED = 0.1
-"""Part of the way from a guess to 1 that the best model has to have come to be called one that has
-learned; differences below it are of seeds as often as of heads."""
+"""Share of the way from a guess to 1 that the best model must reach to count as having learned;
+smaller differences come from seeds as often as from heads."""
+LINE_NAMES = {
+    "split": "d_key = d_model / heads",
+    "free": "d_key {width} for every head",
+    "big": "one head, same parameters",
+    "narrow": "one head, values of d_model",
+}
+"""Names of the groups in the plot."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """Every run of a sweep."""
+    """Results of a sweep."""
 
     settings: SweepSettings
     records: tuple[RunRecord, ...] = field(repr=False)
     pilots: tuple[RunRecord, ...] = field(repr=False, default=())
-    """The runs that chose learning rates: not among the results."""
+    """The runs that chose learning rates; not part of the results."""
 
     @property
     def runs(self) -> pd.DataFrame:
-        """A row a run: what was trained and what it could do."""
+        """One row per run: what was trained and how well it did."""
         rows = []
         for record in self.records:
-            row = {key: record[key] for key in [*KEYS, "rate", "seed", "steps", "is_solved"]}
-            row |= {"accuracy": record["accuracy"], "loss": record["loss"]}
-            row |= {f"accuracy_{name}": one for name, one in record["by_question"].items()}
-            row |= {name: mean_of_heads(record, name) for name in ("entropy", "largest")}
-            roles = {role for one in record["heads"] for role in one["roles"]}
-            row["roles"] = " ".join(sorted(roles))
-            row["parameters"] = record["parameters"]
+            outcome = record.outcome
+            row = record.run.to_json()
+            row |= {"steps": outcome.steps, "is_solved": outcome.is_solved}
+            row |= {"accuracy": outcome.accuracy, "loss": outcome.loss}
+            row |= {f"accuracy_{name}": share for name, share in outcome.by_question.items()}
+            for name in ("entropy", "largest"):
+                values = [getattr(head, name) for head in outcome.heads]
+                row[name] = float(sum(values) / len(values))
+            row["roles"] = " ".join(sorted({role for head in outcome.heads for role in head.roles}))
+            row["parameters"] = outcome.parameters
             rows.append(row)
         return pd.DataFrame(rows)
 
     @property
     def heads(self) -> pd.DataFrame:
-        """A row a head of every run: how sharp it is, its roles, and where it looks."""
+        """One row per head of every run: its sharpness, its roles, and where it attends."""
         rows = []
         for record in self.records:
-            for head in record["heads"]:
-                row = {key: record[key] for key in [*KEYS, "seed"]} | {"head": head["head"]}
-                row |= {"entropy": head["entropy"], "largest": head["largest"]}
-                row |= {"roles": " ".join(head["roles"])}
-                rows.append(row | {f"on_{name}": one for name, one in head["looks"].items()})
+            run = record.run.to_json()
+            for head in record.outcome.heads:
+                row = {key: run[key] for key in [*VARIANT, "seed"]} | {"head": head.head}
+                row |= {"entropy": head.entropy, "largest": head.largest}
+                row |= {"roles": " ".join(head.roles)}
+                rows.append(row | {f"on_{name}": share for name, share in head.looks.items()})
         return pd.DataFrame(rows)
 
     @property
     def summary(self) -> pd.DataFrame:
-        """A row a variant: mean, lowest and highest over the seeds."""
-        grouped = self.runs.groupby(KEYS, sort=False)
+        """One row per variant: mean, lowest and highest over the seeds."""
+        grouped = self.runs.groupby(VARIANT, sort=False)
         columns = {
             "seeds": grouped["seed"].count(),
             "accuracy": grouped["accuracy"].mean(),
@@ -84,72 +94,114 @@ class Sweep:
         return pd.DataFrame(columns).reset_index()
 
     def in_words(self) -> list[str]:
-        """What the figures come down to, a sentence a group."""
+        """One sentence per group: which heads are enough."""
         table, guess = self.summary, self.settings.task.best_guess
         return [
-            sentence(group, table[table["group"] == group], guess)
+            _sentence(group, table[table["group"] == group], guess)
             for group in self.settings.groups
             if (table["group"] == group).any()
         ]
 
+    def table(self) -> Table:
+        """The summary for a terminal or a page."""
+        settings = self.settings
+        results = ("accuracy", "lowest..highest", "steps", "entropy", "largest", "rate")
+        numeric = ("heads", "d_key", *results)
+        rows = tuple(
+            (
+                row["group"],
+                str(row["num_heads"]),
+                str(row["d_key"]),
+                f"{row['accuracy']:.3f}",
+                f"{row['lowest']:.3f}..{row['highest']:.3f}",
+                f"{row['steps']:,.0f}",
+                f"{row['entropy']:.2f}",
+                f"{row['largest']:.2f}",
+                f"{row['rate']:g}",
+            )
+            for _, row in self.summary.iterrows()
+        )
+        title = f"{settings.task.name}, d_model {settings.recipe.d_model}, seeds {settings.seeds}"
+        return Table(title, ("group", *numeric), rows, frozenset(numeric))
+
     def as_json(self) -> dict[str, Any]:
-        """Settings and summary, as JSON can hold them."""
-        summary = replace_nonfinite(self.summary.to_dict("records"))
-        steps = sum(one["steps"] for one in self.records)
-        seconds = sum(one["seconds"] for one in self.records)
+        """Settings and summary, as JSON values."""
+        steps = sum(record.outcome.steps for record in self.records)
+        seconds = sum(record.outcome.seconds for record in self.records)
         return {
             "settings": self.settings.as_json(),
-            "summary": summary,
+            "summary": replace_nonfinite(self.summary.to_dict("records")),
             "in_words": self.in_words(),
             "steps_per_second": round(steps / seconds, 1) if seconds else None,
         }
 
     def svg(self) -> str:
-        """Accuracy against heads as an image, with bars from the lowest to the highest seed."""
-        return sweep_svg(self)
+        """Plot of accuracy against heads, with bars from the lowest to the highest seed.
+
+        The x axis is d_key if the group `narrow`, in which only d_key differs, is shown.
+        """
+        table, settings = self.summary, self.settings
+        is_by_width = "narrow" in settings.groups
+        lines = []
+        for group in settings.groups:
+            rows = table[table["group"] == group].sort_values(["num_heads", "d_key"])
+            heads = rows["d_key"] / settings.width if group == "big" else rows["num_heads"]
+            powers = [math.log2(x) for x in (rows["d_key"] if is_by_width else heads)]
+            points = tuple(zip(powers, map(float, rows["accuracy"]), strict=True))
+            spread = tuple(
+                zip(map(float, rows["lowest"]), map(float, rows["highest"]), strict=True)
+            )
+            name = LINE_NAMES[group].format(width=settings.width)
+            lines.append(Line(name, points, spread, has_bars=True))
+        task_settings = [
+            f"{name} {value}" for name, value in settings.task.settings().items() if value != ""
+        ]
+        layers = format_count(settings.recipe.layers, "layer")
+        return curves_svg(
+            lines,
+            title=f"{settings.task.name} ({', '.join(task_settings)}); "
+            f"d_model {settings.recipe.d_model}, {layers}; "
+            f"mean, lowest and highest of {settings.seeds} seeds",
+            x_label="numbers in a head's keys (d_key)" if is_by_width else "heads",
+            y_label="held-out accuracy",
+            levels=((1 / settings.task.num_answers, "chance"),),
+            x_names=tuple(
+                (x, f"{2**x:g}") for x in sorted({x for line in lines for x, _ in line.points})
+            ),
+        )
 
     _repr_svg_ = svg
 
     def write(self, folder: Path) -> None:
-        """Every file of the sweep, beside the records."""
+        """Write every file of the sweep, beside the records."""
         for name, frame in (("runs", self.runs), ("heads", self.heads), ("summary", self.summary)):
             write_aside(folder / f"{name}.csv", frame.to_csv(index=False, float_format="%.6g"))
         write_aside(folder / "sweep.json", json.dumps(self.as_json(), indent=1))
         write_aside(folder / "sweep.svg", self.svg())
 
 
-def mean_of_heads(record: RunRecord, name: str) -> float:
-    """The mean of one figure over all heads of a model."""
-    found = [one[name] for one in record["heads"]]
-    return float(sum(found) / len(found))
-
-
-def sentence(group: str, rows: pd.DataFrame, guess: float) -> str:
-    """What one group's figures say; which heads are enough only where some model has learned."""
+def _sentence(group: str, rows: pd.DataFrame, guess: float) -> str:
+    """Accuracies of one group, and the fewest heads that are enough if a model has learned."""
     best = float(rows["accuracy"].max())
-    enough = rows[rows["accuracy"] >= best - CLOSE]
-    first, last = rows.iloc[0], rows.iloc[-1]
-    fewest = enough.sort_values("parameters", kind="stable").iloc[0]
-    if group in ("split", "free"):
-        fewest = enough.sort_values("num_heads").iloc[0]
-    shown = [first] if fewest.equals(first) else [first, fewest]
-    shown += [] if last.equals(shown[-1]) else [last]
-    parts = [f"{said(row)} {row['accuracy']:.3f}" for row in shown]
-    close = f"fewest within {CLOSE} of the best, {best:.3f}: {said(fewest)}"
+    by = "num_heads" if group in ("split", "free") else "parameters"
+    fewest = rows[rows["accuracy"] >= best - CLOSE].sort_values(by, kind="stable").iloc[0]
+    labels = {
+        f"{format_count(int(row['num_heads']), 'head')} of {int(row['d_key'])}": row["accuracy"]
+        for row in (rows.iloc[0], fewest, rows.iloc[-1])
+    }
+    accuracies = ", ".join(f"{label} {accuracy:.3f}" for label, accuracy in labels.items())
+    heads = f"{format_count(int(fewest['num_heads']), 'head')} of {int(fewest['d_key'])}"
+    verdict = f"fewest within {CLOSE} of the best, {best:.3f}: {heads}"
     if best < guess + LEARNED * (1 - guess):
-        close = f"none has learned the task, for a guess gives {guess:.3f}: more steps may help"
-    return f"{group}: {', '.join(parts)}; {close}"
-
-
-def said(row: Any) -> str:
-    """A variant in words."""
-    return f"{format_count(int(row['num_heads']), 'head')} of {int(row['d_key'])}"
+        verdict = f"none learned the task, because a guess gives {guess:.3f}: try more steps"
+    return f"{group}: {accuracies}; {verdict}"
 
 
 def best_rate(pilots: Sequence[RunRecord]) -> float:
-    """The learning rate of the run with the lowest held-out loss; of equals the smallest."""
+    """Learning rate of the run with the lowest held-out loss; among equals, the smallest."""
 
-    def rank(one: RunRecord) -> tuple[float, float]:
-        return (one["loss"] if math.isfinite(one["loss"]) else math.inf, one["rate"])
+    def rank(pilot: RunRecord) -> tuple[float, float]:
+        loss = pilot.outcome.loss
+        return loss if math.isfinite(loss) else math.inf, pilot.run.rate
 
-    return float(min(pilots, key=rank)["rate"])
+    return min(pilots, key=rank).run.rate

@@ -1,28 +1,26 @@
-"""Runs: the single trainings of a sweep, each kept in a file of its own as soon as it is done.
+"""Runs of a sweep -> RunRecords, in this process or in others, each saved as soon as it is done.
 
-In: settings and a folder. Out: a record of every run. What is there already is not run again, so
-that a sweep that was stopped goes on where it was.
+A run whose record is saved already is not trained again, so a stopped sweep resumes. The training
+processes run this module: `python -m headwise.sweeps.runs SETTINGS` reads one run per line.
 """
 
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from headwise.errors import HeadwiseError, OutputError
 from headwise.files import write_aside
-from headwise.sweeps.settings import SweepSettings
-from headwise.sweeps.training import train
-from headwise.sweeps.variants import Variant
-
-RunRecord = dict[str, Any]
-Progress = Callable[[str, int, int], None]
-"""Told what is done, how many runs of it are, and of how many."""
+from headwise.sweeps.head_figures import HeadFigures
+from headwise.sweeps.settings import SweepSettings, Variant
+from headwise.sweeps.training import Outcome, train
 
 
 @dataclass(frozen=True)
@@ -35,159 +33,209 @@ class Run:
 
     @property
     def name(self) -> str:
-        """What its file is called."""
+        """Name of its file."""
         return f"{self.variant.name}-rate{self.rate!r}-seed{self.seed}"
 
     @property
     def shape(self) -> tuple[float, ...]:
-        """What decides the outcome: runs of other groups may have the same."""
+        """Everything that decides the outcome; runs of different groups may share it."""
         variant = self.variant
         return variant.num_heads, variant.d_key, variant.d_value, self.rate, self.seed
 
+    def to_json(self) -> dict[str, Any]:
+        """The run as flat JSON values."""
+        return {**asdict(self.variant), "rate": self.rate, "seed": self.seed}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Run":
+        """A run from the result of `to_json`; other keys are ignored."""
+        variant = (values[name] for name in ("group", "num_heads", "d_key", "d_value"))
+        return cls(Variant(*variant), values["rate"], values["seed"])
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run and its outcome."""
+
+    run: Run
+    outcome: Outcome
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as JSON values."""
+        return {**self.run.to_json(), **asdict(self.outcome)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "RunRecord":
+        """A record from the result of `to_json`."""
+        run = Run.from_json(values)
+        heads = tuple(
+            HeadFigures(**{**head, "roles": tuple(head["roles"])}) for head in values["heads"]
+        )
+        rest = {key: values[key] for key in values.keys() - run.to_json().keys()}
+        return cls(run, Outcome(**{**rest, "heads": heads}))
+
 
 def train_run(settings: SweepSettings, run: Run) -> RunRecord:
-    """Train, and say what came of it."""
+    """Train one model in this process."""
     outcome = train(settings.task, run.variant, settings.recipe, rate=run.rate, seed=run.seed)
-    return {**asdict(run.variant), "rate": run.rate, "seed": run.seed, **asdict(outcome)}
+    return RunRecord(run, outcome)
 
 
-class Records:
-    """What runs came to, in memory and, where there is a folder, in files."""
+class RunRecords:
+    """Records of runs, in memory and, if there is a folder, in files."""
 
     def __init__(self, folder: Path | None) -> None:
-        """What is there already is read when it is asked for."""
+        """Start with the records that are in the folder; they are read when needed."""
         self.folder = folder
-        self._held: dict[str, RunRecord] = {}
-
-    def path(self, run: Run) -> Path | None:
-        """Where a run's record is kept."""
-        return None if self.folder is None else self.folder / f"{run.name}.json"
+        self._records: dict[Run, RunRecord] = {}
 
     def find(self, run: Run) -> RunRecord | None:
-        """The record of a run that is done."""
-        path = self.path(run)
-        if run.name not in self._held and path is not None and path.exists():
-            self._held[run.name] = read_record(path)
-        return self._held.get(run.name)
+        """The record of a run; None if it is not done."""
+        if run not in self._records and self.folder is not None:
+            path = self.folder / f"{run.name}.json"
+            if path.exists():
+                self._records[run] = read_record(path)
+        return self._records.get(run)
 
-    def put(self, run: Run, record: RunRecord) -> None:
-        """Keep a record."""
-        self._held[run.name] = record
-        path = self.path(run)
-        if path is not None:
-            write_aside(path, json.dumps(record))
+    def add(self, record: RunRecord) -> None:
+        """Save a record."""
+        self._records[record.run] = record
+        if self.folder is not None:
+            write_aside(self.folder / f"{record.run.name}.json", json.dumps(record.to_json()))
 
 
 def read_record(path: Path) -> RunRecord:
-    """A record that a run has left."""
+    """The record in a file; raises OutputError if the file is damaged."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not {"group", "accuracy", "heads"} <= found.keys():
-        raise OutputError(f"{path} is no record of a run: remove it")
-    return found
+        return RunRecord.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError, AttributeError) as err:
+        raise OutputError(
+            f"{path} is not the record of a run: delete it and start the sweep again"
+        ) from err
 
 
-def carry_out_all(
-    runs: Iterable[Run], kept: Records, crew: "TrainingPool", *, told: Callable[[], None]
+def train_all(
+    runs: Sequence[Run], records: RunRecords, pool: "TrainingPool", on_done: Callable[[], None]
 ) -> list[RunRecord]:
-    """Records of all runs, in their order; those that are missing are run, each shape once."""
-    runs = list(runs)
-    missing = [run for run in runs if kept.find(run) is None]
-    for _ in range(len(runs) - len(missing)):
-        told()
-    alike: dict[tuple[float, ...], list[Run]] = {}
-    for run in missing:
-        alike.setdefault(run.shape, []).append(run)
-    for first, record in crew.train([one for one, *_ in alike.values()]):
-        for run in alike[first.shape]:  # groups may share a shape, and it would train the same
-            kept.put(run, record | {"group": run.variant.group})
-            told()
-    found = [kept.find(run) for run in runs]
-    return [record for record in found if record is not None]
+    """Records of all runs, in their order; trains the missing ones, each shape once.
+
+    Calls `on_done` once per run, also for those that were done already.
+    """
+    missing: dict[tuple[float, ...], list[Run]] = {}
+    for run in runs:
+        if records.find(run) is None:
+            missing.setdefault(run.shape, []).append(run)
+        else:
+            on_done()
+    for record in pool.train([first for first, *_ in missing.values()]):
+        for run in missing[record.run.shape]:
+            records.add(replace(record, run=run))
+            on_done()
+    all_records = map(records.find, runs)
+    return [record for record in all_records if record is not None]
 
 
 class TrainingPool:
-    """Whoever trains: this process, or several that are started when there is work for them."""
+    """Trains runs in this process, or in several others that start when they are needed."""
 
     def __init__(self, settings: SweepSettings, processes: int) -> None:
-        """How many train at a time."""
+        """Train up to `processes` models at a time."""
         self.settings, self.processes = settings, processes
         self.workers: list[TrainingProcess] = []
-        self.pool = ThreadPoolExecutor(max_workers=processes)  # a thread waits for each process
+        self._idle: SimpleQueue[TrainingProcess] = SimpleQueue()
+        self._threads = ThreadPoolExecutor(max_workers=processes)  # one waits for each process
 
     def __enter__(self) -> "TrainingPool":
-        """Begin."""
+        """Return the pool."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End every process, whatever it does, and then those who wait for it."""
+        """Kill every process, then wait for the threads that read from them."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
         for worker in self.workers:
-            worker.end()
-        self.pool.shutdown()
+            worker.kill()
+        self._threads.shutdown()
         for worker in self.workers:
             worker.close()
 
-    def train(self, runs: list[Run]) -> Iterator[tuple[Run, RunRecord]]:
-        """Records as they come."""
+    def train(self, runs: Sequence[Run]) -> Iterator[RunRecord]:
+        """Records in the order in which the trainings end."""
         if self.processes == 1:
-            yield from ((run, train_run(self.settings, run)) for run in runs)
+            yield from (train_run(self.settings, run) for run in runs)
             return
         while len(self.workers) < min(self.processes, len(runs)):
             self.workers.append(TrainingProcess(self.settings))
-        left, idle = list(reversed(runs)), list(self.workers)
-        busy: dict[Future[RunRecord], tuple[Run, TrainingProcess]] = {}
-        while left or busy:
-            while left and idle:
-                run, worker = left.pop(), idle.pop()
-                busy[self.pool.submit(worker.train, run)] = run, worker
-            done, _ = wait(busy, return_when=FIRST_COMPLETED)
-            for future in done:
-                run, worker = busy.pop(future)
-                idle.append(worker)
-                yield run, future.result()
+            self._idle.put(self.workers[-1])
+        for future in as_completed([self._threads.submit(self._train, run) for run in runs]):
+            yield future.result()
+
+    def _train(self, run: Run) -> RunRecord:
+        worker = self._idle.get()
+        try:
+            return worker.train(run)
+        finally:
+            self._idle.put(worker)
 
 
 class TrainingProcess:
-    """A process that trains what it is told to, a line a run."""
+    """Another process that trains one run at a time; see `serve_runs`."""
 
     def __init__(self, settings: SweepSettings) -> None:
-        """Start it: importing torch takes it some seconds, in which others start, too."""
+        """Start the process, which takes some seconds to import torch."""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "headwise.sweeps.worker", json.dumps(settings.as_json())],
+            [sys.executable, "-m", "headwise.sweeps.runs", json.dumps(settings.as_json())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C is the sweep's to hear
+            start_new_session=True,  # only the sweep itself reacts to Ctrl-C
         )
 
     def train(self, run: Run) -> RunRecord:
-        """The record of one run."""
+        """Train a run there; raises HeadwiseError if that fails."""
         assert self.process.stdin is not None and self.process.stdout is not None
-        asked = {"variant": asdict(run.variant), "rate": run.rate, "seed": run.seed}
         try:
-            print(json.dumps(asked), file=self.process.stdin, flush=True)
+            print(json.dumps(run.to_json()), file=self.process.stdin, flush=True)
             line = self.process.stdout.readline()
-        except (BrokenPipeError, ValueError):  # it is gone, or its pipes are closed already
+        except (BrokenPipeError, ValueError):  # the process ended, or its pipes are closed
             line = ""
         if not line:
             is_killed = self.process.wait() < 0
-            how = "was ended from outside" if is_killed else "has failed, as it says above"
-            raise HeadwiseError(f"the process that trained {run.name} {how}")
-        record: RunRecord = json.loads(line)
-        if "error" in record:
-            raise HeadwiseError(record["error"])
-        return record
+            reason = "was killed" if is_killed else "failed with the error above"
+            raise HeadwiseError(
+                f"the process that trained {run.name} {reason}: start the sweep again to resume"
+            )
+        values = json.loads(line)
+        if "error" in values:
+            raise HeadwiseError(values["error"])
+        return RunRecord.from_json(values)
 
-    def end(self) -> None:
-        """End it, whatever it does."""
+    def kill(self) -> None:
+        """End the process at once."""
         self.process.kill()
         self.process.wait()
 
     def close(self) -> None:
-        """Close its pipes, once nobody waits at them."""
+        """Close the pipes, once no thread reads from them."""
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 with suppress(BrokenPipeError):
                     pipe.close()
+
+
+def serve_runs(settings_json: str) -> None:
+    """Train the run in each line of stdin; print its record, or the error, as a line of JSON."""
+    settings = None
+    for line in sys.stdin:
+        try:
+            settings = settings or SweepSettings.from_json(json.loads(settings_json))
+            answer = train_run(settings, Run.from_json(json.loads(line))).to_json()
+        except HeadwiseError as error:
+            answer = {"error": str(error)}
+        try:
+            print(json.dumps(answer), flush=True)
+        except BrokenPipeError:  # the sweep has ended
+            os._exit(0)
+
+
+if __name__ == "__main__":
+    serve_runs(sys.argv[1])

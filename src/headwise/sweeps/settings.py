@@ -1,33 +1,98 @@
-"""Settings: everything that decides the figures of a sweep, and the two sets of it that are ready.
+"""Names and numbers -> SweepSettings: the task, the training recipe and the variants to compare.
 
-In: names and numbers. Out: a task, a recipe and a list of variants. Two sweeps with the same
-settings give the same figures.
+Two sweeps with the same settings give the same results.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+from headwise.checks import whole_number
 from headwise.errors import OptionError
+from headwise.planning.shapes import divisors
 from headwise.sweeps.characters import Characters
 from headwise.sweeps.synthetic_tasks import Brackets, Recall, Relations
 from headwise.sweeps.task import SweepTask
-from headwise.sweeps.training import TrainingSettings
-from headwise.sweeps.variants import Variant, variants_of
 
 TASKS: dict[str, type[SweepTask]] = {
     task.name: task for task in (Relations, Recall, Brackets, Characters)
 }
-GROUPS_OF = {
-    "relations": ("split", "free", "big"),
-    "recall": ("narrow", "split"),
-    "brackets": ("split", "free"),
-    "characters": ("split", "free"),
-}
-"""What is compared on each task unless it is said."""
+GROUPS = ("split", "free", "big", "narrow")
+"""Groups of variants, each of which answers one question:
+
+split: every number of heads that divides d_model: same parameters, ever thinner heads;
+free: more and more heads of one width: nothing gets thinner, parameters grow;
+big: one head with the parameters of all heads of `free` together;
+narrow: one head with ever narrower keys, and values as wide as d_model.
+"""
+DEFAULT_GROUPS = {"relations": ("split", "free", "big"), "recall": ("narrow", "split")}
+"""Groups that suit a task; `split` and `free` for every other."""
 PILOT_SEED = 10_000
-"""Seed of the runs that choose a learning rate; they are not among the results."""
+"""Seed of the runs that choose a learning rate; they are not part of the results."""
+
+
+@dataclass(frozen=True, order=True)
+class Variant:
+    """One shape of attention."""
+
+    group: str
+    num_heads: int
+    d_key: int
+    d_value: int
+
+    @property
+    def name(self) -> str:
+        """Its name in files."""
+        return f"{self.group}-{self.num_heads}x{self.d_key}"
+
+
+def variants_of(groups: Sequence[str], d_model: int, width: int) -> tuple[Variant, ...]:
+    """The variants of some groups, in the order of the groups."""
+    unknown = [group for group in groups if group not in GROUPS]
+    if unknown or not groups:
+        name = unknown[0] if unknown else ""
+        raise OptionError(f"unknown group {name!r}: the groups are {', '.join(GROUPS)}")
+    counts = [2**power for power in range(16) if 2**power * width <= 4 * d_model]
+    heads_and_sizes = {
+        "split": [(heads, d_model // heads) for heads in divisors(d_model)],
+        "free": [(heads, width) for heads in counts],
+        "big": [(1, heads * width) for heads in counts[1:]],
+        "narrow": [(1, size) for size in divisors(d_model)],
+    }
+    return tuple(
+        Variant(group, heads, size, d_model if group == "narrow" else size)
+        for group in groups
+        for heads, size in heads_and_sizes[group]
+    )
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How every model of a sweep is trained."""
+
+    d_model: int = 32
+    layers: int = 1
+    steps: int = 1500
+    batch: int = 32
+    warmup: float = 0.05
+    """Share of the steps over which the learning rate rises; it falls to 0 over the others."""
+    weight_decay: float = 0.01
+    checks: int = 20
+    """Number of tests on held-out sequences during training."""
+    held_out: int = 512
+    """Number of held-out sequences."""
+    solved: float = 0.995
+    """Training ends when held-out accuracy reaches this twice in a row."""
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        for name in ("d_model", "layers", "batch", "checks", "held_out"):
+            whole_number(name, getattr(self, name), least=1)
+        whole_number("steps", self.steps, least=self.checks)
+
+
+QUICK = TrainingSettings(steps=600, checks=12, held_out=256)
 
 
 @dataclass(frozen=True)
@@ -36,46 +101,40 @@ class SweepSettings:
 
     task: SweepTask = field(default_factory=Relations)
     groups: tuple[str, ...] = ()
-    """Empty for those that suit the task."""
+    """Groups of variants; empty for those that suit the task."""
     recipe: TrainingSettings = field(default_factory=TrainingSettings)
     width: int = 8
-    """Of the heads of the group `free`."""
+    """Head size in the group `free`."""
     rates: tuple[float, ...] = (0.01, 0.02, 0.04, 0.08)
     """Learning rates that every variant tries once."""
     seeds: int = 5
 
     def __post_init__(self) -> None:
-        """Fill in the groups, and refuse what cannot be swept."""
-        if not self.groups:
-            groups = GROUPS_OF.get(self.task.name, ("split", "free"))
-            object.__setattr__(self, "groups", groups)
-        if self.seeds < 1 or self.seeds > PILOT_SEED:
-            raise OptionError(
-                f"seeds is {self.seeds}: give from 1 to {PILOT_SEED:,}", option="seeds"
-            )
-        if not self.rates or not all(0 < rate < math.inf for rate in self.rates):
-            raise OptionError("rates must be learning rates above 0, and at least one")
-        object.__setattr__(self, "groups", tuple(dict.fromkeys(self.groups)))
+        """Fill in the groups, and check every value."""
+        groups = self.groups or DEFAULT_GROUPS.get(self.task.name, ("split", "free"))
+        object.__setattr__(self, "groups", tuple(dict.fromkeys(groups)))
         object.__setattr__(self, "rates", tuple(dict.fromkeys(self.rates)))
-        if not 1 <= self.width <= self.recipe.d_model:
+        whole_number("seeds", self.seeds, least=1, most=PILOT_SEED)
+        if not self.rates or not all(0 < rate < math.inf for rate in self.rates):
             raise OptionError(
-                f"width is {self.width}: give from 1 to d_model {self.recipe.d_model}",
-                option="width",
+                f"rates is {self.rates!r}: give at least one learning rate above 0", option="rates"
             )
-        needed = self.task.layers_needed
-        if self.recipe.layers < needed:
+        whole_number("width", self.width, least=1, most=self.recipe.d_model)
+        if self.recipe.layers < self.task.layers_needed:
             raise OptionError(
-                f"{self.task.name} as asked needs {needed} layers: {self.recipe.layers} are given"
+                f"layers is {self.recipe.layers}: {self.task.name} with these settings needs "
+                f"{self.task.layers_needed}",
+                option="layers",
             )
         variants_of(self.groups, self.recipe.d_model, self.width)
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """The shapes of attention that are compared."""
+        """The shapes of attention to compare."""
         return variants_of(self.groups, self.recipe.d_model, self.width)
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, as JSON can hold it."""
+        """The settings as JSON values."""
         return {
             "task": {"name": self.task.name, **self.task.settings()},
             "data": self.task.digest(),
@@ -87,64 +146,65 @@ class SweepSettings:
         }
 
     @classmethod
-    def from_json(cls, held: Mapping[str, Any]) -> "SweepSettings":
-        """The settings that `as_json` wrote; an error where their data are not what they were."""
-        task = sweep_task(**held["task"])
-        if task.digest() != held["data"]:
+    def from_json(cls, values: Mapping[str, Any]) -> "SweepSettings":
+        """Settings from the result of `as_json`; raises OptionError if the data changed."""
+        task = sweep_task(**values["task"])
+        if task.digest() != values["data"]:
             raise OptionError(
-                f"the data of {task.name} have changed since the sweep began: begin it anew"
+                f"the data for {task.name} changed while the sweep was running: start the sweep "
+                "again"
             )
         return cls(
             task=task,
-            groups=tuple(held["groups"]),
-            recipe=TrainingSettings(**held["recipe"]),
-            width=held["width"],
-            rates=tuple(held["rates"]),
-            seeds=held["seeds"],
+            groups=tuple(values["groups"]),
+            recipe=TrainingSettings(**values["recipe"]),
+            width=values["width"],
+            rates=tuple(values["rates"]),
+            seeds=values["seeds"],
         )
 
 
 def sweep_task(name: str, **options: Any) -> SweepTask:
-    """A task by its name, with those settings that are not None."""
+    """The task called `name`; options that are None keep their default."""
     if name not in TASKS:
-        raise OptionError(f"there is no task {name!r}: the tasks are {', '.join(TASKS)}")
-    kind = TASKS[name]
-    given = {key: value for key, value in options.items() if value is not None}
-    known = [one.name for one in fields(kind)]
-    unknown = [key for key in given if key not in known]
+        raise OptionError(f"unknown task {name!r}: the tasks are {', '.join(TASKS)}")
+    known = task_options(name)
+    unknown = [key for key, value in options.items() if value is not None and key not in known]
     if unknown:
         raise OptionError(f"{name} has no setting {unknown[0]}: it has {', '.join(known)}")
-    return kind(**given)
+    return TASKS[name](**{key: value for key, value in options.items() if value is not None})
 
 
-def task_options(name: str) -> set[str]:
-    """Names of a task's settings; none for a task that there is not."""
-    return {one.name for one in fields(TASKS[name])} if name in TASKS else set()
+def task_options(name: str) -> list[str]:
+    """Names of a task's settings; empty for an unknown task."""
+    return [option.name for option in fields(TASKS[name])] if name in TASKS else []
 
 
 def make_settings(
     task: SweepTask, *, quick: bool = False, layers: int | None = None, **options: Any
 ) -> SweepSettings:
-    """Settings of a task; a quick sweep has fewer seeds, rates and steps."""
-    needed = max(task.layers, task.layers_needed) if layers is None else layers
-    recipe = replace(QUICK if quick else TrainingSettings(), layers=needed)
-    told = {key: value for key, value in options.items() if value is not None}
-    of_recipe = {one.name for one in fields(TrainingSettings)} & set(told)
-    recipe = replace(recipe, **{key: told.pop(key) for key in of_recipe})
-    own = [one.name for one in fields(SweepSettings) if one.name not in ("task", "recipe")]
-    unknown = [key for key in told if key not in own]
-    if unknown:
-        known = [*(one.name for one in fields(TrainingSettings)), *own]
-        raise OptionError(f"there is no setting {unknown[0]}: choose from {', '.join(known)}")
-    told |= {key: several(told[key]) for key in ("groups", "rates") if key in told}
+    """Settings for a task; a quick sweep has fewer seeds, rates and steps.
+
+    `options` are fields of SweepSettings or TrainingSettings; None keeps the default.
+    """
+    options = {key: value for key, value in options.items() if value is not None}
+    for_training = [option.name for option in fields(TrainingSettings)]
+    for_sweep = ["groups", "width", "rates", "seeds"]
+    for key in options:
+        if key not in (*for_training, *for_sweep):
+            known = ", ".join((*for_training, *for_sweep))
+            raise OptionError(f"unknown setting {key}: choose from {known}")
+    recipe = replace(
+        QUICK if quick else TrainingSettings(),
+        layers=max(task.layers, task.layers_needed) if layers is None else layers,
+        **{key: value for key, value in options.items() if key in for_training},
+    )
+    chosen = {key: value for key, value in options.items() if key in for_sweep}
+    for key in ("groups", "rates"):
+        if isinstance(value := chosen.get(key), str | int | float):
+            chosen[key] = (value,)
+        elif value is not None:
+            chosen[key] = tuple(value)
     if quick:
-        told = {"rates": (0.02, 0.04), "seeds": 3} | told
-    return SweepSettings(task=task, recipe=recipe, **told)
-
-
-def several(given: Any) -> tuple[Any, ...]:
-    """What may be given as one name or number, or as several."""
-    return (given,) if isinstance(given, str | int | float) else tuple(given)
-
-
-QUICK = TrainingSettings(steps=600, checks=12, held_out=256)
+        chosen = {"rates": (0.02, 0.04), "seeds": 3} | chosen
+    return SweepSettings(task=task, recipe=recipe, **chosen)

@@ -1,7 +1,7 @@
-"""Task: what the models of a sweep are to learn, with the truth of every answer known.
+"""SweepTask: what the models of a sweep learn, with every answer known.
 
-In: settings of a task. Out: sequences, what is to be said at each position, and where the answer
-to it stands. A task knows nothing of models.
+A task turns its settings into sequences, the answers at each position, and where each answer can be
+read. It knows nothing of models.
 """
 
 from abc import ABC, abstractmethod
@@ -14,58 +14,58 @@ from torch import Tensor
 
 from headwise.checks import whole_number
 
-NOTHING = -100
-"""An answer that is not asked for: torch's own mark for positions without a loss."""
+NO_ANSWER = -100
+"""Answer of a question that is not asked: torch's own mark for positions without a loss."""
 NOWHERE = -1
-"""A place of an answer that is not known."""
+"""Position of an answer that cannot be read anywhere."""
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Sequences, what is asked at each of their positions, and where the answers stand."""
+    """Sequences, the answers at each of their positions, and where the answers can be read."""
 
     symbols: Int[Tensor, "batch position symbol"]
-    """One or several symbols a position: their embeddings are added."""
+    """One or several symbols per position; their embeddings are added."""
     answers: Int[Tensor, "batch position question"]
-    """`NOTHING` where nothing is asked."""
+    """`NO_ANSWER` where nothing is asked."""
     places: Int[Tensor, "batch position question"]
-    """Position that holds the answer; `NOWHERE` where there is no such one."""
+    """Position at which the answer can be read; `NOWHERE` if there is none."""
 
     def __len__(self) -> int:
         """Number of sequences."""
         return len(self.symbols)
 
     def __getitem__(self, part: slice) -> "Examples":
-        """Some of the sequences."""
+        """A slice of the sequences."""
         return Examples(self.symbols[part], self.answers[part], self.places[part])
 
 
 @dataclass(frozen=True)
 class SweepTask(ABC):
-    """A task with its settings; the defaults are those of the documentation."""
+    """A task with its settings; docs/sweep.md lists the defaults."""
 
     name: ClassVar[str]
     layers: ClassVar[int] = 1
-    """Layers that a model has unless others are asked for."""
+    """Default number of layers of a model for this task."""
 
     @property
     @abstractmethod
     def questions(self) -> tuple[str, ...]:
-        """Names of what is asked at a position."""
+        """Names of the questions asked at a position."""
 
     @property
     @abstractmethod
     def num_symbols(self) -> int:
-        """How many symbols there are."""
+        """Number of different symbols."""
 
     @property
     @abstractmethod
     def num_answers(self) -> int:
-        """How many answers a question may have."""
+        """Number of different answers to a question."""
 
     @property
     def best_guess(self) -> float:
-        """Accuracy of the best guess that reads nothing; here all answers are equally frequent."""
+        """Accuracy of the best guess without reading; here all answers are equally frequent."""
         return 1 / self.num_answers
 
     @property
@@ -75,29 +75,34 @@ class SweepTask(ABC):
 
     @property
     def layers_needed(self) -> int:
-        """Layers without which it cannot be learned."""
+        """Layers without which a model cannot learn the task."""
         return self.layers
 
     @abstractmethod
     def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> Examples:
-        """So many sequences; held-out ones are drawn apart from those that are trained on.
+        """Draw `count` sequences, for training or held out.
 
-        Where settings allow few sequences, some of them are met in training all the same.
+        If the settings allow only few sequences, some held-out ones also occur in training.
         """
 
     def digest(self) -> str:
-        """What tells the data apart that the settings only name; nothing where they say it all."""
+        """Digest of data that the settings only name; empty if the settings determine the data."""
         return ""
 
     def settings(self) -> dict[str, Any]:
-        """The settings by name, as JSON can hold them."""
+        """The settings by name, as JSON values."""
         return asdict(self)
+
+    def check_least(self, least: int, *names: str) -> None:
+        """Raise OptionError unless these settings are whole numbers of at least `least`."""
+        for name in names:
+            whole_number(name, getattr(self, name), least=least)
 
 
 def last_before(
     matches: Bool[Tensor, "batch position other"],
 ) -> Int[Tensor, "batch position"]:
-    """The last earlier position that matches each; `NOWHERE` where none does."""
+    """The last earlier position that matches each; `NOWHERE` if none does."""
     size = matches.shape[-1]
     numbers = torch.arange(1, size + 1)
     return (matches.tril(-1) * numbers).amax(-1) - 1
@@ -106,12 +111,6 @@ def last_before(
 def read_at(
     symbols: Int[Tensor, "batch position"], places: Int[Tensor, "batch position"]
 ) -> Int[Tensor, "batch position"]:
-    """What stands at each place; `NOTHING` where there is none."""
-    found = symbols.gather(1, places.clamp(min=0))
-    return found.masked_fill(places == NOWHERE, NOTHING)
-
-
-def check_at_least(least: int, **values: int) -> None:
-    """Raise where a setting is smaller than it can be."""
-    for name, value in values.items():
-        whole_number(name, value, least=least)
+    """The symbol at each place; `NO_ANSWER` where the place is `NOWHERE`."""
+    answers = symbols.gather(1, places.clamp(min=0))
+    return answers.masked_fill(places == NOWHERE, NO_ANSWER)

@@ -1,68 +1,100 @@
-"""Training: one model of a sweep, from fresh weights to what it can do.
+"""Task, variant, learning rate and seed -> Outcome: one model, trained from fresh weights.
 
-In: a task, a variant, a learning rate and a seed. Out: an `Outcome`. Optimiser, batches, schedule
-and stopping are the same for every variant; the learning rate is chosen for each by a rule that the
-sweep states.
+Every model of a sweep has the same embeddings, norms, feed-forward parts and readout; only the
+attention differs. Optimiser, batches, schedule and stopping are the same for every variant.
 """
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from headwise.attention.layer import MultiHeadAttention
 from headwise.errors import OptionError
 from headwise.formats import format_count
-from headwise.sweeps.head_figures import HeadFigures, figures_of_heads
-from headwise.sweeps.model import SweepModel, accuracy_of, count_parameters, loss_of
-from headwise.sweeps.task import Examples, SweepTask, check_at_least
-from headwise.sweeps.variants import Variant
+from headwise.sweeps.head_figures import HeadFigures, measure_heads
+from headwise.sweeps.settings import TrainingSettings, Variant
+from headwise.sweeps.task import Examples, SweepTask
 
 BATCHES_AT_ONCE = 32
 """Batches whose sequences are drawn together."""
 HELD_OUT_SEED = 10**9
-"""The held-out sequences are the same for all models of a task."""
+"""Seed of the held-out sequences, which are the same for all models of a task."""
+FEED_FORWARD = 2
+"""Width of the feed-forward parts, in multiples of d_model."""
+
+MakeAttention = Callable[[int, Variant], nn.Module]
 
 
-@dataclass(frozen=True)
-class TrainingSettings:
-    """How every model of a sweep is trained."""
-
-    d_model: int = 32
-    layers: int = 1
-    steps: int = 1500
-    batch: int = 32
-    warmup: float = 0.05
-    """Share of the steps over which the learning rate rises; it falls to 0 over the others."""
-    weight_decay: float = 0.01
-    checks: int = 20
-    """How often a model is tested on its way."""
-    held_out: int = 512
-    """Sequences that it is tested on."""
-    solved: float = 0.995
-    """Held-out accuracy that ends training when it is reached twice in a row."""
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be trained."""
-        check_at_least(1, **{name: getattr(self, name) for name in COUNTS})
-        if self.checks > self.steps:
-            raise OptionError(f"steps is {self.steps}: give at least {self.checks}", option="steps")
+def own_attention(d_model: int, variant: Variant) -> nn.Module:
+    """headwise's layer in the shape of a variant."""
+    return MultiHeadAttention(
+        d_model, variant.num_heads, d_key=variant.d_key, d_value=variant.d_value, is_causal=True
+    )
 
 
-COUNTS = ("d_model", "layers", "steps", "batch", "checks", "held_out")
+class SweepBlock(nn.Module):
+    """Attention, then a feed-forward part, each with a norm before it and a residual around it."""
+
+    def __init__(self, d_model: int, attention: nn.Module) -> None:
+        """Make fresh weights around an attention module."""
+        super().__init__()
+        wide = FEED_FORWARD * d_model
+        self.before, self.attention = nn.LayerNorm(d_model), attention
+        self.between = nn.LayerNorm(d_model)
+        self.up, self.down = nn.Linear(d_model, wide), nn.Linear(wide, d_model)
+
+    def forward(self, x: Float[Tensor, "batch position d_model"]) -> Tensor:
+        """The next hidden states."""
+        x = x + self.attention(self.before(x))
+        added: Tensor = self.down(nn.functional.gelu(self.up(self.between(x))))
+        return x + added
+
+
+class SweepModel(nn.Module):
+    """A small transformer that answers every question at every position."""
+
+    def __init__(
+        self, task: SweepTask, variant: Variant, *, d_model: int, layers: int,
+        attention: MakeAttention = own_attention,
+    ) -> None:  # fmt: skip
+        """Make fresh weights from torch's random numbers."""
+        super().__init__()
+        self.task, self.variant = task, variant
+        self.symbols = nn.Embedding(task.num_symbols, d_model)
+        self.places = nn.Embedding(task.positions, d_model)
+        self.layers = nn.Sequential(
+            *(SweepBlock(d_model, attention(d_model, variant)) for _ in range(layers))
+        )
+        self.norm = nn.LayerNorm(d_model)
+        self.readout = nn.Linear(d_model, len(task.questions) * task.num_answers)
+        for table in (self.symbols, self.places):
+            nn.init.normal_(table.weight, std=d_model**-0.5)
+
+    def forward(
+        self, symbols: Int[Tensor, "batch position symbol"]
+    ) -> Float[Tensor, "batch position question answer"]:
+        """Logits of every answer."""
+        x = self.symbols(symbols).sum(2) + self.places.weight[: symbols.shape[1]]
+        logits: Tensor = self.readout(self.norm(self.layers(x)))
+        by_question: Tensor = logits.unflatten(-1, (len(self.task.questions), -1))
+        return by_question
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one trained model can do on held-out sequences."""
+    """Results of one trained model on held-out sequences."""
 
     accuracy: float
     by_question: dict[str, float]
+    """Accuracy of each question."""
     loss: float
-    """In nats."""
+    """Mean cross-entropy, in nats."""
     steps: int
     is_solved: bool
     parameters: int
@@ -75,24 +107,24 @@ def train(
 ) -> Outcome:
     """Train one model; the same arguments give the same outcome."""
     start = time.perf_counter()
-    with torch.random.fork_rng(devices=[]), in_one_thread():
+    with torch.random.fork_rng(devices=[]), single_thread():
         torch.manual_seed(seed)
         model = SweepModel(task, variant, d_model=recipe.d_model, layers=recipe.layers)
-        held_out = held_out_of(task, recipe)
+        held_out = held_out_examples(task, recipe)
         steps, is_solved = fit(model, recipe, held_out, rate=rate, seed=seed)
-        accuracy, loss = tested(model, held_out)
-        heads = figures_of_heads(model, held_out)
+        accuracy, loss = evaluate(model, held_out)
+        heads = measure_heads(model, held_out, task.questions)
     return Outcome(
         accuracy=float(accuracy.nanmean()),
         by_question={
             name: share
             for name, share in zip(task.questions, accuracy.tolist(), strict=True)
-            if math.isfinite(share)  # a question that is never asked has none
+            if math.isfinite(share)  # NaN for a question that is never asked
         },
         loss=loss,
         steps=steps,
         is_solved=is_solved,
-        parameters=count_parameters(model),
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
         heads=heads,
         seconds=time.perf_counter() - start,
     )
@@ -103,21 +135,21 @@ def fit(
 ) -> tuple[int, bool]:
     """Train until the steps are used up or the task is solved.
 
-    Gives the steps that were taken, and whether the task was solved when it was last tested.
+    Returns the number of steps, and whether the last test found the task solved.
     """
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=rate, weight_decay=recipe.weight_decay, fused=True
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: share_of_rate(step, recipe)
+        optimizer, lambda step: learning_rate_share(step, recipe)
     )
-    every = max(1, recipe.steps // recipe.checks)
+    steps_per_check = max(1, recipe.steps // recipe.checks)
     times_solved = 0
-    for step, examples in enumerate(batches(model.task, recipe, seed), start=1):
+    for step, examples in enumerate(training_batches(model.task, recipe, seed), start=1):
         take_step(model, optimizer, examples)
         schedule.step()
-        if step % every == 0:
-            accuracy, _ = tested(model, held_out)
+        if step % steps_per_check == 0:
+            accuracy, _ = evaluate(model, held_out)
             times_solved = times_solved + 1 if float(accuracy.nanmean()) >= recipe.solved else 0
             if times_solved == 2:
                 return step, True
@@ -125,57 +157,73 @@ def fit(
 
 
 def take_step(model: nn.Module, optimizer: torch.optim.Optimizer, examples: Examples) -> None:
-    """Learn from some examples."""
+    """Update the model once."""
     optimizer.zero_grad(set_to_none=True)
-    loss_of(model(examples.symbols), examples.answers).backward()
+    mean_loss(model(examples.symbols), examples.answers).backward()
     optimizer.step()
 
 
-def share_of_rate(step: int, recipe: TrainingSettings) -> float:
-    """Up in a straight line, then down along half a cosine."""
+def learning_rate_share(step: int, recipe: TrainingSettings) -> float:
+    """Share of the learning rate at a step: up in a line, then down along half a cosine."""
     rise = max(1, round(recipe.warmup * recipe.steps))
     if step < rise:
         return (step + 1) / rise
     return (1 + math.cos(math.pi * (step - rise) / max(1, recipe.steps - rise))) / 2
 
 
-def batches(task: SweepTask, recipe: TrainingSettings, seed: int) -> Iterator[Examples]:
-    """As many batches as there are steps, the same for every variant."""
+def training_batches(task: SweepTask, recipe: TrainingSettings, seed: int) -> Iterator[Examples]:
+    """One batch per step, the same for every variant."""
     random = torch.Generator().manual_seed(seed)
-    left = recipe.steps
-    while left > 0:
-        count = min(left, BATCHES_AT_ONCE)
-        drawn = task.examples(count * recipe.batch, random, held_out=False)
-        for start in range(0, len(drawn), recipe.batch):
-            yield drawn[start : start + recipe.batch]
-        left -= count
+    for first in range(0, recipe.steps, BATCHES_AT_ONCE):
+        count = min(recipe.steps - first, BATCHES_AT_ONCE)
+        examples = task.examples(count * recipe.batch, random, held_out=False)
+        for start in range(0, len(examples), recipe.batch):
+            yield examples[start : start + recipe.batch]
 
 
-def held_out_of(task: SweepTask, recipe: TrainingSettings) -> Examples:
-    """What models are tested on."""
+def held_out_examples(task: SweepTask, recipe: TrainingSettings) -> Examples:
+    """The sequences that models are tested on."""
     random = torch.Generator().manual_seed(HELD_OUT_SEED)
-    found = task.examples(recipe.held_out, random, held_out=True)
-    if not (found.answers >= 0).any():
+    examples = task.examples(recipe.held_out, random, held_out=True)
+    if not (examples.answers >= 0).any():
         raise OptionError(
             f"{format_count(recipe.held_out, 'held-out sequence')} of {task.name} ask nothing: "
-            "give more of them, or longer ones"
+            "use more sequences (held_out), or longer ones"
         )
-    return found
+    return examples
 
 
 @torch.inference_mode()
-def tested(model: nn.Module, held_out: Examples) -> tuple[Tensor, float]:
+def evaluate(model: nn.Module, held_out: Examples) -> tuple[Tensor, float]:
     """Accuracy of each question, and the mean loss."""
-    said = model(held_out.symbols)
-    return accuracy_of(said, held_out.answers), float(loss_of(said, held_out.answers))
+    logits = model(held_out.symbols)
+    return mean_accuracy(logits, held_out.answers), float(mean_loss(logits, held_out.answers))
+
+
+def mean_accuracy(
+    logits: Float[Tensor, "batch position question answer"],
+    answers: Int[Tensor, "batch position question"],
+) -> Float[Tensor, " question"]:
+    """Share of right answers to each question; NaN for one that is never asked."""
+    is_asked = answers >= 0
+    is_right = (logits.argmax(-1) == answers) & is_asked
+    return is_right.sum((0, 1)) / is_asked.sum((0, 1))
+
+
+def mean_loss(
+    logits: Float[Tensor, "batch position question answer"],
+    answers: Int[Tensor, "batch position question"],
+) -> Float[Tensor, ""]:
+    """Mean cross-entropy of all questions that are asked, in nats."""
+    return nn.functional.cross_entropy(logits.flatten(0, 2), answers.flatten())
 
 
 @contextmanager
-def in_one_thread() -> Iterator[None]:
-    """While it lasts, torch uses one thread: small models are no faster with more."""
-    before = torch.get_num_threads()
+def single_thread() -> Iterator[None]:
+    """Limit torch to one thread inside the block: small models are no faster with more."""
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)

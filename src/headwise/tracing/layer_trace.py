@@ -14,9 +14,8 @@ from torch import Tensor
 
 from headwise.attention.attend import attend_in_steps
 from headwise.attention.layer import MultiHeadAttention
-from headwise.attention.prepare import own_mask
 from headwise.attention.reference import layer_by_definition
-from headwise.attention.rules import Rules
+from headwise.attention.rules import Rules, mask_part
 from headwise.errors import ShapeError
 from headwise.formats import format_count
 from headwise.reading.labels import Labels
@@ -77,7 +76,9 @@ def trace_layer(
         rules = layer.rules_for(mask, None, is_self=True, device=x.device)
         by_head = torch.stack(
             [
-                layer_by_definition(layer, one, mask=own_mask(mask, index)).output
+                layer_by_definition(
+                    layer, one, mask=mask_part(mask, slice(index, index + 1))
+                ).output
                 for index, one in enumerate(x)
             ]
         )

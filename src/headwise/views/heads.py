@@ -1,6 +1,7 @@
-"""A HeadTable in the terminal: a letter a head, the strongest heads of each role, a summary.
+"""HeadTables and relations for the terminal: a grid of roles, the strongest heads, a summary.
 
-In: a HeadTable. Out: rich tables and lines of text. It decides no role; it shows those it is given.
+In: a HeadTable or a table of relations. Out: rich tables and lines of text. Roles are decided in
+headwise.scans.role_decisions.
 """
 
 import math
@@ -9,26 +10,33 @@ from typing import Any
 
 import pandas as pd
 from rich.console import Console, Group
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
-from headwise.formats import format_count
+from headwise.drawing.table import Table
+from headwise.formats import format_count, format_number
 from headwise.heads import HeadRow, HeadTable
 from headwise.probes.accuracy import best_heads
 from headwise.roles import ROLES, UNKNOWN_ROLE
 
-HEADS_A_LINE = 32
-"""A layer with more heads goes on in a further line: 32 cells of 2 and a label fit 80 columns."""
-HEADS_OF_THREE = 24
-"""Up to so many heads, a cell of 3 characters leaves room for every head's number."""
-FIGURES = ("score", "threshold", "baseline")
-
-
+HEADS_PER_LINE = 32
+"""Layers with more heads use several lines: 32 cells of 2 characters and a label fit 80 columns."""
+WIDE_CELLS = 24
+"""Up to this many heads, cells have 3 characters: enough to number every head."""
+SCORE_COLUMNS = ("score", "threshold", "baseline")
 NONE, MORE = "·", "+"
+SOURCES = ("probe", "treebank")
+"""Sources of sentences with gold relations."""
+UNSTABLE = "*"
+"""Marks a head that only one half of the sentences would choose."""
+HALVES_DIFFER = (
+    "the two halves of the sentences choose different heads or readings, and found and baseline "
+    "are the means of both"
+)
 
 
 def overview(table: HeadTable) -> Group:
-    """What the table was made of, how many heads have which role, and the grid of each stack."""
+    """The summary, and the grid of each stack."""
     summary = [Text(line) for line in summary_lines(table)]
     grids = [part for stack in table.stacks for part in (Text(), head_grid(table, stack))]
     return Group(*summary, *grids)
@@ -36,16 +44,16 @@ def overview(table: HeadTable) -> Group:
 
 def as_text(table: HeadTable) -> str:
     """The overview in plain characters, as wide as the terminal."""
-    screen = Console(color_system=None)
-    with screen.capture() as shown:
-        screen.print(overview(table))
-    return "\n".join(line.rstrip() for line in shown.get().splitlines())
+    console = Console(color_system=None)
+    with console.capture() as capture:
+        console.print(overview(table))
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
-def head_grid(table: HeadTable, stack: str = "") -> Table:
-    """Layers down, heads across, in each cell the letter of the head's first role; a legend below.
+def head_grid(table: HeadTable, stack: str = "") -> RichTable:
+    """A row per layer, a column per head, in each cell the letter of the first role; a legend.
 
-    `P+` has more roles than the first, `·` has none, and where there is no head the cell is blank.
+    `P+` has further roles, `·` has none, and a blank means that the layer has no such head.
     """
     rows = table.of_stack(stack)
     places = zip(rows["layer"].tolist(), rows["head"].tolist(), strict=True)
@@ -53,13 +61,13 @@ def head_grid(table: HeadTable, stack: str = "") -> Table:
         zip(places, rows["roles"].tolist(), strict=True)
     )
     num_heads = int(rows["head"].max()) + 1
-    grid = _empty_grid(min(num_heads, HEADS_A_LINE))
+    grid = _empty_grid(min(num_heads, HEADS_PER_LINE))
     for layer in dict.fromkeys(rows["layer"].tolist()):
-        for start in range(0, num_heads, HEADS_A_LINE):
-            heads = range(start, min(start + HEADS_A_LINE, num_heads))
+        for start in range(0, num_heads, HEADS_PER_LINE):
+            heads = range(start, min(start + HEADS_PER_LINE, num_heads))
             label = f"+{start} " if start else f"L{layer} "
             grid.add_row(Text(label), *(_cell(roles.get((layer, head))) for head in heads))
-    whole = Table.grid()
+    whole = RichTable.grid()
     if name := rows["stack"].iloc[0]:
         whole.add_row(Text(name, style="bold"))
     whole.add_row(grid)
@@ -67,11 +75,11 @@ def head_grid(table: HeadTable, stack: str = "") -> Table:
     return whole
 
 
-def _empty_grid(num_heads: int) -> Table:
-    """Columns for a label and the heads; narrow cells leave room for every fourth number only."""
-    width = 3 if num_heads <= HEADS_OF_THREE else 2
+def _empty_grid(num_heads: int) -> RichTable:
+    """A column for the layers and one per head; narrow cells leave room for every fourth number."""
+    width = 3 if num_heads <= WIDE_CELLS else 2
     step = 1 if width == 3 else 4
-    grid = Table(box=None, padding=0, pad_edge=False, header_style="dim")
+    grid = RichTable(box=None, padding=0, pad_edge=False, header_style="dim")
     grid.add_column("", style="dim", no_wrap=True)
     for head in range(num_heads):
         grid.add_column("" if head % step else str(head), width=width, no_wrap=True)
@@ -90,11 +98,8 @@ def _cell(roles: tuple[str, ...] | None) -> Text:
 def _legend(cells: list[tuple[str, ...]]) -> Text:
     """The letters that the grid uses, and no others."""
     first = {roles[0] for roles in cells if roles}
-    entries = [
-        (role.letter, role.terminal_colour, role.name)
-        for role in ROLES.values()
-        if role.name in first
-    ]
+    known = [role for name, role in ROLES.items() if name in first]
+    entries = [(role.letter, role.terminal_colour, role.name) for role in known]
     if unknown := sorted(first - ROLES.keys()):
         entries.append((UNKNOWN_ROLE.letter, UNKNOWN_ROLE.terminal_colour, ",".join(unknown)))
     if not all(cells):
@@ -106,37 +111,33 @@ def _legend(cells: list[tuple[str, ...]]) -> Text:
     )
 
 
-def strongest(table: HeadTable, per_role: int = 3) -> Table:
-    """For each role the heads that have it most, with the score that gave it and what it must beat.
+def strongest(table: HeadTable, per_role: int = 3) -> RichTable:
+    """The heads with the largest score of each role, beside the threshold and the baseline.
 
-    The threshold is what a score must reach, the baseline what it is without any such habit.
-    Figures and details that the table does not hold are left out.
+    A head needs a score of at least the threshold; a head without the habit scores the baseline.
+    Columns without any value are left out.
     """
-    rows = _strongest_rows(table, per_role)
-    shown = [name for name in (*FIGURES, "detail") if any(row[name] for row in rows)]
-    drawn = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("role", "head", *shown):
-        drawn.add_column(name, justify="right" if name in FIGURES else "left")
-    for row in rows:
-        colour = ROLES.get(row["role"], UNKNOWN_ROLE).terminal_colour
-        cells = [Text(row[name]) for name in ("head", *shown)]
-        drawn.add_row(Text(row["role"], style=colour), *cells)
-    return drawn
-
-
-def _strongest_rows(table: HeadTable, per_role: int) -> list[dict[str, str]]:
-    """Cells by column; those of one role stand together, the largest score first."""
-    rows = []
-    for role in table.held_roles:
-        for head in strongest_of(table, role, per_role):
-            figures = {name: _figure(head.get(f"{role}_{name}")) for name in FIGURES}
-            detail = str(head.get(f"{role}_detail", ""))
-            rows.append({"role": role, "head": str(head.name), **figures, "detail": detail})
-    return rows
+    cells = [
+        (
+            role,
+            str(head.name),
+            *(format_number(head.get(f"{role}_{name}")) for name in SCORE_COLUMNS),
+            str(head.get(f"{role}_detail", "")),
+        )
+        for role in table.held_roles
+        for head in strongest_of(table, role, per_role)
+    ]
+    columns = ("role", "head", *SCORE_COLUMNS, "detail")
+    used = [at for at in range(len(columns)) if at < 2 or any(row[at] for row in cells)]
+    rows = tuple(tuple(row[at] for at in used) for row in cells)
+    titles = tuple(columns[at] for at in used)
+    colours = {role: ROLES.get(role, UNKNOWN_ROLE).terminal_colour for role in table.held_roles}
+    drawn = Table("", titles, rows, frozenset(SCORE_COLUMNS))
+    return drawn.to_rich(is_ruled=False, styles=colours)
 
 
 def strongest_of(table: HeadTable, role: str, count: int) -> list[HeadRow]:
-    """Heads that have a role, the largest score first; those without a score last."""
+    """Heads with a role, the largest score first; heads without a score last."""
 
     def weakness(head: HeadRow) -> float:
         score = float(head.get(f"{role}_score", math.nan))
@@ -145,12 +146,8 @@ def strongest_of(table: HeadTable, role: str, count: int) -> list[HeadRow]:
     return sorted((table[head] for head in table.with_role(role)), key=weakness)[:count]
 
 
-def _figure(value: float | None) -> str:
-    return "" if value is None or math.isnan(value) else f"{value:.3f}"
-
-
 def summary_lines(table: HeadTable) -> list[str]:
-    """Of what the table was made, how many heads it has, and how many of them have each role."""
+    """The model and the text, the number of heads, and the number of heads per role."""
     about = table.about
     made = [str(about["model"])] if about.get("model") else []
     made += [f"revision {about['revision']}"] if about.get("revision") else []
@@ -162,61 +159,31 @@ def summary_lines(table: HeadTable) -> list[str]:
         f"{format_count(len(table), 'head')} in {format_count(table.num_layers, 'layer')}",
         ", ".join([*counts, f"no role {len(table.without_role)}"]),
         *([f"not tested: {', '.join(untested)}"] if untested else []),
-        *renumbered(about),
+        *_renumbering(about),
     ]
 
 
-def renumbered(about: Mapping[str, Any]) -> list[str]:
-    """That a cut model's heads have new numbers, with the first one that has."""
-    for layer, kept in about.get("loaded", {}).get("kept", {}).items():
-        for now, before in enumerate(kept):
-            if now != before:
+def _renumbering(about: Mapping[str, Any]) -> list[str]:
+    """A line saying that a cut model's heads have new numbers, with the first example."""
+    for layer, old_numbers in about.get("loaded", {}).get("kept", {}).items():
+        for new, old in enumerate(old_numbers):
+            if new != old:
                 return [
                     "a cut model, whose heads have new numbers: "
-                    f"{layer}H{now} was {layer}H{before} before the cut"
+                    f"{layer}H{new} was {layer}H{old} before the cut"
                 ]
     return []
 
 
-SHOWN = {
-    "relation": "relation",
-    "name": "head",
-    "reading": "reading",
-    "held_out_accuracy": "found",
-    "held_out_baseline": "baseline",
-    "accuracy": "on all",
-    "interval": "95% range",
-    "arcs": "arcs",
-}
-
-
-SOURCES = ("probe", "treebank")
-"""Where sentences with gold relations come from."""
-
-
-UNSTABLE = "*"
-"""Behind a head that one half of the sentences would not have chosen."""
-
-
-OF_TWO = (
-    "the two halves of the sentences choose different heads or readings, and found and baseline "
-    "are the means of both"
-)
-
-
-def leaders(relations: pd.DataFrame) -> Table:
-    """For each relation its strongest head: how often it finds the partner, beside the baseline.
+def leaders(relations: pd.DataFrame) -> RichTable:
+    """The strongest head of each relation: how often it finds the partner, beside the baseline.
 
     `found` and `baseline` are of the head chosen in one half of the sentences, judged in the other.
     """
-    drawn = Table(box=None, pad_edge=False, header_style="dim")
-    for title in SHOWN.values():
-        is_text = title in ("relation", "head", "reading")
-        drawn.add_column(title, justify="left" if is_text else "right")
-    for _, row in best_of_each(relations).iterrows():
-        drawn.add_row(
-            Text(row["label"]),
-            Text(row["marked"]),
+    rows = tuple(
+        (
+            row["label"],
+            row["marked"],
             row["reading"],
             f"{row['held_out_accuracy']:.1%}",
             f"{row['held_out_baseline']:.1%}",
@@ -224,18 +191,22 @@ def leaders(relations: pd.DataFrame) -> Table:
             f"{row['low']:.0%} to {row['high']:.0%}",
             f"{row['arcs']:,}",
         )
-    return drawn
+        for _, row in best_of_each(relations).iterrows()
+    )
+    numeric = ("found", "baseline", "on all", "95% range", "arcs")
+    columns = ("relation", "head", "reading", *numeric)
+    return Table("", columns, rows, frozenset(numeric)).to_rich(is_ruled=False)
 
 
-def notes(relations: pd.DataFrame) -> list[str]:
-    """What the figures of `leaders` are."""
-    said = [
+def leader_notes(relations: pd.DataFrame) -> list[str]:
+    """Sentences that explain the columns of `leaders`."""
+    notes = [
         "found, baseline: of the head and the baseline that lead in one half of the sentences, "
         "judged in the other; on all: the head named, on every sentence, flattered by the choice."
     ]
     if not best_of_each(relations)["is_stable"].all():
-        said.append(f"{UNSTABLE} {OF_TWO}.")
-    return said
+        notes.append(f"{UNSTABLE} {HALVES_DIFFER}.")
+    return notes
 
 
 def best_of_each(relations: pd.DataFrame) -> pd.DataFrame:
@@ -244,30 +215,30 @@ def best_of_each(relations: pd.DataFrame) -> pd.DataFrame:
     frames = []
     for source, rows in relations.groupby("source", sort=False):
         best = best_heads(rows.drop(columns=["source", "name"]))
-        behind = "" if source == "probe" else f" ({source})"
+        suffix = "" if source == "probe" else f" ({source})"
         marks = [("" if is_stable else UNSTABLE) for is_stable in best["is_stable"]]
-        best["label"] = [f"{relation}{behind}" for relation in best["relation"]]
+        best["label"] = [f"{relation}{suffix}" for relation in best["relation"]]
         best["marked"] = [f"{names[h]}{mark}" for h, mark in zip(best["head"], marks, strict=True)]
         frames.append(best)
     return pd.concat(frames, ignore_index=True)
 
 
-def left_out(about: Mapping[str, Any]) -> list[str]:
-    """How many sentences with gold relations could not be read, and why; nothing if all could."""
+def skipped_sentences(about: Mapping[str, Any]) -> list[str]:
+    """A line with the number of gold sentences that could not be read, and why; empty if none."""
     counts, settings = (
         part if isinstance(part, Mapping) else {}
         for part in (about.get("counts"), about.get("settings"))
     )
-    out, read = (
+    skipped, read = (
         sum(counts.get(f"{source}_{kind}", 0) for source in SOURCES)
         for kind in ("unusable", "sentences")
     )
-    if not out:
+    if not skipped:
         return []
     length = settings.get("length")
-    room = "the model" if length is None else f"a length of {format_count(length, 'token')}"
+    limit = "the model" if length is None else f"a length of {format_count(length, 'token')}"
     return [
-        f"{out:,} of {format_count(out + read, 'sentence')} with known relations "
-        f"{'was' if out == 1 else 'were'} left out: too long for {room}, or with a word without "
-        "a token."
+        f"{skipped:,} of {format_count(skipped + read, 'sentence')} with known relations "
+        f"{'was' if skipped == 1 else 'were'} left out: too long for {limit}, or with a word "
+        "without a token."
     ]

@@ -4,7 +4,7 @@ In: `Importance`, `PruneRecord` and `Curve`. Out: `drawing.Table` objects and li
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
@@ -80,16 +80,25 @@ def layers_table(importance: "Importance") -> Table:
     return Table(title, columns, tuple(rows), frozenset(columns[1:]))
 
 
+def size_rows(
+    sizes: Iterable[tuple[str, float, float]],
+) -> Iterator[tuple[str, str, str, float]]:
+    """Name, size before, size after and share left, from field, before and after in `Sizes`."""
+    values = {name: (before, after) for name, before, after in sizes if before}
+    for name, (words, format_value) in SIZES.items():
+        if name in values:
+            before, after = values[name]
+            yield words, format_value(int(before)), format_value(int(after)), after / before
+
+
 def sizes_table(record: "PruneRecord") -> Table:
     """The model's sizes before and after the cut, and the share removed."""
     columns = ("", "before", "after", "removed")
-    rows = []
-    for name, (words, format_value) in SIZES.items():
-        before, after = getattr(record.before, name), getattr(record.after, name)
-        if before:
-            share = f"{1 - after / before:.1%}"
-            rows.append((words, format_value(before), format_value(after), share))
-    return Table("Size", columns, tuple(rows), frozenset(columns[1:]))
+    sizes = ((name, getattr(record.before, name), getattr(record.after, name)) for name in SIZES)
+    rows = tuple(
+        (words, before, after, f"{1 - left:.1%}") for words, before, after, left in size_rows(sizes)
+    )
+    return Table("Size", columns, rows, frozenset(columns[1:]))
 
 
 def quality_table(record: "PruneRecord") -> Table:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from headwise.attention.attend import attend, attend_in_steps, attend_with_lse
 from headwise.attention.bias import bias_of_pairs
-from headwise.attention.prepare import Computation, lengths_as_mask, make_task
+from headwise.attention.prepare import Computation
 from headwise.attention.rules import Rules, as_4d_mask, restrict_mask
 from headwise.errors import ModelError, OptionError, ShapeError
 from headwise.heads import HeadId
@@ -132,8 +132,7 @@ class AttentionCall(PlacedCall):
 
     @cached_property
     def _task(self) -> Computation:
-        rules = lengths_as_mask(self._sure, self.queries, self.keys)
-        return make_task(self.queries, self.keys, self.values, rules)
+        return Computation.of(self.queries, self.keys, self.values, self._sure)
 
     def weights(self) -> Float[Tensor, "batch heads query key"]:
         """Every weight, if they fit: `heads x query x key` numbers for each sequence."""
@@ -157,7 +156,7 @@ class AttentionCall(PlacedCall):
             query_lengths=None,
         )
         return SequenceWeights(
-            task=make_task(
+            task=Computation.of(
                 self.queries[picked, :, queries].detach().to(wide),
                 self.keys[picked, :, keys].detach().to(wide),
                 self.values[picked, :, keys].detach().to(wide),

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headwise.attention.bias import bias_at
+from headwise.attention.bias import bias_tile
 from headwise.attention.kernels import fold_groups, unfold_groups
 from headwise.attention.prepare import Computation
 from headwise.attention.rules import Band
@@ -169,7 +169,7 @@ class SequenceWeights:
         if cap is not None:
             logs = logs.div_(cap).tanh_().mul_(cap).add_(lowered[0])
         if task.has_bias:
-            bias = bias_at(task, block.rows, block.low, block.high)
+            bias = bias_tile(task, block.rows, block.low, block.high)
             assert bias is not None
             logs += bias[0].clamp(min=LOWEST)
         else:

@@ -60,16 +60,16 @@ def test_places_and_inputs_that_do_not_do_are_refused(
     model, inputs = tiny("bert")
     (tmp_path / "there.onnx").write_text("a file")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(OutputError, match=r"there\.onnx would be overwritten: give another place"):
+    with pytest.raises(OutputError, match=r"there\.onnx would be overwritten"):
         export_onnx(model, tmp_path / "there.onnx", inputs)
-    with pytest.raises(OutputError, match="folder is a directory, and ONNX is written as a file"):
+    with pytest.raises(OutputError, match="folder is a directory"):
         export_onnx(model, tmp_path / "folder", inputs)
-    with pytest.raises(OptionError, match=r"cannot be written: there is no folder .*nowhere"):
+    with pytest.raises(OptionError, match=r"cannot be written: .*nowhere"):
         export_onnx(model, tmp_path / "nowhere/model.onnx", inputs)
     short = {name: one[:, :1] for name, one in inputs.items()}
-    with pytest.raises(OptionError, match="input_ids, attention_mask are too short to tell the"):
+    with pytest.raises(OptionError, match=r"input_ids, attention_mask are too short.* 2 tokens"):
         export_onnx(model, tmp_path / "model.onnx", short)
-    with pytest.raises(OptionError, match="there are no inputs: give"):
+    with pytest.raises(OptionError, match="inputs is empty"):
         export_onnx(model, tmp_path / "model.onnx", {})
     assert sorted(one.name for one in tmp_path.iterdir()) == ["folder", "there.onnx"]
 
@@ -79,10 +79,10 @@ def test_models_that_no_file_holds_or_no_cpu_runs_are_refused(
 ) -> None:
     monkeypatch.setattr(writing, "find_spec", lambda name: name)
     model, inputs = tiny("bert", dtype=torch.bfloat16)
-    with pytest.raises(ModelError, match="BertForMaskedLM is in bfloat16, which onnxruntime does"):
+    with pytest.raises(ModelError, match="BertForMaskedLM is in bfloat16"):
         export_onnx(model, tmp_path / "model.onnx", inputs)
     monkeypatch.setattr(writing, "LARGEST", 1000)
-    with pytest.raises(ModelError, match=r"too large for ONNX: its weights have .* bytes, and one"):
+    with pytest.raises(ModelError, match=r"too large for ONNX.* bytes.*1,000"):
         export_onnx(model, tmp_path / "model.onnx", inputs)
     assert not any(tmp_path.iterdir())
 
@@ -105,7 +105,7 @@ class Counting(nn.Module):
 
 
 def test_a_file_that_says_something_else_is_not_kept(tmp_path: Path) -> None:
-    message = r"in onnxruntime logits differs by \d.*, and rounding explains"
+    message = r"in onnxruntime: logits differs by \d"
     with pytest.raises(ModelError, match=message):
         export_onnx(Counting(), tmp_path / "model.onnx", {"input_ids": torch.ones(2, 3)})
     assert not any(tmp_path.iterdir())

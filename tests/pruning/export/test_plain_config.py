@@ -116,7 +116,7 @@ class Strange(LlamaForCausalLM):
 
 def test_a_class_that_only_its_owner_has_is_refused_by_name() -> None:
     strange = Strange(tiny("llama")[0].config)
-    message = "Strange cannot be exported: it is not a public class of transformers"
+    message = "Strange cannot be exported: .*public class"
     with pytest.raises(ModelError, match=message):
         public_class(strange)
     with pytest.raises(ModelError, match="Linear cannot be exported"):

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from headwise.pruning.export import sizes
-from headwise.pruning.export.sizes import full_batch, keeps_cache, sizes_of, time_both
+from headwise.pruning.export.sizes import full_batch, has_cache, sizes_of, time_both
 from headwise.pruning.surgery.cut import cut, head_counts
 from headwise.reading.batch import Inputs
 from headwise.watching.running import forward
@@ -87,8 +87,8 @@ def test_weights_that_layers_share_are_counted_once() -> None:
 
 @pytest.mark.parametrize(("name", "keeps"), [("gpt2", True), ("bart", True), ("bert", False)])
 def test_models_that_generate_keep_a_cache(name: str, keeps: bool) -> None:
-    assert keeps_cache(model_of(name)) == keeps
-    assert not keeps_cache(nn.Linear(1, 1))
+    assert has_cache(model_of(name)) == keeps
+    assert not has_cache(nn.Linear(1, 1))
 
 
 class Slow(nn.Module):
@@ -105,7 +105,7 @@ class Slow(nn.Module):
 
 
 def test_the_faster_model_has_a_ratio_above_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizes, "seconds", lambda model, _: float(model.steps))
+    monkeypatch.setattr(sizes, "_seconds", lambda model, _: float(model.steps))
     inputs = {"input_ids": torch.zeros(3, 5)}
     found = time_both(Slow(2000), Slow(200), inputs, turns=5)
     assert (found.batch, found.positions) == (3, 5)

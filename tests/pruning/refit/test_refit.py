@@ -124,9 +124,9 @@ def test_a_head_that_is_a_linear_copy_of_a_kept_one_is_not_missed() -> None:
     assert first.ridge is None and first.before == 0  # nothing was cut there
     assert second.ridge == min(RIDGES)
     assert second.after < RIDGES[0] * second.before
-    loss, unfitted = task.of(model).loss().value, copy.deepcopy(task.model)
+    loss, unfitted = task.with_model(model).loss().value, copy.deepcopy(task.model)
     cut(unfitted, "L1H3")
-    assert loss < RIDGES[0] * task.of(unfitted).loss().value
+    assert loss < RIDGES[0] * task.with_model(unfitted).loss().value
     assert third.before < RIDGES[0] * second.before
     _, _, other = refitted("embedding", ["L1H3"])
     assert other[1].after > 0.01 * other[1].before
@@ -218,7 +218,7 @@ def test_a_layer_without_heads_is_refitted_as_far_as_it_has_a_bias(
     assert (fits[0].ridge is None) == (name == "llama")
     if name == "llama":
         assert any(fit.ridge is not None for fit in fits[1:])
-    assert task.of(model).losses().sums.isfinite().all()
+    assert task.with_model(model).losses().sums.isfinite().all()
 
 
 def test_a_model_that_was_cut_before_can_be_cut_and_refitted_again() -> None:

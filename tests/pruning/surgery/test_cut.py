@@ -97,14 +97,14 @@ def test_a_module_that_does_not_say_how_large_a_head_is_is_refused() -> None:
     model, _ = tiny("llama")
     for layer in model.model.layers:
         del layer.self_attn.head_dim
-    with pytest.raises(ModelError, match="does not say how large a head is, as an attribute"):
+    with pytest.raises(ModelError, match=r"LlamaAttention.*head_dim"):
         cut(model, "L0H0")
 
 
 def test_a_model_without_a_config_is_refused() -> None:
     model = Wrapped(lambda one: one)
     del model.config
-    with pytest.raises(ModelError, match="heads of Wrapped cannot be cut: it has no config"):
+    with pytest.raises(ModelError, match=r"Wrapped.*no config"):
         cut(model, "L0H0")
 
 
@@ -204,7 +204,7 @@ def test_a_planted_fault_is_noticed_and_the_model_is_whole_again(
     plan = mixed_plan(model)
     plant_a_fault(monkeypatch)
     first = plan[0].rpartition("H")[0]
-    with pytest.raises(ModelError, match=rf"{first}\S* .*differs by .* rounding explains"):
+    with pytest.raises(ModelError, match=rf"{first}\S* .*differs by \d"):
         cut(model, plan, inputs=inputs)
     assert torch.equal(output_of(run(model, inputs)), want)
     assert not hasattr(model.config, "headwise")
@@ -246,7 +246,7 @@ def test_an_earlier_cut_survives_a_later_one_that_fails(monkeypatch: pytest.Monk
     cut(model, "L0H0")
     block, want = copy.deepcopy(model.config.headwise), output_of(run(model, inputs))
     plant_a_fault(monkeypatch)
-    with pytest.raises(ModelError, match="is as it was before"):
+    with pytest.raises(ModelError, match="BertForMaskedLM was not cut"):
         cut(model, "L1H2 L0H1", inputs=inputs)
     assert model.config.headwise == block
     assert torch.equal(output_of(run(model, inputs)), want)
@@ -263,31 +263,29 @@ def test_the_check_leaves_every_module_in_its_mode() -> None:
 
 def test_groups_go_whole_or_all_alike() -> None:
     model, _ = tiny("llama")
-    message = (
-        r"L1 has 6 heads in groups of 3 that share keys and values.* 2, 3 of them: cut whole g"
-    )
-    with pytest.raises(OptionError, match=message):
+    with pytest.raises(OptionError, match=r"L1 has 6 heads in groups of 3.*\[2, 3\]"):
         cut(model, "L0H0 L0H1 L0H2 L1H1")
-    assert not hasattr(model.config, "headwise") and head_counts(model)["L0"] == (6, 2)
+    assert not hasattr(model.config, "headwise")
+    assert head_counts(model)["L0"] == (6, 2)
     cut(model, "L0H0 L0H1 L0H2 L0H4")  # a whole group, and of the other one
     assert head_counts(model)["L0"] == (2, 1)
 
 
 def test_heads_that_are_not_there_are_named() -> None:
     model, _ = tiny("bert")
-    with pytest.raises(OptionError, match=r"L1H7 is not in this model: L1 has heads 0\.\.4"):
+    with pytest.raises(OptionError, match=r"L1H7.*L1.*0\.\.4"):
         cut(model, "L0H0 L1H7")
-    with pytest.raises(OptionError, match="L9H0 is not in this model: its layers are L0, L1, L2"):
+    with pytest.raises(OptionError, match=r"L9H0.*L0, L1, L2"):
         cut(model, "L9H0")
     cut(model, [f"L0H{head}" for head in range(5)])
-    with pytest.raises(OptionError, match="L0H0 is not in this model: L0 has no heads left"):
+    with pytest.raises(OptionError, match=r"L0H0.*L0"):
         cut(model, "L0H0")
     assert model.config.headwise["kept"] == {"L0": []}
 
 
 def test_shared_layers_lose_the_same_heads_or_none() -> None:
     model, _ = tiny("albert")
-    with pytest.raises(OptionError, match=r"L0 and L1 and L2 share one module.*cut the same heads"):
+    with pytest.raises(OptionError, match="L0 and L1 and L2 share one module"):
         cut(model, "L0H1 L1H1")
     assert cut(model, "L0H1 L1H1 L2H1").kept["L2"] == (0, 2, 3, 4)
 

@@ -1,103 +1,118 @@
-"""Directories: one that is written aside and moved into its place when it is whole.
+"""Directories: write a directory aside and move it into place when it is complete.
 
-In: where a model shall stand. Out: a directory to fill. Whenever the process is killed, the place
-holds the old model, the new one, or nothing. Only a model is ever replaced.
+In: the path of a model. Out: a directory to fill. Whenever the process is killed, the path has the
+old model, the new one, or nothing. Only a model is ever replaced.
 """
 
-import fcntl
 import json
 import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from safetensors import SafetensorError
 
 from headwise.errors import OptionError, OutputError
-from headwise.files import resolve_target
+from headwise.files import lock_folder, resolve_target
 from headwise.models.load_errors import one_sentence
 
 PART, OLD = "headwise-part", "headwise-old"
-"""How directories end that are not yet, or no longer, in their place."""
+"""Endings of directories that are not yet, or no longer, in place."""
 
 
 @contextmanager
 def replace_directory(out: Path, *, force: bool) -> Iterator[Path]:
-    """A directory to fill, which takes the place of `out` when all has gone well, else is gone.
+    """A directory to fill, which replaces `out` at the end of the block, or is removed on errors.
 
-    Whenever the process is killed, `out` is the old directory, the new one, or not there; what is
-    left beside it is put right by the next `check_destination` for it.
+    Whatever a killed process leaves behind is cleared by the next `check_destination`.
     """
-    place = resolve_target(out)  # a link stays one, what it leads to is replaced
-    check_destination(out, force=force)
-    part = temporary_name(place, PART)
-    try:
-        part.mkdir()
-        with locked(part):
+    place = resolve_target(out)  # a link stays: its target is replaced
+    _check_parent(out, place)
+    with lock_folder(place):
+        _check_content(out, place, force=force)
+        part = temporary_name(place, PART)
+        try:
+            part.mkdir()
             yield part
-            move_into_place(part, place)
-    except (OSError, SafetensorError) as error:
-        raise OutputError(f"{out} cannot be written: {one_sentence(error)}") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+            _move_into_place(part, place)
+        except (OSError, SafetensorError) as error:
+            raise OutputError(f"{out} cannot be written: {one_sentence(error)}") from error
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
 
 
 def temporary_name(place: Path, kind: str) -> Path:
-    """Where this process keeps a directory that is not in its place."""
+    """Path beside `place` for a directory of this process that is not in place."""
     return place.with_name(f".{place.name}.{os.getpid()}.{kind}")
 
 
 def check_destination(out: Path, *, force: bool) -> None:
-    """Raise unless a directory may be written there; only a model is ever replaced.
+    """Raise unless a model may be written to `out`; with `force`, it may replace a model.
 
-    A model that a killed process had moved away is put back first: it is in the way as any other.
+    A model that a killed process had moved away is first moved back.
     """
     place = resolve_target(out)
-    parent = place.parent
-    if not parent.is_dir():
-        raise OptionError(f"{out} cannot be written: there is no folder {parent}")
-    if not os.access(parent, os.W_OK):  # told before the long work, not after it
-        raise OutputError(f"{out} cannot be written: you may not write in {parent}")
-    clear_leftovers(place)
+    _check_parent(out, place)
+    with lock_folder(place):
+        _check_content(out, place, force=force)
+
+
+def _check_parent(out: Path, place: Path) -> None:
+    if not place.parent.is_dir():
+        raise OptionError(f"{out} cannot be written: there is no folder {place.parent}")
+    if not os.access(place.parent, os.W_OK):  # reported before the long work
+        raise OutputError(f"{out} cannot be written: you may not write in {place.parent}")
+
+
+def _check_content(out: Path, place: Path, *, force: bool) -> None:
+    """Clear leftovers; raise if `out` has something that must not be replaced."""
+    for old in _leftovers(place, OLD):
+        if place.exists():
+            _remove(old)
+        else:
+            old.rename(place)
+    for part in _leftovers(place, PART):
+        shutil.rmtree(part, ignore_errors=True)
     if out.is_dir() and any(out.iterdir()):
-        if not is_model(out):
+        if not _is_model(out):
             raise OutputError(
-                f"{out} holds something other than a model and is not replaced, even by force: "
-                "choose another place"
+                f"{out} is not empty and not a model, so it is not replaced, even by force: choose "
+                "another path"
             )
         if not force:
             raise OutputError(
-                f"{out} holds a model already: choose another place, or give --force (force=True)"
+                f"{out} is an existing model: choose another path, or replace it with --force "
+                "(force=True in Python)"
             )
-        if (other := foreign_to(out)) is not None:  # it would go with the model
+        if (other := _foreign_entry(out)) is not None:  # it would be deleted with the model
             raise OutputError(
-                f"{out} holds {other} beside a model, and is not replaced, even by force: choose "
-                "another place"
+                f"{out} contains {other} beside a model, so it is not replaced, even by force: "
+                "choose another path"
             )
     elif out.exists() and not out.is_dir():
-        raise OutputError(f"{out} is a file, and a model is written as a directory")
+        raise OutputError(f"{out} is a file, but a model is written as a directory")
 
 
-OF_MODELS = re.compile(
+MODEL_FILES = re.compile(
     r".+\.(json|safetensors|py|md|model|onnx|data|csv|svg|jinja|gguf)|(vocab|merges)\.txt"
     r"|\.gitattributes|LICENSE(\.txt)?"
 )
-"""Files that models' directories hold, those that `prune` writes among them."""
+"""Names of files in models' directories, including those that `prune` writes."""
 
 
-def foreign_to(folder: Path) -> str | None:
-    """The first thing in a model's directory that is no part of a model; None if all is."""
-    for one in sorted(folder.iterdir()):
-        names = r"\d+_\w+" if one.is_dir() else OF_MODELS  # sentence-transformers: 1_Pooling
-        if re.fullmatch(names, one.name) is None:
-            return one.name
+def _foreign_entry(folder: Path) -> str | None:
+    """Name of the first entry in a model's directory that is not part of a model."""
+    for entry in sorted(folder.iterdir()):
+        names = r"\d+_\w+" if entry.is_dir() else MODEL_FILES  # sentence-transformers: 1_Pooling
+        if re.fullmatch(names, entry.name) is None:
+            return entry.name
     return None
 
 
-def is_model(folder: Path) -> bool:
-    """Whether a directory is a model's: a config that names its type, and weights."""
+def _is_model(folder: Path) -> bool:
+    """Whether a directory has weights and a config with a model type."""
     try:
         config = json.loads((folder / "config.json").read_text("utf-8"))
     except (OSError, ValueError):
@@ -106,42 +121,16 @@ def is_model(folder: Path) -> bool:
     return isinstance(config, dict) and "model_type" in config and has_weights
 
 
-def clear_leftovers(place: Path) -> None:
-    """Remove what killed processes left beside the place; put back a model they had moved away."""
-    for old in leftovers(place, OLD):
-        if not place.exists():
-            old.rename(place)
-        else:
-            remove(old)
-    for part in leftovers(place, PART):
-        with suppress(BlockingIOError), locked(part):
-            shutil.rmtree(part, ignore_errors=True)
-
-
-def leftovers(place: Path, kind: str) -> list[Path]:
-    """Directories of one kind that `temporary_name` named for this very place."""
+def _leftovers(place: Path, kind: str) -> list[Path]:
+    """Directories that `temporary_name` named for this place, of any process."""
     name = re.compile(rf"\.{re.escape(place.name)}\.\d+\.(gone\.)?{kind}")
-    return sorted(one for one in place.parent.iterdir() if name.fullmatch(one.name))
+    return sorted(entry for entry in place.parent.iterdir() if name.fullmatch(entry.name))
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """While it lasts, no other process has the folder; raises if one does.
-
-    Nor does one take it for a leftover.
-    """
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(handle)
-
-
-def move_into_place(part: Path, place: Path) -> None:
-    """Put the written directory where it belongs; what was there goes when the new one stands."""
-    for one in (*files_in(part), *(one for one in part.rglob("*") if one.is_dir()), part):
-        flush(one)
+def _move_into_place(part: Path, place: Path) -> None:
+    """Move `part` to `place`; remove what was there once the new directory is in place."""
+    for path in (*files_in(part), *(path for path in part.rglob("*") if path.is_dir()), part):
+        flush(path)
     old = temporary_name(place, OLD)
     is_replaced = place.is_dir() and any(place.iterdir())
     if is_replaced:
@@ -154,23 +143,25 @@ def move_into_place(part: Path, place: Path) -> None:
         raise
     flush(place.parent)
     if is_replaced:
-        remove(old)
+        _remove(old)
 
 
-def remove(old: Path) -> None:
-    """Remove a directory that was replaced; half removed, it is never put back."""
-    gone = old.with_name(f"{old.name.removesuffix(OLD)}gone.{PART}")
-    old.rename(gone)
-    shutil.rmtree(gone)
+def _remove(old: Path) -> None:
+    """Remove a replaced directory; renamed first, so that half of it is never moved back."""
+    renamed = old.with_name(f"{old.name.removesuffix(OLD)}gone.{PART}")
+    old.rename(renamed)
+    shutil.rmtree(renamed)
 
 
 def files_in(folder: Path) -> list[Path]:
-    """Every file in a folder and the folders in it, in the order of their names."""
-    return sorted(one for one in folder.rglob("*") if one.is_file())
+    """Every file in a folder and its subfolders, sorted by path."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def flush(path: Path) -> None:
-    """Let a file or a folder reach the disk."""
+    """Write a file's or folder's data to the disk."""
+    if os.name == "nt":  # Windows flushes neither folders nor files that are open for reading
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

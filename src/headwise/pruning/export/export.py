@@ -1,14 +1,13 @@
-"""Export: a cut model as a directory that loads again, with headwise, without it, or plainly.
+"""Export: write a model as a directory that loads back equal.
 
-In: a model, and what belongs beside it. Out: a directory with safetensors, config.json and a model
-card: a plain checkpoint where transformers can build the cut model by itself, else one with the
-code that cuts a fresh model. It is written beside its place, loaded back, compared, and only then
-moved into place. It does not cut, and it reads no weights but the model's.
+In: a model, and the files to put beside it. Out: a directory with safetensors, config.json and a
+model card: a plain checkpoint if transformers can build the cut model from a config, else one with
+the code that cuts a new model. The directory is written aside, loaded, compared with the model, and
+only then moved into place (`directories.py`). Heads are cut in `surgery/`.
 """
 
 import inspect
 import json
-import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,39 +27,45 @@ from headwise.models.loading import load_exported
 from headwise.pruning.export.directories import files_in, replace_directory
 from headwise.pruning.export.model_card import CODE, model_card
 from headwise.pruning.export.plain_config import (
+    empty_model,
     named_tensors,
     plain_config,
     public_class,
-    shapes,
-    shell,
+    tensor_shapes,
     without_block,
 )
 from headwise.pruning.surgery.equivalence import (
-    Said,
+    check_equivalence,
     in_full_precision,
-    largest_difference,
     layer_outputs,
-    rounding_bound,
 )
 from headwise.reading.batch import Inputs
 
 SENTENCE_FILES = ("config_sentence_transformers.json", "sentence_bert_config.json")
-"""What sentence-transformers reads beside the list of its modules."""
+"""Files that sentence-transformers reads beside modules.json."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """What was written, and how far the model loaded from it is from the one that was given."""
+    """A written directory, and how far the model loaded from it is from the given one."""
 
     path: Path
     is_plain: bool
-    """Whether transformers loads it with no code but its own."""
-    files: Mapping[str, int]
-    """Every file's size in bytes, by its path within the directory."""
-    bytes: int
-    """Size of all files together."""
+    """Whether transformers loads it without extra code."""
     difference: float | None
-    """Largest difference between the outputs, rounding alone; None without inputs to compare."""
+    """Largest difference between the outputs, due to rounding; None if no inputs were given."""
+    files: Mapping[str, int]
+    """Size of every file in bytes, by its path within the directory."""
+
+    @property
+    def bytes(self) -> int:
+        """Size of all files together."""
+        return sum(self.files.values())
+
+    def rescan(self) -> "Export":
+        """This export with the files that its directory contains now."""
+        paths = {str(file.relative_to(self.path)): file for file in files_in(self.path)}
+        return replace(self, files={name: file.stat().st_size for name, file in paths.items()})
 
 
 def export(
@@ -73,12 +78,12 @@ def export(
     extras: Mapping[str, str] | None = None,
     force: bool = False,
 ) -> Export:
-    """Where the model was written to, and as what; nothing is unless it loads back equal.
+    """Write the model to the directory `out`, unless it does not load back equal.
 
-    `tokenizer` may be a processor, too. `source` is the directory that the uncut model came from:
-    what sentence-transformers keeps there comes along. `inputs` are run through both models.
-    `extras` are texts to put beside the model, by the names of their files; its README.md, which is
-    Markdown, goes into the model card.
+    `tokenizer` may also be a processor. `source` is the directory of the uncut model: its
+    sentence-transformers files are copied. `inputs` run through the model and the one loaded back.
+    `extras` are texts to write beside the model, by file name; README.md becomes part of the model
+    card.
     """
     check_exportable(model)
     modules = sentence_modules(source)
@@ -89,90 +94,71 @@ def export(
         if tokenizer is not None:
             tokenizer.save_pretrained(part)
         if source is not None and modules:
-            copy_sentence_modules(source, modules, part)
-        auto = auto_classes(public_class(model), without_block(model.config))
+            _copy_sentence_modules(source, modules, part)
+        loaders = _auto_classes(public_class(model), without_block(model.config))
         texts = dict(extras or {})
-        measured = texts.pop("README.md", "")
-        card = model_card(model, part, source=source, auto=auto, measured=measured)
-        add_extras(part, {"README.md": card} | texts)
+        card = model_card(
+            model, part, source=source, loaders=loaders, measured=texts.pop("README.md", "")
+        )
+        for name, text in {"README.md": card, **texts}.items():
+            if Path(name).name != name or (part / name).exists():
+                raise OptionError(f"{name!r} cannot be put beside the model: use another name")
+            (part / name).write_text(text, "utf-8")
         difference = check_copy(model, part, inputs)
-    return written_in(Export(out, is_plain, {}, 0, difference))
-
-
-def written_in(found: Export) -> Export:
-    """The same with every file that its directory holds now."""
-    place = found.path
-    files = {str(file.relative_to(place)): file.stat().st_size for file in files_in(place)}
-    return replace(found, files=files, bytes=sum(files.values()))
-
-
-def add_extras(part: Path, extras: Mapping[str, str]) -> None:
-    """Put texts beside the model, none of them in the place of a file of its own."""
-    for name, text in extras.items():
-        if Path(name).name != name or (part / name).exists():
-            raise OptionError(f"{name!r} cannot be put beside the model: give another name")
-        (part / name).write_text(text, "utf-8")
+    return Export(out, is_plain, difference, {}).rescan()
 
 
 def check_exportable(model: nn.Module) -> None:
-    """Raise unless the model is one of transformers with weights that are plain numbers."""
-    public_class(model)
-    for name, one in model.named_parameters():
-        if not one.is_floating_point() or one.device.type == "meta":
-            kind = "on no device" if one.device.type == "meta" else f"{one.dtype}"
+    """Raise ModelError unless a public transformers class and a config build this very model.
+
+    Weights must be floating-point numbers in memory.
+    """
+    plain, kind = public_class(model), type(model).__name__
+    for name, weight in model.named_parameters():
+        if not weight.is_floating_point() or weight.device.type == "meta":
+            problem = "not in memory" if weight.device.type == "meta" else f"{weight.dtype}"
             raise ModelError(
-                f"{type(model).__name__} cannot be exported: its weight {name} is {kind}, and only "
-                "floating-point weights in memory are; load it without quantization and offloading"
+                f"{kind} cannot be exported: its weight {name} is {problem}, but weights must be "
+                "floating-point and in memory; load the model without quantization and offloading"
             )
-    check_class(model)
-
-
-def check_class(model: Any) -> None:
-    """Raise unless the model's class and config build its very parameters."""
-    plain = public_class(model)
+    assert isinstance(model, PreTrainedModel)
     is_cut = bool(getattr(model.config, BLOCK, None))
     config = model.config if is_cut else without_block(model.config)
-    built = shapes(shell(cut_class(plain) if is_cut else plain, config, model.dtype))
-    mine = shapes(model)
-    for name in {**mine, **built}:
-        if mine.get(name) != built.get(name):
-            said = other_shape(name, mine.get(name), built.get(name))
-            raise ModelError(f"{type(model).__name__} cannot be exported: {said}")
+    built = tensor_shapes(empty_model(cut_class(plain) if is_cut else plain, config, model.dtype))
+    own = tensor_shapes(model)
+    for name in {**own, **built}:
+        if own.get(name) != built.get(name):
+            difference = _shape_difference(name, own.get(name), built.get(name))
+            raise ModelError(f"{kind} cannot be exported: {difference}")
 
 
 def write_model(model: PreTrainedModel, part: Path) -> bool:
-    """Write weights, config and, where it takes more than that, code; True where it does not."""
+    """Write weights, config and, if needed, code. Returns True if no code was needed."""
     plain, config = public_class(model), plain_config(model)
     is_plain = config is not None
     if config is None:
-        config = with_code(model)
-        (part / f"{CODE}.py").write_text(code_of(config), "utf-8")
-    # A fresh model saves the weights: it has no state of a quantizer, and the given one stays as
-    # it is. Names that only transformers' own classes understand are for plain checkpoints.
-    fresh: Any = shell(plain if is_plain else cut_class(plain), config, model.dtype)
+        config = without_block(model.config)
+        classes = _auto_classes(plain, config)
+        setattr(config, BLOCK, getattr(model.config, BLOCK))
+        config.auto_map = {auto: f"{CODE}.{name}" for auto, name in classes.items()}
+        (part / f"{CODE}.py").write_text(_model_code(sorted({*classes.values()})), "utf-8")
+    # A new model saves the weights: it has no state of a quantizer, and the given one stays
+    # unchanged. Only transformers' own classes understand original names of weights.
+    fresh: Any = empty_model(plain if is_plain else cut_class(plain), config, model.dtype)
     fresh.generation_config = getattr(model, "generation_config", None)
-    weights = {name: one.contiguous() for name, one in model.state_dict().items()}
+    weights = {name: weight.contiguous() for name, weight in model.state_dict().items()}
     try:
         with quiet():
             fresh.save_pretrained(part, state_dict=weights, save_original_format=is_plain)
-    except ValueError as error:  # settings that contradict each other, say
+    except ValueError as error:  # for instance generation settings that contradict each other
         raise ModelError(f"{plain.__name__} cannot be exported: {one_sentence(error)}") from error
-    for file in part.glob("*.safetensors"):  # written for the owner's eyes only, the rest is not
+    for file in part.glob("*.safetensors"):  # safetensors lets only the owner read its files
         file.chmod((part / "config.json").stat().st_mode)
     return is_plain
 
 
-def with_code(model: PreTrainedModel) -> PreTrainedConfig:
-    """The model's config with its block, and the classes that transformers is to take instead."""
-    config = without_block(model.config)
-    classes = auto_classes(public_class(model), config)
-    setattr(config, BLOCK, getattr(model.config, BLOCK))
-    config.auto_map = {auto: f"{CODE}.{name}" for auto, name in classes.items()}
-    return config
-
-
-def auto_classes(plain: type[PreTrainedModel], config: PreTrainedConfig) -> dict[str, str]:
-    """The names of the model's class and of the bare one, by the Auto classes that load them."""
+def _auto_classes(plain: type[PreTrainedModel], config: PreTrainedConfig) -> dict[str, str]:
+    """Names of the model's class and of its bare class, by the Auto classes that load them."""
     found = {"AutoModel": bare_class(config).__name__}
     for name, auto in vars(modeling_auto).items():
         mapping = getattr(auto, "_model_mapping", None)
@@ -183,153 +169,109 @@ def auto_classes(plain: type[PreTrainedModel], config: PreTrainedConfig) -> dict
     return found
 
 
-def code_of(config: Any) -> str:
-    """Text of a module that stands alone: the mixin, and the classes that the config names."""
-    names = sorted({reference.rpartition(".")[2] for reference in config.auto_map.values()})
+def _model_code(names: Sequence[str]) -> str:
+    """Source of a module without headwise: `CutMixin`, and the named classes with it."""
     imports = [f"from transformers import {name} as Plain{name}  # noqa: E402" for name in names]
     classes = [
         f"\n\nclass {name}(CutMixin, Plain{name}):\n"
-        f'    """{name} with the heads that config.json says are kept."""'
+        f'    """{name} with the heads that config.json lists as kept."""'
         for name in names
     ]
     return "\n".join([inspect.getsource(cut_modeling), "", *imports, *classes, ""])
 
 
 def sentence_modules(source: Path | None) -> list[dict[str, Any]]:
-    """The modules that make a directory one of sentence-transformers; none where it is not."""
+    """The modules of a sentence-transformers directory; none if it is another directory."""
     if source is None or not (source / "modules.json").is_file():
         return []
-    said = f"{source} is no directory of sentence-transformers: modules.json"
+    problem = f"{source} is not a sentence-transformers directory: modules.json"
     try:
         modules: list[dict[str, Any]] = json.loads((source / "modules.json").read_text("utf-8"))
         folders = [source / module["path"] for module in modules]
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise ModelError(f"{said} is no list of modules that each have a path") from error
+        raise ModelError(f"{problem} is not a list of modules with a path each") from error
     if not folders:
-        raise ModelError(f"{said} names no module")
+        raise ModelError(f"{problem} names no module")
     for folder in folders:
         if source.resolve() not in (folder.resolve(), folder.resolve().parent):
-            raise ModelError(f"{said} names the folder {folder}, which is not in it")
+            raise ModelError(f"{problem} names {folder}, which is outside the directory")
     return modules
 
 
-def copy_sentence_modules(source: Path, modules: Sequence[Mapping[str, Any]], part: Path) -> None:
-    """Copy what makes a directory of sentence-transformers one; no weights of the model.
-
-    The cut model is at the top, wherever the uncut one was.
-    """
+def _copy_sentence_modules(source: Path, modules: Sequence[Mapping[str, Any]], part: Path) -> None:
+    """Copy all modules but the transformer; the cut model is at the top of the directory."""
     folders = [source / module["path"] for module in modules]
     for folder in folders[1:]:
-        if folder.is_dir():  # normalizing needs no file
+        if folder.is_dir():  # Normalize has no files
             shutil.copytree(folder, part / folder.name)
-    for file in SENTENCE_FILES:
-        for there in (source / file, folders[0] / file):
-            if there.is_file():
-                shutil.copyfile(there, part / file)
+    for name in SENTENCE_FILES:
+        for file in (source / name, folders[0] / name):
+            if file.is_file():
+                shutil.copyfile(file, part / name)
     moved = [{**modules[0], "path": ""}, *modules[1:]]
     (part / "modules.json").write_text(json.dumps(moved, indent=2), "utf-8")
 
 
 def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> float | None:
-    """Load what was written; raise unless it is the model, bit for bit, and answers as it does.
+    """Load the written model; raise ModelError unless its tensors are equal, bit for bit.
 
-    Answers are compared but for rounding, in float32 at least: kernels may add up in another order
-    where weights lie elsewhere in memory, as those do that a file is mapped to.
+    Returns the largest difference of the outputs for `inputs`, which only rounding may explain:
+    kernels may add in another order if weights are elsewhere in memory, as in a mapped file.
+    Outputs are compared in float32 at least.
     """
     with quiet(), explain_errors(f"{type(model).__name__}, as it was written,", is_local=True):
         loaded = load_exported(part).to(model.device)
-    check_tensors(model, loaded)
+    own, copied = named_tensors(model), named_tensors(loaded)
+    for name in {**own, **copied}:
+        difference = _tensor_difference(name, own.get(name), copied.get(name))
+        if difference is not None:
+            raise ModelError(f"{type(model).__name__} cannot be exported: {difference}")
     if inputs is None:
         return None
-    attend_alike(model, loaded)
-    with in_full_precision(model, inputs) as given:
-        wanted = layer_outputs(model, (), given)
-    with in_full_precision(loaded, inputs) as given:
-        got = layer_outputs(loaded, (), given)
-    return compared(model, got, wanted)
-
-
-def compared(model: nn.Module, got: Said, wanted: Said) -> float:
-    """Largest difference of what the loaded model says; an error if rounding does not explain it.
-
-    Each output is held against what rounding explains of itself.
-    """
-    largest = 0.0
-    for name in {**wanted, **got}:
-        is_there = name in wanted and name in got
-        here = largest_difference(got[name], wanted[name]) if is_there else math.inf
-        if not is_there or here > rounding_bound(model, wanted[name]):
-            raise ModelError(
-                f"{type(model).__name__} cannot be exported: loaded back, {name} differs by "
-                f"{here:.3g} on the given inputs"
-            )
-        largest = max(largest, here)
-    return largest
-
-
-def check_tensors(model: nn.Module, loaded: nn.Module) -> None:
-    """Raise unless both have the same parameters and buffers with the same numbers in them."""
-    mine, theirs = named_tensors(model), named_tensors(loaded)
-    unlike = [name for name in {**mine, **theirs} if not is_equal(mine, theirs, name)]
-    if not unlike:
-        return
-    raise ModelError(
-        f"{type(model).__name__} cannot be exported: "
-        f"{how_unlike(unlike[0], mine.get(unlike[0]), theirs.get(unlike[0]))}"
-    )
-
-
-Size = tuple[int, ...] | None
-
-
-def other_shape(name: str, mine: Size, made: Size) -> str:
-    """How a tensor differs from the one that the model's class and config make."""
-    if made is None:
-        return f"its class and config make no {name}: merge adapters before you cut"
-    made_by = "a model that from_pretrained made"
-    if mine is None:
-        return f"it has no {name}, which its class and config make: give {made_by}"
-    return f"{name} is {list(mine)}, and its class and config make {list(made)}: give {made_by}"
-
-
-def how_unlike(name: str, one: Tensor | None, other: Tensor | None) -> str:
-    """What differs of a tensor that is another when it is loaded back, and what would help."""
-    if one is None or other is None or one.shape != other.shape:
-        mine, theirs = (None if each is None else tuple(each.shape) for each in (one, other))
-        return other_shape(name, mine, theirs)
-    if one.dtype != other.dtype and isinstance(one, nn.Parameter):
-        return (
-            f"{name} is {one.dtype}, and loaded back {other.dtype}: give all weights one dtype, as "
-            "model.to does"
-        )
-    if isinstance(one, nn.Parameter):
-        return (
-            f"{name} has other numbers when it is loaded back: give a model that from_pretrained "
-            "made"
-        )
-    return (
-        f"{name} has other numbers when it is loaded back, for it is in no file but computed anew: "
-        "choose the dtype when you load the uncut model"
-    )
-
-
-def attend_alike(model: nn.Module, other: nn.Module) -> None:
-    """Let another model of the same modules compute with the kernels that are set for the one."""
-    for mine, theirs in zip(model.modules(), other.modules(), strict=True):
-        config = getattr(theirs, "config", None)
-        if isinstance(config, PreTrainedConfig):
+    for module, copied_module in zip(model.modules(), loaded.modules(), strict=True):
+        config = getattr(copied_module, "config", None)
+        if isinstance(config, PreTrainedConfig):  # both are to compute with the same kernels
             for name in ("_attn_implementation", "_experts_implementation"):
-                setattr(config, name, getattr(mine.config, name))
+                setattr(config, name, getattr(module.config, name))
+    with in_full_precision(model, inputs) as full_inputs:
+        expected = layer_outputs(model, (), full_inputs)
+    with in_full_precision(loaded, inputs) as full_inputs:
+        actual = layer_outputs(loaded, (), full_inputs)
+    problem = f"{type(model).__name__} cannot be exported: for the given inputs, loaded back"
+    return check_equivalence(model, actual, expected, problem)
 
 
-def is_equal(mine: Mapping[str, Tensor], theirs: Mapping[str, Tensor], name: str) -> bool:
-    """Whether both have the tensor, with the same numbers; buffers may have another dtype."""
-    if name not in mine or name not in theirs:
-        return False
-    one, other = mine[name].detach(), theirs[name].detach()
-    is_same_kind = not isinstance(mine[name], nn.Parameter) or one.dtype == other.dtype
+def _shape_difference(name: str, own: tuple[int, ...] | None, built: tuple[int, ...] | None) -> str:
+    """How a tensor's shape differs from the one that the model's class and config build."""
+    if built is None:
+        return f"its class and config build no {name}: merge adapters before you cut"
+    if own is None:
+        return f"it has no {name}, but its class and config build one: use from_pretrained's model"
     return (
-        is_same_kind
-        and one.shape == other.shape
-        and torch.equal(one.double().nan_to_num(), other.double().nan_to_num())
+        f"{name} is {list(own)}, but its class and config build {list(built)}: use a model from "
+        "from_pretrained"
+    )
+
+
+def _tensor_difference(name: str, own: Tensor | None, copied: Tensor | None) -> str | None:
+    """How a tensor differs when loaded back, and what would help; None if it is equal.
+
+    Buffers may have another dtype.
+    """
+    if own is None or copied is None or own.shape != copied.shape:
+        shapes = (None if tensor is None else tuple(tensor.shape) for tensor in (own, copied))
+        return _shape_difference(name, *shapes)
+    if isinstance(own, nn.Parameter) and own.dtype != copied.dtype:
+        return (
+            f"{name} is {own.dtype}, but {copied.dtype} when loaded back: convert all weights to "
+            "one dtype with model.to"
+        )
+    numbers = (tensor.detach().double().nan_to_num() for tensor in (own, copied))
+    if torch.equal(*numbers):
+        return None
+    if isinstance(own, nn.Parameter):
+        return f"{name} has other values when loaded back: use a model from from_pretrained"
+    return (
+        f"{name} has other values when loaded back, because no file contains it and it is computed "
+        "again: choose the dtype when you load the uncut model"
     )

@@ -35,14 +35,14 @@ def model_card(
     part: Path,
     *,
     source: Path | None,
-    auto: Mapping[str, str],
+    loaders: Mapping[str, str],
     measured: str = "",
 ) -> str:
     """The card of a model that is written in `part`; `auto` names classes by their loaders."""
     kept = (getattr(model.config, BLOCK, None) or {"kept": {}})["kept"]
     origin = "/".join(Path(model.config.name_or_path or source or "a nameless model").parts[-2:])
     name = public_class(model).__name__
-    loader = next((one for one, of in auto.items() if of == name), "AutoModel")
+    loader = next((loader for loader, kind in loaders.items() if kind == name), "AutoModel")
     is_sentence = (part / "modules.json").exists()
     is_plain = not (part / f"{CODE}.py").exists()
     return "\n".join(

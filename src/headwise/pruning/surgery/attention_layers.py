@@ -1,9 +1,10 @@
-"""Layers: the attention modules of a model, each with what is known of its heads.
+"""Attention layers: a model's attention modules, and which part of each weight belongs to a head.
 
-In: a model. Out: its layers, or one sentence that says why heads cannot be cut from it.
+In: a model, and the heads that a layer keeps. Out: an `AttentionLayer` per module and a `Slice` per
+weight; or a ModelError that says why heads cannot be cut. `cut.py` applies the slices.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,11 +26,11 @@ from headwise.watching.sites import Site, find_sites
 
 @dataclass(frozen=True)
 class AttentionLayer:
-    """An attention module that heads can be cut from; ALBERT's is several layers at once."""
+    """An attention module that heads can be cut from; ALBERT's module serves several layers."""
 
     names: tuple[str, ...]
     path: str
-    """From the base model to the module; parameters are found by such paths."""
+    """Path of the module in the base model."""
     base: nn.Module
     family: Family
 
@@ -40,14 +41,14 @@ class AttentionLayer:
 
     @property
     def head_size(self) -> int:
-        """How many numbers one head gives."""
+        """Number of values that one head outputs per token."""
         for name in HEAD_SIZES:
             size = getattr(self.module, name, None)
             if size is not None:
                 return int(size)
         raise ModelError(
-            f"heads of {type(self.module).__name__} cannot be cut: it does not say how large a "
-            f"head is, as an attribute {join_words(HEAD_SIZES, 'or')}"
+            f"heads of {type(self.module).__name__} cannot be cut: it has no attribute "
+            f"{join_words(HEAD_SIZES, 'or')}, so the size of its heads is unknown"
         )
 
     @property
@@ -57,39 +58,38 @@ class AttentionLayer:
 
     @property
     def has_output_inside(self) -> bool:
-        """Whether the output projection is a part of the module."""
+        """Whether the output projection is part of the attention module."""
         return not self.family.output.startswith("..")
 
     @property
     def num_heads(self) -> int:
-        """Query heads that the layer has now."""
-        return size_in(self.base.get_submodule(self.output)) // self.head_size
+        """Number of query heads, from the weights."""
+        return _num_inputs(self.base.get_submodule(self.output)) // self.head_size
 
     @property
     def num_kv_heads(self) -> int:
-        """KV heads that the layer has now."""
+        """Number of KV heads, from the weights."""
         if self.family.packed:
-            units = size_out(self.part(self.family.packed)) // self.head_size
+            units = _num_outputs(self.part(self.family.packed)) // self.head_size
             return (units - self.num_heads) // 2
         if not self.family.apart:
             return self.num_heads
-        return size_out(self.part(self.family.apart[1])) // self.head_size
+        return _num_outputs(self.part(self.family.apart[1])) // self.head_size
 
     def path_to(self, part: str) -> str:
-        """Path of a part of the module, or with `..` of what is beside it."""
+        """Path of a part of the module; a leading `..` means beside the module."""
         parts = self.path.split(".") if self.path else []
         for step in part.split("/"):
             parts = parts[:-1] if step == ".." else [*parts, *step.split(".")]
         return ".".join(parts)
 
     def part(self, name: str) -> Any:
-        """A module or parameter of the attention module, None if it has none of that name."""
+        """The module's submodule or parameter `name`; None if it has none."""
         return getattr(self.module, name, None)
 
 
-@dataclass(frozen=True)
-class Axes:
-    """Where a kind of linear layer keeps what."""
+class _Axes(NamedTuple):
+    """The weight's axes of a kind of linear layer, and the attributes with their sizes."""
 
     outputs: int
     inputs: int
@@ -97,101 +97,88 @@ class Axes:
     num_inputs: str
 
 
-LINEAR = Axes(outputs=0, inputs=1, num_outputs="out_features", num_inputs="in_features")
-CONV1D = Axes(outputs=1, inputs=0, num_outputs="nf", num_inputs="nx")
+def _weight_axes(projection: Any) -> _Axes:
+    if type(projection).__name__ == "Conv1D":
+        return _Axes(outputs=1, inputs=0, num_outputs="nf", num_inputs="nx")
+    return _Axes(outputs=0, inputs=1, num_outputs="out_features", num_inputs="in_features")
 
 
-def axes_of(projection: Any) -> Axes:
-    """Where a projection keeps its inputs and outputs."""
-    return CONV1D if type(projection).__name__ == "Conv1D" else LINEAR
+def _num_inputs(projection: Any) -> int:
+    return int(projection.weight.shape[_weight_axes(projection).inputs])
 
 
-def size_in(projection: Any) -> int:
-    """How many numbers a projection reads."""
-    return int(projection.weight.shape[axes_of(projection).inputs])
-
-
-def size_out(projection: Any) -> int:
-    """How many numbers a projection makes."""
-    return int(projection.weight.shape[axes_of(projection).outputs])
-
-
-NO_ROW = (
-    "headwise has no row of facts about where its heads are; docs/extend.md says how to add one"
-)
+def _num_outputs(projection: Any) -> int:
+    return int(projection.weight.shape[_weight_axes(projection).outputs])
 
 
 def find_layers(model: nn.Module) -> tuple[AttentionLayer, ...]:
-    """Every attention module of the model, in the order of its layers."""
+    """Every attention layer, in the model's order. Raises ModelError if one cannot be cut."""
     base: Any = getattr(model, "base_model", model)
     paths = {id(module): path for path, module in base.named_modules()}
-    shared: dict[int, list[Site]] = {}
-    for place in find_sites(model):
-        shared.setdefault(id(place.module), []).append(place)
+    sites_by_module: dict[int, list[Site]] = {}
+    for site in find_sites(model):
+        sites_by_module.setdefault(id(site.module), []).append(site)
     if not hasattr(model, "config"):
         raise ModelError(
-            f"heads of {type(model).__name__} cannot be cut: it has no config, in which a "
-            "transformers model says how many heads it has"
+            f"heads of {type(model).__name__} cannot be cut: it has no config, which states a "
+            "transformers model's number of heads"
         )
     layers = []
-    for key, places in shared.items():
-        module, family = places[0].module, family_of(places[0].module)
+    for key, sites in sites_by_module.items():
+        module, family = sites[0].module, family_of(sites[0].module)
         reason = REFUSED.get(type(module).__name__)
         if family is None:
-            reason = reason or NO_ROW
+            reason = reason or (
+                "headwise has no row of facts about where its heads are; docs/extend.md shows how "
+                "to add one"
+            )
         elif key not in paths:
-            reason = f"it lies outside {type(base).__name__}, whose parts the facts are about"
+            reason = f"it is outside {type(base).__name__}, which the facts are about"
         else:
-            names = tuple(place.layer_name for place in places)
+            names = tuple(site.layer_name for site in sites)
             layers.append(AttentionLayer(names, paths[key], base, family))
-            reason = next(obstacles(layers[-1]), None)
+            reason = next(_obstacles(layers[-1]), None)
         if reason is not None:
-            where = f"{type(module).__name__} ({places[0].name})"
+            where = f"{type(module).__name__} ({sites[0].name})"
             raise ModelError(f"heads of {type(model).__name__} cannot be cut: {where}: {reason}")
     return tuple(layers)
 
 
-def obstacles(layer: AttentionLayer) -> Iterator[str]:
-    """What about this very module stands in the way of cutting its heads."""
-    projections = [*layer.family.apart, *filter(None, [layer.family.packed])]
+def _obstacles(layer: AttentionLayer) -> Iterator[str]:
+    """Reasons why heads cannot be cut from this module."""
+    family = layer.family
+    projections = [*family.apart, *filter(None, [family.packed])]
     parts = {name: layer.part(name) for name in projections}
-    more = {name: layer.part(name) for name in layer.family.per_head}
-    parts |= {name: part for name, part in more.items() if isinstance(part, nn.Module)}
-    parts[layer.family.output] = layer.base.get_submodule(layer.output)
+    per_head = {name: layer.part(name) for name in family.per_head}
+    parts |= {name: part for name, part in per_head.items() if isinstance(part, nn.Module)}
+    parts[family.output] = layer.base.get_submodule(layer.output)
     for name, part in parts.items():
-        if not is_plain(part):
-            kind = type(part).__name__
-            yield f"its {name} is a {kind}, and only plain linear layers can be sliced"
-    for name in layer.family.norms:
+        if not _can_be_sliced(part):
+            yield f"{name} is a {type(part).__name__}, but only plain linear layers can be sliced"
+    for name in family.norms:
         weight = getattr(layer.part(name), "weight", None)
         if weight is not None and weight.shape[-1] != layer.head_size:
-            yield f"its {name} spans all heads, so that every head changes with each that is cut"
-    for flag, reason in layer.family.flags.items():
-        if flag_of(layer.module, flag):
+            yield f"{name} spans all heads, so cutting one head changes all others"
+    for flag, reason in family.flags.items():
+        config = getattr(layer.module, "config", None)
+        if getattr(layer.module, flag, getattr(config, flag, None)):
             yield reason
-    known = (*projections, layer.family.output, layer.family.norm)
-    known += layer.family.per_head + layer.family.columns + layer.family.norms
-    known += layer.family.untouched
+    known = (*projections, family.output, family.norm, *family.per_head, *family.columns)
+    known += family.norms + family.untouched
     for path, _ in layer.module.named_parameters():
         if not any(path == name or path.startswith(f"{name}.") for name in known):
-            yield f"of its {path} it is not known which numbers belong to which head"
+            yield f"it is unknown which numbers of {path} belong to which head"
 
 
-def is_plain(projection: Any) -> bool:
-    """Whether a projection is one whose weight holds a number for each output and input."""
+def _can_be_sliced(projection: Any) -> bool:
     if type(projection).__name__ == "Conv1D":
         return True
-    is_linear = isinstance(projection, nn.Linear) and projection.weight.dim() == 2
-    return is_linear and projection.weight.is_floating_point()
-
-
-def flag_of(module: Any, name: str) -> Any:
-    """What the module, or its config, says under a name."""
-    return getattr(module, name, getattr(getattr(module, "config", None), name, None))
+    is_matrix = isinstance(projection, nn.Linear) and projection.weight.dim() == 2
+    return is_matrix and projection.weight.is_floating_point()
 
 
 class KeptHeads(NamedTuple):
-    """A layer's numbers of heads, and those of them that stay."""
+    """A layer's numbers of heads, and the heads to keep."""
 
     num_heads: int
     num_kv_heads: int
@@ -199,7 +186,7 @@ class KeptHeads(NamedTuple):
 
     @property
     def group(self) -> int:
-        """How many query heads share one KV head; 0 in a layer without heads."""
+        """Number of query heads per KV head; 0 in a layer without heads."""
         return self.num_heads // max(self.num_kv_heads, 1)
 
     @property
@@ -208,103 +195,101 @@ class KeptHeads(NamedTuple):
         return tuple(dict.fromkeys(head // self.group for head in self.kept))
 
 
-def blocks(heads: KeptHeads) -> list[int]:
-    """All queries, then all keys, then all values, as in GPT-2, Phi-3 and ModernBERT."""
+def _kept_blocks(heads: KeptHeads) -> list[int]:
+    """Kept rows where all queries precede all keys and all values: GPT-2, Phi-3, ModernBERT."""
     keys = heads.num_heads
     values = keys + heads.num_kv_heads
     kept_kv = heads.kept_kv
-    return [*heads.kept, *(keys + one for one in kept_kv), *(values + one for one in kept_kv)]
+    return [*heads.kept, *(keys + head for head in kept_kv), *(values + head for head in kept_kv)]
 
 
-def interleaved(heads: KeptHeads) -> list[int]:
-    """Group by group its queries, its key, its value, as in GPT-NeoX, BLOOM and Falcon."""
-    units: list[int] = []
-    for one in heads.kept_kv:
-        start, first = one * (heads.group + 2), one * heads.group
-        units += [start + head - first for head in heads.kept if head // heads.group == one]
-        units += [start + heads.group, start + heads.group + 1]
-    return units
+def _kept_interleaved(heads: KeptHeads) -> list[int]:
+    """Kept rows where each group has its queries, key and value: GPT-NeoX, BLOOM, Falcon."""
+    rows: list[int] = []
+    for kv_head in heads.kept_kv:
+        start, first = kv_head * (heads.group + 2), kv_head * heads.group
+        rows += [start + head - first for head in heads.kept if head // heads.group == kv_head]
+        rows += [start + heads.group, start + heads.group + 1]
+    return rows
 
 
-LAYOUTS: dict[str, Callable[[KeptHeads], list[int]]] = {
-    "blocks": blocks,
-    "interleaved": interleaved,
-}
+_LAYOUTS = {"blocks": _kept_blocks, "interleaved": _kept_interleaved}
 
 
-def entries(units: Iterable[int], size: int) -> list[int]:
-    """Places of all numbers of some units, each unit so many numbers long."""
-    return [unit * size + place for unit in units for place in range(size)]
+def _entries(units: Iterable[int], size: int) -> list[int]:
+    """Indices of every number of some units that are `size` numbers long."""
+    return [unit * size + offset for unit in units for offset in range(size)]
 
 
 @dataclass(frozen=True)
 class Slice:
-    """What stays of a parameter along one of its axes."""
+    """The part of a parameter to keep along one axis."""
 
     path: str
     axis: int
     kept: list[int]
     attribute: str = ""
-    """What the parameter's module calls the length of the axis."""
+    """Attribute of the parameter's module that states the length of the axis."""
 
 
 def kept_slices(layer: AttentionLayer, heads: KeptHeads) -> list[Slice]:
-    """What stays of every parameter that has numbers for single heads."""
-    family, kept = layer.family, heads.kept
-    found: list[Slice] = []
+    """A slice for every parameter that has numbers of single heads."""
+    family, found = layer.family, list[Slice]()
     if family.packed:
-        units = LAYOUTS[family.layout](heads)
-        found += of_outputs(layer, family.packed, entries(units, layer.head_size))
-    for name, stays, count in by_head(family, heads):
-        found += of_heads(layer, name, stays, count)
+        rows = _LAYOUTS[family.layout](heads)
+        found += _output_slices(layer, family.packed, _entries(rows, layer.head_size))
+    queries, keys = (heads.kept, heads.num_heads), (heads.kept_kv, heads.num_kv_heads)
+    parts = [*zip(family.apart, (queries, keys, keys), strict=False)]  # no parts if packed
+    parts += [(name, queries) for name in family.per_head]
+    parts += zip(family.norms, (queries, keys), strict=False)
+    for name, (kept, count) in parts:
+        found += _head_slices(layer, name, kept, count)
     for name in family.columns:
         if isinstance(layer.part(name), nn.Module):
             path = f"{layer.path_to(name)}.weight"
-            found.append(Slice(path, 1, list(kept), "embedding_dim"))
-    axes = axes_of(layer.base.get_submodule(layer.output))
-    inputs = entries(kept, layer.head_size)
+            found.append(Slice(path, 1, list(heads.kept), "embedding_dim"))
+    axes = _weight_axes(layer.base.get_submodule(layer.output))
+    inputs = _entries(heads.kept, layer.head_size)
     return [*found, Slice(f"{layer.output}.weight", axes.inputs, inputs, axes.num_inputs)]
 
 
-def by_head(family: Family, heads: KeptHeads) -> Iterator[tuple[str, tuple[int, ...], int]]:
-    """Parts of a module with outputs head by head: which heads stay, and of how many."""
-    queries = heads.kept, heads.num_heads
-    keys = heads.kept_kv, heads.num_kv_heads
-    counts = [*zip(family.apart, (queries, keys, keys), strict=False)]  # none where packed
-    counts += [(name, queries) for name in family.per_head]
-    counts += zip(family.norms, (queries, keys), strict=False)
-    yield from ((name, kept, count) for name, (kept, count) in counts)
-
-
-def of_heads(layer: AttentionLayer, name: str, kept: tuple[int, ...], count: int) -> list[Slice]:
-    """What stays of a part that has so many equal pieces, one a head; norms of one head all."""
+def _head_slices(
+    layer: AttentionLayer, name: str, kept: tuple[int, ...], count: int
+) -> list[Slice]:
+    """Slices of a part with `count` equal pieces, one per head; none for a norm of single heads."""
     part = layer.part(name)
     if isinstance(part, nn.Parameter):
-        return [Slice(layer.path_to(name), 0, entries(kept, len(part) // max(count, 1)))]
+        return [Slice(layer.path_to(name), 0, _entries(kept, len(part) // max(count, 1)))]
     if part is None:
         return []
     if name in layer.family.norms:
         weight = getattr(part, "weight", None)
         is_shared = weight is None or weight.dim() < 2
         return [] if is_shared else [Slice(f"{layer.path_to(name)}.weight", 0, list(kept))]
-    return of_outputs(layer, name, entries(kept, size_out(part) // max(count, 1)))
+    return _output_slices(layer, name, _entries(kept, _num_outputs(part) // max(count, 1)))
 
 
-def of_outputs(layer: AttentionLayer, name: str, kept: list[int]) -> list[Slice]:
-    """What stays of a projection that keeps some of its outputs."""
+def _output_slices(layer: AttentionLayer, name: str, kept: list[int]) -> list[Slice]:
+    """Slices of a projection that keeps some of its outputs."""
     part, path = layer.part(name), layer.path_to(name)
-    axes = axes_of(part)
+    axes = _weight_axes(part)
     found = [Slice(f"{path}.weight", axes.outputs, kept, axes.num_outputs)]
     if isinstance(getattr(part, "bias", None), Tensor):
         found.append(Slice(f"{path}.bias", 0, kept))
     return found
 
 
-def attributes(layer: AttentionLayer, heads: KeptHeads) -> dict[str, int]:
-    """What the attention module says of itself when it keeps some of its heads."""
+def count_attributes(owner: Any, heads: KeptHeads) -> dict[str, int]:
+    """Values after the cut of the head counts that `owner`, a module or a config, states."""
     num_heads, num_kv_heads = len(heads.kept), len(heads.kept_kv)
-    known = dict.fromkeys(NUM_HEADS, num_heads) | dict.fromkeys(NUM_KV_HEADS, num_kv_heads)
-    known |= dict.fromkeys(layer.family.widths, num_heads * layer.head_size)
+    counts = dict.fromkeys(NUM_HEADS, num_heads) | dict.fromkeys(NUM_KV_HEADS, num_kv_heads)
+    return {name: count for name, count in counts.items() if hasattr(owner, name)}
+
+
+def size_attributes(layer: AttentionLayer, heads: KeptHeads) -> dict[str, int]:
+    """Values after the cut of the widths and group sizes that the attention module states."""
+    num_heads, num_kv_heads = len(heads.kept), len(heads.kept_kv)
+    sizes = dict.fromkeys(layer.family.widths, num_heads * layer.head_size)
     if num_kv_heads:
-        known |= dict.fromkeys(NUM_GROUPS, num_heads // num_kv_heads)
-    return {name: value for name, value in known.items() if hasattr(layer.module, name)}
+        sizes |= dict.fromkeys(NUM_GROUPS, num_heads // num_kv_heads)
+    return {name: size for name, size in sizes.items() if hasattr(layer.module, name)}

@@ -1,8 +1,8 @@
-"""Surgery: heads leave a model for good, and nothing else about it changes.
+"""Cut: remove heads from a model's weights; nothing else about the model changes.
 
-In: a model, and which of its heads to cut. Out: the same model with smaller projections, which says
-what silencing those heads says, and a block in its config from which `standalone.reshape` gives a
-fresh model the same shape. Everything is checked before the first change.
+In: a model and the heads to cut. Out: the same model with smaller projections, which computes the
+same as with these heads silenced, and a block in its config from which `cut_modeling.reshape` gives
+a new model the same shape. Every check that needs no run comes before the first change.
 """
 
 import copy
@@ -15,44 +15,48 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.errors import ModelError, OptionError
+from headwise.errors import OptionError
 from headwise.heads import HeadId, check_head, parse_heads
 from headwise.models.cut_modeling import replace_tensor, settle
-from headwise.models.families import NUM_HEADS, NUM_KV_HEADS
 from headwise.models.loaded import LoadedModel, as_module
-from headwise.pruning.surgery import equivalence
 from headwise.pruning.surgery.attention_layers import (
     AttentionLayer,
     KeptHeads,
     Slice,
-    attributes,
+    count_attributes,
     find_layers,
     kept_slices,
+    size_attributes,
 )
-from headwise.watching.gates import check_layers
+from headwise.pruning.surgery.equivalence import (
+    check_equivalence,
+    in_full_precision,
+    layer_outputs,
+)
+from headwise.watching.gates import check_layers, silence
 from headwise.watching.sites import find_sites
 
 PARTS = ("parameters", "attributes", "configs", "biased", "emptied", "kept")
 EMPTY: dict[str, Any] = {"format": 1} | {part: {} for part in PARTS}
-"""The block of a model that nothing was cut from."""
+"""The block of an uncut model."""
 
 
 @dataclass(frozen=True)
 class Surgery:
-    """What was cut from a model, and how far it then was from silencing the same heads."""
+    """The heads cut from a model, and its difference from silencing the same heads."""
 
     heads: tuple[HeadId, ...]
     difference: float | None
-    """Largest difference that was found; None where there were no inputs to look with."""
+    """Largest difference of any output from silencing; None if no inputs were given."""
     parameters_before: int
     parameters_after: int
     kept: Mapping[str, tuple[int, ...]]
-    """Of every layer the heads that it has, by their numbers in the uncut model."""
+    """Heads that each layer has now, by their numbers in the uncut model."""
 
 
 @dataclass(frozen=True)
 class LayerCut:
-    """What becomes of one layer."""
+    """The heads that one layer keeps, and the slices that keep them."""
 
     layer: AttentionLayer
     heads: KeptHeads
@@ -65,47 +69,42 @@ def cut(
     *,
     inputs: Mapping[str, Tensor] | None = None,
 ) -> Surgery:
-    """Remove heads in place; with `inputs`, undo it unless it equals silencing them.
+    """Remove heads from the model in place; `inputs` check that this equals silencing them.
 
-    Heads are numbered as the model has them now; what is written into `model.config.headwise`, and
-    `kept`, count in the uncut model. With `inputs` the model runs before, those heads silenced, and
-    after; where the two differ by more than rounding an error is raised, and nothing has changed.
+    Heads are numbered as the model has them now; `kept` and `model.config.headwise` use the numbers
+    of the uncut model. With `inputs`, the model runs twice: with the heads silenced, and without
+    them. If the outputs differ by more than rounding, it is restored and a ModelError raised.
 
     headwise.cut(model, "L0H1 L2H3", inputs=tokens).difference
     """
     model, chosen = as_module(model), parse_heads(heads)
-    changes = plan_slices(model, chosen)
-    before = count_parameters(model)
-    if not changes:
-        kept = kept_heads(model, find_layers(model))
-        return Surgery(chosen, None, before, before, kept)
-    layers = layers_of(changes)
-    with nullcontext() if inputs is None else equivalence.in_full_precision(model, inputs) as given:
-        wanted = None if given is None else equivalence.silenced(model, chosen, layers, given)
-        restore = snapshot(model, changes)
-        difference = None
+    cuts = plan_slices(model, chosen)
+    before, difference = count_parameters(model), None
+    if not cuts:
+        return Surgery(chosen, None, before, before, _kept_heads(model))
+    layers, expected = [layer_cut.layer for layer_cut in cuts], None
+    with nullcontext() if inputs is None else in_full_precision(model, inputs) as full_inputs:
+        if full_inputs is not None:
+            with silence(model, chosen):
+                expected = layer_outputs(model, layers, full_inputs)
+        restore = snapshot(model, cuts)
         try:
-            apply_slices(model, changes)
-            if wanted is not None and given is not None:
-                difference = equivalence.difference(model, layers, given, wanted)
+            apply_slices(model, cuts)
+            if full_inputs is not None and expected is not None:
+                actual = layer_outputs(model, layers, full_inputs)
+                problem = (
+                    f"{type(model).__name__} was not cut, because that would differ from silencing "
+                    "the heads"
+                )
+                difference = check_equivalence(model, actual, expected, problem)
         except BaseException:
             restore()
             raise
-    kept = kept_heads(model, find_layers(model))
-    return Surgery(chosen, difference, before, count_parameters(model), kept)
-
-
-def can_cut(model: nn.Module) -> str | None:
-    """The reason why heads cannot be cut from this model; None if they can."""
-    try:
-        find_layers(model)
-    except ModelError as error:
-        return str(error)
-    return None
+    return Surgery(chosen, difference, before, count_parameters(model), _kept_heads(model))
 
 
 def head_counts(model: nn.Module) -> dict[str, tuple[int, int]]:
-    """Query heads and KV heads that every layer has now, by the layer's name."""
+    """Numbers of query heads and KV heads of every layer, from the weights."""
     return {
         name: (layer.num_heads, layer.num_kv_heads)
         for layer in find_layers(model)
@@ -113,137 +112,101 @@ def head_counts(model: nn.Module) -> dict[str, tuple[int, int]]:
     }
 
 
-def layers_of(changes: list[LayerCut]) -> list[AttentionLayer]:
-    """The layers that change."""
-    return [change.layer for change in changes]
-
-
 def count_parameters(model: nn.Module) -> int:
-    """How many numbers the model learns, or would if it were allowed to."""
+    """Number of parameters, frozen ones included."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def plan_slices(model: nn.Module, chosen: tuple[HeadId, ...]) -> list[LayerCut]:
-    """What becomes of every layer that loses a head; an error where that cannot be."""
-    check_layers(chosen, find_sites(model))
-    changes = []
+def plan_slices(model: nn.Module, heads: Iterable[HeadId]) -> list[LayerCut]:
+    """The slices of every layer that loses a head. Raises if these heads cannot be cut."""
+    heads = tuple(heads)
+    check_layers(heads, find_sites(model))
+    cuts = []
     for layer in find_layers(model):
-        gone = gone_from(layer, chosen)
-        if gone:
+        lost = _lost_heads(layer, heads)
+        if lost:
             count = layer.num_heads
-            kept = tuple(head for head in range(count) if head not in gone)
-            heads = KeptHeads(count, layer.num_kv_heads, kept)
-            check_groups(layer, heads)
-            changes.append(LayerCut(layer, heads, kept_slices(layer, heads)))
-    return changes
+            kept = tuple(head for head in range(count) if head not in lost)
+            kept_heads = KeptHeads(count, layer.num_kv_heads, kept)
+            _check_groups(layer, kept_heads)
+            cuts.append(LayerCut(layer, kept_heads, kept_slices(layer, kept_heads)))
+    return cuts
 
 
-def gone_from(layer: AttentionLayer, chosen: tuple[HeadId, ...]) -> set[int]:
-    """Numbers of the heads that go from a layer, checked to be there, and alike where shared."""
+def _lost_heads(layer: AttentionLayer, heads: Iterable[HeadId]) -> set[int]:
+    """Numbers of the heads that a layer loses. Raises if one is missing, or layers disagree."""
     by_name = {name: set[int]() for name in layer.names}
-    for head in chosen:
+    for head in heads:
         if head.layer_name in by_name:
             check_head(head, {head.layer_name: layer.num_heads})
             by_name[head.layer_name].add(head.head)
-    gone = by_name[layer.names[0]]
-    if any(others != gone for others in by_name.values()):
+    lost = by_name[layer.names[0]]
+    if any(others != lost for others in by_name.values()):
         raise OptionError(
-            f"{' and '.join(layer.names)} share one module, so a head goes from all of them: "
-            "cut the same heads in each"
+            f"{' and '.join(layer.names)} share one module, so a cut removes a head from all of "
+            "them: cut the same heads in each"
         )
-    return gone
+    return lost
 
 
-def check_groups(layer: AttentionLayer, heads: KeptHeads) -> None:
-    """Raise unless all KV heads that stay keep equally many query heads."""
+def _check_groups(layer: AttentionLayer, heads: KeptHeads) -> None:
+    """Raise OptionError unless all KV heads keep the same number of query heads."""
     sizes = Counter(head // heads.group for head in heads.kept)
     if len(set(sizes.values())) > 1:
         raise OptionError(
             f"{layer.names[0]} has {heads.num_heads} heads in groups of {heads.group} that share "
-            f"keys and values, and this cut would leave {', '.join(map(str, sizes.values()))} of "
-            "them: cut whole groups, or the same number of heads in every group"
+            f"keys and values, but this cut would leave groups of {sorted(sizes.values())}: cut "
+            "whole groups, or the same number of heads in every group"
         )
 
 
-def apply_slices(model: Any, changes: list[LayerCut]) -> None:
-    """Slice the parameters, and write the block that says so."""
-    base = changes[0].layer.base
-    block = merged(model, changes)
+def apply_slices(model: Any, cuts: list[LayerCut]) -> None:
+    """Slice the parameters, and describe the result in `model.config.headwise`."""
+    base = cuts[0].layer.base
+    block = _updated_block(model, cuts)
     with torch.no_grad():
-        for change in changes:
-            for one in change.slices:
-                carry_out_slice(base, one)
-    for change in changes:
-        for one in change.slices:
-            block["parameters"][one.path] = list(tensor_at(base, one.path).shape)
+        for part in (part for layer_cut in cuts for part in layer_cut.slices):
+            owner, _, name = part.path.rpartition(".")
+            module = base.get_submodule(owner)
+            old: Tensor = getattr(module, name)
+            kept = torch.tensor(part.kept, dtype=torch.long, device=old.device)
+            new = old.detach().index_select(part.axis, kept)
+            replace_tensor(module, name, new)
+            block["parameters"][part.path] = list(new.shape)
     settle(base, block)
     model.config.headwise = block
 
 
-def carry_out_slice(base: nn.Module, one: Slice) -> None:
-    """Put what stays of a parameter in its place."""
-    owner, _, name = one.path.rpartition(".")
-    old = tensor_at(base, one.path)
-    kept = torch.tensor(one.kept, dtype=torch.long, device=old.device)
-    replace_tensor(base.get_submodule(owner), name, old.detach().index_select(one.axis, kept))
-
-
-def tensor_at(base: nn.Module, path: str) -> Tensor:
-    """The parameter of that path."""
-    owner, _, name = path.rpartition(".")
-    tensor = getattr(base.get_submodule(owner), name)
-    assert isinstance(tensor, Tensor)
-    return tensor
-
-
-def merged(model: Any, changes: list[LayerCut]) -> dict[str, Any]:
-    """The block of the model as it will be; shapes are still those of earlier cuts."""
+def _updated_block(model: Any, cuts: list[LayerCut]) -> dict[str, Any]:
+    """The model's block after these cuts, still without the new shapes of the parameters."""
     block = copy.deepcopy(getattr(model.config, "headwise", None) or EMPTY)
-    for change in changes:
-        layer, path = change.layer, change.layer.path
-        kept = originals(block, layer, change.heads)
+    for layer_cut in cuts:
+        layer, heads, path = layer_cut.layer, layer_cut.heads, layer_cut.layer.path
+        before = block["kept"].get(layer.names[0], range(heads.num_heads))
+        kept = [before[head] for head in heads.kept]  # numbers in the uncut model
         block["kept"] |= dict.fromkeys(layer.names, kept)
-        said = attributes(layer, change.heads)
-        for one in change.slices:
-            owner = one.path.rpartition(".")[0]
-            if one.attribute:
-                block["attributes"].setdefault(owner, {})[one.attribute] = len(one.kept)
-        block["attributes"].setdefault(path, {}).update(said)
+        for part in layer_cut.slices:
+            if part.attribute:
+                owner = block["attributes"].setdefault(part.path.rpartition(".")[0], {})
+                owner[part.attribute] = len(part.kept)
+        attributes = block["attributes"].setdefault(path, {})
+        attributes |= count_attributes(layer.module, heads) | size_attributes(layer, heads)
         if layer.family.asks_config:
-            block["configs"][path] = config_answers(layer, change.heads)
-        bias = bias_facts(block, change, kept)
+            block["configs"][path] = count_attributes(layer.module.config, heads)
+        bias = {}
+        if layer.family.bias is not None:
+            total = block["biased"].get(path, {"total": heads.num_heads})["total"]
+            bias = asdict(layer.family.bias) | {"total": total, "heads": kept}
         block["biased"].pop(path, None)
         if not kept:
-            block["emptied"][path] = emptied_facts(layer, bias)
+            block["emptied"][path] = _emptied_layer(layer, bias)
         elif bias:
             block["biased"][path] = bias
     return block
 
 
-def originals(block: dict[str, Any], layer: AttentionLayer, heads: KeptHeads) -> list[int]:
-    """The kept heads by their numbers in the uncut model."""
-    before = block["kept"].get(layer.names[0], range(heads.num_heads))
-    return [before[head] for head in heads.kept]
-
-
-def config_answers(layer: AttentionLayer, heads: KeptHeads) -> dict[str, int]:
-    """What a module's own config shall say of heads, of what the model's says something of."""
-    known = dict.fromkeys(NUM_HEADS, len(heads.kept))
-    known |= dict.fromkeys(NUM_KV_HEADS, len(heads.kept_kv))
-    return {name: value for name, value in known.items() if hasattr(layer.module.config, name)}
-
-
-def bias_facts(block: dict[str, Any], change: LayerCut, kept: list[int]) -> dict[str, Any]:
-    """Which part of a bias for all heads is a layer's; nothing where there is no such bias."""
-    layer = change.layer
-    if layer.family.bias is None:
-        return {}
-    before = block["biased"].get(layer.path, {"total": change.heads.num_heads})
-    return asdict(layer.family.bias) | {"total": before["total"], "heads": kept}
-
-
-def emptied_facts(layer: AttentionLayer, bias: dict[str, Any]) -> dict[str, Any]:
-    """What a module without heads does, for `standalone`."""
+def _emptied_layer(layer: AttentionLayer, bias: dict[str, Any]) -> dict[str, Any]:
+    """How `cut_modeling` computes a module without heads."""
     family = layer.family
     inside = family.output.replace("/", ".") if layer.has_output_inside else None
     facts: dict[str, Any] = {"projection": inside}
@@ -256,25 +219,24 @@ def emptied_facts(layer: AttentionLayer, bias: dict[str, Any]) -> dict[str, Any]
     return facts
 
 
-def kept_heads(model: Any, layers: tuple[AttentionLayer, ...]) -> dict[str, tuple[int, ...]]:
-    """Of every layer the heads that it has, by their numbers in the uncut model."""
-    written = (getattr(model.config, "headwise", None) or EMPTY)["kept"]
+def _kept_heads(model: Any) -> dict[str, tuple[int, ...]]:
+    """Heads that each layer has now, by their numbers in the uncut model."""
+    cut_layers = (getattr(model.config, "headwise", None) or EMPTY)["kept"]
     return {
-        name: tuple(written.get(name, range(layer.num_heads)))
-        for layer in layers
-        for name in layer.names
+        name: tuple(cut_layers.get(name, range(num_heads)))
+        for name, (num_heads, _) in head_counts(model).items()
     }
 
 
-def snapshot(model: Any, changes: list[LayerCut]) -> Callable[[], None]:
-    """A function that makes the model what it is now; it keeps the old parameters alive."""
-    base = changes[0].layer.base
-    paths = {change.layer.path for change in changes}
-    paths |= {one.path.rpartition(".")[0] for change in changes for one in change.slices}
-    modules = [base.get_submodule(path) for path in paths]
+def snapshot(model: Any, cuts: list[LayerCut]) -> Callable[[], None]:
+    """A function that restores the model as it is now; it keeps the old parameters in memory."""
+    paths = {layer_cut.layer.path for layer_cut in cuts}
+    paths |= {part.path.rpartition(".")[0] for layer_cut in cuts for part in layer_cut.slices}
+    modules = [cuts[0].layer.base.get_submodule(path) for path in paths]
+    copied = ("_parameters", "_buffers")  # replacing a parameter changes these dictionaries
     states = [
-        {name: dict(value) if name in OWN_DICTS else value for name, value in vars(one).items()}
-        for one in modules
+        {name: dict(value) if name in copied else value for name, value in vars(module).items()}
+        for module in modules
     ]
     had_block, block = hasattr(model.config, "headwise"), getattr(model.config, "headwise", None)
 
@@ -288,7 +250,3 @@ def snapshot(model: Any, changes: list[LayerCut]) -> Callable[[], None]:
             del model.config.headwise
 
     return restore
-
-
-OWN_DICTS = ("_parameters", "_buffers")
-"""Dictionaries of a module that change when a parameter is replaced."""

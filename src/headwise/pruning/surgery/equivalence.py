@@ -1,7 +1,7 @@
-"""Checking: does a cut model say what it said with the same heads silenced?
+"""Equivalence: do two models return the same, except for rounding?
 
-In: a model before and after a cut, and inputs. Out: the largest difference, or an error that names
-the first layer where it is more than rounding explains.
+In: outputs of a model, and the outputs expected of it. Out: their largest difference, or a
+ModelError that names the first output that differs by more than rounding explains.
 """
 
 import math
@@ -13,132 +13,111 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import ModelError
-from headwise.heads import HeadId
 from headwise.pruning.surgery.attention_layers import AttentionLayer
-from headwise.watching.gates import silence
+from headwise.watching.hooks import record
 from headwise.watching.running import in_evaluation
 
-Said = dict[str, Tensor]
-"""What layers and the model as a whole give, by the layer's name or the output's."""
-
-HALVES = (torch.float16, torch.bfloat16)
-SURE = 6.0
+HALF_DTYPES = (torch.float16, torch.bfloat16)
+SIGMAS = 6.0
 """Roundings add up like a random walk: a sum of n is off by more than this times sqrt(n) units of
-rounding with a chance below 2 exp(-SURE**2 / 2), 3e-8 (Higham and Mary, 2019,
+rounding with a chance below 2 exp(-SIGMAS**2 / 2), 3e-8 (Higham and Mary, 2019,
 https://doi.org/10.1137/18M1226312)."""
-
-
-def silenced(
-    model: nn.Module,
-    heads: Sequence[HeadId],
-    layers: Sequence[AttentionLayer],
-    inputs: Mapping[str, Any],
-) -> Said:
-    """What the layers and the model give with the heads silenced."""
-    with silence(model, heads):
-        return layer_outputs(model, layers, inputs)
-
-
-def difference(
-    model: nn.Module, layers: Sequence[AttentionLayer], inputs: Mapping[str, Any], wanted: Said
-) -> float:
-    """How far the cut model is from what was wanted, at most; an error if it is too far."""
-    got, largest = layer_outputs(model, layers, inputs), 0.0
-    for name, want in wanted.items():
-        here, allowed = largest_difference(got[name], want), rounding_bound(model, want)
-        if here > allowed:
-            raise ModelError(
-                f"cutting {type(model).__name__} is not what silencing is: {name} differs by "
-                f"{here:.3g}, and rounding explains {allowed:.3g}; the model is as it was before"
-            )
-        largest = max(largest, here)
-    return largest
-
-
-def largest_difference(one: Tensor, other: Tensor) -> float:
-    """Largest difference of two tensors; infinite where their shapes are not the same."""
-    if one.shape != other.shape:
-        return math.inf
-    same = (one == other) | (one.isnan() & other.isnan())
-    gaps = (one.double() - other.double()).abs().masked_fill(same, 0.0)
-    return gaps.nan_to_num(nan=math.inf).max().item() if gaps.numel() else 0.0
-
-
-def rounding_bound(model: nn.Module, want: Tensor) -> float:
-    """The largest difference that rounding explains, in a model of that many sums.
-
-    Models in float64 round to float32 on the way, in norms and in softmax. Half precision rounds
-    once a product of matrices, for their sums are kept in float32.
-    """
-    dtype = torch.float32 if want.dtype == torch.float64 else want.dtype
-    is_half = dtype in HALVES
-    weights = [weight for weight in model.parameters() if weight.dim() == 2]
-    roundings = sum(1 if is_half else min(weight.shape) for weight in weights)
-    finite = want[want.isfinite()].abs()
-    size = max(1.0, finite.max().item()) if finite.numel() else 1.0
-    return SURE * math.sqrt(roundings) * torch.finfo(dtype).eps * size
-
-
-@contextmanager
-def in_full_precision(model: nn.Module, inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """While it lasts, what the model holds in half precision is float32, to the same values.
-
-    Gives the inputs, of which the same is true. In half precision rounding would explain
-    differences that a wrong cut makes.
-    """
-    halves = {name: one.dtype for name, one in held_tensors(model) if one.dtype in HALVES}
-    try:
-        for name, one in held_tensors(model):
-            if name in halves:
-                one.data = one.data.float()
-        yield {name: full(one) if halves else one for name, one in inputs.items()}
-    finally:
-        for name, one in held_tensors(model):
-            if name in halves:
-                one.data = one.data.to(halves[name])
-
-
-def full(one: Any) -> Any:
-    """A tensor of half precision in float32; anything else as it is."""
-    return one.float() if isinstance(one, Tensor) and one.dtype in HALVES else one
-
-
-def held_tensors(model: nn.Module) -> list[tuple[str, Tensor]]:
-    """Parameters and buffers by name, each once."""
-    return [*model.named_parameters(), *model.named_buffers()]
 
 
 def layer_outputs(
     model: nn.Module, layers: Sequence[AttentionLayer], inputs: Mapping[str, Any]
-) -> Said:
-    """What some layers, and then the model, give for the inputs, without dropout."""
-    heard: Said = {}
-    with torch.no_grad(), in_evaluation(model), heard_layers(layers, heard):
-        outputs: Any = model(**inputs)
-    if isinstance(outputs, Tensor):
-        outputs = {"output": outputs}
-    elif isinstance(outputs, tuple | list):
-        outputs = {f"output {number}": output for number, output in enumerate(outputs)}
-    for name, output in outputs.items():
-        if isinstance(output, Tensor) and output.is_floating_point():
-            heard[f"the model's {name}"] = output
-    return heard
+) -> dict[str, Tensor]:
+    """Outputs of some layers, then of the model, by name; the model runs without dropout.
+
+    A module that serves several layers has the output of its last call.
+    """
+    modules = {
+        " and ".join(layer.names): layer.base.get_submodule(
+            layer.path if layer.has_output_inside else layer.output
+        )
+        for layer in layers
+    }
+    with torch.no_grad(), in_evaluation(model), record(modules) as calls:
+        result: Any = model(**inputs)
+    if isinstance(result, Tensor):
+        result = {"output": result}
+    elif isinstance(result, tuple | list):
+        result = {f"output {number}": output for number, output in enumerate(result)}
+    return {call.name: call.output for call in calls} | {
+        f"the model's {name}": output
+        for name, output in result.items()
+        if isinstance(output, Tensor) and output.is_floating_point()
+    }
+
+
+def check_equivalence(
+    model: nn.Module, actual: Mapping[str, Tensor], expected: Mapping[str, Tensor], problem: str
+) -> float:
+    """Largest difference between two sets of outputs of `model`.
+
+    Raises ModelError, beginning with `problem`, if rounding does not explain a difference.
+    """
+    largest = 0.0
+    for name in {**expected, **actual}:
+        gap, bound = math.inf, 0.0
+        if name in actual and name in expected:
+            gap = largest_difference(actual[name], expected[name])
+            bound = rounding_bound(model, expected[name])
+        if gap > bound:
+            raise ModelError(
+                f"{problem}: {name} differs by {gap:.3g}, but rounding explains only {bound:.3g}"
+            )
+        largest = max(largest, gap)
+    return largest
+
+
+def largest_difference(actual: Tensor, expected: Tensor) -> float:
+    """Largest absolute difference of two tensors; infinite if their shapes differ."""
+    if actual.shape != expected.shape:
+        return math.inf
+    is_equal = (actual == expected) | (actual.isnan() & expected.isnan())
+    gaps = (actual.double() - expected.double()).abs().masked_fill(is_equal, 0.0)
+    return gaps.nan_to_num(nan=math.inf).max().item() if gaps.numel() else 0.0
+
+
+def rounding_bound(model: nn.Module, output: Tensor) -> float:
+    """The largest difference in `output` that rounding explains, given the model's sums.
+
+    Models in float64 round to float32 on the way, in norms and in softmax. Half precision rounds
+    once per matrix product, because kernels keep the sums in float32.
+    """
+    dtype = torch.float32 if output.dtype == torch.float64 else output.dtype
+    is_half = dtype in HALF_DTYPES
+    weights = [weight for weight in model.parameters() if weight.dim() == 2]
+    roundings = sum(1 if is_half else min(weight.shape) for weight in weights)
+    finite = output[output.isfinite()].abs()
+    size = max(1.0, finite.max().item()) if finite.numel() else 1.0
+    return SIGMAS * math.sqrt(roundings) * torch.finfo(dtype).eps * size
 
 
 @contextmanager
-def heard_layers(layers: Sequence[AttentionLayer], heard: Said) -> Iterator[None]:
-    """While it lasts, what each layer gives is kept; of one that is several layers, the last."""
-    hooks = []
-    for layer in layers:
-        name = " and ".join(layer.names)
+def in_full_precision(model: nn.Module, inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Compute in float32 what the model holds in half precision, inside the block.
 
-        def keep(_module: nn.Module, _args: Any, output: Any, name: str = name) -> None:
-            heard[name] = output[0] if isinstance(output, tuple) else output
-
-        path = layer.path if layer.has_output_inside else layer.output
-        hooks.append(layer.base.get_submodule(path).register_forward_hook(keep))
+    Yields the inputs, converted likewise. In half precision, rounding would explain the differences
+    that a wrong cut makes. The values stay the same.
+    """
+    halves = {name: tensor.dtype for name, tensor in _tensors(model) if tensor.dtype in HALF_DTYPES}
     try:
-        yield
+        for name, tensor in _tensors(model):
+            if name in halves:
+                tensor.data = tensor.data.float()
+        yield {
+            name: value.float()
+            if halves and isinstance(value, Tensor) and value.dtype in HALF_DTYPES
+            else value
+            for name, value in inputs.items()
+        }
     finally:
-        for hook in hooks:
-            hook.remove()
+        for name, tensor in _tensors(model):  # by name: a cut replaces parameters
+            if name in halves:
+                tensor.data = tensor.data.to(halves[name])
+
+
+def _tensors(model: nn.Module) -> list[tuple[str, Tensor]]:
+    return [*model.named_parameters(), *model.named_buffers()]
