@@ -1,6 +1,6 @@
-"""Tables and plots of docs/sweep.md from the folders that `headwise sweep` wrote.
+"""Tables and plots of docs/sweep.md, from folders that `headwise sweep` wrote.
 
-python benchmarks/render_sweep.py FOLDER ...   # take in new sweeps
+python benchmarks/render_sweep.py FOLDER ...   # add new sweeps
 python benchmarks/render_sweep.py              # rewrite the tables
 """
 
@@ -43,8 +43,8 @@ SPEED = {
 }
 
 
-def take_in(folder: Path) -> None:
-    """Keep a sweep's summary and plot under the name of its folder."""
+def add_sweep(folder: Path) -> None:
+    """Copy a sweep's summary and plot, under the name of its folder."""
     name = folder.name
     shutil.copyfile(folder / "sweep.json", RESULTS / f"{name}.json")
     shutil.copyfile(folder / "sweep.svg", IMAGES / f"{name.replace('-', '_')}.svg")
@@ -60,7 +60,7 @@ def table_of(record: dict[str, Any]) -> str:
 
 
 def cell(row: dict[str, Any], name: str) -> str:
-    """One figure as it is written."""
+    """One value as text."""
     if name == "range":
         return f"{row['lowest']:.3f} to {row['highest']:.3f}"
     value = row[name]
@@ -71,21 +71,21 @@ def cell(row: dict[str, Any], name: str) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def in_page(page: str) -> str:
-    """The page with every table as its sweep has it."""
+def fill_page(page: str) -> str:
+    """The page with every table replaced by its sweep's."""
 
-    def filled(match: re.Match[str]) -> str:
+    def fill(match: re.Match[str]) -> str:
         record = json.loads((RESULTS / f"{match[2]}.json").read_text(encoding="utf-8"))
         return match[1] + table_of(record) + match[3]
 
-    return MARKED.sub(filled, page)
+    return MARKED.sub(fill, page)
 
 
 def main() -> None:
-    """Take in what is named, and write the page."""
+    """Add the named sweeps, and write the page."""
     for name in sys.argv[1:]:
-        take_in(Path(name))
-    PAGE.write_text(in_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        add_sweep(Path(name))
+    PAGE.write_text(fill_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

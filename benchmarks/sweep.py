@@ -1,7 +1,7 @@
 """Training steps per second of a sweep's models, on headwise's layer and on torch's, in turns.
 
 The two models of a row have the same shapes everywhere; they differ in the module that computes
-attention. Torch's is `nn.MultiheadAttention` with a causal mask, which it has to be given, and
+attention. Torch's is `nn.MultiheadAttention` with a causal mask, which it needs, and
 `need_weights=False`.
 
     python benchmarks/sweep.py
@@ -34,10 +34,10 @@ ROWS: list[tuple[SweepTask, int, int, int, int]] = [
 
 
 class TorchAttention(nn.Module):
-    """torch's layer, called as a sweep calls its own."""
+    """torch's layer, with the call signature of headwise's."""
 
     def __init__(self, d_model: int, variant: Variant) -> None:
-        """One mask for the longest sequence met."""
+        """Make the layer; the mask is made on first use."""
         super().__init__()
         self.inner = nn.MultiheadAttention(d_model, variant.num_heads, batch_first=True)
         self.mask = torch.zeros(0, 0, dtype=torch.bool)
@@ -57,7 +57,7 @@ class Contestant:
     def __init__(
         self, task: SweepTask, sizes: tuple[int, int, int], attention: MakeAttention
     ) -> None:
-        """Fresh weights, the same for both but for attention."""
+        """Make fresh weights, the same for both except attention."""
         d_model, layers, heads = sizes
         torch.manual_seed(0)
         variant = Variant("split", heads, d_model // heads, d_model // heads)
@@ -65,7 +65,7 @@ class Contestant:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, fused=True)
 
     def seconds(self, examples: Examples) -> float:
-        """How long one step takes, over some of them."""
+        """Seconds per step, averaged over some steps."""
         start = time.perf_counter()
         for _ in range(STEPS):
             take_step(self.model, self.optimizer, examples)
@@ -73,7 +73,7 @@ class Contestant:
 
 
 def row(task: SweepTask, d_model: int, layers: int, batch: int, heads: int) -> dict[str, Any]:
-    """Both in turns, on the same batch."""
+    """Measure both in turns, on the same batch."""
     examples = task.examples(batch, torch.Generator().manual_seed(0), held_out=False)
     ours = Contestant(task, (d_model, layers, heads), own_attention)
     theirs = Contestant(task, (d_model, layers, heads), TorchAttention)
@@ -102,7 +102,7 @@ def row(task: SweepTask, d_model: int, layers: int, batch: int, heads: int) -> d
 
 def main() -> None:
     """Print one line per row, and write all rows."""
-    torch.set_num_threads(1)  # as a sweep trains, a model a core
+    torch.set_num_threads(1)  # as in a sweep: one model per core
     print(
         "task        d_model layers batch x positions heads  headwise     torch  ratio (quarters)"
     )

@@ -36,7 +36,7 @@ def test_the_page_of_the_sweeps_shows_what_was_taken_in(
     render: dict[str, Any],
 ) -> None:
     page = (ROOT / "docs" / "sweep.md").read_text("utf-8")
-    assert runpy.run_path(str(BENCHMARKS / "render_sweep.py"))["in_page"](page) == page
+    assert runpy.run_path(str(BENCHMARKS / "render_sweep.py"))["fill_page"](page) == page
     assert "| split | 4 | 8 | 0.99" in page
 
 

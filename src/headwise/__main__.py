@@ -1,6 +1,6 @@
 """The command `headwise`, and `python -m headwise`.
 
-Little is imported before `main` runs, so that Ctrl-C is heard from the beginning.
+Little is imported before `main` runs, so that Ctrl-C works from the beginning.
 """
 
 import sys

@@ -1,18 +1,18 @@
-"""The errors that a user's mistake can raise, in one small tree.
+"""The errors that a user's mistake can raise, and a warning at the user's own line.
 
     HeadwiseError
     ├── ShapeError      a tensor's shape does not fit (also a ValueError)
     ├── MaskError       a mask's kind or shape cannot be used (also a ValueError)
     ├── OptionError     an option is unknown, or contradicts another (also a ValueError)
-    │   └── OutputError something cannot be written, or is there already (also a ValueError)
-    ├── PathError       the path asked for cannot compute this call
+    │   └── OutputError an output cannot be written, or exists already (also a ValueError)
+    ├── PathError       the requested path cannot compute this call
     ├── CacheError      a cache is full, or belongs to another layer or batch
     ├── ModelError      a model cannot be found, loaded or watched
     └── MissingPackage  an optional package is not installed
 
-A module may have a kind of its own below one of these. Each message is one sentence: what is wrong,
-what was given, what would work. The command line prints it and exits 2. A bug of headwise itself is
-an AssertionError, never one of these.
+A module may define a subclass of one of these. Each message is one sentence: what is wrong, what
+was given, what would work. The command line prints it and exits 2. A bug in headwise itself is an
+AssertionError, never one of these.
 """
 
 import inspect
@@ -45,7 +45,7 @@ class OptionError(HeadwiseError, ValueError):
 
 
 class PathError(HeadwiseError):
-    """The path that was asked for cannot compute this call, and no other is taken instead."""
+    """The requested path cannot compute this call; headwise does not fall back to another."""
 
 
 class CacheError(HeadwiseError):
@@ -57,15 +57,15 @@ class ModelError(HeadwiseError):
 
 
 class OutputError(OptionError):
-    """Something cannot be written: it is there already, is of other work, or the disk refuses."""
+    """An output cannot be written: it exists already, belongs to other work, or the disk fails."""
 
 
 class MissingPackage(HeadwiseError):
-    """An optional package is not installed; the message holds the line that installs it."""
+    """An optional package is not installed; the message has the command that installs it."""
 
 
 def warn_user(message: str) -> None:
-    """Warn of something, at the line outside of headwise that led to it."""
+    """Issue a warning that points to the line outside headwise that caused it."""
     frame, level = inspect.currentframe(), 1
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in OWN:
         frame, level = frame.f_back, level + 1
@@ -73,4 +73,4 @@ def warn_user(message: str) -> None:
 
 
 OWN = ("headwise", "contextlib", "jaxtyping", "beartype")
-"""Packages whose frames stand between a user's line and the code that it enters."""
+"""Packages whose frames are between a user's line and the code that warns."""

@@ -1,4 +1,4 @@
-"""What every test of the command line may ask for."""
+"""Fixtures for the tests of the command line."""
 
 from pathlib import Path
 
@@ -15,5 +15,5 @@ def headwise(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
 @pytest.fixture(scope="session")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a tiny model, which no test may change."""
+    """Directory of a tiny model; tests must not change it."""
     return save("llama", tmp_path_factory.mktemp("models") / "llama")

@@ -1,4 +1,4 @@
-"""What the tests of hostile input share: a text of words that tiny models know, a small cut."""
+"""For the tests of hostile input: a text of words that tiny models know, and a small cut."""
 
 import random
 from pathlib import Path

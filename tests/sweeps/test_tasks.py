@@ -300,5 +300,5 @@ def test_impossible_setting_raises_and_is_named(
         sweep_task(name, **options)
 
 
-def test_settings_that_are_none_keep_their_defaults() -> None:
+def test_none_keeps_the_default_of_a_setting() -> None:
     assert sweep_task("recall", pairs=None, keys=17) == Recall(pairs=16, keys=17)

@@ -1,7 +1,7 @@
 """`headwise doctor`: what is installed here, and what it can do.
 
-Everything that needs torch runs in a process of its own: a broken installation, or a processor
-that claims what it cannot do, becomes a line of the report and never the end of it.
+Everything that needs torch runs in another process: a broken installation, or a processor without
+the features that it claims, becomes a line of the report and never ends it.
 """
 
 import json
@@ -23,17 +23,18 @@ OPTIONAL_PACKAGES = {
     "uvicorn": ("explorer", "headwise explore"),
     "anywidget": ("notebook", "the widget in notebooks"),
     "onnx": ("onnx", "headwise prune --onnx: the file"),
-    "onnxscript": ("onnx", "headwise prune --onnx: how it is made"),
-    "onnxruntime": ("onnx", "headwise prune --onnx: the check that it computes the same"),
+    "onnxscript": ("onnx", "headwise prune --onnx: the conversion"),
+    "onnxruntime": ("onnx", "headwise prune --onnx: the check of its output"),
 }
-"""Packages that not everyone needs: the extra that installs each, and what it is for."""
+"""Optional packages: the extra that installs each, and its purpose."""
 
 TITLES = {
-    "kernels": "kernels: does the fused one run, and its error (eps: from 1 to the next number)",
+    "kernels": "kernels: whether the fused kernel runs, and its error "
+    "(eps: the gap from 1 to the next float)",
     "paths": "paths",
-    "calls": "calls, and the path each takes",
+    "calls": "calls, and the path of each",
 }
-"""What the tables of torch's facts are headed by."""
+"""Headings of the tables about torch."""
 
 _TORCH_FACTS = (
     "import json; from headwise.cli.doctor import torch_facts; print(json.dumps(torch_facts()))"
@@ -41,9 +42,9 @@ _TORCH_FACTS = (
 
 
 def doctor_command(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what is installed, which models are found, and which kernels this machine can run."""
+    """Show what is installed, which models are found, and which kernels this machine can run."""
     report = examine()
     if as_json:
         typer.echo(json.dumps(report, indent=2))
@@ -64,17 +65,17 @@ def examine() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "headwise": installed("headwise"),
-        "packages": {name: installed(name) for name in required_packages()},
-        "optional": {name: installed(name) for name in OPTIONAL_PACKAGES},
+        "headwise": package_version("headwise"),
+        "packages": {name: package_version(name) for name in required_packages()},
+        "optional": {name: package_version(name) for name in OPTIONAL_PACKAGES},
         "low_precision": {"is_safe": is_safe, "remedy": None if is_safe else REMEDY},
         "torch": facts,
         "models": embedded_models(),
     }
 
 
-def installed(package: str) -> str | None:
-    """The package's version, or None where it is not installed."""
+def package_version(package: str) -> str | None:
+    """The package's version; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -82,13 +83,13 @@ def installed(package: str) -> str | None:
 
 
 def required_packages() -> list[str]:
-    """Names of the packages that headwise cannot run without, as its metadata lists them."""
+    """Names of the packages that headwise needs, from its metadata."""
     lines = [line for line in requires("headwise") or [] if "extra ==" not in line]
     return [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines]
 
 
 def torch_facts() -> dict[str, Any]:
-    """What torch and headwise can do in this process: threads, vector width, kernels, paths."""
+    """Threads, vector width, kernels and paths of torch and headwise in this process."""
     import torch
 
     from headwise.attention.attend import typical_paths
@@ -107,7 +108,7 @@ def torch_facts() -> dict[str, Any]:
 def facts_from_another_process(
     environment: Mapping[str, str], *, code: str = _TORCH_FACTS
 ) -> dict[str, Any]:
-    """What `torch_facts` says in a fresh process, or `{"error": why it said nothing}`."""
+    """`torch_facts()` of a fresh process, or `{"error": reason}` if it fails."""
     child = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
     )
@@ -120,7 +121,7 @@ def facts_from_another_process(
 
 
 def embedded_models() -> dict[str, dict[str, Any]]:
-    """Where each embedded model lies and whether its digest is the published one."""
+    """Path of each embedded model, and whether its digest is the published one."""
     from headwise.models.embedded import MODELS, file_sha256, find_embedded
 
     models = {}
@@ -135,7 +136,7 @@ def embedded_models() -> dict[str, dict[str, Any]]:
 
 
 def as_lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """The report as text: a heading starts at the margin, what belongs to it is indented."""
+    """The report as text: headings start at the margin, their lines are indented."""
     for name in ("headwise", "python", "platform"):
         yield f"{name} {report[name]}"
     yield "packages"
@@ -144,8 +145,8 @@ def as_lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield "optional packages"
     for name, number in report["optional"].items():
         extra, purpose = OPTIONAL_PACKAGES[name]
-        here = number or f"missing (pip install 'headwise[{extra}]')"
-        yield f"  {name:<14}{here}; for {purpose}"
+        status = number or f"missing (pip install 'headwise[{extra}]')"
+        yield f"  {name:<14}{status}; for {purpose}"
     yield "embedded models"
     for name, model in report["models"].items():
         yield f"  {name:<14}{_model_line(model)}"
@@ -173,7 +174,7 @@ def _torch_lines(report: Mapping[str, Any]) -> Iterator[str]:
     else:
         yield (
             f"  bfloat16      kills the process; {low_precision['remedy']}: with it bfloat16 "
-            "works, and what follows was tried with it"
+            "works, and the lines below were measured with it"
         )
     for name, title in TITLES.items():
         table = facts[name]

@@ -1,4 +1,4 @@
-"""`headwise explore`: heads, live, in the browser."""
+"""`headwise explore`: heads, live in the browser."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from headwise.cli.options import Device, Dtype, Model, RemoteCode, Revision, wit
 from headwise.views.terminal import quiet_console, say
 
 Port = Annotated[
-    int | None, typer.Option(help="Port of this machine (default: 8123, or a free one).")
+    int | None, typer.Option(help="Port on this machine (default: 8123, or a free one).")
 ]
 Opens = Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")]
 
@@ -22,7 +22,7 @@ def explore_command(
     revision: Revision = None,
     trust_remote_code: RemoteCode = False,
 ) -> None:
-    """See heads, live, in the browser: on this machine alone, without a network."""
+    """Show heads live in the browser, on this machine only and without a network."""
     from headwise.explorer.serve import prepare, reserved, serve
 
     with reserved(port) as here:

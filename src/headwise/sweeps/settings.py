@@ -43,7 +43,7 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """Its name in files."""
+        """Name of the variant in files."""
         return f"{self.group}-{self.num_heads}x{self.d_key}"
 
 

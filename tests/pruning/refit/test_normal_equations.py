@@ -8,7 +8,7 @@ from headwise.pruning.refit.normal_equations import Correction, NormalEquations
 
 from ..subjects import assert_close
 
-ROWS, WIDTH, OUTPUTS, HEADS = 61, 6, 5, 3
+ROWS, WIDTH, OUTPUTS = 61, 6, 5
 BIAS = pytest.mark.parametrize("has_bias", [True, False])
 
 
@@ -92,26 +92,12 @@ def test_the_error_left_is_that_of_the_rows_seen_or_others(has_bias: bool) -> No
     assert fitted.error_left(found) < squares
 
 
-def test_scales_are_the_best_factors_of_heads() -> None:
-    inputs, errors = rows()
-    weight = torch.randn(WIDTH, OUTPUTS, generator=torch.Generator().manual_seed(4))
-    size = WIDTH // HEADS
-    parts = [slice(head * size, (head + 1) * size) for head in range(HEADS)]
-    given = torch.stack([(inputs[:, part] @ weight[part]).flatten() for part in parts], 1).double()
-    factors = torch.linalg.lstsq(given, errors.flatten()[:, None].double()).solution[:, 0]
-    got = equations(inputs, errors, has_bias=True).solve_scales(weight, HEADS)
-    want = weight.double() * factors.repeat_interleave(size)[:, None]
-    same(got, want, torch.zeros(OUTPUTS))
-
-
-def test_scales_of_no_head_and_the_bias_alone_are_means() -> None:
+def test_the_best_bias_is_the_mean_error() -> None:
     inputs, errors = rows()
     found = equations(inputs, errors, has_bias=True).solve_bias()
     same(found, torch.zeros(WIDTH, OUTPUTS), errors.mean(0))
     none = equations(inputs, errors, has_bias=False).solve_bias()
     same(none, torch.zeros(WIDTH, OUTPUTS), torch.zeros(OUTPUTS))
-    empty = equations(inputs[:, :0], errors, has_bias=True)
-    same(empty.solve_scales(torch.zeros(0, OUTPUTS), 0), torch.zeros(0, OUTPUTS), errors.mean(0))
 
 
 @BIAS

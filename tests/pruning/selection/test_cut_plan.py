@@ -1,4 +1,4 @@
-"""A plan of a cut is sorted and checked, loses nothing in JSON, and fits models of its shape."""
+"""CutPlan sorts and checks heads, keeps everything in JSON, and fits models of its shape."""
 
 import json
 import subprocess
@@ -50,7 +50,7 @@ def of_some(heads: list[HeadId], values: st.SearchStrategy[Any]) -> st.SearchStr
 
 
 @given(makings)
-def test_json_and_files_lose_nothing(making: dict[str, Any]) -> None:
+def test_json_and_files_keep_everything(making: dict[str, Any]) -> None:
     plan = CutPlan(**making)
     assert CutPlan.from_json(plan.to_json()) == plan
     with tempfile.TemporaryDirectory() as folder:
@@ -66,9 +66,7 @@ def test_both_texts_name_the_heads_and_nothing_else(making: dict[str, Any]) -> N
 
 
 @given(st.lists(head_ids, max_size=6), st.randoms())
-def test_a_plan_is_sorted_and_knows_neither_order_nor_repetition(
-    heads: list[HeadId], random: Any
-) -> None:
+def test_a_plan_ignores_order_and_repetition(heads: list[HeadId], random: Any) -> None:
     plan = CutPlan(tuple(heads))
     random.shuffle(heads)
     assert plan == CutPlan((*heads, *heads)) and hash(plan) == hash(CutPlan(tuple(heads)))
@@ -76,20 +74,20 @@ def test_a_plan_is_sorted_and_knows_neither_order_nor_repetition(
 
 
 @given(st.lists(head_ids, max_size=6), st.lists(head_ids, max_size=6))
-def test_plans_join_and_part_as_sets_do(one: list[HeadId], other: list[HeadId]) -> None:
+def test_plans_combine_like_sets(one: list[HeadId], other: list[HeadId]) -> None:
     first, second = CutPlan(tuple(one)), CutPlan(tuple(other))
     assert set(first | second) == {*one, *other}
     assert set(first - second) == set(one) - set(other) and first - second == first - other
     assert (first | second) - second == first - second
 
 
-def test_a_hand_may_write_the_file(tmp_path: Path) -> None:
+def test_read_accepts_files_written_by_hand(tmp_path: Path) -> None:
     file = tmp_path / "plan.txt"
     file.write_text("\ufeff# a comment L9H9\n  L2H3, L0H1 # why\n\nencoder.L0H2#L1H1\n", "utf-8")
     assert str(CutPlan.read(file)) == "L0H1 L2H3 encoder.L0H2"
 
 
-def test_a_text_file_says_why(tmp_path: Path) -> None:
+def test_a_text_file_has_costs_and_reasons(tmp_path: Path) -> None:
     file = tmp_path / "plan.txt"
     WHOLE.save(file)
     assert file.read_text("utf-8") == (
@@ -100,10 +98,10 @@ def test_a_text_file_says_why(tmp_path: Path) -> None:
     assert CutPlan.read(file) == CutPlan.parse("L0H1 L2H3")
 
 
-def test_nothing_is_overwritten_unless_asked_for(tmp_path: Path) -> None:
+def test_save_overwrites_only_with_force(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     WHOLE.save(file)
-    with pytest.raises(OutputError, match=r"plan.json would be overwritten: give force=True"):
+    with pytest.raises(OutputError, match=r"plan.json would be overwritten.*force=True"):
         CutPlan(()).save(file)
     assert CutPlan.read(file) == WHOLE
     CutPlan(()).save(str(file), force=True)
@@ -111,8 +109,8 @@ def test_nothing_is_overwritten_unless_asked_for(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
 
 
-def test_a_folder_or_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"p.json cannot be written: there is no folder .*none"):
+def test_missing_folders_and_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"p.json cannot be written.*none"):
         WHOLE.save(tmp_path / "none/p.json")
     with pytest.raises(OptionError, match=r"p.json cannot be read: No such file"):
         CutPlan.read(tmp_path / "p.json")
@@ -121,9 +119,9 @@ def test_a_folder_or_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("L0H1 L2", r"plan cannot be read as a cut plan: 'L2' is not a head: write L3H11"),
+        ("L0H1 L2", r"plan cannot be read as a cut plan: 'L2'"),
         ("{L0H1", r"plan cannot be read as a cut plan: Expecting property name"),
-        ('{"heads": []}', r"its format must be 'headwise cut plan 1', not None"),
+        ('{"heads": []}', r"None, not 'headwise cut plan 1'"),
         (json.dumps(OLD), r"plan cannot be read as a cut plan: 'heads'"),
         (json.dumps({**OLD, "heads": [3]}), r"plan cannot be read as a cut plan: 'int' object"),
         (json.dumps({**OLD, "heads": [{"head": "L0H1", "cost": "x"}]}), r"convert string to float"),
@@ -131,7 +129,7 @@ def test_a_folder_or_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         ("\xff\xfe\0", r"plan is not UTF-8 text: invalid start byte at byte 0"),
     ],
 )
-def test_a_file_that_holds_no_plan_is_named(tmp_path: Path, content: str, message: str) -> None:
+def test_read_rejects_files_without_a_plan(tmp_path: Path, content: str, message: str) -> None:
     file = tmp_path / "plan"
     file.write_bytes(content.encode("latin1"))
     with pytest.raises(OptionError, match=message):
@@ -139,7 +137,7 @@ def test_a_file_that_holds_no_plan_is_named(tmp_path: Path, content: str, messag
 
 
 @pytest.mark.parametrize("text", ["[]", "", "L0H1", "null"])
-def test_a_text_that_is_no_json_of_a_plan_is_refused(text: str) -> None:
+def test_from_json_rejects_other_texts(text: str) -> None:
     with pytest.raises(OptionError, match="the text cannot be read as a cut plan: "):
         CutPlan.from_json(text)
 
@@ -147,21 +145,21 @@ def test_a_text_that_is_no_json_of_a_plan_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"heads": (HeadId(0, 0, "a b"),)}, r"'a b.L0H0' has a stack with a space, ',' or '#'"),
-        ({"reasons": {HeadId(1, 4): "old"}}, r"L1H4 has a reason or a cost, but is not among"),
-        ({"costs": {HeadId(1, 4): 1.0}}, r"L1H4 has a reason or a cost, but is not among"),
-        ({"costs": {HeadId(2, 3): float("inf")}}, r"the cost of L2H3 must be finite, not inf"),
-        ({"about": {"seed": {1, 2}}}, r"about must be what JSON can hold: .*set"),
-        ({"counts": {"L07": (6, 6)}}, r"'L07' is no layer: write L3, or encoder.L3"),
+        ({"heads": (HeadId(0, 0, "a b"),)}, r"'a b.L0H0' cannot be cut"),
+        ({"reasons": {HeadId(1, 4): "old"}}, r"L1H4 has a reason or a cost"),
+        ({"costs": {HeadId(1, 4): 1.0}}, r"L1H4 has a reason or a cost"),
+        ({"costs": {HeadId(2, 3): float("inf")}}, r"the cost of L2H3 is inf"),
+        ({"about": {"seed": {1, 2}}}, r"about .*JSON: .*set"),
+        ({"counts": {"L07": (6, 6)}}, r"'L07' is not a layer"),
         (
             {"counts": {"L0": (6, 4)}},
-            r"L0 cannot have 6 heads over 4: the first must be a multiple",
+            r"L0 cannot have 6 heads and 4 KV heads",
         ),
-        ({"counts": {"L0": (0, 1)}}, r"L0 cannot have 0 heads over 1"),
-        ({"counts": {"L0": (6, 6)}}, r"L2H3 is not in this model: its layers are L0$"),
+        ({"counts": {"L0": (0, 1)}}, r"L0 cannot have 0 heads and 1 KV heads"),
+        ({"counts": {"L0": (6, 6)}}, r"L2H3.* L0$"),
     ],
 )
-def test_a_plan_that_contradicts_itself_is_refused(change: dict[str, Any], message: str) -> None:
+def test_contradictory_plans_raise(change: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         replace(WHOLE, **change)
 
@@ -176,14 +174,13 @@ def test_a_plan_fits_another_checkpoint_of_its_shape() -> None:
     [
         (
             COUNTS | {"L1": (8, 4)},
-            r"made for minilm with 6 heads over 3 KV heads in L1, and this model has 8 heads over "
-            r"4 KV heads in L1: give a model of the same shape",
+            r"minilm with 6 heads over 3 KV heads in L1.* 8 heads over 4 KV heads in L1",
         ),
-        (COUNTS | {"L3": (1, 1)}, r"with no L3, and this model has 1 head over 1 KV head in L3"),
-        ({"L0": (6, 3)}, r"with 6 heads over 3 KV heads in L1, and this model has no L1"),
+        (COUNTS | {"L3": (1, 1)}, r"with no L3.* 1 head over 1 KV head in L3"),
+        ({"L0": (6, 3)}, r"with 6 heads over 3 KV heads in L1.* no L1"),
     ],
 )
-def test_a_model_of_another_shape_is_refused(counts: dict[str, Any], message: str) -> None:
+def test_check_rejects_models_of_another_shape(counts: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         WHOLE.check(counts)
     with pytest.raises(OptionError, match=r"the plan was made for minilm"):
@@ -214,7 +211,7 @@ def test_every_head_is_either_cut_or_kept() -> None:
     }
 
 
-def test_joining_keeps_what_either_knows_and_prefers_the_first() -> None:
+def test_union_keeps_facts_of_both_and_prefers_the_first() -> None:
     other = CutPlan(
         parse_heads("L0H1 L1H1"),
         method="hand",
@@ -230,7 +227,7 @@ def test_joining_keeps_what_either_knows_and_prefers_the_first() -> None:
     assert (other | WHOLE).costs[HeadId(0, 1)] == 9.0
 
 
-def test_what_a_notebook_shows_is_escaped_and_small() -> None:
+def test_notebook_table_is_escaped_and_short() -> None:
     shown = WHOLE._repr_html_()
     assert "&lt;b&gt;only&lt;/b&gt;" in shown and "<b>" not in shown and "minilm" in shown
     many = CutPlan(tuple(HeadId(0, head) for head in range(100)))
@@ -241,7 +238,7 @@ def test_what_a_notebook_shows_is_escaped_and_small() -> None:
     )
 
 
-def test_what_a_plan_was_made_of_may_change_afterwards() -> None:
+def test_a_plan_copies_its_arguments() -> None:
     reasons, about = {HeadId(0, 1): "rests"}, {"texts": ["a"]}
     plan = CutPlan(parse_heads("L0H1"), reasons=reasons, about=about)
     reasons.clear()
@@ -251,5 +248,5 @@ def test_what_a_plan_was_made_of_may_change_afterwards() -> None:
 
 def test_a_plan_loads_no_torch() -> None:
     code = "import sys, headwise.pruning.selection.cut_plan; print('torch' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "False"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,7 +1,7 @@
-"""Shelf: what blocks gave for many batches, in memory while there is room, else on disk.
+"""State cache: outputs of blocks for many batches, in memory up to a limit, then on disk.
 
-In: a state a batch, a tensor or a tuple of tensors. Out: the same. So the amount of text that a
-refit reads is bounded by the disk, not by memory.
+In: one state per batch, a tensor or a tuple of tensors. Out: the same states. So disk space, not
+memory, limits how much text a refit can read.
 """
 
 import weakref
@@ -13,27 +13,27 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 ROOM = 1 << 28
-"""Bytes that a shelf keeps in memory: there are two, or four for an encoder and a decoder."""
+"""Bytes that a cache keeps in memory. A refit has two caches, or four with encoder and decoder."""
 
 
 class StateCache:
-    """States by number; None before they are set."""
+    """States by number; None until they are set."""
 
     def __init__(self, count: int, *, room: int = ROOM) -> None:
-        """Places for so many states, none of them set."""
+        """Make room for `count` states, of which `room` bytes stay in memory."""
         self.states: list[Any] = [None] * count
         self.room, self.used = room, [0] * count
         self.folder: TemporaryDirectory[str] | None = None
 
     def __getitem__(self, number: int) -> Any:
-        """The state of that number."""
+        """The state with this number."""
         state = self.states[number]
         return state.read() if isinstance(state, SpilledState) else state
 
     def __setitem__(self, number: int, state: Any) -> None:
-        """Keep a state instead of the one before."""
+        """Replace the state with this number."""
         self.used[number] = 0
-        size = sum(one.numel() * one.element_size() for one in tensors_of(state))
+        size = sum(one.numel() * one.element_size() for one in _tensors(state).values())
         if sum(self.used) + size <= self.room:
             self.used[number], self.states[number] = size, state
             return
@@ -47,26 +47,22 @@ class SpilledState:
     """A state on disk."""
 
     def __init__(self, path: Path, state: Any) -> None:
-        """Write it."""
+        """Write the state to `path`."""
+        tensors = _tensors(state)
         self.path, self.is_tuple = path, isinstance(state, tuple)
-        self.device = next((str(one.device) for one in tensors_of(state)), "cpu")
+        self.device = next((str(one.device) for one in tensors.values()), "cpu")
         parts = state if isinstance(state, tuple) else (state,)
-        self.others = [None if isinstance(one, Tensor) else one for one in parts]
-        found = {
-            str(place): one.contiguous()
-            for place, one in enumerate(parts)
-            if isinstance(one, Tensor)
-        }
-        save_file(found, path)
+        self.others = [None if isinstance(part, Tensor) else part for part in parts]
+        save_file({name: one.contiguous() for name, one in tensors.items()}, path)
 
     def read(self) -> Any:
-        """Read it back."""
-        found = load_file(self.path, device=self.device)
-        parts = tuple(found.get(str(place), one) for place, one in enumerate(self.others))
+        """The state, read from disk."""
+        tensors = load_file(self.path, device=self.device)
+        parts = tuple(tensors.get(str(place), part) for place, part in enumerate(self.others))
         return parts if self.is_tuple else parts[0]
 
 
-def tensors_of(state: Any) -> list[Tensor]:
-    """The tensors of a state."""
+def _tensors(state: Any) -> dict[str, Tensor]:
+    """The tensors of a state, by their place in it."""
     parts = state if isinstance(state, tuple) else (state,)
-    return [one for one in parts if isinstance(one, Tensor)]
+    return {str(place): part for place, part in enumerate(parts) if isinstance(part, Tensor)}

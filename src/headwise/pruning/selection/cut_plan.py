@@ -1,8 +1,8 @@
-"""CutPlan: which heads go, why, and at what predicted cost; the waist between choice and surgery.
+"""CutPlan: which heads to cut, why, and at what predicted cost.
 
-In: heads, and what is known of them and of the model they were chosen in. Out: text that people
-edit, JSON that loses nothing, and what a model of given counts keeps. It knows no model and no
-torch: a model is its `counts`, the heads and KV heads of every layer by its name.
+In: heads, with the reasons and costs of cutting them. Out: text that people can edit, JSON that
+keeps everything, and the heads that a model keeps. Loads no torch: a model is represented by its
+`counts`, the numbers of heads and KV heads in every layer. Heads are cut in `surgery/`.
 """
 
 import json
@@ -21,7 +21,7 @@ from headwise.formats import format_count
 from headwise.heads import HeadCounts, HeadId, check_head, parse_heads
 
 FORMAT = "headwise cut plan 1"
-"""What a JSON file calls itself."""
+"""The format that a JSON file states."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,60 +36,68 @@ class CutPlan:
     model: str = ""
     """Name of the model that the heads were chosen in."""
     counts: HeadCounts = field(default_factory=dict, hash=False)
-    """Of that model; empty where it is not known."""
+    """Heads and KV heads of that model by layer; empty if unknown."""
     method: str = ""
     reasons: Mapping[HeadId, str] = field(default_factory=dict, hash=False)
-    """Why a head goes, in a few words."""
+    """Why each head is cut, in a few words."""
     costs: Mapping[HeadId, float] = field(default_factory=dict, hash=False)
-    """How much larger the loss is predicted to be for cutting a head."""
+    """Predicted increase of the loss for cutting each head."""
     about: dict[str, Any] = field(default_factory=dict, hash=False)
-    """How it was made, as JSON can hold it: text, seed, versions."""
+    """How the plan was made, as JSON values: text, seed, versions."""
 
     def __post_init__(self) -> None:
-        """Sort, copy and check."""
-        held = {
+        """Sort, copy and check every field."""
+        for layer, (num_heads, num_kv_heads) in self.counts.items():
+            _check_counts(layer, num_heads, num_kv_heads)
+        try:
+            about = json.loads(json.dumps(self.about, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise OptionError(f"about cannot be written as JSON: {error}") from error
+        fields = {
             "heads": tuple(sorted(set(self.heads))),
-            "counts": {name: _checked(name, pair) for name, pair in self.counts.items()},
+            "counts": {layer: tuple(pair) for layer, pair in self.counts.items()},
             "reasons": dict(sorted(self.reasons.items())),
             "costs": {head: float(cost) for head, cost in sorted(self.costs.items())},
-            "about": _plain(self.about),
+            "about": about,
         }
-        for name, value in held.items():
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
         for head in self.heads:
             if re.search(r"[\s,#]", head.stack):
-                raise OptionError(f"{str(head)!r} has a stack with a space, ',' or '#' in its name")
+                raise OptionError(f"{str(head)!r} cannot be cut: its stack has a space, ',' or '#'")
         for head in [*self.reasons, *self.costs]:
             if head not in self.heads:
-                raise OptionError(f"{head} has a reason or a cost, but is not among the heads cut")
+                raise OptionError(
+                    f"{head} has a reason or a cost, but is not one of the heads to cut"
+                )
         for head, cost in self.costs.items():
             if not math.isfinite(cost):
-                raise OptionError(f"the cost of {head} must be finite, not {cost}: leave it out")
+                raise OptionError(f"the cost of {head} is {cost}: omit costs that are not finite")
         if self.counts:
             self.check(self.counts)
 
     def __str__(self) -> str:
-        """The heads on one line, as `parse` reads them."""
+        """The heads on one line, which `parse` reads."""
         return " ".join(map(str, self.heads))
 
     def __repr__(self) -> str:
-        """One line: how many heads, of which model, and which."""
+        """One line: the number of heads, the model and the heads."""
         of = f" of {self.model}" if self.model else ""
         names = f": {self}" if len(self) <= FULL_ROWS else ""
         return f"CutPlan({format_count(len(self), 'head')}{of}{names})"
 
     def __len__(self) -> int:
-        """Number of heads that go."""
+        """Number of heads to cut."""
         return len(self.heads)
 
     def __iter__(self) -> Iterator[HeadId]:
-        """The heads that go, so that a plan can be silenced as it is."""
+        """The heads to cut; so `silence` accepts a plan."""
         return iter(self.heads)
 
     def __or__(self, other: "CutPlan") -> "CutPlan":
-        """The heads of both; where both know something of a head or a model, what this one knows.
+        """The heads of both plans; this plan's facts are used where both have them.
 
-        Two plans that both know their model's counts must agree on them.
+        Raises OptionError if both have counts, but different ones.
         """
         if self.counts and other.counts:
             _check_shape(self, other.counts, other.model or "the other plan's model")
@@ -104,17 +112,17 @@ class CutPlan:
         )
 
     def __sub__(self, heads: "str | Iterable[str | HeadId]") -> "CutPlan":
-        """The same plan, in which these heads stay; another plan's heads too."""
-        staying = set(parse_heads(heads))
+        """This plan without some heads; `heads` may be another plan."""
+        excluded = set(parse_heads(heads))
         return replace(
             self,
-            heads=tuple(head for head in self.heads if head not in staying),
-            reasons={head: why for head, why in self.reasons.items() if head not in staying},
-            costs={head: cost for head, cost in self.costs.items() if head not in staying},
+            heads=tuple(head for head in self.heads if head not in excluded),
+            reasons={head: why for head, why in self.reasons.items() if head not in excluded},
+            costs={head: cost for head, cost in self.costs.items() if head not in excluded},
         )
 
     def _repr_html_(self) -> str:
-        """The plan for a notebook: a row a head, the first ones of many."""
+        """The plan for a notebook: one row per head, at most `FULL_ROWS` of them."""
         rows = [(str(head), *self._known(head)) for head in self.heads[:FULL_ROWS]]
         if len(self) > FULL_ROWS:
             rows.append((f"and {len(self) - FULL_ROWS} more", "", ""))
@@ -123,11 +131,11 @@ class CutPlan:
 
     @classmethod
     def parse(cls, text: str) -> "CutPlan":
-        """The plan of the heads that a text names; what follows a `#` on a line is not read."""
+        """A plan of the heads in a text; ignores comments from `#` to the end of the line."""
         return cls(parse_heads(re.sub(r"#[^\n]*", "", text)))
 
     def text(self) -> str:
-        """One line a head, with its cost and reason as a comment; `parse` reads the heads back."""
+        """One line per head, with its cost and reason as a comment; `parse` reads the heads."""
         lines = [f"# {self._title()}"]
         for head in self.heads:
             comment = ": ".join(filter(None, self._known(head)))
@@ -138,23 +146,25 @@ class CutPlan:
         """The whole plan as JSON."""
         heads = []
         for head in self.heads:
-            known = {"reason": self.reasons.get(head), "cost": self.costs.get(head)}
-            given = {name: value for name, value in known.items() if value is not None}
-            heads.append({"head": str(head), **given})
-        held = {"format": FORMAT, "model": self.model, "method": self.method}
-        counts = {name: list(pair) for name, pair in self.counts.items()}
-        return json.dumps({**held, "counts": counts, "heads": heads, "about": self.about}, indent=1)
+            facts = {"reason": self.reasons.get(head), "cost": self.costs.get(head)}
+            known = {name: value for name, value in facts.items() if value is not None}
+            heads.append({"head": str(head), **known})
+        start = {"format": FORMAT, "model": self.model, "method": self.method}
+        rest = {"counts": self.counts, "heads": heads, "about": self.about}
+        return json.dumps({**start, **rest}, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> "CutPlan":
-        """The plan that `to_json` gave as this text."""
+        """The plan that `to_json` returned as this text."""
         return _decoded(text, "the text", _from_json)
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Keep the plan in a file: as text where the name ends in .txt, else as JSON."""
+        """Write the plan to a file: as text if its name ends in .txt, else as JSON."""
         path = Path(path)
         if path.exists() and not force:
-            raise OutputError(f"{path} would be overwritten: give force=True to do so")
+            raise OutputError(
+                f"{path} would be overwritten: choose another path, or use force=True"
+            )
         if not path.parent.is_dir():
             raise OptionError(f"{path} cannot be written: there is no folder {path.parent}")
         content = self.text() if path.suffix.lower() == ".txt" else self.to_json()
@@ -162,34 +172,34 @@ class CutPlan:
 
     @classmethod
     def read(cls, path: str | Path) -> "CutPlan":
-        """The plan that a file holds, JSON or text as its content says."""
-        text = read_text(path).removeprefix("\ufeff")  # some editors begin a file with it
+        """The plan in a JSON or text file."""
+        text = read_text(path).removeprefix("\ufeff")  # some editors write this mark first
         decode = _from_json if text.lstrip().startswith("{") else cls.parse
         return _decoded(text, str(path), decode)
 
     def check(self, counts: HeadCounts) -> None:
-        """Raise where the plan does not fit a model of these counts."""
+        """Raise OptionError unless the plan fits a model with these counts."""
         _check_shape(self, counts, "this model")
         num_heads = {layer: pair[0] for layer, pair in counts.items()}
         for head in self.heads:
             check_head(head, num_heads)
 
     def kept(self, counts: HeadCounts) -> dict[str, tuple[int, ...]]:
-        """The heads that each layer of a model of these counts keeps, by their old numbers."""
+        """Heads that each layer of a model with these counts keeps, by their old numbers."""
         self.check(counts)
-        gone = {(head.layer_name, head.head) for head in self.heads}
+        cut = {(head.layer_name, head.head) for head in self.heads}
         return {
-            layer: tuple(head for head in range(num_heads) if (layer, head) not in gone)
+            layer: tuple(head for head in range(num_heads) if (layer, head) not in cut)
             for layer, (num_heads, _) in counts.items()
         }
 
     def _known(self, head: HeadId) -> list[str]:
-        """A head's cost and reason as one reads them; empty where they are not known."""
+        """A head's cost and reason as text; empty if unknown."""
         cost = f"cost {self.costs[head]:.4g}" if head in self.costs else ""
         return [cost, " ".join(self.reasons.get(head, "").split())]
 
     def _title(self) -> str:
-        """How many heads go, of which model, and by which method."""
+        """Number of heads to cut, the model and the method."""
         total = sum(num_heads for num_heads, _ in self.counts.values())
         heads = format_count(total or len(self), "head")
         cut = f"cut {len(self)} of {heads}" if total else f"cut {heads}"
@@ -198,35 +208,27 @@ class CutPlan:
         return " ".join(f"{cut}{model}{method}".split())
 
 
-def _checked(layer: str, pair: tuple[int, int]) -> tuple[int, int]:
-    """Numbers of heads and KV heads of a layer as any model has them."""
+def _check_counts(layer: str, num_heads: int, num_kv_heads: int) -> None:
     if not re.fullmatch(r"(?:.+\.)?L(?:0|[1-9][0-9]*)", layer, re.DOTALL):
-        raise OptionError(f"{layer!r} is no layer: write L3, or encoder.L3")
-    num_heads, num_kv_heads = pair
+        raise OptionError(f"{layer!r} is not a layer: write L3, or encoder.L3")
     if num_kv_heads < 1 or num_heads < 1 or num_heads % num_kv_heads:
-        works = "the first must be a multiple of the second, and neither 0"
-        raise OptionError(f"{layer} cannot have {num_heads} heads over {num_kv_heads}: {works}")
-    return num_heads, num_kv_heads
-
-
-def _plain(about: dict[str, Any]) -> dict[str, Any]:
-    try:
-        held: dict[str, Any] = json.loads(json.dumps(about, allow_nan=False))
-    except (TypeError, ValueError) as error:
-        raise OptionError(f"about must be what JSON can hold: {error}") from error
-    return held
+        raise OptionError(
+            f"{layer} cannot have {num_heads} heads and {num_kv_heads} KV heads: the first must be "
+            "a multiple of the second, and neither 0"
+        )
 
 
 def _check_shape(plan: CutPlan, counts: HeadCounts, model: str) -> None:
-    """Raise where the plan was made for other counts than these."""
+    """Raise OptionError if the plan was made for a model with other counts."""
     if not plan.counts:
         return
     for layer in [*plan.counts, *counts]:
-        mine, theirs = plan.counts.get(layer), counts.get(layer)
-        if mine != theirs:
+        expected, actual = plan.counts.get(layer), counts.get(layer)
+        if expected != actual:
             raise OptionError(
-                f"the plan was made for {plan.model or 'a model'} with {_heads_in(layer, mine)}, "
-                f"and {model} has {_heads_in(layer, theirs)}: give a model of the same shape"
+                f"the plan was made for {plan.model or 'a model'} with "
+                f"{_heads_in(layer, expected)}, but {model} has {_heads_in(layer, actual)}: use a "
+                "model of the same shape"
             )
 
 
@@ -237,7 +239,7 @@ def _heads_in(layer: str, pair: tuple[int, int] | None) -> str:
 
 
 def _decoded(text: str, name: str, decode: Callable[[str], CutPlan]) -> CutPlan:
-    """The plan in a text, whose name is told where it holds none."""
+    """The plan in a text; the error for other texts begins with `name`."""
     try:
         return decode(text)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
@@ -245,16 +247,19 @@ def _decoded(text: str, name: str, decode: Callable[[str], CutPlan]) -> CutPlan:
 
 
 def _from_json(text: str) -> CutPlan:
-    held = json.loads(text)
-    if held.get("format") != FORMAT:
-        raise OptionError(f"its format must be {FORMAT!r}, not {held.get('format')!r}")
-    rows = [(HeadId.parse(str(row["head"])), row) for row in held["heads"]]
+    content = json.loads(text)
+    if content.get("format") != FORMAT:
+        raise OptionError(f"its format is {content.get('format')!r}, not {FORMAT!r}")
+    rows = [(HeadId.parse(str(row["head"])), row) for row in content["heads"]]
     return CutPlan(
         tuple(head for head, _ in rows),
-        model=str(held["model"]),
-        counts={layer: (int(one), int(other)) for layer, (one, other) in held["counts"].items()},
-        method=str(held["method"]),
+        model=str(content["model"]),
+        counts={
+            layer: (int(heads), int(kv_heads))
+            for layer, (heads, kv_heads) in content["counts"].items()
+        },
+        method=str(content["method"]),
         reasons={head: str(row["reason"]) for head, row in rows if "reason" in row},
         costs={head: float(row["cost"]) for head, row in rows if "cost" in row},
-        about=dict(held["about"]),
+        about=dict(content["about"]),
     )
