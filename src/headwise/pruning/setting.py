@@ -1,23 +1,36 @@
 """Subject: a loaded model with its objective."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from headwise.models.loaded import LoadedModel, Source, open_model
+from headwise.models.loaded import Source, open_model
 from headwise.models.loading import LoadOptions
 from headwise.objectives.model_objective import objective_for
 from headwise.objectives.objective import Objective
 from headwise.reading.batch import Inputs
 
 
-@dataclass(frozen=True, kw_only=True)
-class Subject(LoadedModel):
-    """A loaded model with its objective."""
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A model with its tokenizer and its objective."""
 
+    name: str
+    model: nn.Module
+    tokenizer: Any
     objective: Objective
+    folder: Path | None = None
+    """Directory of the model's files; None if unknown."""
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the model's first weight."""
+        return next(self.model.parameters()).device
 
 
 def make_subject(
