@@ -25,12 +25,12 @@ from rich.table import Table
 from torch import Tensor
 from transformers import LlamaConfig, LlamaModel
 
-from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, default_measures
-from headwise.measures.similarity import LOOKS, ROWS, centred_kernels, divergences, products
+from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, make_measures
+from headwise.measures.head_sums import HeadSums
+from headwise.measures.similarity import LOOKS, ROWS, centred_kernels, divergences, pairwise_hsic
 from headwise.reading.batch import Batch
 from headwise.reading.tokens import TokenFacts
-from headwise.scans.steps import TextStep
-from headwise.scans.sums import ScanSums
+from headwise.scans.scan import count_batch
 
 RESULTS = Path(__file__).parent / "results" / "scan.json"
 VOCABULARY, LAYERS, HEADS, D_MODEL = 1000, 6, 8, 512
@@ -90,14 +90,14 @@ def headwise_way(rows: int | str) -> Callable[[int], Callable[[], object]]:
     """Every default measure, comparisons between heads included."""
 
     def build(length: int) -> Callable[[], object]:
-        model, batch, kept = make_model(), make_batch(length), LayerCache()
+        model, batch, cache = make_model(), make_batch(length), LayerCache()
 
         def run() -> None:
             choice = RowChoice(rows)
-            count = HeadCounter(ScanSums(), default_measures(), choice, compares=True, kept=kept)
+            counter = HeadCounter(HeadSums(), make_measures(), choice, compares=True, cache=cache)
             tokens = {stack: replace(one) for stack, one in batch.tokens.items()}
             fresh = Batch(batch.inputs, tokens, batch.indices)  # nothing cached yet
-            TextStep(count).run(model, fresh)
+            count_batch(model, fresh, counter)
 
         return run
 
@@ -143,7 +143,7 @@ class EagerWay:
             self.measure(weights[0], values, mixed, projection.unflatten(0, (HEADS, -1)))
             kernels.append(centred_kernels(mixed[:, :ROWS]))
             divergences(weights[0, :, -LOOKS:])
-        products(torch.cat(kernels))
+        pairwise_hsic(torch.cat(kernels))
 
     def measure(self, weights: Tensor, values: Tensor, mixed: Tensor, projection: Tensor) -> None:
         """Means over the rows of one layer."""

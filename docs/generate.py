@@ -100,9 +100,10 @@ def refused() -> str:
 
 def returned() -> str:
     """Attention modules that are read from the weights they return."""
-    from headwise.watching.sites import WEIGHTS_RETURNED
+    from headwise.models.families import FAMILIES, UNCUT
 
-    return f"{code(*sorted(WEIGHTS_RETURNED))}\n"
+    rows = [row for row in (*FAMILIES, *UNCUT) if row.returns_weights]
+    return f"{code(*sorted({name for row in rows for name in row.classes}))}\n"
 
 
 def known() -> str:

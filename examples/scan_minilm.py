@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console, Group
 from rich.text import Text
 
-from headwise.scans.scan import make_scan_job, run_scan
+from headwise.scans.scan import ScanJob, run_scan
 from headwise.views.heads import head_grid, leaders, strongest, summary_lines
 
 
@@ -19,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--svg", type=Path, help="write a picture of the output here")
     options = parser.parse_args()
-    found = run_scan(make_scan_job("minilm"))
+    found = run_scan(ScanJob.of("minilm"))
     parts = [
         *(Text(line) for line in summary_lines(found.table)),
         Text(),

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headwise.measures.counter import MEASURES
 from headwise.scans import scan as scanning
 
 Block = tuple[str, str]
@@ -41,13 +40,11 @@ SCANS: dict[str, scanning.Scan] = {}
 def each_scan_once() -> Iterator[None]:
     """Scans that write nothing are made once, however many pages show them; none has gates."""
 
-    def remembered(
-        task: scanning.ScanJob, *, out: Path | None = None, **more: Any
-    ) -> scanning.Scan:
+    def remembered(job: scanning.ScanJob, *, out: Path | None = None, **more: Any) -> scanning.Scan:
         if out is not None:
-            return run(task, out=out, **more)
-        key = json.dumps([task.fingerprint, {**MEASURES}], default=repr)
-        SCANS[key] = SCANS.get(key) or run(task, **more)
+            return run(job, out=out, **more)
+        key = json.dumps(job.fingerprint)
+        SCANS[key] = SCANS.get(key) or run(job, **more)
         return SCANS[key]
 
     run, scanning.run_scan = scanning.run_scan, remembered

@@ -12,7 +12,7 @@ RUN = """
 import sys
 sys.argv = ["headwise", *{arguments!r}]
 try:
-    __import__("headwise.cli").cli.main()
+    __import__("headwise.cli").cli.run_cli()
 except SystemExit as end:
     assert end.code == 0
 """

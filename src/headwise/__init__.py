@@ -52,7 +52,9 @@ if TYPE_CHECKING:
     from headwise.pruning.selection.cut_plan import CutPlan as CutPlan
     from headwise.pruning.settings import PruneSettings as PruneSettings
     from headwise.pruning.surgery.cut import Surgery as Surgery, cut as cut
-    from headwise.scans.scan import Scan as Scan, ScanSettings as ScanSettings, scan as scan
+    from headwise.scans.folder import Scan as Scan
+    from headwise.scans.scan import scan as scan
+    from headwise.scans.settings import ScanSettings as ScanSettings
     from headwise.sweeps.results import Sweep as Sweep
     from headwise.sweeps.settings import SweepSettings as SweepSettings
     from headwise.sweeps.sweep import sweep as sweep
@@ -92,7 +94,9 @@ _NAMES = {
     "pruning.selection.cut_plan": ("CutPlan",),
     "pruning.settings": ("PruneSettings",),
     "pruning.surgery.cut": ("Surgery", "cut"),
-    "scans.scan": ("Scan", "ScanSettings", "scan"),
+    "scans.folder": ("Scan",),
+    "scans.scan": ("scan",),
+    "scans.settings": ("ScanSettings",),
     "sweeps.results": ("Sweep",),
     "sweeps.settings": ("SweepSettings",),
     "sweeps.sweep": ("sweep",),

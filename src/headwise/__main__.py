@@ -11,9 +11,9 @@ STOPPED = 130  # 128 + SIGINT
 def main() -> None:
     """Run the command named in `sys.argv`."""
     try:
-        from headwise.cli import main as run
+        from headwise.cli import run_cli
 
-        run()
+        run_cli()
     except KeyboardInterrupt:
         print("headwise: stopped", file=sys.stderr)
         sys.exit(STOPPED)

@@ -32,7 +32,7 @@ class Runner:
         self.capsys.readouterr()
         self.monkeypatch.setattr(sys, "argv", ["headwise", *map(str, arguments)])
         with pytest.raises(SystemExit) as end:
-            cli.main()
+            cli.run_cli()
         out, err = self.capsys.readouterr()
         code = end.value.code
         return Ran(code if isinstance(code, int) else 0, out, err)

@@ -58,7 +58,7 @@ def test_bug_in_headwise_keeps_its_traceback(
     fail_with(AssertionError("impossible"), monkeypatch)
     monkeypatch.setattr(sys, "argv", ["headwise", "doctor"])
     with pytest.raises(AssertionError, match="impossible"):
-        cli.main()
+        cli.run_cli()
 
 
 @pytest.mark.parametrize(

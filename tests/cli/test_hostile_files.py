@@ -244,19 +244,19 @@ class Interrupt:
 INTERRUPTS = [
     ("scan", "headwise.models.loading.load_model", 1),
     ("scan", "headwise.measures.counter.HeadCounter.add", 2),
-    ("scan", "headwise.scans.scan.ScanJob.repeat", 1),
+    ("scan", "headwise.scans.scan.ScanJob._count_induction", 1),
     ("scan", "headwise.heads.HeadTable.write", 1),
     ("scan", "headwise.heads.HeadTable.write", 2),
     ("importance", "headwise.pruning.importance.importance.gradients", 1),
     ("importance", "headwise.heads.HeadTable.write", 2),
     ("prune", "headwise.pruning.prune.prepare_setup", 1),
     ("prune", "headwise.pruning.prune.cut_and_refit", 1),
-    ("prune", "headwise.pruning.export.export.model_of", 1),
+    ("prune", "headwise.pruning.export.export.check_copy", 1),
     ("prune", "headwise.pruning.export.directories.flush", 2),
     ("sweep", "headwise.sweeps.runs.train_run", 1),
     ("sweep", "headwise.sweeps.runs.train_run", 3),
     ("sweep", "headwise.sweeps.results.write_aside", 2),
-    ("report", "headwise.report.report.gather", 1),
+    ("report", "headwise.report.report.report_page", 1),
     ("report", "headwise.cli.report.write_new", 1),
 ]
 

@@ -92,7 +92,7 @@ def test_ctrl_c_while_headwise_is_loading_prints_no_traceback(
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "main", stop)
+    monkeypatch.setattr(cli, "run_cli", stop)
     with pytest.raises(SystemExit) as end:
         __main__.main()
     assert end.value.code == cli.INTERRUPTED

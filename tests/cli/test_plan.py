@@ -205,8 +205,8 @@ def test_error_names_the_facts(headwise: Runner, arguments: list[object], facts:
 def test_plan_imports_no_torch() -> None:
     script = (
         "import sys; sys.argv = ['headwise', 'plan', 'gpt2']\n"
-        "from headwise.cli import main\n"
-        "try: main()\n"
+        "from headwise.cli import run_cli\n"
+        "try: run_cli()\n"
         "except SystemExit: pass\n"
         "print([name for name in ('torch', 'transformers', 'pandas') if name in sys.modules])"
     )

@@ -29,14 +29,14 @@ def test_the_table_is_printed_and_written(headwise: Runner, text: Path, tmp_path
     assert "72 heads in 6 layers" in ran.out
     assert "positional" in ran.out and "L0" in ran.out
     assert "not tested: syntactic, semantic, coreference" in ran.out
-    assert "No sentences with known relations were read: --probe reads" in ran.out
+    assert "No sentences with gold relations were read: --probe reads" in ran.out
     table = HeadTable.read(out / "heads.parquet")
     assert table == HeadTable.read(out / "heads.csv")
     made = json.loads((out / "scan.json").read_text("utf-8"))
     assert made == table.about
     assert made["tokens"] > 20
     again = headwise("scan", "--text", text, "--out", out)
-    assert again.err.replace("\n", "") == f"headwise: the scan in {out} was complete already"
+    assert again.err.replace("\n", "") == f"headwise: the scan in {out} was already complete"
     assert again.out == ran.out
 
 
@@ -78,7 +78,7 @@ def test_a_treebank_gives_relations(headwise: Runner, tmp_path: Path) -> None:
         (["--treebank", "missing.conllu"], "missing.conllu"),
         (["--rows", "some"], "--rows is 'some': give all, auto or a number"),
         (["--rows", "0"], "rows is 0"),
-        (["--measures", "glow"], "there is no measure 'glow'"),
+        (["--measures", "glow"], "unknown measure 'glow'"),
         (["--length", "3"], "--length is 3"),
         (["--dtype", "float8"], "dtype is 'float8'"),
     ],

@@ -11,7 +11,8 @@ from headwise.explorer.maps import MapOptions
 from headwise.explorer.text_analysis import LONGEST, AnalysisCache, read
 from headwise.heads import HeadId
 from headwise.pruning.setting import make_subject
-from headwise.scans.scan import ScanSettings, scan
+from headwise.scans.scan import scan
+from headwise.scans.settings import ScanSettings
 
 from ..pruning.subjects import model_of, words_tokenizer
 from ..watching.helpers import allow_weights
@@ -142,7 +143,7 @@ def test_copies_in_float32_are_counted_in_what_a_reading_takes(dtype: torch.dtyp
     subject = make_subject(model_of("llama").to(dtype), words_tokenizer())
     reading = read(subject, WORDS)
     said = reading.bytes
-    tasks = [reading.sequence(layer).task for layer in reading.calls]
+    tasks = [reading.sequence(layer).computation for layer in reading.calls]
     kept = {
         one.untyped_storage().data_ptr(): one.untyped_storage().nbytes()
         for held in (*reading.calls.values(), *tasks)

@@ -10,7 +10,8 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from headwise.explorer import session
 from headwise.pruning.selection.cut_plan import CutPlan
-from headwise.scans.scan import ScanSettings
+from headwise.scans.scan import ScanJob
+from headwise.scans.settings import ScanSettings
 
 from .browser import DESKTOP, PHONE, faults, page_at, served, settle, until
 from .sessions import CAT, WORDS, tiny_session
@@ -114,8 +115,8 @@ def test_one_head_is_looked_at_in_every_way(chrome: Browser, site: str, tmp_path
 def test_the_grid_is_coloured_sorted_filtered_and_scanned(
     chrome: Browser, site: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = partial(session.make_scan_job, settings=ScanSettings(per_relation=25, probe=True))
-    monkeypatch.setattr(session, "make_scan_job", few)
+    few = partial(ScanJob.of, settings=ScanSettings(per_relation=25, probe=True))
+    monkeypatch.setattr(session.ScanJob, "of", few)
     with page_at(chrome, site) as page:
         page.select_option("#colour", "normalised_entropy")
         expect(page.locator("#legend")).to_contain_text("(faint) to 0.9")

@@ -9,7 +9,7 @@ from torch import Tensor
 from headwise.attention.attend import attend_with_lse
 from headwise.attention.prepare import Computation
 from headwise.attention.rules import Rules
-from headwise.measures.counter import default_measures
+from headwise.measures.counter import make_measures
 from headwise.measures.measure import RowValues, measure_rows
 from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView
@@ -32,7 +32,7 @@ def view_of(
     task = Computation.of(queries, keys, values, rules)
     parts = torch.randn(HEADS, D_KEY, D_MODEL, generator=random, dtype=torch.float64)
     nothing = torch.zeros(length, dtype=torch.bool)
-    sequence = SequenceWeights(task=task, mixed=mixed[0], lse=lse[0], shown=None)
+    sequence = SequenceWeights(computation=task, mixed=mixed[0], lse=lse[0])
     tokens = KeyTokens(
         ids=ids, is_special=nothing if special is None else special, is_punctuation=nothing
     )
@@ -41,7 +41,7 @@ def view_of(
 
 
 def columns(view: SequenceView) -> dict[str, RowValues]:
-    return measure_rows(view, default_measures())
+    return measure_rows(view, make_measures())
 
 
 def rows_with(column: RowValues) -> list[int]:
@@ -103,7 +103,7 @@ def test_a_row_that_sees_nothing_has_no_number() -> None:
 
 def test_equal_weights_have_the_largest_entropy() -> None:
     view = view_of(torch.arange(11), CAUSAL)
-    view.sequence.task.keys.zero_()
+    view.sequence.computation.keys.zero_()
     seen = torch.arange(1, 12, dtype=torch.float64)
     view.sequence.lse.copy_(seen.log().expand(HEADS, -1))
     got = columns(view)
@@ -128,7 +128,7 @@ def assert_mean(column: RowValues, baseline: RowValues, name: str) -> None:
 def test_a_measure_alone_says_what_it_says_among_all() -> None:
     view = view_of(torch.arange(13) % 4, Rules(window=(3, 2)), torch.arange(13) < 1)
     whole = columns(view)
-    for measure in default_measures():
+    for measure in make_measures():
         for name, column in measure_rows(view, [measure]).items():
             assert_same(column.values, whole[name].values, roundings=13, name=name)
 
@@ -136,14 +136,13 @@ def test_a_measure_alone_says_what_it_says_among_all() -> None:
 @given(st.permutations(range(HEADS)))
 def test_permuted_heads_permute_rows_and_nothing_else(order: list[int]) -> None:
     view = view_of(torch.arange(11) % 3, CAUSAL)
-    task, old = view.sequence.task, view.sequence
+    task, old = view.sequence.computation, view.sequence
     assert task is not None and old.lse is not None and view.output_roots is not None
     tensors = (part[:, order] for part in (task.queries, task.keys, task.values))
     sequence = SequenceWeights(
-        task=Computation.of(*tensors, task.rules),
+        computation=Computation.of(*tensors, task.rules),
         mixed=old.mixed[order],
         lse=old.lse[order],
-        shown=None,
     )
     moved = SequenceView(
         sequence=sequence, layout=view.layout, output_roots=view.output_roots[order]

@@ -9,13 +9,19 @@ from torch import Tensor
 from headwise.attention.attend import attend_with_lse
 from headwise.attention.rules import Rules
 from headwise.measures import measure as measure_module, row_layout as layout_module
-from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, default_measures, views_of
+from headwise.measures.counter import (
+    HeadCounter,
+    LayerCache,
+    RowChoice,
+    make_measures,
+    sequence_views,
+)
+from headwise.measures.head_sums import HeadSums
 from headwise.measures.measure import RowValues, measure_rows
 from headwise.reading.batch import Batch
 from headwise.reading.tensors import batches_from_tensors
 from headwise.reading.tokens import TokenFacts
-from headwise.scans.steps import TextStep
-from headwise.scans.sums import ScanSums
+from headwise.scans.scan import count_batch
 from headwise.watching import sites
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.watch import watch
@@ -43,10 +49,10 @@ def rows_of(case: Measured, choice: RowChoice) -> dict[Place, tuple[Tensor, Colu
     kept = LayerCache()
 
     def each(call: Call) -> None:
-        for row, view in views_of(call, case.batch, choice, kept):
+        for row, _, view in sequence_views(call, case.batch, choice, kept):
             found[call.stack, call.layer, row] = (
                 view.layout.rows,
-                measure_rows(view, default_measures()),
+                measure_rows(view, make_measures()),
             )
 
     with quiet(), torch.inference_mode(), watch(case.model, each, needs_lse=True):
@@ -117,16 +123,16 @@ def test_few_numbers_a_tile_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 def test_places_worked_out_anew_for_every_layer_change_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(measure_module, "KEPT_PICKS", 0)
+    monkeypatch.setattr(measure_module, "CACHED_PICKS", 0)
     assert_law(measured("gemma2", "right"), RowChoice("all"))
 
 
 @pytest.mark.parametrize("name", ["bert", "gemma2", "bloom", "t5", "whisper", "clip"])
-def test_a_step_counts_the_mean_of_the_rows(name: str) -> None:
-    case, tally = measured(name, "right"), ScanSums()
+def test_a_batch_counts_the_mean_of_the_rows(name: str) -> None:
+    case, sums = measured(name, "right"), HeadSums()
     with quiet():
-        count = HeadCounter(tally, default_measures(), RowChoice("all"), compares=False)
-        TextStep(count).run(case.model, case.batch)
+        counter = HeadCounter(sums, make_measures(), RowChoice("all"), compares=False)
+        count_batch(case.model, case.batch, counter)
     joined: dict[tuple[str, int, str], list[Tensor]] = {}
     for (stack, layer, _), columns in case.columns.items():
         for column, part in columns.items():
@@ -135,10 +141,10 @@ def test_a_step_counts_the_mean_of_the_rows(name: str) -> None:
         rows = torch.cat(parts, 1)
         if column.startswith("largest_") or rows.isnan().all():
             continue  # ties may go either way; the law above sets them apart
-        got = torch.from_numpy(tally.totals.means((stack, layer), column))
+        got = torch.from_numpy(sums.columns.means((stack, layer), column))
         dtype = max(precision(case.family), case.model.dtype, key=lambda one: torch.finfo(one).eps)
         assert_same(got, rows.nanmean(1), roundings=ROUNDINGS, dtype=dtype, name=column)
-        assert not tally.totals.errors((stack, layer), column).any()
+        assert not sums.columns.errors((stack, layer), column).any()
 
 
 def test_weights_too_small_for_half_precision_are_seen() -> None:
@@ -147,7 +153,7 @@ def test_weights_too_small_for_half_precision_are_seen() -> None:
     with quiet(), torch.no_grad(), watch(model) as seen:
         model(**inputs)
     for call in seen.calls:
-        ((_, view),) = views_of(call, batch, RowChoice("all"), LayerCache())
+        ((_, _, view),) = sequence_views(call, batch, RowChoice("all"), LayerCache())
         weights = call.weights()[0].double()
         allowed = torch.ones(600, 600, dtype=torch.bool).tril()
         assert (weights[:, allowed] == 0).double().mean() > 0.01
@@ -156,7 +162,7 @@ def test_weights_too_small_for_half_precision_are_seen() -> None:
             values=None, ids=batch.tokens[""].ids[0], is_special=None, is_punctuation=None,
             is_cross=False, is_causal=True,
         )  # fmt: skip
-        got = measure_rows(view, default_measures(("entropy", "uniform")))
+        got = measure_rows(view, make_measures(("entropy", "uniform")))
         want = uniform(case) | entropy(case)
         assert got.keys() == want.keys()
         for name, part in want.items():
@@ -176,14 +182,14 @@ def test_layers_with_and_without_a_mask_do_not_share_what_they_see() -> None:
         mixed, lse = attend_with_lse(queries, keys, values, rules=rules)
         place = sites.Site("", 0, "attention", torch.nn.Identity(), None, is_routed=True)
         call = AttentionCall(
-            place=place, queries=queries, keys=keys, values=values, rules=rules, mixed=mixed,
+            site=place, queries=queries, keys=keys, values=values, rules=rules, mixed=mixed,
             known_lse=lse,
         )  # fmt: skip
-        ((_, view),) = views_of(call, batch, RowChoice("all"), kept)
+        ((_, _, view),) = sequence_views(call, batch, RowChoice("all"), kept)
         seen = torch.full((2, 11), 11.0 if mask is None else 7.0, dtype=torch.float64)
         assert torch.equal(view.seen.expand(2, -1), seen)
         weights = call.weights()[0]
-        got = measure_rows(view, default_measures())["duplicate"].values
+        got = measure_rows(view, make_measures())["duplicate"].values
         is_copy = (ids[0][:, None] == ids[0]).tril(-1)
         assert_same(got, (weights * is_copy).sum(-1), roundings=ROUNDINGS)
 

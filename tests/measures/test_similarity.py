@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from headwise.measures.similarity import centred_kernels, cka, divergences, products
+from headwise.measures.similarity import centred_kernels, cka, divergences, pairwise_hsic
 
 from ..attention.tolerance import assert_same
 from .definitions import plain_cka, unbiased_cka
@@ -19,7 +19,7 @@ def outputs(rows: int = ROWS, seed: int = 0) -> Tensor:
 
 
 def found(*documents: Tensor) -> Tensor:
-    return cka(sum(products(centred_kernels(document)) for document in documents))
+    return cka(sum(pairwise_hsic(centred_kernels(document)) for document in documents))
 
 
 def test_one_document_gives_the_unbiased_estimator() -> None:

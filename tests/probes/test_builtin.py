@@ -57,8 +57,8 @@ def test_the_vocabulary_has_hundreds_of_words() -> None:
 
 
 @pytest.mark.parametrize("per_relation", [0, -3, MOST + 1])
-def test_an_impossible_number_of_sentences_is_refused(per_relation: int) -> None:
-    with pytest.raises(OptionError, match=f"per_relation is {per_relation}: .* lie in 1..{MOST}"):
+def test_an_impossible_number_of_sentences_is_rejected(per_relation: int) -> None:
+    with pytest.raises(OptionError, match=f"per_relation is {per_relation:,}: .*{MOST:,}"):
         builtin_sentences(per_relation)
 
 

@@ -170,7 +170,7 @@ REFUSED: dict[str, tuple[Family, str]] = {
     ),
     "codegen": (
         llama_kin("codegen", "CodeGenAttention", "out_proj", n_head=4, n_embd=48, n_layer=2),
-        "lies in four blocks",
+        "in four blocks",
     ),
     "stablelm": (llama_kin("stablelm", "StableLmAttention", qk_layernorm=True), "norm module"),
     "falcon": (

@@ -1,9 +1,10 @@
-"""A folder belongs to one scan: what goes on, what is refused by name, and what --force leaves."""
+"""A folder belongs to one scan: which scans resume there, which it rejects, what force leaves."""
 
 import copy
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
@@ -12,9 +13,10 @@ from transformers import BertConfig, BertModel, LlamaConfig, LlamaModel
 from headwise.errors import OptionError, OutputError
 from headwise.models.loading import load_model
 from headwise.probes.sentences import Arc, ProbeSentence
-from headwise.scans.fingerprint import digest_of_weights
-from headwise.scans.folder import differences
-from headwise.scans.scan import ScanSettings, scan
+from headwise.scans.fingerprint import digest_weights
+from headwise.scans.folder import TABLES, Scan
+from headwise.scans.scan import ScanJob, run_scan, scan
+from headwise.scans.settings import ScanSettings
 
 WORDS = 53
 QUICK = ScanSettings(repeats=False, measures=("entropy",))
@@ -49,24 +51,24 @@ def bert(tokenizer: Any) -> BertModel:
     ).eval()  # fmt: skip
 
 
-def test_the_same_model_and_inputs_go_on(tmp_path: Path) -> None:
+def test_the_same_model_and_inputs_resume(tmp_path: Path) -> None:
     first = scan(llama(0), inputs=inputs(0), out=tmp_path)
     assert scan(llama(0), inputs=inputs(0), out=tmp_path) == first
 
 
-def test_another_model_of_the_same_class_is_refused(tmp_path: Path) -> None:
+def test_other_weights_are_rejected(tmp_path: Path) -> None:
     scan(llama(0), inputs=inputs(0), out=tmp_path)
-    with pytest.raises(OutputError, match=r"other settings \(of other weights\)"):
+    with pytest.raises(OutputError, match="other weights"):
         scan(llama(1), inputs=inputs(0), out=tmp_path)
 
 
-def test_the_same_weights_with_another_config_are_refused(tmp_path: Path) -> None:
+def test_the_same_weights_with_another_config_are_rejected(tmp_path: Path) -> None:
     scan(llama(0), inputs=inputs(0), out=tmp_path)
-    with pytest.raises(OutputError, match=r"other settings \(of another config\)"):
+    with pytest.raises(OutputError, match="another config"):
         scan(llama(0, rope_theta=100.0), inputs=inputs(0), out=tmp_path)
 
 
-def test_another_tokenizer_is_refused(tmp_path: Path, tokenizer: Any) -> None:
+def test_another_tokenizer_is_rejected(tmp_path: Path, tokenizer: Any) -> None:
     def read(one: Any) -> None:
         scan(model, "The cat sat down.", tokenizer=one, settings=QUICK, out=tmp_path)
 
@@ -75,22 +77,22 @@ def test_another_tokenizer_is_refused(tmp_path: Path, tokenizer: Any) -> None:
     other(["a", "b c"], padding=True, truncation=True, max_length=3)  # which it remembers
     read(other)
     other.backend_tokenizer.normalizer = None
-    with pytest.raises(OutputError, match=r"other settings \(of another tokenizer\)"):
+    with pytest.raises(OutputError, match="another tokenizer"):
         read(other)
 
 
-def test_which_attention_runs_makes_no_other_scan(tmp_path: Path) -> None:
+def test_another_attention_implementation_resumes(tmp_path: Path) -> None:
     scan(llama(0, attn_implementation="sdpa"), inputs=inputs(0), out=tmp_path)
     scan(llama(0, attn_implementation="eager"), inputs=inputs(0), out=tmp_path)
 
 
-def test_other_inputs_are_refused(tmp_path: Path) -> None:
+def test_other_inputs_are_rejected(tmp_path: Path) -> None:
     scan(llama(0), inputs=inputs(0), out=tmp_path)
-    with pytest.raises(OutputError, match=r"other settings \(of other inputs\)"):
+    with pytest.raises(OutputError, match="other inputs"):
         scan(llama(0), inputs=inputs(1), out=tmp_path)
 
 
-def test_a_model_retrained_in_its_directory_is_refused(tmp_path: Path, tokenizer: Any) -> None:
+def test_a_model_retrained_in_its_directory_is_rejected(tmp_path: Path, tokenizer: Any) -> None:
     model, place, text = bert(tokenizer), tmp_path / "model", "The cat sat down."
     tokenizer.save_pretrained(place)
     model.save_pretrained(place)
@@ -98,11 +100,11 @@ def test_a_model_retrained_in_its_directory_is_refused(tmp_path: Path, tokenizer
     with torch.no_grad():
         model.encoder.layer[0].attention.self.query.weight[2, 3] += 1
     model.save_pretrained(place)
-    with pytest.raises(OutputError, match=r"other settings \(of other weights\)"):
+    with pytest.raises(OutputError, match="other weights"):
         scan(str(place), text, settings=QUICK, out=tmp_path / "out")
 
 
-def test_other_sentences_are_refused(tmp_path: Path, tokenizer: Any) -> None:
+def test_other_sentences_are_rejected(tmp_path: Path, tokenizer: Any) -> None:
     def read(*arcs: Arc) -> None:
         sentences = [ProbeSentence(("The", "cat", "sat", "."), arcs)]
         scan(model, tokenizer=tokenizer, treebank=sentences, settings=QUICK, out=tmp_path)
@@ -110,18 +112,18 @@ def test_other_sentences_are_refused(tmp_path: Path, tokenizer: Any) -> None:
     model = bert(tokenizer)
     read(Arc("nsubj", 1, 2))
     read(Arc("nsubj", 1, 2))
-    with pytest.raises(OutputError, match=r"other settings \(of other sentences\)"):
+    with pytest.raises(OutputError, match="other sentences"):
         read(Arc("nsubj", 1, 2), Arc("det", 0, 1))
 
 
 def test_one_changed_weight_changes_the_digest_and_nothing_else_does() -> None:
     large = nn.Embedding(4099, 3)
-    before = digest_of_weights(large)
-    assert digest_of_weights(large) == before
+    before = digest_weights(large)
+    assert digest_weights(large) == before
     with torch.no_grad():
         large.weight[4001, 1] += 1
-    assert digest_of_weights(large) != before
-    assert digest_of_weights(nn.Embedding(4099, 3, device="meta"))
+    assert digest_weights(large) != before
+    assert digest_weights(nn.Embedding(4099, 3, device="meta"))
 
 
 @pytest.mark.parametrize("name", ["settings.json", "progress-0.npz"])
@@ -133,10 +135,49 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
         scan(llama(0), inputs=inputs(0), out=tmp_path)
 
 
-def test_digests_are_told_apart_in_words() -> None:
-    one = {"texts": "a", "data": "b", "weights": "c", "model": {"sha256": "d"}}
-    other = {"texts": "e", "data": "f", "weights": "g", "model": {"sha256": "h"}}
-    assert differences(one, other) == ["of other text", "of other weights"]
+def test_a_scan_is_read_back_as_it_was_written(tmp_path: Path, tokenizer: Any) -> None:
+    sentences = [ProbeSentence(("The", "cat", "sat", "."), (Arc("nsubj", 1, 2),))]
+    job = ScanJob.of(bert(tokenizer), "It rained.", tokenizer=tokenizer, treebank=sentences)
+    found = run_scan(job, out=tmp_path / "out")
+    copy_of = Scan.read(tmp_path / "out")
+    assert copy_of.table == found.table
+    pd.testing.assert_frame_equal(copy_of.pairs, found.pairs)
+    pd.testing.assert_frame_equal(copy_of.relations, found.relations)
+    found.write(tmp_path / "copy")
+    for name in TABLES:
+        assert (tmp_path / "copy" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+    with pytest.raises(OutputError, match=r"heads\.parquet"):
+        found.write(tmp_path / "copy")
+
+
+def test_writing_over_a_scan_leaves_no_table_of_the_old_one(tmp_path: Path) -> None:
+    scan(llama(0), inputs=inputs(0), out=tmp_path)
+    quiet = run_scan(ScanJob.of(llama(0), inputs=inputs(0), settings=ScanSettings(compares=False)))
+    assert (tmp_path / "pairs.parquet").exists()
+    quiet.write(tmp_path, force=True)
+    assert not (tmp_path / "pairs.parquet").exists()
+    assert Scan.read(tmp_path).pairs.empty
+
+
+def test_reading_names_a_folder_without_a_scan_and_a_damaged_table(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"heads\.parquet"):
+        Scan.read(tmp_path)
+    scan(llama(0), inputs=inputs(0), out=tmp_path)
+    (tmp_path / "pairs.parquet").write_bytes(b"PAR1")
+    with pytest.raises(OptionError, match=r"pairs\.parquet"):
+        Scan.read(tmp_path)
+
+
+def test_only_a_folder_with_every_table_was_complete(tmp_path: Path) -> None:
+    def run(**options: Any) -> Scan:
+        return run_scan(ScanJob.of(llama(0), inputs=inputs(0)), out=tmp_path, **options)
+
+    assert not run().was_complete
+    assert run().was_complete
+    assert not run(force=True).was_complete
+    (tmp_path / "heads.csv").unlink()
+    assert not run().was_complete
+    assert run().was_complete
 
 
 def test_force_leaves_nothing_of_the_old_scan(tmp_path: Path, tokenizer: Any) -> None:
@@ -147,7 +188,7 @@ def test_force_leaves_nothing_of_the_old_scan(tmp_path: Path, tokenizer: Any) ->
     (tmp_path / "mine.txt").write_text("mine")
     assert {"relations.parquet", "pairs.parquet"} <= {file.name for file in tmp_path.iterdir()}
     alone = ScanSettings(repeats=False, compares=False)
-    with pytest.raises(OutputError, match=r"or --force \(in Python force=True\) to replace it"):
+    with pytest.raises(OutputError, match=r"--force \(force=True"):
         scan(model, "It rained.", tokenizer=tokenizer, settings=alone, out=tmp_path)
     scan(model, "It rained.", tokenizer=tokenizer, settings=alone, out=tmp_path, force=True)
     assert sorted(file.name for file in tmp_path.iterdir()) == [

@@ -1,6 +1,5 @@
-"""A measure of one's own changes no other, and its mistakes are told in one sentence."""
+"""A custom measure changes no other measure, and its mistakes are named in one sentence."""
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
@@ -8,10 +7,12 @@ import torch
 
 from headwise.errors import OptionError, ShapeError
 from headwise.measures.counter import MEASURES
-from headwise.measures.measure import Measure, Pairs, PairsOf, RowValues
+from headwise.measures.entropy import Entropy
+from headwise.measures.measure import Measure, PairsOf, RowValues
 from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView, Sums, TileWeights
-from headwise.scans.scan import ScanSettings, scan
+from headwise.scans.scan import scan
+from headwise.scans.settings import ScanSettings
 
 from ..pruning.subjects import words_tokenizer
 from ..watching.tiny import tiny
@@ -20,12 +21,12 @@ TEXT = "w7 w8 w9 w7 w8 w31 w40 w7 w9 w12 w13 w31"
 
 
 class Largest(Measure):
-    """Names its sum and its pairs as headwise's own measures do theirs."""
+    """Its sum and its pairs have names that headwise's own measures use."""
 
     columns: ClassVar = {"mine": "Mean number of weights above a half.", "same": "Mean at itself."}
 
     def pairs(self, layout: RowLayout) -> dict[str, PairsOf]:
-        return {"previous": lambda places: Pairs(torch.arange(len(places)), places)}
+        return {"previous": lambda places: (torch.arange(len(places)), places)}
 
     def see(self, view: SequenceView, tile: TileWeights, sums: Sums) -> None:
         sums.add("largest", tile.span, (tile.weights > 0.5).sum(-1).to(tile.weights))
@@ -35,35 +36,43 @@ class Largest(Measure):
 
 
 class Other(Largest):
-    columns: ClassVar = {"mine_too": "The same once more."}
+    columns: ClassVar = {"mine_too": "Mean number of weights above a half, again."}
 
     def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
         return {"mine_too": RowValues(sums["largest"])}
 
 
-@pytest.fixture(autouse=True)
-def _measures_as_they_were() -> Iterator[None]:
-    before = dict(MEASURES)
-    yield
-    MEASURES.clear()
-    MEASURES.update(before)
-
-
-def table_of() -> Any:
+def table_with(*measures: Any) -> Any:
     model, _ = tiny("gpt2")
-    settings = ScanSettings(repeats=False, probe=False, compares=False)
+    settings = ScanSettings(
+        measures=(*MEASURES, *measures), repeats=False, probe=False, compares=False
+    )
     return scan(model, TEXT, tokenizer=words_tokenizer(), settings=settings)
 
 
-def test_sums_and_pairs_of_equal_names_are_kept_apart() -> None:
-    before = table_of()
-    MEASURES["largest"], MEASURES["other"] = Largest, Other
-    after = table_of()
+def test_sums_and_pairs_of_equal_names_stay_separate() -> None:
+    before, after = table_with(), table_with(Largest, Other)
     shared = [name for name in before.df if name != "roles"]
     assert after.df[shared].equals(before.df[shared])
     assert after.df["mine"].equals(after.df["mine_too"].rename("mine"))
     assert after.df["same"].to_numpy() == pytest.approx(before.df["self"].to_numpy(), rel=1e-5)
     assert 0 <= after.df["mine"].min() and after.df["mine"].max() <= 1
+    assert after.about["columns"]["mine"] == Largest.columns["mine"]
+    assert after.about["settings"]["measures"][-2:] == [f"{__name__}.Largest", f"{__name__}.Other"]
+
+
+def test_a_single_class_needs_no_tuple_and_headwise_classes_count_as_names() -> None:
+    assert ScanSettings(measures=Largest).measures == (Largest,)
+    assert ScanSettings(measures=(Entropy, "masses")).measures == ("entropy", "masses")
+
+
+def test_measures_are_read_only() -> None:
+    with pytest.raises(TypeError):
+        MEASURES["largest"] = Largest  # type: ignore[index]
+
+
+class Twice(Largest):
+    columns: ClassVar = {"entropy": "A column that Entropy has."}
 
 
 class Mistyped(Largest):
@@ -82,15 +91,16 @@ class Misshapen(Largest):
 
 
 @pytest.mark.parametrize(
-    ("made", "error", "words"),
+    ("measure", "error", "facts"),
     [
-        (Mistyped, OptionError, "Mistyped reads a sum 'lagrest' that nothing was added to: there"),
-        (Undescribed, OptionError, "Undescribed gives a column 'other', which its columns do not"),
-        (Misshapen, ShapeError, "a share of 'largest' is .*: give one number a head and row"),
-        (object(), OptionError, r"MEASURES\['mine'\] is <object .*: give a subclass of Measure"),
+        (Mistyped, OptionError, "Mistyped reads .*'lagrest'.*largest"),
+        (Undescribed, OptionError, "Undescribed .*'other'.*mine"),
+        (Misshapen, ShapeError, "'largest' is .*"),
+        (Twice, OptionError, "Twice and Entropy .*'entropy'"),
+        (object(), OptionError, "<object .*subclasses of Measure"),
+        (int, OptionError, "<class 'int'>"),
     ],
 )
-def test_a_mistake_in_a_measure_is_one_sentence(made: Any, error: type, words: str) -> None:
-    MEASURES["mine"] = made
-    with pytest.raises(error, match=words):
-        table_of()
+def test_a_mistake_in_a_measure_is_named(measure: Any, error: type, facts: str) -> None:
+    with pytest.raises(error, match=facts):
+        table_with(measure)

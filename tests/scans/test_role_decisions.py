@@ -1,4 +1,4 @@
-"""Roles: a head has one where its measure is over the threshold and over its baseline."""
+"""A head has a role if its measure reaches the threshold and exceeds its baseline."""
 
 import math
 
@@ -8,7 +8,7 @@ import pytest
 
 from headwise.heads import HeadTable
 from headwise.roles import ROLES
-from headwise.scans.role_decisions import FLOORS, MARGIN, relation_roles, with_roles
+from headwise.scans.role_decisions import FLOORS, MARGIN, decide_roles
 
 NAN = math.nan
 
@@ -19,7 +19,7 @@ def table(**columns: list[float]) -> pd.DataFrame:
 
 
 def roles(**columns: list[float]) -> list[tuple[str, ...]]:
-    return list(with_roles(table(**columns), {})["roles"])
+    return list(decide_roles(table(**columns))["roles"])
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def test_a_broad_head_is_broader_than_the_middle_one() -> None:
     assert roles(normalised_entropy=[0.1, 0.2, 0.77]) == [(), (), ()]
 
 
-def test_the_token_itself_is_no_position() -> None:
+def test_attention_to_the_token_itself_is_not_positional() -> None:
     assert roles(self=[0.9], previous=[0.1], uniform_previous=[0.1]) == [()]
 
 
 def test_a_head_may_have_several_roles_and_says_why() -> None:
-    df = with_roles(
-        table(previous=[0.6], first=[0.7], uniform_previous=[0.1], uniform_first=[0.1]), {}
+    df = decide_roles(
+        table(previous=[0.6], first=[0.7], uniform_previous=[0.1], uniform_first=[0.1])
     )
     assert df["roles"][0] == ("positional", "sink")
     assert df["positional_detail"][0] == "-1"
@@ -65,42 +65,42 @@ def test_a_head_may_have_several_roles_and_says_why() -> None:
 
 
 def test_roles_come_in_one_order_whatever_decides_them() -> None:
-    found = relation_roles(relations(("subject", 1, 0.9, 0.1, True)), 3)
-    df = with_roles(table(normalised_entropy=[0.2, 0.9, 0.3]), found)
+    finds_subjects = relations(("subject", 1, 0.9, 0.1, True))
+    df = decide_roles(table(normalised_entropy=[0.2, 0.9, 0.3]), finds_subjects)
     assert df["roles"][1] == ("syntactic", "broad")
     scores = [name.removesuffix("_score") for name in df if name.endswith("_score")]
     assert scores == [role for role in ROLES if role in scores]
 
 
-def test_what_was_not_measured_names_nothing() -> None:
-    df = with_roles(table(distance=[3.0, 4.0]), {})
+def test_roles_that_were_not_measured_have_no_columns() -> None:
+    df = decide_roles(table(distance=[3.0, 4.0]))
     assert list(df["roles"]) == [(), ()]
     assert not [name for name in df if name.endswith("_score")]
 
 
 def test_a_role_without_a_baseline_is_not_tested() -> None:
-    df = with_roles(table(previous=[0.9], first=[0.9], uniform_first=[0.1]), {})
+    df = decide_roles(table(previous=[0.9], first=[0.9], uniform_first=[0.1]))
     assert df["roles"][0] == ("sink",)
     assert "positional_score" not in df and "sink_score" in df
     assert "positional" in HeadTable(df, {}).untested_roles
 
 
 def test_the_baseline_is_that_of_the_offset_that_won() -> None:
-    df = with_roles(
+    df = decide_roles(
         table(
             previous=[0.6, 0.2, NAN],
             back2=[0.1, 0.7, NAN],
             uniform_previous=[0.3, 0.3, 0.3],
             uniform_back2=[0.25, 0.25, 0.25],
-        ),
-        {},
+        )
     )
     np.testing.assert_array_equal(df["positional_baseline"], [0.3, 0.25, NAN])
 
 
 def relations(*rows: tuple[str, int, float, float, bool]) -> pd.DataFrame:
     names = ["relation", "head", "held_out_accuracy", "held_out_baseline", "counts"]
-    return pd.DataFrame(rows, columns=names).assign(reading="row")
+    df = pd.DataFrame(rows, columns=names)
+    return df.assign(reading="row", name=[f"L0H{head}" for head in df["head"]])
 
 
 @pytest.mark.parametrize(
@@ -120,26 +120,33 @@ def test_a_relation_needs_the_floor_the_margin_and_more_than_luck(role: str, rel
         (relation, 3, 0.89, 0.8, True),
         (relation, 4, 0.95, 0.1, False),
     ]
-    verdict = relation_roles(relations(*rows), 6)[role]
-    assert verdict.is_held.tolist() == [True, False, True, False, False, False]
-    assert verdict.counts is not None
-    assert verdict.counts.tolist() == [True, True, True, True, False, False]
+    df = decide_roles(table(distance=[1.0] * 6), relations(*rows))
+    assert list(df["roles"]) == [(role,), (), (role,), (), (), ()]
+    assert df[f"{role}_counts"].tolist() == [True, True, True, True, False, False]
     want = [floor, floor, 0.8 + MARGIN, 0.8 + MARGIN, floor, NAN]
-    np.testing.assert_allclose(verdict.threshold, want)
-    assert verdict.detail == [f"{relation}, row"] * 5 + [""]
+    np.testing.assert_allclose(df[f"{role}_threshold"], want)
+    assert df[f"{role}_detail"].tolist() == [f"{relation}, row"] * 5 + [""]
 
 
-def test_the_relation_shown_is_the_one_that_decides() -> None:
+def test_the_detail_names_the_relation_that_decides() -> None:
     rows = relations(
         ("object", 0, 0.45, 0.05, True),  # a larger lead, and under the floor
         ("subject", 0, 0.70, 0.50, True),
         ("modifier", 0, 0.99, 0.10, False),  # the largest of all, and luck
     )
-    df = with_roles(table(distance=[1.0]), relation_roles(rows, 1))
+    df = decide_roles(table(distance=[1.0]), rows)
     assert df["syntactic_detail"][0] == "subject, row"
     assert df["roles"][0] == ("syntactic",)
     assert bool(df["syntactic_counts"][0])
 
 
-def test_kinds_of_relations_without_sentences_give_no_role() -> None:
-    assert list(relation_roles(relations(("object", 0, 0.9, 0.1, True)), 1)) == ["syntactic"]
+def test_relations_without_sentences_decide_no_role() -> None:
+    df = decide_roles(table(distance=[1.0]), relations(("object", 0, 0.9, 0.1, True)))
+    assert [name for name in df if name.endswith("_score")] == ["syntactic_score"]
+
+
+def test_heads_of_equal_numbers_in_different_layers_are_told_apart() -> None:
+    df = pd.DataFrame({"stack": ["", ""], "layer": [0, 1], "head": [2, 2], "distance": [1.0, 1.0]})
+    rows = relations(("object", 2, 0.2, 0.1, True), ("object", 2, 0.9, 0.1, True))
+    rows["name"] = ["L0H2", "L1H2"]
+    assert list(decide_roles(df, rows)["roles"]) == [(), ("syntactic",)]

@@ -1,4 +1,4 @@
-"""What every test of watching runs under: transformers keeps its remarks to itself."""
+"""Fixture of all tests of watching: transformers logs only errors."""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,7 @@
-"""What the tests of watching share: one model a family, its weights, and how far they may differ.
+"""Helpers of the tests of watching: one model per family, its weights, and tolerances.
 
-Models are built once and used by many tests; that watching leaves a model as it was is a claim of
-`test_watch.py`, and not trusted there.
+Models are built once and used by many tests. `test_watch.py`, which claims that watching leaves a
+model unchanged, builds its own.
 """
 
 import functools
@@ -20,12 +20,12 @@ ROUTED = [name for name, family in FAMILIES.items() if family.is_routed]
 UNROUTED = [name for name, family in FAMILIES.items() if not family.is_routed]
 LENGTHS = (7, 13, 1, 11)
 ROUNDINGS = 3 * (48 + 17 + 43)
-"""Of the longest chain: three layers, each with sums over d_model, keys and the hidden units."""
+"""Roundings in the longest chain: three layers with sums over d_model, keys and hidden units."""
 
 each_family = pytest.mark.parametrize("name", FAMILIES)
 each_routed = pytest.mark.parametrize("name", ROUTED)
 each_unrouted = pytest.mark.parametrize("name", UNROUTED)
-allow_weights = pytest.mark.filterwarnings("ignore:.*does not ask transformers")
+allow_weights = pytest.mark.filterwarnings("ignore:.*does not use transformers")
 
 
 @functools.cache
@@ -41,12 +41,12 @@ def family_weights(name: str) -> dict[str, list[Tensor]]:
 
 
 def assert_close(name: str, got: Tensor, want: Tensor, what: str = "result") -> None:
-    """No more apart than the family's roundings explain."""
+    """Assert that results differ by no more than the family's roundings."""
     assert_same(got, want, roundings=ROUNDINGS, dtype=FAMILIES[name].softmax_in, name=what)
 
 
 def assert_all_weights(name: str, calls: list[Any], want: dict[str, list[Tensor]]) -> None:
-    """The calls' weights are these, layer by layer of every stack, and there are no others."""
+    """Assert that the calls have exactly these weights, for each layer of every stack."""
     places = sorted((call.stack, call.layer) for call in calls)
     assert places == sorted(
         (stack, n) for stack, layers in want.items() for n in range(len(layers))

@@ -1,4 +1,4 @@
-"""A call answers three questions, and hands out tiles, as if the whole weight matrix were there."""
+"""A call's three questions and its tiles agree with the full weight matrix."""
 
 from dataclasses import replace
 from typing import Any
@@ -44,8 +44,8 @@ def calls_of(name: str) -> list[Any]:
 
 
 @each_routed
-@pytest.mark.parametrize("needs_lse", [False, True], ids=["computed later", "told at once"])
-def test_the_log_sum_exp_is_the_log_of_each_rows_denominator(name: str, needs_lse: bool) -> None:
+@pytest.mark.parametrize("needs_lse", [False, True], ids=["computed later", "known"])
+def test_lse_is_the_log_of_each_rows_denominator(name: str, needs_lse: bool) -> None:
     model, inputs = family_model(name)
     with watch(model, needs_lse=needs_lse) as watched:
         run(model, inputs)
@@ -87,17 +87,17 @@ def test_single_weights_are_those_of_the_matrix(name: str) -> None:
 
 
 @each_routed
-def test_what_the_heads_give_is_the_mean_of_their_values(name: str) -> None:
+def test_mixed_is_the_weighted_mean_of_the_values(name: str) -> None:
     for call in calls_of(name):
         assert_close(name, call.attend(call.values), call.mixed)
 
 
 @each_unrouted
-def test_what_unrouted_heads_give_is_the_input_of_the_projection(name: str) -> None:
+def test_mixed_of_unrouted_modules_is_the_input_of_the_projection(name: str) -> None:
     model, inputs = family_model(name)
     with watch(model) as watched:
         hooks, given = [], []
-        for place in watched.places:
+        for place in watched.sites:
             hook = place.output_projection.register_forward_pre_hook(
                 lambda _, args: given.append(args[0])
             )
@@ -110,20 +110,20 @@ def test_what_unrouted_heads_give_is_the_input_of_the_projection(name: str) -> N
 
 
 @each_family
-def test_the_output_weight_maps_what_the_heads_give_to_what_the_layer_says(name: str) -> None:
+def test_output_weight_maps_mixed_to_the_layers_output(name: str) -> None:
     model, inputs = family_model(name)
     said: list[Tensor] = []
     with watch(model) as watched:
         hooks = [
             projection.register_forward_hook(lambda *args: said.append(args[2]))
-            for projection in {place.output_projection: None for place in watched.places}
+            for projection in {place.output_projection: None for place in watched.sites}
         ]
         run(model, inputs)
     for hook in hooks:
         hook.remove()
     for call, output in zip(watched.calls, said, strict=True):
         got = call.mixed.transpose(1, 2).flatten(2) @ call.output_weight
-        bias = call.place.output_projection.bias
+        bias = call.site.output_projection.bias
         assert_close(name, got if bias is None else got + bias, output.view(got.shape))
 
 
@@ -174,7 +174,7 @@ def assert_tiles(name: str, sequence: SequenceWeights, want: Tensor) -> None:
         (scattered.flip(0), (0, keys), True),
     ):
         room = want.new_empty(heads * len(rows) * (high - low) + 5) if has_room else None
-        logs = sequence.log_weights(sequence.block(rows, low, high), room)
+        logs = sequence.log_weights(sequence.tile(rows, low, high), room)
         assert logs.isfinite().all()
         assert_close(name, logs.exp(), want[:, rows, low:high], "tile")
     low, high = sequence.band.keys_of(0, queries - 1, keys)
@@ -187,7 +187,7 @@ bits where the processor has no AVX-512: the log-sum-exps that it gives are off 
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_half_precision_is_asked_about_in_float32(dtype: torch.dtype) -> None:
+def test_questions_about_half_precision_are_answered_in_float32(dtype: torch.dtype) -> None:
     call = random_call(dtype=dtype, is_causal=True)
     wide = random_call(dtype=dtype, is_causal=True)
     wide = replace(
@@ -201,7 +201,7 @@ def test_half_precision_is_asked_about_in_float32(dtype: torch.dtype) -> None:
         "lse": (call.lse, wide.lse),
         "weight_at": (call.weight_at(query, key), wide.weight_at(query, key)),
         "attend": (call.attend(positions), wide.attend(positions)),
-        "tile": (*(one.log_weights(one.block(query, 0, 11)).exp() for one in (narrow, wider)),),
+        "tile": (*(one.log_weights(one.tile(query, 0, 11)).exp() for one in (narrow, wider)),),
     }
     for name, (got, want) in pairs.items():
         assert got.dtype == torch.float32
@@ -215,7 +215,7 @@ def random_call(dtype: torch.dtype = torch.float64, **rules: Any) -> AttentionCa
     keys, values = torch.randn(2, 2, 2, 11, 5, generator=torch.Generator().manual_seed(2)).to(dtype)
     mixed = torch.zeros(2, 6, 11, 5, dtype=dtype)
     parts = {"queries": queries, "keys": keys, "values": values, "mixed": mixed}
-    return AttentionCall(place=PLACE, rules=Rules(**rules), **parts)
+    return AttentionCall(site=PLACE, rules=Rules(**rules), **parts)
 
 
 RULES: dict[str, dict[str, Any]] = {
@@ -240,7 +240,7 @@ RULES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
-def test_rules_of_every_kind_reach_pairs_and_tiles(rules: dict[str, Any]) -> None:
+def test_pairs_and_tiles_follow_every_kind_of_rule(rules: dict[str, Any]) -> None:
     call = random_call(**rules)
     weights = call.weights()
     query, key = (
@@ -253,23 +253,23 @@ def test_rules_of_every_kind_reach_pairs_and_tiles(rules: dict[str, Any]) -> Non
         for queries in (slice(0, 11), slice(2, 9)):
             sequence = call.sequence(index, queries, slice(None))
             rows = torch.arange(queries.stop - queries.start)
-            logs = sequence.log_weights(sequence.block(rows, 0, 11))
+            logs = sequence.log_weights(sequence.tile(rows, 0, 11))
             assert logs.isfinite().all()
             want = weights[index][:, queries]
             assert_same(logs.exp(), want, roundings=roundings, name="tile")
             for head in range(6):
                 alone = sequence.of_head(head)
-                logs = alone.log_weights(alone.block(rows, 0, 11))
+                logs = alone.log_weights(alone.tile(rows, 0, 11))
                 assert_same(logs.exp(), want[head][None], roundings=roundings, name="one head")
             layout = RowLayout.of(sequence, rows, None)
             seen = SequenceView(sequence=sequence, layout=layout, output_roots=None).seen
             assert torch.equal(seen.expand(6, -1), (want > 0).sum(-1).to(want))
 
 
-def test_what_may_be_seen_is_told_by_all_heads_and_rows() -> None:
+def test_the_band_covers_the_weights_of_all_heads_and_rows() -> None:
     def band(*weights: Tensor) -> tuple[int | None, int | None]:
         shown, mixed = torch.stack(weights), torch.zeros(len(weights), 7, 5)
-        found = SequenceWeights(task=None, mixed=mixed, lse=None, shown=shown).band
+        found = SequenceWeights(mixed=mixed, known_weights=shown).band
         assert found.offset == 0
         return found.before, found.after
 
@@ -286,16 +286,16 @@ def test_what_may_be_seen_is_told_by_all_heads_and_rows() -> None:
 def test_padding_inside_a_span_is_not_seen() -> None:
     call = random_call(lengths=torch.tensor([4, 11]))
     sequence = call.sequence(0, slice(0, 4), slice(0, 7))
-    logs = sequence.log_weights(sequence.block(torch.arange(4), 0, 7))
+    logs = sequence.log_weights(sequence.tile(torch.arange(4), 0, 7))
     assert (logs[..., 4:] <= LOWEST / 2).all()
     want = call.weights()[0, :, :4, :7]
     assert_same(logs.exp(), want, roundings=16)
 
 
-def test_no_rows_have_no_weights() -> None:
+def test_a_tile_may_have_no_rows() -> None:
     sequence = random_call(is_causal=True).sequence(0, slice(None), slice(None))
     nothing = torch.arange(0)
-    assert sequence.log_weights(sequence.block(nothing, 0, 11)).shape == (6, 0, 11)
+    assert sequence.log_weights(sequence.tile(nothing, 0, 11)).shape == (6, 0, 11)
 
 
 def test_a_sequence_of_a_model_in_training_carries_no_gradients() -> None:
@@ -305,31 +305,33 @@ def test_a_sequence_of_a_model_in_training_carries_no_gradients() -> None:
     assert watched.calls[1].queries.requires_grad
     sequence = watched.calls[1].sequence(0, slice(None), slice(None))
     room = torch.empty(6 * 13 * 13, dtype=torch.float64)
-    block = sequence.block(torch.arange(13), 0, 13)
+    block = sequence.tile(torch.arange(13), 0, 13)
     assert not sequence.log_weights(block, room).requires_grad
     assert not sequence.mixed.requires_grad
 
 
-def test_too_many_weights_are_refused_with_their_size() -> None:
+def test_too_many_weights_raise_with_their_size() -> None:
     one = torch.zeros(())
     parts = {"queries": one.expand(1, 8, 70_000, 4), "keys": one.expand(1, 8, 70_000, 4)}
     call = AttentionCall(
-        place=PLACE, rules=Rules(), values=parts["keys"], mixed=parts["keys"], **parts
+        site=PLACE, rules=Rules(), values=parts["keys"], mixed=parts["keys"], **parts
     )
-    with pytest.raises(OptionError, match=r"weights of L5 would take 146\.0 GiB: ask for"):
+    with pytest.raises(OptionError, match=r"weights of L5 would take 146\.0 GiB"):
         call.weights()
 
 
-def test_a_model_that_shows_weights_alone_has_no_log_sum_exps() -> None:
+def test_calls_with_only_weights_have_no_lse() -> None:
     weights = torch.full((1, 2, 3, 3), 1 / 3)
-    call = WeightsCall(place=PLACE, shown=weights, mixed=torch.zeros(1, 2, 3, 4))
-    with pytest.raises(ModelError, match=r"L5 shows its weights and no scores.*Identity"):
+    call = WeightsCall(site=PLACE, known_weights=weights, mixed=torch.zeros(1, 2, 3, 4))
+    with pytest.raises(ModelError, match=r"L5 has no log-sum-exps.*Identity"):
         _ = call.lse
 
 
-def test_an_output_projection_of_another_size_is_not_taken_for_the_heads() -> None:
+def test_an_output_projection_of_another_size_gives_no_output_weight() -> None:
     place = replace(PLACE, output_projection=nn.Linear(7, 3))
-    call = WeightsCall(place=place, shown=torch.ones(1, 2, 1, 1), mixed=torch.zeros(1, 2, 1, 4))
+    call = WeightsCall(
+        site=place, known_weights=torch.ones(1, 2, 1, 1), mixed=torch.zeros(1, 2, 1, 4)
+    )
     assert call.output_weight is None
 
 
@@ -341,7 +343,7 @@ def test_the_real_tokens_of_a_sequence_are_one_span() -> None:
     assert facts.span(1) == slice(0, 0)
 
 
-def test_a_tile_of_a_wrong_sequence_is_found() -> None:
+def test_tiles_of_another_sequence_fail_the_comparison() -> None:
     call = calls_of("llama")[0]
     sequence = call.sequence(0, slice(None), slice(None))
     with pytest.raises(AssertionError, match="largest difference"):
@@ -349,7 +351,7 @@ def test_a_tile_of_a_wrong_sequence_is_found() -> None:
 
 
 @pytest.mark.parametrize("name", ["llama", "mpnet"])
-def test_positions_may_count_from_the_end_and_must_be_there(name: str) -> None:
+def test_positions_may_be_negative_but_must_exist(name: str) -> None:
     call = calls_of(name)[1]
     weights = call.weights()
     num_queries, num_keys = weights.shape[2:]
@@ -357,17 +359,17 @@ def test_positions_may_count_from_the_end_and_must_be_there(name: str) -> None:
     assert_close(name, call.weight_at(query, key), weights[:, :, query, key])
     for wrong in (num_keys, -num_keys - 1):
         with pytest.raises(
-            ShapeError, match=rf"key positions run from {min(wrong, 0)} to .* 0\.\."
+            ShapeError, match=rf"key positions are from {min(wrong, 0)} to .* 0\.\."
         ):
             call.weight_at(torch.tensor([0, 0]), torch.tensor([0, wrong]))
     with pytest.raises(
-        ShapeError, match=f"query positions run from {num_queries} to {num_queries};"
+        ShapeError, match=f"query positions are from {num_queries} to {num_queries}:"
     ):
         call.weight_at(torch.tensor([num_queries]), torch.tensor([0]))
     assert call.weight_at(query[:0], key[:0]).shape[2] == 0
 
 
-def test_what_was_watched_is_printed_on_a_line() -> None:
+def test_calls_and_watches_print_as_one_line() -> None:
     model, inputs = family_model("llama")
     with watch(model) as watched:
         model(**inputs)

@@ -51,7 +51,7 @@ def block(compiled: Compiled, model: nn.Module, verb: str) -> AbstractContextMan
 
 @each_kind
 @pytest.mark.parametrize("verb", ["watch", "silence", "gate"])
-def test_a_compiled_model_says_inside_what_the_plain_one_says(name: str, verb: str) -> None:
+def test_a_compiled_model_gives_the_plain_models_result(name: str, verb: str) -> None:
     compiled = Compiled(name)
     with block(compiled, compiled.plain, verb):
         want = output_of(run(compiled.plain, compiled.inputs))
@@ -63,7 +63,7 @@ def test_a_compiled_model_says_inside_what_the_plain_one_says(name: str, verb: s
     compiled.assert_is_compiled()
 
 
-def test_every_call_of_a_compiled_model_is_told() -> None:
+def test_every_call_of_a_compiled_model_is_recorded() -> None:
     compiled = Compiled("llama")
     with watch(compiled.model) as watched:
         run(compiled.model, compiled.inputs)
@@ -71,7 +71,7 @@ def test_every_call_of_a_compiled_model_is_told() -> None:
     assert len(mean_outputs(compiled.model, [compiled.inputs]).by_layer) == 3
 
 
-def test_blocks_that_end_in_the_order_in_which_they_began_leave_it_compiled() -> None:
+def test_a_model_stays_compiled_after_blocks_that_end_in_any_order() -> None:
     compiled = Compiled("bert")
     first, second = watch(compiled.model), silence(compiled.model, "L0H0")
     first.__enter__()

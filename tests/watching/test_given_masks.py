@@ -22,14 +22,14 @@ def may_look(size: int = LENGTH) -> Tensor:
 
 
 def additive(allowed: Tensor) -> Tensor:
-    """The same as models write it: added to the scores."""
+    """The mask as models write it: a term added to the scores."""
     lowest = torch.finfo(torch.float64).min
     return torch.zeros(allowed.shape, dtype=torch.float64).masked_fill(~allowed, lowest)
 
 
 @pytest.mark.parametrize("is_added", [False, True], ids=["bool", "added"])
 @pytest.mark.parametrize("name", MASKS)
-def test_a_mask_of_rows_is_followed(name: str, is_added: bool) -> None:
+def test_a_users_4d_mask_is_applied(name: str, is_added: bool) -> None:
     model, inputs = tiny(name)
     inputs = {key: value for key, value in inputs.items() if "attention_mask" not in key}
     allowed = may_look(inputs["decoder_input_ids" if name == "t5" else "input_ids"].shape[1])
@@ -45,7 +45,7 @@ def test_a_mask_of_rows_is_followed(name: str, is_added: bool) -> None:
         assert_close(name, output_of(run(model, inputs)), want)
 
 
-def test_a_silenced_head_stays_silent_under_a_given_mask() -> None:
+def test_silencing_works_with_a_users_mask() -> None:
     model, inputs = tiny("llama")
     given = inputs | {"attention_mask": may_look()}
     plain = output_of(run(model, given))

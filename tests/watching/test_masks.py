@@ -63,7 +63,7 @@ def same_as_sdpa(function: Callable[..., Any], place: Any, padding: Tensor | Non
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 @pytest.mark.parametrize("padding", PADDING.values(), ids=PADDING)
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
-def test_structure_lets_see_what_the_dense_mask_lets_see(
+def test_structure_allows_the_same_keys_as_the_dense_mask(
     function: Callable[..., Any], padding: Tensor | None, place: Any
 ) -> None:
     want = same_as_sdpa(function, place, padding)
@@ -74,12 +74,12 @@ def test_structure_lets_see_what_the_dense_mask_lets_see(
     keys = torch.randn(BATCH, 2, place[1], 5)
     steps = attend_in_steps(queries, keys, keys, rules=mask.structure.rules())
     assert torch.equal(steps.weights > 0, want.expand(-1, 2, -1, -1))
-    assert torch.equal(mask.lay_out(), want)
+    assert torch.equal(mask.make_dense(), want)
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 @pytest.mark.parametrize("function", UNKNOWN.values(), ids=UNKNOWN)
-def test_an_unknown_function_is_laid_out_densely(function: Callable[..., Any], place: Any) -> None:
+def test_unknown_mask_functions_give_dense_masks(function: Callable[..., Any], place: Any) -> None:
     assert band_of(function) is None
     if place == PLACES["window of a cache"] and function is UNKNOWN["packed"]:
         place = (3, 6, 5, 5)
@@ -118,8 +118,8 @@ def padded_mask(laid_out: list[int] | None = None) -> tuple[StructuredMask, Tens
     """A stand-in that notes when it is laid out, and the mask that it stands for."""
     mask = headwise_mask(BATCH, 11, 11, attention_mask=PADDING["right"])
     assert isinstance(mask, StructuredMask)
-    want, lay_out = mask.lay_out(), mask.lay_out
-    mask.lay_out = lambda: (laid_out if laid_out is not None else []).append(1) or lay_out()
+    want, make_dense = mask.make_dense(), mask.make_dense
+    mask.make_dense = lambda: (laid_out if laid_out is not None else []).append(1) or make_dense()
     return mask, want
 
 
@@ -140,7 +140,7 @@ FACTS: dict[str, Callable[[Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("fact", FACTS.values(), ids=FACTS)
-def test_facts_are_told_without_laying_the_mask_out(fact: Callable[[Tensor], Any]) -> None:
+def test_shape_and_dtype_do_not_make_the_mask_dense(fact: Callable[[Tensor], Any]) -> None:
     laid_out: list[int] = []
     mask, want = padded_mask(laid_out)
     assert fact(mask) == fact(want)
@@ -195,17 +195,17 @@ WRITES: dict[str, Callable[[Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_what_is_written_into_the_mask_stays(write: Callable[[Tensor], Any]) -> None:
+def test_writes_into_the_mask_stay(write: Callable[[Tensor], Any]) -> None:
     mask, laid_out = padded_mask()
     want = laid_out.clone()
     write(want)
     write(mask)
     assert mask.structure is None
-    assert torch.equal(mask.lay_out(), want)
+    assert torch.equal(mask.make_dense(), want)
     assert torch.equal(mask[:], want)
     assert torch.equal(~mask, ~want)
 
 
-def test_a_mask_of_a_long_text_takes_no_memory() -> None:
+def test_a_structured_mask_takes_no_memory() -> None:
     mask = headwise_mask(1, 1 << 20, 1 << 20, attention_mask=torch.ones(1, 1 << 20))
     assert mask.shape == (1, 1, 1 << 20, 1 << 20)  # a terabyte

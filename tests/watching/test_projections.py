@@ -1,4 +1,4 @@
-"""What an output projection gets is what the heads give, or a call says that it is not."""
+"""The heads' outputs are the output projection's input, or `is_direct` is False."""
 
 from typing import Any
 
@@ -7,10 +7,13 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
-from headwise.scans.scan import ScanSettings, scan
+from headwise.errors import ModelError
+from headwise.scans.scan import scan
+from headwise.scans.settings import ScanSettings
 from headwise.watching.calls import Call
 from headwise.watching.gates import silence
-from headwise.watching.watch import watch
+from headwise.watching.sites import Site
+from headwise.watching.watch import _find_weights, _num_heads, _projection, watch
 
 from .helpers import allow_weights, each_family, family_model, run
 from .tiny import tiny
@@ -40,7 +43,7 @@ def gated(name: str) -> tuple[PreTrainedModel, dict[str, Tensor]]:
 
 
 @each_family
-def test_the_projection_gets_what_the_heads_give(name: str) -> None:
+def test_mixed_is_the_input_of_the_projection(name: str) -> None:
     model, inputs = family_model(name)
     with watch(model) as watched:
         run(model, inputs)
@@ -48,7 +51,7 @@ def test_the_projection_gets_what_the_heads_give(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GATED)
-def test_a_call_says_that_something_stands_between(name: str) -> None:
+def test_calls_are_not_direct_if_a_gate_or_norm_follows(name: str) -> None:
     model, inputs = gated(name)
     with watch(model) as watched:
         run(model, inputs)
@@ -57,17 +60,17 @@ def test_a_call_says_that_something_stands_between(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GATED)
-def test_outputs_and_values_are_left_out_where_something_stands_between(name: str) -> None:
+def test_indirect_calls_have_no_output_measures(name: str) -> None:
     model, inputs = gated(name)
     batches = [inputs, {"input_ids": inputs["input_ids"].flip(1)}]
-    with pytest.warns(UserWarning, match="Attention changes what its heads give before") as said:
+    with pytest.warns(UserWarning, match="Attention") as said:
         table = scan(model, inputs=batches, settings=ScanSettings(repeats=False))
     assert len([one for one in said if "heads give" in str(one.message)]) == 1
     assert table.df["output_share"].isna().all() and table.df["entropy"].notna().all()
     assert not [name for name in table.df if name.startswith(("value_", "output_norm"))]
 
 
-def test_heads_that_are_silenced_leave_the_projection_known() -> None:
+def test_silenced_heads_leave_calls_direct() -> None:
     model, inputs = tiny("llama")
     with silence(model, ["L0H1"]), watch(model) as watched, silence(model, ["L1H0"]):
         run(model, inputs)
@@ -85,36 +88,54 @@ class Multiplied(nn.Module):
         return nn.functional.linear(given, self.weight, self.bias)
 
 
-def test_a_projection_that_never_runs_delays_a_call_and_loses_none() -> None:
+def test_a_projection_that_never_runs_delays_calls_but_loses_none() -> None:
     model, inputs = tiny("llama")
     for layer in model.model.layers:
         layer.self_attn.o_proj = Multiplied(layer.self_attn.o_proj)
-    told: list[Call] = []
-    with watch(model, told.append):
+    calls: list[Call] = []
+    with watch(model, calls.append):
         run(model, inputs)
-        assert len(told) == len(model.model.layers) - 1
-    assert [call.layer for call in told] == list(range(len(model.model.layers)))
-    assert not any(call.is_direct for call in told)
+        assert len(calls) == len(model.model.layers) - 1
+    assert [call.layer for call in calls] == list(range(len(model.model.layers)))
+    assert not any(call.is_direct for call in calls)
     assert not any(module._forward_pre_hooks for module in model.modules())
 
 
 def test_a_run_that_fails_before_the_projection_leaves_no_hook() -> None:
     model, inputs = gated("bitnet")
     model.layers[0].self_attn.attn_sub_norm.register_forward_pre_hook(fail)
-    told: list[Call] = []
-    with pytest.raises(RuntimeError, match="in between"), watch(model, told.append):
+    calls: list[Call] = []
+    with pytest.raises(RuntimeError, match="in between"), watch(model, calls.append):
         run(model, inputs)
     assert not model.layers[0].self_attn.o_proj._forward_pre_hooks
-    assert told == []
+    assert calls == []
 
 
 def fail(*_: Any) -> None:
     raise RuntimeError("in between")
 
 
-def test_who_came_first_is_told_first() -> None:
+def test_observers_are_notified_in_the_order_they_came() -> None:
     model, inputs = tiny("llama")
     order: list[str] = []
     with watch(model, lambda _: order.append("first")), watch(model, lambda _: order.append("2nd")):
         run(model, inputs)
     assert order == ["first", "2nd"] * len(model.model.layers)
+
+
+class Strange(nn.Module):
+    """Attention without a known number of heads."""
+
+    num_heads: int | None = None
+
+
+def test_unwatchable_modules_raise_with_the_reason() -> None:
+    site = Site("", 0, "layers.0.attn", Strange(), None, is_routed=False)
+    named = r"layers\.0\.attn \(Strange\) cannot be watched"
+    with pytest.raises(ModelError, match=f"{named}: its output projection is unknown"):
+        _projection(site)
+    with pytest.raises(ModelError, match=f"{named}: its number of heads is unknown"):
+        _num_heads(site)
+    site.module.num_heads = 3
+    with pytest.raises(ModelError, match=f"{named}: it returned no weights"):
+        _find_weights((torch.zeros(1, 5, 7), torch.zeros(1, 2, 5, 5)), site)

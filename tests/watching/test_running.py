@@ -1,11 +1,11 @@
-"""A model does no more than is wanted of it, and its layers do the same as ever."""
+"""A forward pass does no unneeded work, and its layers compute the same."""
 
 from typing import Any
 
 import pytest
 import torch
 
-from headwise.watching.running import forward, forward_batch, in_evaluation, taken
+from headwise.watching.running import accepted, forward, forward_batch, in_evaluation
 from headwise.watching.watch import watch
 
 from .helpers import allow_weights, assert_close, each_family, family_model
@@ -14,7 +14,7 @@ pytestmark = allow_weights
 
 
 @each_family
-def test_layers_do_the_same_without_logits_and_cache(name: str) -> None:
+def test_layers_compute_the_same_without_logits_and_cache(name: str) -> None:
     model, inputs = family_model(name)
     with torch.no_grad():
         with watch(model) as plain:
@@ -27,12 +27,12 @@ def test_layers_do_the_same_without_logits_and_cache(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "taken_options"), [("llama", 2), ("bert", 0), ("t5", 1)])
-def test_only_options_that_a_model_takes_are_given(name: str, taken_options: int) -> None:
+def test_only_accepted_options_are_passed(name: str, taken_options: int) -> None:
     model, _ = family_model(name)
-    assert len(taken(model, use_cache=False, logits_to_keep=1)) == taken_options
+    assert len(accepted(model, use_cache=False, logits_to_keep=1)) == taken_options
 
 
-def test_one_position_is_predicted_and_nothing_kept() -> None:
+def test_forward_batch_computes_one_logit_and_no_cache() -> None:
     model, inputs = family_model("llama")
     heard: list[Any] = []
     with torch.no_grad():
@@ -45,7 +45,7 @@ def test_one_position_is_predicted_and_nothing_kept() -> None:
     assert few.past_key_values is None and whole.past_key_values is None
 
 
-def test_every_module_is_in_its_own_mode_again() -> None:
+def test_each_modules_own_mode_is_restored() -> None:
     model, _ = family_model("bert")
     layers = model.bert.encoder.layer
     model.train()

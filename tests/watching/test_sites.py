@@ -1,4 +1,4 @@
-"""Places name every attention layer of a model, and refuse a model that has none to be watched."""
+"""`find_sites` finds every attention layer of a model, and rejects models without one."""
 
 import pytest
 import torch
@@ -8,7 +8,8 @@ from transformers.masking_utils import create_causal_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from headwise.errors import ModelError
-from headwise.watching.sites import Site, find_sites, output_weight
+from headwise.watching import sites as sites_module
+from headwise.watching.sites import Site, find_output_projection, find_sites, output_weight
 from headwise.watching.watch import watch
 
 from ..attention.tolerance import assert_same
@@ -25,20 +26,20 @@ def model_of(model_type: str, **sizes: object) -> PreTrainedModel:
 
 
 @each_family
-def test_places_are_the_attention_modules_of_the_family(name: str) -> None:
+def test_sites_are_the_attention_modules_of_the_family(name: str) -> None:
     family = FAMILIES[name]
     model, _ = family_model(name)
-    places, modules = find_sites(model), attention_modules(model, family)
-    assert {place.name: place.module for place in places} == modules
-    assert {place.is_routed for place in places} == {family.is_routed}
-    for place in places:
-        assert place.output_projection is output_projection(model, family, place.name)
+    sites, modules = find_sites(model), attention_modules(model, family)
+    assert {site.name: site.module for site in sites} == modules
+    assert {site.is_routed for site in sites} == {family.is_routed}
+    for site in sites:
+        assert site.output_projection is output_projection(model, family, site.name)
 
 
 @each_family
-def test_stacks_and_layers_are_named_and_in_order(name: str) -> None:
+def test_stacks_and_layers_are_in_order(name: str) -> None:
     model, _ = family_model(name)
-    got = [(place.stack, place.layer) for place in find_sites(model)]
+    got = [(site.stack, site.layer) for site in find_sites(model)]
     want = {
         stack: [(stack, layer) for layer in range(facts.num_layers)]
         for stack, facts in FAMILIES[name].stacks.items()
@@ -50,10 +51,10 @@ def test_stacks_and_layers_are_named_and_in_order(name: str) -> None:
 
 
 @each_family
-def test_the_output_weight_has_a_row_for_each_number_that_a_head_gives(name: str) -> None:
+def test_output_weight_has_a_row_for_each_head_dimension(name: str) -> None:
     model, _ = family_model(name)
-    for place in find_sites(model):
-        projection = place.output_projection
+    for site in find_sites(model):
+        projection = site.output_projection
         weight = output_weight(projection)
         one = torch.randn(weight.shape[0], dtype=torch.float64)
         want = (
@@ -64,52 +65,50 @@ def test_the_output_weight_has_a_row_for_each_number_that_a_head_gives(name: str
         assert_same(one @ weight, want, roundings=weight.shape[0])
 
 
-def test_layers_that_share_a_module_take_turns() -> None:
+def test_layers_that_share_a_module_have_call_indices() -> None:
     model, _ = family_model("albert")
-    places = find_sites(model)
-    assert [(place.layer, place.turn) for place in places] == [(0, 0), (1, 1), (2, 2)]
-    assert {type(place.loop).__name__ for place in places} == {"AlbertTransformer"}
-    assert len({place.module for place in places}) == 1
+    sites = find_sites(model)
+    assert [(site.layer, site.call_index) for site in sites] == [(0, 0), (1, 1), (2, 2)]
+    assert {type(site.layer_loop).__name__ for site in sites} == {"AlbertTransformer"}
+    assert len({site.module for site in sites}) == 1
 
 
-def test_a_model_with_gaps_between_its_attention_layers_keeps_their_numbers() -> None:
+def test_layers_between_others_without_attention_keep_their_numbers() -> None:
     model, _ = family_model("llama")
     model = nn.ModuleDict({"layers": nn.ModuleList([nn.Identity(), model.model.layers[0]])})
-    assert [(place.layer, place.name) for place in find_sites(model)] == [(1, "layers.1.self_attn")]
+    assert [(site.layer, site.name) for site in find_sites(model)] == [(1, "layers.1.self_attn")]
 
 
-def test_layers_in_stages_are_counted_through() -> None:
+def test_layers_in_stages_are_numbered_in_order() -> None:
     attention = [family_model("llama")[0].model.layers[n].self_attn for n in range(3)]
     stages = nn.ModuleList([nn.ModuleList(attention[:2]), nn.ModuleList(attention[2:])])
-    assert [
-        (place.stack, place.layer) for place in find_sites(nn.ModuleDict({"stages": stages}))
-    ] == [
+    assert [(site.stack, site.layer) for site in find_sites(nn.ModuleDict({"stages": stages}))] == [
         ("", 0),
         ("", 1),
         ("", 2),
     ]
 
 
-def test_stacks_without_a_known_name_are_called_by_their_path() -> None:
+def test_stacks_without_a_known_name_get_their_path() -> None:
     first, second = (family_model("llama")[0].model.layers[n].self_attn for n in range(2))
     model = nn.ModuleDict({"query": nn.ModuleList([first]), "passage": nn.ModuleList([second])})
-    assert [place.stack for place in find_sites(model)] == ["query", "passage"]
+    assert [site.stack for site in find_sites(model)] == ["query", "passage"]
 
 
-def test_two_stacks_of_one_name_are_told_apart() -> None:
+def test_two_stacks_with_one_name_get_their_paths() -> None:
     first, second = (family_model("llama")[0].model.layers[n].self_attn for n in range(2))
     model = nn.ModuleDict(
         {
             "encoder": nn.ModuleDict({"a": nn.ModuleList([first]), "b": nn.ModuleList([second])}),
         }
     )
-    assert [place.stack for place in find_sites(model)] == ["encoder.a", "encoder.b"]
+    assert [site.stack for site in find_sites(model)] == ["encoder.a", "encoder.b"]
 
 
-def test_a_decoder_beside_cross_attention_is_called_so() -> None:
+def test_unnamed_layers_next_to_cross_attention_are_the_decoder() -> None:
     sizes = {"n_layer": 2, "n_head": 2, "n_embd": 8, "vocab_size": 11, "add_cross_attention": True}
-    places = find_sites(model_of("gpt2", **sizes))
-    assert [(place.stack, place.layer) for place in places] == [
+    sites = find_sites(model_of("gpt2", **sizes))
+    assert [(site.stack, site.layer) for site in sites] == [
         ("decoder", 0),
         ("decoder", 1),
         ("cross", 0),
@@ -117,30 +116,30 @@ def test_a_decoder_beside_cross_attention_is_called_so() -> None:
     ]
 
 
-def test_an_attention_module_alone_is_a_place() -> None:
+def test_a_single_attention_module_is_a_site() -> None:
     module = family_model("llama")[0].model.layers[1].self_attn
-    [place] = find_sites(module)
-    assert (place.stack, place.layer, place.name) == ("", 0, "")
-    assert place.output_projection is module.o_proj
+    [site] = find_sites(module)
+    assert (site.stack, site.layer, site.name) == ("", 0, "")
+    assert site.output_projection is module.o_proj
 
 
-def test_a_model_without_attention_is_refused_by_name() -> None:
+def test_a_model_without_attention_raises() -> None:
     model = model_of("mamba", hidden_size=8, num_hidden_layers=1, vocab_size=11, state_size=3)
-    message = "MambaModel cannot be watched: no module of it looks like attention"
+    message = "MambaModel cannot be watched: it has no attention"
     with pytest.raises(ModelError, match=message):
         find_sites(model)
     with pytest.raises(ModelError, match=message), watch(model):
         pass
 
 
-def test_attention_of_an_unknown_kind_is_refused_with_its_class() -> None:
+def test_unknown_attention_raises_with_its_class() -> None:
     layer = nn.TransformerEncoderLayer(8, 2, batch_first=True)
-    message = r"Sequential cannot be watched: its attention \(MultiheadAttention\) neither asks"
+    message = r"Sequential cannot be watched: its attention \(MultiheadAttention\)"
     with pytest.raises(ModelError, match=message):
         find_sites(nn.Sequential(layer))
 
 
-def test_an_unrouted_transformers_model_that_hides_its_weights_is_refused_with_its_class() -> None:
+def test_an_unrouted_model_without_weights_raises_with_its_class() -> None:
     model = model_of(
         "big_bird",
         hidden_size=8,
@@ -153,7 +152,7 @@ def test_an_unrouted_transformers_model_that_hides_its_weights_is_refused_with_i
         find_sites(model)
 
 
-def test_a_place_is_compared_by_what_it_names() -> None:
+def test_sites_are_compared_by_value() -> None:
     module = nn.Identity()
     first, second = (Site("", 0, "a", module, None, is_routed=True) for _ in range(2))
     assert first == second
@@ -214,13 +213,27 @@ def test_a_model_defined_outside_transformers_is_watched(padded: bool) -> None:
     assert torch.equal(seen, allowed)
 
 
+@pytest.mark.parametrize("family", [*FAMILIES.values(), *KIN.values()], ids=lambda one: one.name)
+def test_the_row_and_the_search_by_name_find_the_same_projection(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = build(family)
+    by_row = [site.output_projection for site in find_sites(model)]
+    assert by_row == [output_projection(model, family, site.name) for site in find_sites(model)]
+    monkeypatch.setattr(sites_module, "watched_family", lambda module: None)
+    modules = dict(model.named_modules())
+    names = attention_modules(model, family)
+    searched = {name: find_output_projection(name, modules) for name in names}
+    assert searched == {name: output_projection(model, family, name) for name in names}
+
+
 @pytest.mark.filterwarnings("error::UserWarning")
 @pytest.mark.parametrize("family", [*FAMILIES.values(), *KIN.values()], ids=lambda one: one.name)
-def test_nothing_is_missed_in_a_family_that_is_known(family: Family) -> None:
+def test_no_attention_of_a_known_family_is_missed(family: Family) -> None:
     find_sites(build(family))
 
 
-def test_attention_that_is_left_out_is_named_where_it_was_asked() -> None:
+def test_left_out_attention_warns_at_the_callers_line() -> None:
     model = model_of(
         "bigbird_pegasus",
         d_model=8,
@@ -232,8 +245,8 @@ def test_attention_that_is_left_out_is_named_where_it_was_asked() -> None:
         encoder_ffn_dim=7,
         decoder_ffn_dim=7,
     )
-    message = r"BigBirdPegasusModel is watched in part: its BigBird\w*Attention.* neither asks"
+    message = r"BigBirdPegasusModel is watched only in part: .*BigBird\w*Attention"
     with pytest.warns(UserWarning, match=message) as said:
-        places = find_sites(model)
-    assert {place.stack for place in places} == {"decoder", "cross"}
+        sites = find_sites(model)
+    assert {site.stack for site in sites} == {"decoder", "cross"}
     assert [one.filename for one in said] == [__file__]

@@ -2,7 +2,7 @@
 
 In: the name of a family of `tiny_configs.py`. Out: a model built from its config, in eval mode and
 in float64, inputs for it, batches with padding, and the attention weights of the model's own eager
-implementation. It refuses to know headwise: it is what headwise is held against.
+implementation. Does not import headwise, which is compared with it.
 """
 
 import contextlib
@@ -30,14 +30,14 @@ from .tiny_configs import (
 
 Inputs = dict[str, Tensor]
 
-BATCH, LENGTH = 4, 13  # 4, for no family has 4 heads, 4 layers or heads of size 4
+BATCH, LENGTH = 4, 13  # no family has 4 heads, 4 layers or heads of size 4
 SEED = 11
 GAIN = 1.6
 """Spread of queries and keys, for which scores then have a spread of its square."""
 SHIFT = 0.3
 """Spread of biases, and of norms' weights around what they start at."""
 CALM = 0.3
-"""What of their output projections is kept."""
+"""Factor on the output projections."""
 MASKED = {"input_ids": "attention_mask", "decoder_input_ids": "decoder_attention_mask"}
 LIMITS = {"vocab_size": VOCABULARY, "max_position_embeddings": 61}
 
@@ -89,7 +89,7 @@ def config_of(family: Family) -> PreTrainedConfig:
 
 @torch.no_grad()
 def spread_out(model: nn.Module) -> None:
-    """Draw all weights anew: a config's small ones make nearly uniform attention, and no biases."""
+    """Draw larger weights: the usual ones make attention nearly uniform, and biases zero."""
     drawn = set()  # tied weights are drawn once
     for module in model.modules():
         for parameter in module.parameters(recurse=False):
@@ -194,7 +194,7 @@ def ragged(
 
 
 def cut(whole: Inputs, row: int, less: int) -> Inputs:
-    """One row as a batch of its own, with so many tokens less at its end."""
+    """One row as a batch, without its last `less` tokens."""
     return {
         name: part[row : row + 1, : part.shape[1] - less].clone()
         if part.dim() == 2
@@ -213,7 +213,7 @@ def stacked(parts: list[Tensor], side: Side) -> Tensor:
 
 
 def output_of(result: Any) -> Tensor:
-    """What a model says: logits, or for CLIP the two embeddings of each pair of text and image."""
+    """A model's output: logits, or for CLIP the two embeddings of each pair of text and image."""
     if "logits" in result:
         return result["logits"]
     return torch.stack([result["text_embeds"], result["image_embeds"]], dim=1)

@@ -44,7 +44,7 @@ AUTO: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class Family:
-    """What is so about one family of models."""
+    """Facts about one family of models."""
 
     name: str
     kind: Kind
@@ -55,7 +55,7 @@ class Family:
     """Path from such a module to its output projection; `..` is the module around it."""
     config: Mapping[str, Any]
     options: Mapping[str, str] = field(default_factory=dict)
-    """What else building it takes."""
+    """Further arguments to build it with."""
     is_routed: bool = True
     """Whether its attention goes through transformers' `AttentionInterface`."""
     reach: tuple[int | None, ...] = ()
@@ -76,7 +76,7 @@ class Family:
     needs_positions: bool = False
     """Whether left padding moves a decoder's positions without them; rotary ones are relative."""
     model_type: str = ""
-    """What transformers calls it, if not by its name here."""
+    """Its model type in transformers, if that differs from `name`."""
 
     @property
     def auto(self) -> str:

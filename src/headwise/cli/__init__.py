@@ -170,7 +170,7 @@ def run_command() -> tuple[int, str]:
     return code, stop_message(words) if code == INTERRUPTED else ""  # typer may also return 130
 
 
-def main() -> None:
+def run_cli() -> None:
     """Run the command in `sys.argv`; a user's mistake prints one sentence, not a traceback."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     for stream in (sys.stdout, sys.stderr):

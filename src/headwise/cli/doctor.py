@@ -11,7 +11,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Annotated, Any
 
 import typer
@@ -76,6 +75,8 @@ def examine() -> dict[str, Any]:
 
 def package_version(package: str) -> str | None:
     """The package's version; None if it is not installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(package)
     except PackageNotFoundError:
@@ -84,6 +85,8 @@ def package_version(package: str) -> str | None:
 
 def required_packages() -> list[str]:
     """Names of the packages that headwise needs, from its metadata."""
+    from importlib.metadata import requires
+
     lines = [line for line in requires("headwise") or [] if "extra ==" not in line]
     return [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines]
 

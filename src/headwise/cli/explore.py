@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from headwise.cli.options import Device, Dtype, Model, RemoteCode, Revision, with_head
-from headwise.views.terminal import quiet_console, say
 
 Port = Annotated[
     int | None, typer.Option(help="Port on this machine (default: 8123, or a free one).")
@@ -24,6 +23,7 @@ def explore_command(
 ) -> None:
     """Show heads live in the browser, on this machine only and without a network."""
     from headwise.explorer.serve import prepare, reserved, serve
+    from headwise.views.terminal import quiet_console, say
 
     with reserved(port) as here:
         with quiet_console(is_stderr=True).status("loading the model"):

@@ -72,7 +72,7 @@ def refuse(why: str, options: Mapping[str, object]) -> None:
         raise OptionError(f"{why}: leave {join_words(names)} out")
 
 
-def number_in(text: str, option: str, works: str = "a whole number") -> int:
+def parse_number(text: str, option: str, works: str = "a whole number") -> int:
     """The whole number in an option's text; `works` tells the user what the option accepts."""
     try:
         return int(text)

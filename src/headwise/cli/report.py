@@ -72,9 +72,8 @@ def scan_minilm(importance: Path | None, prune: Path | None, sentence: str) -> "
 
     The folders and the sentence are checked before the scan, which takes a while.
     """
-    from headwise.cli.scan import bar, make_task, show
+    from headwise.cli.scan import print_scan
     from headwise.models.loaded import LoadedModel
-    from headwise.models.loading import LoadOptions
     from headwise.report.data import (
         ReportData,
         builtin_texts,
@@ -83,15 +82,18 @@ def scan_minilm(importance: Path | None, prune: Path | None, sentence: str) -> "
         read_importance,
     )
     from headwise.report.maps import check_length, draw_maps
-    from headwise.scans.scan import ScanSettings, run_scan
+    from headwise.scans.scan import ScanJob, run_scan
+    from headwise.scans.settings import ScanSettings
+    from headwise.views.terminal import ProgressDisplay
 
-    task = make_task("minilm", LoadOptions(), ScanSettings(probe=True), None, None)
+    task = ScanJob.of("minilm", settings=ScanSettings(probe=True))
     check_length(sentence, task.tokenizer)
     heads = heads_of_model("minilm", task.model)
     costs = None if importance is None else read_importance(importance, heads)
     cut = None if prune is None else read_cut(prune, heads)
-    scan = run_scan(task, report=bar(quiet_console(is_stderr=True)))
-    show(scan, None)
+    with ProgressDisplay(quiet_console(is_stderr=True), unit="tokens") as progress:
+        scan = run_scan(task, progress=progress)
+    print_scan(scan, None)
     loaded = LoadedModel("minilm", task.model, task.tokenizer, dict(task.about))
     return ReportData(
         table=scan.table,

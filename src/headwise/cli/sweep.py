@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from headwise.cli.options import AsJson, number_in
+from headwise.cli.options import AsJson, parse_number
 from headwise.errors import OptionError
-from headwise.views.terminal import quiet_console, say, show_table
 
 TaskName = Annotated[str, typer.Argument(help="relations, recall, brackets or characters.")]
 Quick = Annotated[
@@ -65,7 +64,7 @@ def sweep_command(  # noqa: PLR0913 - one parameter per option
     """Train small transformers that differ only in their heads, and show what each can do."""
     from headwise.sweeps.settings import make_settings, sweep_task
     from headwise.sweeps.sweep import sweep
-    from headwise.views.terminal import ProgressDisplay
+    from headwise.views.terminal import ProgressDisplay, quiet_console, say, show_table
 
     settings = make_settings(
         sweep_task(task, **_task_settings(set_ or [])),
@@ -79,9 +78,9 @@ def sweep_command(  # noqa: PLR0913 - one parameter per option
         rates=None if rates is None else _numbers(rates),
     )
     folder = out or Path(f"sweep-{task}{'-quick' if quick else ''}")
-    with ProgressDisplay(quiet_console(is_stderr=True), prints_lines=True) as stages:
+    with ProgressDisplay(quiet_console(is_stderr=True), prints_lines=True) as progress:
         result = sweep(
-            settings=settings, out=folder, processes=processes, progress=stages, force=force
+            settings=settings, out=folder, processes=processes, progress=progress, force=force
         )
     if as_json:
         typer.echo(json.dumps(result.as_json()))
@@ -103,7 +102,7 @@ def _task_settings(texts: list[str]) -> dict[str, Any]:
         name, sign, value = text.partition("=")
         if not sign:
             raise OptionError(f"--set is {text!r}: give a name and a value, such as relations=3")
-        settings[name] = value if name == "text" else number_in(value, f"--set {name}")
+        settings[name] = value if name == "text" else parse_number(value, f"--set {name}")
     return settings
 
 

@@ -15,7 +15,7 @@ from headwise.explorer.text_analysis import TextAnalysis
 from headwise.heads import HeadId, HeadTable
 from headwise.measures.sequence_view import lengths_after
 from headwise.roles import ROLES
-from headwise.scans.scan import described_columns
+from headwise.scans.tables import column_meanings
 
 REACH = 16
 """Offsets to either side that a profile shows."""
@@ -41,7 +41,7 @@ def head_figures(reading: TextAnalysis, head: HeadId, table: HeadTable | None) -
 
 def measures_of(table: HeadTable, head: HeadId) -> list[dict[str, Any]]:
     """Every number that a table has of a head, with what it means, but those that judge roles."""
-    row, words = table[head], described_columns()
+    row, words = table[head], column_meanings()
     return [
         {"name": name, "value": float(row[name]), "meaning": words[name]}
         for name in table.df

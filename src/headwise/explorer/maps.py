@@ -143,7 +143,7 @@ def exact(sequence: Weights, rows: Tensor, low: int, high: int) -> Tensor:
     start, stop = max(low, int(seen_from.min())), min(high, int(seen_to.max()))
     if stop <= start:
         return torch.zeros(sequence.num_heads, len(rows), high - low, device=rows.device)
-    logs = sequence.log_weights(sequence.block(rows, start, stop))
+    logs = sequence.log_weights(sequence.tile(rows, start, stop))
     found = logs.clamp_(min=LEAST_LOG).exp_()
     return torch.nn.functional.pad(found, (start - low, high - stop))
 

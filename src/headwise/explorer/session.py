@@ -35,7 +35,7 @@ from headwise.pruning.importance.importance import importance
 from headwise.pruning.setting import Subject
 from headwise.reading.reader import Reader, token_limit
 from headwise.roles import ROLES
-from headwise.scans.scan import make_scan_job, run_scan
+from headwise.scans.scan import ScanJob, run_scan
 from headwise.watching.running import in_evaluation
 
 SHOWN = {
@@ -214,7 +214,7 @@ class Session:
 
     def _scan(self, job: Job) -> Any:
         """The built-in text and sentences: what a head does over more than one sentence."""
-        return run_scan(make_scan_job(self._loaded_twin), report=Told(job))
+        return run_scan(ScanJob.of(self._loaded_twin), progress=job.progress)
 
     def _importance(self, job: Job) -> Any:
         """What every head is worth on some of Python's manual."""
@@ -224,27 +224,6 @@ class Session:
             max_tokens=IMPORTANCE_TOKENS,
             progress=job.progress,
         )
-
-
-class Told:
-    """A job that is told how many tokens of a scan are read."""
-
-    def __init__(self, job: Job) -> None:
-        """Nothing read yet."""
-        self.job, self.done, self.total = job, 0, 0
-
-    def start(self, tokens: int) -> None:
-        """The work begins; so many tokens in all."""
-        self.total = tokens
-        self.advance(0)
-
-    def advance(self, tokens: int) -> None:
-        """So many more tokens are done; a job that is to stop raises."""
-        self.done += tokens
-        self.job.progress("reading tokens", self.done, self.total)
-
-    def stop(self) -> None:
-        """Nothing: a job knows its end."""
 
 
 def twin_of(subject: Subject) -> Subject:

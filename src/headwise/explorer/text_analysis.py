@@ -17,13 +17,13 @@ from torch import Tensor
 
 from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId, HeadTable, abbreviate, check_head
-from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, default_measures
+from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, make_measures
+from headwise.measures.head_sums import HeadSums
 from headwise.pruning.setting import Subject
 from headwise.reading.batch import Batch
 from headwise.reading.labels import Labels, token_labels
 from headwise.reading.reader import Reader
-from headwise.scans.sums import ScanSums
-from headwise.scans.tables import head_table, relations
+from headwise.scans.tables import head_table
 from headwise.watching.calls import Call, WeightsCall, at_least_float32
 from headwise.watching.running import forward_batch, in_evaluation
 from headwise.watching.sequence_weights import SequenceWeights
@@ -83,7 +83,7 @@ class TextAnalysis:
 
     def roots(self, layer: str) -> Tensor | None:
         """Small matrices that give lengths after each head's part of the output projection."""
-        return self.kept.roots_of(self.call(layer))
+        return self.kept.output_roots(self.call(layer))
 
     @cached_property
     def _sequences(self) -> dict[str, SequenceWeights]:
@@ -112,7 +112,7 @@ class TextAnalysis:
 def tensors_of(call: Call) -> tuple[Tensor, ...]:
     """The large tensors that a call holds."""
     if isinstance(call, WeightsCall):
-        return call.shown, call.mixed
+        return call.known_weights, call.mixed
     return call.queries, call.keys, call.values, call.mixed
 
 
@@ -140,14 +140,12 @@ def read(subject: Subject, text: str, *, progress: Progress | None = None) -> Te
     window = reader.windows([text])[0]
     batch = reader.batch([window], subject.device)
     total = len(find_sites(subject.model))
-    tally, kept = ScanSums(), LayerCache()
-    count = HeadCounter(
-        tally, default_measures(), RowChoice(ROWS_MEASURED), compares=False, kept=kept
-    )
+    sums, kept = HeadSums(), LayerCache()
+    count = HeadCounter(sums, make_measures(), RowChoice(ROWS_MEASURED), compares=False, cache=kept)
     calls: dict[str, Call] = {}
 
     def each(call: Call) -> None:
-        calls[call.place.layer_name] = call
+        calls[call.site.layer_name] = call
         count.add(call, batch)
         if progress is not None:
             progress(len(calls), total)
@@ -156,7 +154,7 @@ def read(subject: Subject, text: str, *, progress: Progress | None = None) -> Te
     with torch.inference_mode(), in_evaluation(model), watch(model, each, needs_lse=True):
         forward_batch(model, batch.inputs)
     check_heads_left(subject.name, calls)
-    table = head_table(tally, relations(tally), {"model": subject.name})
+    table = head_table(sums, {"model": subject.name})
     around = sum(map(len, reader.around))
     return TextAnalysis(
         name=name_of(text),

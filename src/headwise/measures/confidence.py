@@ -76,7 +76,7 @@ def special_tokens(layout: RowLayout) -> Bool[Tensor, " key"] | None:
 
 def sees_ordinary(view: SequenceView, is_ordinary: Bool[Tensor, "1 key"]) -> Bool[Tensor, " query"]:
     """Which rows may see a token that is not special."""
-    if view.layout.has_gaps:
+    if view.layout.has_mask:
         return (view.count_seen(is_ordinary)[0] > 0).all(0)
     return view.layout.once("ordinary", lambda: view.layout.count_seen(is_ordinary)[0, 0] > 0)
 

@@ -29,7 +29,7 @@ class Distance(Measure):
 
     def see(self, view: SequenceView, tile: TileWeights, sums: Sums) -> None:
         """Where keys lie on both sides, only the weights themselves can tell how far."""
-        if not view.layout.never_ahead:
+        if not view.layout.is_causal:
             places = tile.block.places[:, None].to(tile.weights)
             keys = torch.arange(tile.block.low, tile.block.high, device=places.device)
             apart = (keys - places).abs_()
@@ -39,5 +39,5 @@ class Distance(Measure):
         """A head that only looks back is as far away as its keys lie behind."""
         places = (view.layout.places - view.layout.num_keys // 2).to(sums.like)
         signed = sums["position"] - places * sums["mass"]
-        distance = -signed if view.layout.never_ahead else sums["distance"]
+        distance = -signed if view.layout.is_causal else sums["distance"]
         return {"distance": RowValues(distance), "signed_distance": RowValues(signed)}

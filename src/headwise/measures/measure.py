@@ -1,7 +1,7 @@
-"""What a measure is, and one pass over a view that serves all of them.
+"""The Measure base class, and one pass over a view's tiles that serves all measures.
 
-In: a view and measures. Out: for every column a value per head and row, and which rows it is
-defined on. Nothing here knows any particular measure.
+In: a view and measures. Out: for every column a value per head and row, and the rows it is defined
+on. The measures themselves are in the other modules of this folder.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,78 +17,75 @@ from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView, Sums, TileWeights
 from headwise.watching.sequence_weights import Tile
 
-KEPT_PICKS = 1 << 20
-"""Single weights of a layout whose places are remembered from layer to layer, at most."""
+CACHED_PICKS = 1 << 20
+"""At most this many single weights of a layout have their places cached from layer to layer."""
 
 
 @dataclass(frozen=True, eq=False)
 class RowValues:
-    """One column of one view: a number per head and row, where the row has one."""
+    """One column of one view: a number per head and row, on the rows that have one."""
 
     values: Float[Tensor, "heads query"]
     is_defined: Bool[Tensor, " query"] | None = None
-    """Rows that the column is about; None = all."""
+    """Rows that have a value; None = all."""
 
 
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """Rows of a block, counted from its first, and for each a key of the sequence."""
-
-    row: Int[Tensor, " pairs"]
-    key: Int[Tensor, " pairs"]
-
-
-PairsOf = Callable[[Int[Tensor, " row"]], Pairs]
-"""From the key positions of some rows to pairs; their keys may lie outside the sequence."""
+RowsAndKeys = tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]
+"""Pairs: rows of a tile, counted from its first, and for each a key position."""
+PairsOf = Callable[[Int[Tensor, " row"]], RowsAndKeys]
+"""From the positions of some rows to pairs; keys outside the sequence are ignored."""
 
 
 class Measure:
-    """Numbers per head and row: weights picked or summed in one pass, or tiles looked at."""
+    """Numbers per head and row, from weighted sums, single weights, or whole tiles of weights.
+
+    Override `finish` and any of `features`, `pairs` and `see`; all measures share one pass.
+    """
 
     columns: ClassVar[Mapping[str, str]]
-    """What each column means, in one sentence with unit and range."""
+    """Meaning of each column, in one sentence with unit and range."""
 
     def serves(self, view: SequenceView) -> bool:
         """Whether the view has what the measure needs."""
         return True
 
     def features(self, view: SequenceView) -> dict[str, Shaped[Tensor, "#heads key"]]:
-        """Numbers of the keys to be summed under each row's weights, by name."""
+        """Numbers per key, by name; `sums[name]` is each row's weighted sum of them."""
         return {}
 
     def pairs(self, layout: RowLayout) -> dict[str, PairsOf]:
-        """Single weights to be summed for each row, by name.
+        """Single weights, by name; `sums[name]` is each row's sum of them.
 
-        The sum of the same weights times the lengths of their values is named `value_...`.
+        `sums["value_" + name]` is the sum of the same weights times the lengths of their values.
         """
         return {}
 
     def see(self, view: SequenceView, tile: TileWeights, sums: Sums) -> None:
-        """Add what the tile says to the sums."""
+        """Add one tile of weights to the sums."""
 
     def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
-        """The columns, once every tile has been seen."""
+        """The columns, after every tile was added."""
         raise NotImplementedError
 
 
 def measure_rows(view: SequenceView, measures: Sequence[Measure]) -> dict[str, RowValues]:
-    """Every column of every measure that serves the view, by one pass over its weights.
+    """Every column of every measure that serves the view, in one pass over its weights.
 
-    A row that sees no key has no weights, and no number in any column.
+    A row that sees no key has no weights and no value in any column.
     """
     sums = Sums(view)
     serving = [
-        (measure, Sums(view, sums, owner_of(measure, number)))
+        (measure, Sums(view, sums, _owner(measure, number)))
         for number, measure in enumerate(measures)
         if measure.serves(view)
     ]
     features: dict[str, Tensor] = {}
     pairs: dict[str, PairsOf] = {}
     for measure, own in serving:
-        features |= {own.name_of(name): one for name, one in measure.features(view).items()}
-        pairs |= {own.name_of(name): one for name, one in measure.pairs(view.layout).items()}
+        features |= {own.shared_name(name): f for name, f in measure.features(view).items()}
+        pairs |= {own.shared_name(name): p for name, p in measure.pairs(view.layout).items()}
     summed = sums.table(list(features), dim=2)
-    stacked = stack_features(view, list(features.values()))
+    stacked = _stack_features(view, list(features.values()))
     picker, has_tiles = Picker(view, pairs, sums) if pairs else None, False
     for tile in view.tiles():
         if features:
@@ -102,32 +99,26 @@ def measure_rows(view: SequenceView, measures: Sequence[Measure]) -> dict[str, R
     columns: dict[str, RowValues] = {}
     for measure, own in serving:
         own.is_complete = has_tiles
-        found = measure.finish(view, own)
-        check_columns(measure, found)
-        columns |= found
-    return seeing_only(view, columns)
+        new = measure.finish(view, own)
+        if undescribed := new.keys() - measure.columns.keys():
+            raise OptionError(
+                f"{type(measure).__name__} returns a column {min(undescribed)!r} that its columns "
+                f"do not describe: they are {', '.join(measure.columns)}"
+            )
+        columns |= new
+    return _without_blind_rows(view, columns)
 
 
-def owner_of(measure: Measure, number: int) -> str:
-    """Whose sums they are, empty for headwise's own measures: those share what has one name."""
+def _owner(measure: Measure, number: int) -> str:
+    """Name of the owner of sums; empty for headwise's own measures, which share sums by name."""
     kind = type(measure)
     return "" if kind.__module__.startswith("headwise.") else f"{number} {kind.__name__}"
 
 
-def check_columns(measure: Measure, found: Mapping[str, RowValues]) -> None:
-    """Raise where a measure gives a column that it does not describe."""
-    if not found.keys() <= measure.columns.keys():
-        strange = next(name for name in found if name not in measure.columns)
-        raise OptionError(
-            f"{type(measure).__name__} gives a column {strange!r}, which its columns do not "
-            f"describe: they are {', '.join(measure.columns)}"
-        )
-
-
-def stack_features(
+def _stack_features(
     view: SequenceView, features: Sequence[Shaped[Tensor, "#heads key"]]
 ) -> Float[Tensor, "heads key features"]:
-    """The features side by side, in the dtype of the weights."""
+    """The features along a last axis, in the dtype of the weights."""
     like, shape = view.sequence.mixed, (view.layout.num_heads, view.layout.num_keys)
     if not features:
         return like.new_empty(*shape, 0)
@@ -136,20 +127,20 @@ def stack_features(
 
 @dataclass(frozen=True, eq=False)
 class Picks:
-    """Single weights of a block: where each stands in it, its key, and which sum it belongs to."""
+    """Single weights of a tile: their cells in it, their keys, and the sums they belong to."""
 
     cell: Int[Tensor, " picks"]
     key: Int[Tensor, " picks"]
     slot: Int[Tensor, " picks"]
 
     @classmethod
-    def of(cls, block: Tile, first_row: int, num_rows: int, wanted: list[PairsOf]) -> "Picks":
-        """The pairs that lie in a block, whose rows are `first_row` and on of `num_rows`."""
+    def of(cls, block: Tile, first_row: int, num_rows: int, pairs: list[PairsOf]) -> "Picks":
+        """The pairs inside a tile, whose first row is `first_row` of `num_rows`."""
         cells, keys, slots = [], [], []
-        for number, pairs_of in enumerate(wanted):
-            pairs = pairs_of(block.places)
-            inside = (pairs.key >= block.low) & (pairs.key < block.high)
-            row, key = pairs.row[inside], pairs.key[inside]
+        for number, pairs_of in enumerate(pairs):
+            row, key = pairs_of(block.places)
+            inside = (key >= block.low) & (key < block.high)
+            row, key = row[inside], key[inside]
             cells.append(row * block.width + key - block.low)
             keys.append(key)
             slots.append(row + (number * num_rows + first_row))
@@ -157,11 +148,11 @@ class Picks:
 
 
 class Picker:
-    """Sums single weights of tiles, and the same weighted by the lengths of their values."""
+    """Sums single weights of tiles, and these weights times the lengths of their values."""
 
-    def __init__(self, view: SequenceView, wanted: Mapping[str, PairsOf], sums: Sums) -> None:
-        """What is wanted from which view; the sums are found by their names."""
-        self.layout, self.names, self.pairs = view.layout, tuple(wanted), list(wanted.values())
+    def __init__(self, view: SequenceView, pairs: Mapping[str, PairsOf], sums: Sums) -> None:
+        """Add to `sums` the pairs of each name."""
+        self.layout, self.names, self.pairs = view.layout, tuple(pairs), list(pairs.values())
         self.picked = sums.table(self.names, dim=1).flatten(1)
         self.norms, self.weighted = view.value_norms, self.picked
         if self.norms is not None:
@@ -169,31 +160,31 @@ class Picker:
             self.weighted = sums.table(value_names, dim=1).flatten(1)
 
     def pick(self, tile: TileWeights) -> None:
-        """Add the tile's weights to the sums they belong to."""
-        picks = self.picks(tile)
+        """Add the tile's weights to their sums."""
+        picks = self._picks(tile)
         if len(picks.cell) == 0:
             return
         slot = picks.slot.expand(self.layout.num_heads, -1)
-        found = tile.weights.flatten(1).index_select(1, picks.cell)
-        self.picked.scatter_add_(1, slot, found)
+        weights = tile.weights.flatten(1).index_select(1, picks.cell)
+        self.picked.scatter_add_(1, slot, weights)
         if self.norms is not None:
-            found *= self.norms.index_select(1, picks.key)
-            self.weighted.scatter_add_(1, slot, found)
+            weights *= self.norms.index_select(1, picks.key)
+            self.weighted.scatter_add_(1, slot, weights)
 
-    def picks(self, tile: TileWeights) -> Picks:
-        """Where the tile holds what is wanted: remembered for the next layer if that is little."""
+    def _picks(self, tile: TileWeights) -> Picks:
+        """The tile's picks, cached for the next layer if they are few."""
         name = (self.names, tile.span.start, tile.block.low)
-        kept: dict[object, Picks] = self.layout.once("picks", dict)
-        if name in kept:
-            return kept[name]
+        cache: dict[object, Picks] = self.layout.once("picks", dict)
+        if name in cache:
+            return cache[name]
         picks = Picks.of(tile.block, tile.span.start, len(self.layout.rows), self.pairs)
-        if len(picks.cell) * len(self.layout.blocks) <= KEPT_PICKS:
-            kept[name] = picks
+        if len(picks.cell) * len(self.layout.blocks) <= CACHED_PICKS:
+            cache[name] = picks
         return picks
 
 
-def seeing_only(view: SequenceView, columns: dict[str, RowValues]) -> dict[str, RowValues]:
-    """The columns without the rows that see no key."""
+def _without_blind_rows(view: SequenceView, columns: dict[str, RowValues]) -> dict[str, RowValues]:
+    """The columns without rows that see no key."""
     sees = view.sees_at_least(1)
     if bool(sees.all()):
         return columns

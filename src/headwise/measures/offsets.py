@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from headwise.measures.measure import Measure, Pairs, PairsOf, RowValues
+from headwise.measures.measure import Measure, PairsOf, RowValues
 from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView, Sums
 
@@ -31,7 +31,7 @@ def words(offset: int) -> str:
 
 def pairs_at(offset: int) -> PairsOf:
     """Each row and the key that far from it."""
-    return lambda places: Pairs(torch.arange(len(places), device=places.device), places + offset)
+    return lambda places: (torch.arange(len(places), device=places.device), places + offset)
 
 
 def offset_pairs(layout: RowLayout) -> dict[str, PairsOf]:
@@ -41,7 +41,7 @@ def offset_pairs(layout: RowLayout) -> dict[str, PairsOf]:
     return {
         name: pairs_at(offset)
         for name, offset in OFFSETS.items()
-        if offset <= 0 or not layout.never_ahead
+        if offset <= 0 or not layout.is_causal
     }
 
 

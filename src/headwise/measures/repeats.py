@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headwise.measures.measure import Measure, Pairs, PairsOf, RowValues
+from headwise.measures.measure import Measure, PairsOf, RowsAndKeys, RowValues
 from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView, Sums
 from headwise.reading.tokens import CopyIndex
@@ -63,7 +63,7 @@ def copies_seen(view: SequenceView) -> Float[Tensor, "#heads query"]:
     layout, dtype = view.layout, view.sequence.mixed.dtype
     assert layout.tokens is not None
     ids, places = layout.tokens.ids, layout.places
-    if layout.has_gaps:
+    if layout.has_mask:
         position = torch.arange(len(ids), device=ids.device)
         is_copy = (ids[places, None] == ids) & (position < places[:, None])
         return (view.allowed & is_copy).sum(-1).to(dtype)
@@ -74,10 +74,10 @@ def copies_seen(view: SequenceView) -> Float[Tensor, "#heads query"]:
     return (by_token.rank[places] - first).to(dtype)[None]
 
 
-def earlier_copies(by_token: CopyIndex, shift: int, places: Int[Tensor, " row"]) -> Pairs:
+def earlier_copies(by_token: CopyIndex, shift: int, places: Int[Tensor, " row"]) -> RowsAndKeys:
     """Every pair of a row and the position `shift` after an earlier copy of the row's token."""
     begin = by_token.begin[places]
     counts = by_token.rank[places] - begin
     row = torch.repeat_interleave(counts)
     within = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
-    return Pairs(row, by_token.order[begin[row] + within] + shift)
+    return (row, by_token.order[begin[row] + within] + shift)

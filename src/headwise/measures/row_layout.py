@@ -35,9 +35,9 @@ class RowLayout:
     num_queries: int
     num_keys: int
     band: Band
-    has_gaps: bool
+    has_mask: bool
     """Whether rows may see other keys than a run of neighbours."""
-    never_ahead: bool
+    is_causal: bool
     """Whether no query sees a key after its own."""
     tokens: KeyTokens | None
     """Of the keys; None where there are none, as in a picture."""
@@ -61,8 +61,8 @@ class RowLayout:
             num_queries=sequence.num_queries,
             num_keys=sequence.num_keys,
             band=sequence.band,
-            has_gaps=has_mask(sequence),
-            never_ahead=sequence.band.after == 0,
+            has_mask=has_mask(sequence),
+            is_causal=sequence.band.after == 0,
             tokens=tokens,
             is_cross=is_cross,
         )
@@ -75,7 +75,7 @@ class RowLayout:
         return found
 
     @property
-    def stands_for(self) -> float:
+    def row_weight(self) -> float:
         """How many rows of the sequence each measured one speaks for."""
         return self.num_queries / len(self.rows)
 
@@ -124,4 +124,4 @@ class RowLayout:
 
 def has_mask(sequence: SequenceWeights) -> bool:
     """Whether something besides the band may hide keys."""
-    return sequence.task is not None and sequence.task.mask is not None
+    return sequence.computation is not None and sequence.computation.mask is not None

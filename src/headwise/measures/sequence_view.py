@@ -36,12 +36,12 @@ class Scratch:
     def rooms(self, numbers: int, like: Tensor) -> Float[Tensor, "two numbers"]:
         """Room for so many numbers, twice; whatever was there before is lost."""
         rooms = self._rooms
-        if rooms is None or rooms.shape[1] < numbers or not fits(rooms, like):
+        if rooms is None or rooms.shape[1] < numbers or not _is_same_kind(rooms, like):
             self._rooms = rooms = like.new_empty(2, numbers)
         return rooms
 
 
-def fits(tensor: Tensor, like: Tensor) -> bool:
+def _is_same_kind(tensor: Tensor, like: Tensor) -> bool:
     """Whether two tensors are of one kind and in one place."""
     return tensor.dtype == like.dtype and tensor.device == like.device
 
@@ -59,19 +59,19 @@ class SequenceView:
     @cached_property
     def seen(self) -> Float[Tensor, "#heads query"]:
         """How many keys each row may see."""
-        if self.layout.has_gaps:
+        if self.layout.has_mask:
             return self.allowed.sum(-1).to(self.sequence.mixed.dtype)
         return self.layout.seen.to(self.sequence.mixed.dtype)[None]
 
     def sees_at_least(self, keys: int) -> Bool[Tensor, " query"]:
         """Which rows may see so many keys."""
-        if self.layout.has_gaps:
+        if self.layout.has_mask:
             return (self.seen >= keys).all(0)
         return self.layout.once(("sees", keys), lambda: self.layout.seen >= keys)
 
     def sees(self, keys: Int[Tensor, " query"]) -> Bool[Tensor, "#heads query"]:
         """Whether each row may see one key, which may lie outside the sequence."""
-        if not self.layout.has_gaps:
+        if not self.layout.has_mask:
             low, high = self.layout.seen_range
             return ((keys >= low) & (keys < high))[None]
         inside = (keys >= 0) & (keys < self.layout.num_keys)
@@ -82,8 +82,8 @@ class SequenceView:
     @cached_property
     def allowed(self) -> Bool[Tensor, "#heads query key"]:
         """Which keys each row may see, laid out: for layouts with gaps."""
-        assert self.sequence.task is not None
-        bias = bias_tile(self.sequence.task, self.layout.rows, 0, self.layout.num_keys)
+        assert self.sequence.computation is not None
+        bias = bias_tile(self.sequence.computation, self.layout.rows, 0, self.layout.num_keys)
         assert bias is not None
         return bias[0] > -torch.inf
 
@@ -92,7 +92,7 @@ class SequenceView:
     ) -> Float[Tensor, "kind one_or_heads query"]:
         """How many keys of each kind each row may see."""
         dtype = self.sequence.mixed.dtype
-        if self.layout.has_gaps:
+        if self.layout.has_mask:
             return torch.einsum("nk,hqk->nhq", marked.to(dtype), self.allowed.to(dtype))
         return self.layout.count_seen(marked).to(dtype)
 
@@ -159,7 +159,7 @@ class Sums(dict[str, Tensor]):
 
     def __missing__(self, name: str) -> Tensor:
         """What was summed under that name for this measure or for all; else zeros to add to."""
-        for shared in (self.name_of(name), name):
+        for shared in (self.shared_name(name), name):
             if self.shared is not None and shared in self.shared:
                 return self.shared[shared]
         if self.is_complete:
@@ -175,7 +175,7 @@ class Sums(dict[str, Tensor]):
             self[name] = self.like.new_zeros(self.shape)
         return self[name]
 
-    def name_of(self, name: str) -> str:
+    def shared_name(self, name: str) -> str:
         """The name among all measures; one that is not headwise's own has its own names there."""
         if not self.owner:
             return name

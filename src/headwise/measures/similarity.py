@@ -39,7 +39,7 @@ def centred_kernels(
     return kernels
 
 
-def products(kernels: Float[Tensor, "heads row row"]) -> Float[Tensor, "heads heads"]:
+def pairwise_hsic(kernels: Float[Tensor, "heads row row"]) -> Float[Tensor, "heads heads"]:
     """HSIC of every two heads from their kernels, per pair of rows."""
     count = kernels.shape[1]
     flat = kernels.flatten(1)

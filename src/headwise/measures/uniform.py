@@ -21,7 +21,7 @@ class Uniform(Measure):
 
     def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
         """Shares of the keys seen, from counts alone; over the rows of the mass itself."""
-        if view.layout.has_gaps:
+        if view.layout.has_mask:
             return uniform_columns(view)
         return view.layout.once(("uniform", sums.like.dtype), lambda: uniform_columns(view))
 

@@ -1,18 +1,18 @@
-"""Standalone: a freshly built transformers model takes the shape of one whose heads were cut.
+"""Cut modeling: give a new transformers model the shape of a model whose heads were cut.
 
 In: a model, and the block that `cut` wrote into its config. Out: the same model with the shapes,
-attributes and emptied layers of the cut one, ready for its weights. It imports torch and
-transformers alone, never headwise: its text is copied into exported model directories.
+attributes and emptied layers of the cut one, ready for its weights. This module imports only torch
+and transformers, because its text is copied into exported model directories.
 
-The block is plain JSON; its paths are those of `model.base_model`:
+The block is plain JSON; its paths start at `model.base_model`:
 
     format      1
-    parameters  every parameter or buffer that is smaller now, and its shape
-    attributes  what modules say of themselves: numbers of heads, sizes
-    configs     of modules that ask their config for numbers of heads: what it shall answer
-    biased      of modules given a bias for all heads of the uncut model: which of them they have
-    emptied     modules that have no head left, and what they do instead of attention
-    kept        the heads that changed layers still have, by their numbers in the uncut model
+    parameters  new shape of every parameter or buffer that became smaller
+    attributes  new values of modules' attributes: numbers of heads, sizes
+    configs     numbers of heads for modules that read them from their config
+    biased      heads of modules that receive a bias for all heads of the uncut model
+    emptied     modules without heads, and what they compute instead of attention
+    kept        heads that changed layers still have, by their numbers in the uncut model
 """
 
 import functools
@@ -24,10 +24,10 @@ from transformers import Cache, EncoderDecoderCache
 
 
 class CutMixin:
-    """Goes before a model class of transformers: the model comes cut as its config says."""
+    """Mixin for a transformers model class: builds the cut model that the config describes."""
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
-        """Build the plain model, then give it the shape of the cut one, if there is a block."""
+        """Build the plain model, then give it the cut model's shape if the config has a block."""
         super().__init__(config, *args, **kwargs)  # type: ignore[call-arg]
         block = getattr(config, "headwise", None)
         if block:
@@ -35,7 +35,7 @@ class CutMixin:
 
     @classmethod
     def _can_set_attn_implementation(cls) -> bool:
-        # transformers looks for the answer in the source file of the class: in this one, here.
+        # transformers searches the source file of the class, which would be this one
         return bool(plain_class(cls)._can_set_attn_implementation())
 
     @classmethod
@@ -44,23 +44,23 @@ class CutMixin:
 
 
 def plain_class(cut: type) -> Any:
-    """The model class of transformers behind one that comes cut."""
-    return next(one for one in cut.__mro__ if not issubclass(one, CutMixin))
+    """The transformers class that a cut class is based on."""
+    return next(base for base in cut.__mro__ if not issubclass(base, CutMixin))
 
 
 def reshape(model: Any, block: dict[str, Any]) -> None:
     """Give an uncut model the shapes, attributes and emptied layers that the block describes.
 
-    Parameters that change are left uninitialised, also on the meta device.
+    Changed parameters are uninitialised; the meta device works too.
     """
     base = model.base_model
     for path, shape in block["parameters"].items():
         resize(base, path, shape)
-    settle(base, block)
+    apply_block(base, block)
 
 
 def resize(base: nn.Module, path: str, shape: list[int]) -> None:
-    """Put an uninitialised tensor of that shape in the place of a parameter or buffer."""
+    """Replace a parameter or buffer by an uninitialised tensor of this shape."""
     owner, _, name = path.rpartition(".")
     module = base.get_submodule(owner)
     old = getattr(module, name)
@@ -68,15 +68,15 @@ def resize(base: nn.Module, path: str, shape: list[int]) -> None:
 
 
 def replace_tensor(module: nn.Module, name: str, new: Tensor) -> None:
-    """Put a tensor in the place of a parameter, as one that learns if that did, or of a buffer."""
+    """Replace a parameter or buffer by a tensor; a parameter keeps its `requires_grad`."""
     old = getattr(module, name)
     if isinstance(old, nn.Parameter):
         new = nn.Parameter(new, requires_grad=old.requires_grad)
     setattr(module, name, new)
 
 
-def settle(base: nn.Module, block: dict[str, Any]) -> None:
-    """Let the modules say and do what the block has for them; tensors stay as they are."""
+def apply_block(base: nn.Module, block: dict[str, Any]) -> None:
+    """Set the attributes, configs and forward functions that the block describes."""
     for path, values in block["attributes"].items():
         for name, value in values.items():
             setattr(base.get_submodule(path), name, value)
@@ -92,33 +92,33 @@ def settle(base: nn.Module, block: dict[str, Any]) -> None:
 
 
 class OwnConfig:
-    """Some answers of a module's own; all others, and the attention to use, are the model's."""
+    """A module's own values of some settings; the model's config for all others."""
 
     def __init__(self, shared: Any, values: dict[str, Any]) -> None:
-        """Keep the model's config, and what this module shall hear instead."""
+        """Keep the model's config, and this module's own values."""
         self.shared = shared
         self.__dict__.update(values)
 
     def __getattr__(self, name: str) -> Any:
-        """What the model's config says; not where it keeps the attention that is set for all."""
+        """A setting of the model's config, except its internal choice of attention."""
         if name.startswith("__") or name in ("shared", "_attn_implementation_internal"):
             raise AttributeError(name)
         return getattr(self.shared, name)
 
 
 def attend_to_nothing(module: Any, facts: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-    """What an attention module gives when all its heads are silent; it has none."""
+    """Output of an attention module without heads: as if all its heads were silent."""
     hidden = args[0] if args else kwargs["hidden_states"]
-    output = finished(module, facts, silent_output(module, facts, hidden), (hidden, *args[1:]))
+    output = finish_output(module, facts, silent_output(module, facts, hidden), (hidden, *args[1:]))
     passed_on = []
     if "passes" in facts:  # made before the cache grows
         passed_on = [whole_bias(module, facts["passes"], args, kwargs)]
-    num_keys = keep_count(module, hidden, args, kwargs)
+    num_keys = count_keys(module, hidden, args, kwargs)
     return (output, *passed_on, no_weights(module, hidden, num_keys))
 
 
 def no_weights(module: Any, hidden: Tensor, num_keys: int) -> Tensor | None:
-    """Weights of no heads, where modules return weights at all."""
+    """Weights for zero heads; None unless the module returns weights."""
     config = getattr(module, "config", None)
     if getattr(config, "_attn_implementation", "eager") != "eager":
         return None
@@ -126,7 +126,7 @@ def no_weights(module: Any, hidden: Tensor, num_keys: int) -> Tensor | None:
 
 
 def silent_output(module: Any, facts: dict[str, Any], hidden: Tensor) -> Tensor:
-    """The bias of the output projection; an empty concat where the projection lies outside."""
+    """The output projection's bias; an empty concat if the projection is outside the module."""
     if facts["projection"] is None:
         return hidden.new_zeros(*hidden.shape[:-1], 0)
     projection: Any = module.get_submodule(facts["projection"])
@@ -136,8 +136,8 @@ def silent_output(module: Any, facts: dict[str, Any], hidden: Tensor) -> Tensor:
     return bias.expand(*hidden.shape[:-1], -1)
 
 
-def finished(module: Any, facts: dict[str, Any], output: Tensor, args: Any) -> Tensor:
-    """What the module makes of its projected output: dropout, the residual sum, a norm."""
+def finish_output(module: Any, facts: dict[str, Any], output: Tensor, args: Any) -> Tensor:
+    """The module's output after the projection: dropout, residual sum and norm."""
     for name in facts.get("after", ()):
         output = getattr(module, name)(output)
     if "residual" in facts:
@@ -149,16 +149,16 @@ def finished(module: Any, facts: dict[str, Any], output: Tensor, args: Any) -> T
     return output
 
 
-def keep_count(module: Any, hidden: Tensor, args: Any, kwargs: dict[str, Any]) -> int:
-    """Put one number a token in the cache, which tells positions by how much is in it.
+def count_keys(module: Any, hidden: Tensor, args: Any, kwargs: dict[str, Any]) -> int:
+    """Number of keys that the module would have.
 
-    How many keys there would be, if there were any.
+    Adds one number per token to the cache, because models derive positions from its length.
     """
     states = next((kwargs[name] for name in CROSS_STATES if kwargs.get(name) is not None), None)
-    if states is not None:  # nobody asks a cache how long the memory of an encoder is
-        memory: int = states.shape[1]
-        return memory
-    caches = [one for one in (*args, *kwargs.values()) if isinstance(one, Cache)]
+    if states is not None:  # no position depends on the length of the encoder's output
+        num_states: int = states.shape[1]
+        return num_states
+    caches = [value for value in (*args, *kwargs.values()) if isinstance(value, Cache)]
     count = hidden.new_zeros(len(hidden), 1, hidden.shape[1], 1)
     for cache in caches:
         own = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
@@ -167,11 +167,11 @@ def keep_count(module: Any, hidden: Tensor, args: Any, kwargs: dict[str, Any]) -
 
 
 CROSS_STATES = ("key_value_states", "encoder_hidden_states")
-"""What modules are given when they attend to an encoder's output."""
+"""Arguments with an encoder's output for cross-attention."""
 
 
 def layer_number(module: Any) -> int:
-    """The place of a module's keys in the cache."""
+    """Index of the module's layer in the cache."""
     return int(module.layer_idx if hasattr(module, "layer_idx") else module.layer_id)
 
 
@@ -182,8 +182,8 @@ def attend_with_part(
     output_attentions: bool | None = None,
     **kwargs: Any,
 ) -> Any:
-    """A module's own attention, with the part for its heads of a bias that is made for all."""
-    if output_attentions is not None:  # named above for those who ask whether it can be given
+    """The module's own attention, with its heads' part of a bias made for all heads."""
+    if output_attentions is not None:  # in the signature, because callers look for it there
         kwargs["output_attentions"] = output_attentions
     whole = whole_bias(module, facts, args, kwargs)
     if whole is None:
@@ -201,18 +201,18 @@ def attend_with_part(
 
 
 def bias_of_heads(whole: Tensor, facts: dict[str, Any]) -> Tensor:
-    """The bias of some heads; an axis of the whole counts all heads, perhaps of every example."""
+    """The kept heads' part of a bias; its axis counts all heads, perhaps of every example."""
     axis = facts["axis"]
     heads = torch.tensor(facts["heads"], device=whole.device)
-    apart = whole.unflatten(axis, (-1, facts["total"]))
-    part: Tensor = apart.index_select(axis + 1, heads).flatten(axis, axis + 1)
+    by_head = whole.unflatten(axis, (-1, facts["total"]))
+    part: Tensor = by_head.index_select(axis + 1, heads).flatten(axis, axis + 1)
     return part
 
 
 def whole_bias(
     module: Any, facts: dict[str, Any], args: Any, kwargs: dict[str, Any]
 ) -> Tensor | None:
-    """The bias for all heads of the uncut model: the one given, or made here, as T5's first is."""
+    """The bias for all heads of the uncut model: given, or made as in T5's first layer."""
     place = facts["place"]
     given: Tensor | None = args[place] if len(args) > place else kwargs.get(facts["argument"])
     if given is not None or not facts["is_passed_on"]:

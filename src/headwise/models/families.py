@@ -1,8 +1,8 @@
 """Families: where the heads of known attention modules are, as a table of facts.
 
-In: an attention module. Out: its row: which parameters hold queries, keys, values and outputs, what
-else there is one of per head, and which attributes count heads; or the reason why its heads cannot
-be cut. It cuts nothing; a new family is a row.
+In: an attention module. Out: its row, which says for watching where the output projection is and
+whether the module returns its weights, and for cutting which parameters belong to heads, or why its
+heads cannot be cut. A new family is a row; `surgery/` cuts, `watching/` watches.
 """
 
 from collections.abc import Mapping
@@ -14,68 +14,72 @@ from torch import nn
 
 @dataclass(frozen=True)
 class Bias:
-    """Something added to the scores that the model makes once, for all heads of all layers."""
+    """A bias on the scores that the model computes once, for all heads of all layers."""
 
     argument: str
     place: int
-    """Where it stands among the positional arguments, if it is one of them."""
+    """Index among the positional arguments, if it is one of them."""
     axis: int
-    """Which of its axes counts heads."""
+    """The axis of heads."""
     is_passed_on: bool = False
-    """Whether the first layer makes it, and each returns it for the next, as in T5."""
+    """Whether the first layer computes it and each layer returns it for the next, as in T5."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """What is so about attention modules of some classes."""
+    """Facts about the attention modules of some classes."""
 
     classes: tuple[str, ...]
     output: str
-    """Path from the module to its output projection; `..` is the module around it."""
+    """Path from the module to its output projection; `..` is the parent module."""
     apart: tuple[str, ...] = ()
-    """The projections that make queries, keys and values; none where all are `per_head`."""
+    """Separate projections of queries, keys and values; empty if all are in `per_head`."""
     packed: str = ""
-    """Or the one that makes them all at once."""
+    """The single projection of queries, keys and values, if there is one."""
     layout: Literal["", "blocks", "interleaved"] = ""
-    """The order of what a packed projection makes."""
+    """Order of the outputs of a packed projection."""
     per_head: tuple[str, ...] = ()
     """Further projections and parameters with rows for every query head."""
     columns: tuple[str, ...] = ()
     """Parameters with a column for every query head."""
     norms: tuple[str, ...] = ()
-    """Norms of queries and keys; exact if they span one head."""
+    """Norms of queries and keys; a cut is exact if each spans one head."""
     widths: tuple[str, ...] = ("all_head_size", "inner_dim")
-    """Attributes that hold how many numbers all heads together have."""
+    """Attributes with the total width of all heads."""
     asks_config: bool = False
-    """Whether the module asks its config for the number of heads at every call."""
+    """Whether the module reads the number of heads from its config at every call."""
     bias: Bias | None = None
     after: tuple[str, ...] = ()
-    """Modules that its projected output goes through before it is returned."""
+    """Modules that its projected output passes through before it is returned."""
     norm: str = ""
-    """The norm of what it reads plus what it gives, where the module itself adds these."""
+    """The norm of the residual sum, if the module itself adds its input to its output."""
     residual: int | None = None
-    """The argument that the module itself adds to its output."""
+    """Index of the argument that the module itself adds to its output."""
     untouched: tuple[str, ...] = ()
-    """Parameters that have to do with no single head, or with those of all layers."""
+    """Parameters that belong to no single head, or to the heads of all layers."""
     latent: str = ""
-    """The projection whose output the cache keeps of a token, where that is not keys and values."""
+    """The projection whose output is cached for each token, if keys and values are not."""
     key_size: str = ""
-    """The attribute that says how wide a key is, where it is not as wide as a value."""
+    """The attribute with the width of a key, if it differs from a value's."""
     flags: Mapping[str, str] = field(default_factory=dict)
-    """Options of a module or its config with which heads cannot be cut, and why."""
+    """Options of a module or its config that prevent cutting, and why."""
+    returns_weights: bool = False
+    """Whether it returns its weights instead of using transformers' attention interface."""
+    refusal: str = ""
+    """Why its heads cannot be cut."""
 
 
 NUM_HEADS = ("num_heads", "num_attention_heads", "n_heads")
 NUM_KV_HEADS = ("num_key_value_heads", "num_kv_heads")
 NUM_GROUPS = ("num_key_value_groups",)
 HEAD_SIZES = ("v_head_dim", "head_dim", "attention_head_size", "head_size", "key_value_proj_dim")
-"""What modules call their numbers of heads and the size of one; each has some of them."""
+"""Names of the attributes with a module's numbers of heads and the size of one head."""
 
 Q_K_V = ("q_proj", "k_proj", "v_proj")
 QUERY_KEY_VALUE = ("query", "key", "value")
 
 ALIBI = "the model adds the ALiBi slopes of all heads to the mask that all its layers share"
-BY_HEAD_NORMS = "each of its heads has a norm module of its own"
+BY_HEAD_NORMS = "each of its heads has its own norm module"
 
 LLAMA_LIKE = (
     "LlamaAttention",
@@ -110,7 +114,7 @@ LLAMA_LIKE = (
     "ViTAttention",
     "ViTMSNAttention",
 )
-"""Separate projections, whose number of heads follows from their sizes; many group their heads."""
+"""Separate projections, whose sizes give the number of heads; many have grouped heads."""
 
 BART_LIKE = (
     "BartAttention",
@@ -151,7 +155,7 @@ NORMED = (
     "Qwen3Attention",
     "Qwen3MoeAttention",
 )
-"""As those, and each query and key is normed by itself, or with a weight for every head."""
+"""Like Llama, with a norm of each query and key, or a norm weight for every head."""
 
 FAMILIES = (
     Family(LLAMA_LIKE, output="o_proj", apart=Q_K_V),
@@ -162,7 +166,7 @@ FAMILIES = (
         apart=Q_K_V,
         flags={"qk_layernorm": BY_HEAD_NORMS},
     ),
-    Family(  # keys and values from a latent vector: only what reads it has rows for heads
+    Family(  # keys and values from a latent vector: only its readers have rows for heads
         ("DeepseekV2Attention", "DeepseekV3Attention", "MiniCPM3Attention"),
         output="o_proj",
         per_head=("kv_b_proj", "q_proj", "q_b_proj"),
@@ -173,12 +177,19 @@ FAMILIES = (
     Family(("GptOssAttention",), output="o_proj", apart=Q_K_V, per_head=("sinks",)),
     Family(("PhiAttention",), output="dense", apart=Q_K_V, norms=("q_layernorm", "k_layernorm")),
     Family(BART_LIKE, output="out_proj", apart=Q_K_V),
-    Family(("XGLMAttention",), output="out_proj", apart=Q_K_V, widths=("embed_dim",)),
+    Family(
+        ("XGLMAttention",),
+        output="out_proj",
+        apart=Q_K_V,
+        widths=("embed_dim",),
+        returns_weights=True,
+    ),
     Family(
         ("GPTNeoSelfAttention", "GPTJAttention"),
         output="out_proj",
         apart=Q_K_V,
         after=("resid_dropout",),
+        returns_weights=True,
     ),
     Family(("ModernBertDecoderAttention",), output="Wo", apart=Q_K_V, after=("out_drop",)),
     Family(BERT_LIKE, output="../output/dense", apart=QUERY_KEY_VALUE),
@@ -195,6 +206,7 @@ FAMILIES = (
         output="../output/dense",
         apart=("query_proj", "key_proj", "value_proj"),
         per_head=("pos_key_proj", "pos_query_proj"),
+        returns_weights=True,
     ),
     Family(  # DeBERTa
         ("DisentangledSelfAttention",),
@@ -202,12 +214,14 @@ FAMILIES = (
         packed="in_proj",
         layout="interleaved",
         per_head=("q_bias", "v_bias", "pos_proj", "pos_q_proj"),
+        returns_weights=True,
     ),
     Family(
         ("MPNetSelfAttention",),
         output="o",
         apart=("q", "k", "v"),
         bias=Bias("position_bias", place=2, axis=1),
+        returns_weights=True,
     ),
     Family(
         ("T5Attention", "MT5Attention"),
@@ -264,6 +278,7 @@ FAMILIES = (
         packed="query_key_value",
         layout="interleaved",
         flags={"alibi": ALIBI},
+        returns_weights=True,
     ),
     Family(
         ("BloomAttention",),
@@ -273,6 +288,7 @@ FAMILIES = (
         bias=Bias("alibi", place=2, axis=0),
         residual=1,
         flags={"slow_but_exact": "it slices its output projection by the full hidden size"},
+        returns_weights=True,
     ),
     Family(
         ("MptAttention",),
@@ -280,26 +296,70 @@ FAMILIES = (
         packed="Wqkv",
         layout="blocks",
         bias=Bias("position_bias", place=1, axis=0),
+        returns_weights=True,
     ),
 )
 
-SPANNING = "its norms of queries and keys span all heads, so each head hears of all the others"
-REFUSED: dict[str, str] = {
-    "Olmo2Attention": SPANNING,
-    "Olmo3Attention": SPANNING,
-    "OlmoeAttention": SPANNING,
-    "BitNetAttention": "the norm before its output projection spans all heads",
-    "DiffLlamaAttention": "its heads are pairs whose weights are subtracted from each other",
-    "CodeGenAttention": "its projection lies in four blocks, and its forward counts on all four",
+SPANNING = "its norms of queries and keys span all heads, so each head depends on all others"
+UNCUT = (
+    Family(
+        ("Olmo2Attention", "Olmo3Attention", "OlmoeAttention"), output="o_proj", refusal=SPANNING
+    ),
+    Family(
+        ("BitNetAttention",),
+        output="o_proj",
+        refusal="the norm before its output projection spans all heads",
+    ),
+    Family(
+        ("DiffLlamaAttention",),
+        output="o_proj",
+        refusal="its heads are pairs whose weights are subtracted from each other",
+    ),
+    Family(
+        ("CodeGenAttention",),
+        output="out_proj",
+        returns_weights=True,
+        refusal="its projection is in four blocks, and its forward relies on all four",
+    ),
+)
+"""Rows of attention modules whose heads can be watched but not cut."""
+REFUSED = {name: row.refusal for row in UNCUT for name in row.classes}
+"""Why the heads of some attention modules cannot be cut, by class name."""
+
+CROSS = ("encoder_attn", "EncDecAttention", "crossattention", "cross_attn", "cross_attention")
+"""Module names of attention from a decoder to an encoder's output."""
+STACKS = {
+    "text_model": "text",
+    "language_model": "text",
+    "vision_model": "vision",
+    "vision_tower": "vision",
+    "visual": "vision",
+    "audio_model": "audio",
+    "audio_tower": "audio",
+    "encoder": "encoder",
+    "decoder": "decoder",
 }
-"""Attention modules whose heads cannot be cut, and why."""
+"""Stack of everything inside a module of that name; the first such module in a path decides."""
+OUTPUT_PROJECTIONS = (
+    *("o_proj", "out_proj", "c_proj", "Wo", "out_lin", "o", "dense", "proj", "../output/dense"),
+)
+"""Paths to try for the output projection of an attention module without a row, in this order."""
 
 
 def family_of(module: nn.Module) -> Family | None:
-    """The row of an attention module, by its class and the projections that it has."""
-    name = type(module).__name__
-    for family in FAMILIES:
-        first = [*filter(None, [family.packed]), *family.apart, *family.per_head][0]
-        if name in family.classes and hasattr(module, first):
-            return family
+    """The row by which the heads of an attention module are cut; None without one."""
+    return _matching_row(module, FAMILIES)
+
+
+def watched_family(module: nn.Module) -> Family | None:
+    """The row of an attention module, whether its heads can be cut or not; None without one."""
+    return _matching_row(module, (*FAMILIES, *UNCUT))
+
+
+def _matching_row(module: nn.Module, rows: tuple[Family, ...]) -> Family | None:
+    """The first row with the module's class and a projection that the module has."""
+    for row in rows:
+        first = [*filter(None, [row.packed]), *row.apart, *row.per_head][:1]
+        if type(module).__name__ in row.classes and all(hasattr(module, name) for name in first):
+            return row
     return None

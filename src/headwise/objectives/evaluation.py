@@ -241,7 +241,7 @@ def count_heads(model: nn.Module, inputs: Inputs) -> HeadCounts:
 
     def count(call: Call) -> None:
         kv_heads = call.keys.shape[1] if isinstance(call, AttentionCall) else call.num_heads
-        counts[call.place.layer_name] = (call.num_heads, kv_heads)
+        counts[call.site.layer_name] = (call.num_heads, kv_heads)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the memory of weights, which are dropped at once

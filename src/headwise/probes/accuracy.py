@@ -143,7 +143,7 @@ def _intervals(
     return numpy.concatenate([ends, lead]).astype(numpy.float64)
 
 
-def best_heads(frame: DataFrame) -> DataFrame:
+def best_heads(frame: DataFrame, *, head: str = "head") -> DataFrame:
     """For each relation the head that leads its baseline most, over all readings.
 
     `accuracy` is that head's own, and flattered by the choice. The held-out figures are not: they
@@ -151,11 +151,13 @@ def best_heads(frame: DataFrame) -> DataFrame:
     chose the same head and reading. The head `counts` where it does in the table and the held-out
     figures are MARGIN apart too.
     """
-    rows = [_best(frame[frame["relation"] == name]) for name in sorted(set(frame["relation"]))]
-    return DataFrame(rows, columns=list(BEST_COLUMNS))
+    columns = [head if column == "head" else column for column in BEST_COLUMNS]
+    relations = sorted(set(frame["relation"]))
+    rows = [_best(frame[frame["relation"] == name], head) for name in relations]
+    return DataFrame(rows, columns=columns)
 
 
-def _best(rows: DataFrame) -> dict[str, Any]:
+def _best(rows: DataFrame, head: str) -> dict[str, Any]:
     """The strongest head of one relation, with the figures of the choice itself."""
     picked = {half: rows.iloc[_leader(rows, f"{half}_")] for half in ("even", "odd")}
     judged = {"even": picked["odd"], "odd": picked["even"]}
@@ -166,9 +168,9 @@ def _best(rows: DataFrame) -> dict[str, Any]:
     best = rows.iloc[_leader(rows, "")].to_dict()
     best["counts"] = bool(best["counts"]) and round(accuracy - baseline, 9) >= MARGIN
     best["held_out_accuracy"], best["held_out_baseline"] = accuracy, baseline
-    choices = {(row["reading"], row["head"]) for row in picked.values()}
+    choices = {(row["reading"], row[head]) for row in picked.values()}
     best["is_stable"] = len(choices) == 1
-    return {str(name): best[name] for name in BEST_COLUMNS}
+    return {str(name): value for name, value in best.items()}
 
 
 def _leader(rows: DataFrame, half: str) -> int:

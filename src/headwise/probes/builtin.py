@@ -13,7 +13,7 @@ from itertools import cycle, product
 from random import Random
 from typing import NamedTuple
 
-from headwise.errors import OptionError
+from headwise.checks import whole_number
 from headwise.probes.sentences import Arc, ProbeSentence
 from headwise.probes.templates import (
     CONCEPTS_OF_THREE,
@@ -49,7 +49,7 @@ class TemplateChoice(NamedTuple):
 
 def builtin_sentences(per_relation: int = 200, seed: int = 0) -> tuple[ProbeSentence, ...]:
     """So many different sentences for each relation, in an order that tells nothing of it."""
-    check_number(per_relation)
+    per_relation = whole_number("per_relation", per_relation, least=1, most=MOST)
     made = [
         sentence
         for relation in RELATIONS
@@ -57,12 +57,6 @@ def builtin_sentences(per_relation: int = 200, seed: int = 0) -> tuple[ProbeSent
     ]
     Random(seed).shuffle(made)
     return tuple(made)
-
-
-def check_number(per_relation: int) -> None:
-    """Raise where so many different sentences a relation cannot be made."""
-    if not 1 <= per_relation <= MOST:
-        raise OptionError(f"per_relation is {per_relation}: it must lie in 1..{MOST}")
 
 
 def _sentences(relation: str, number: int, rng: Random) -> Iterator[ProbeSentence]:

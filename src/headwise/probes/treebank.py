@@ -90,17 +90,19 @@ def read_treebank(
     return kept()
 
 
-def sentences_of(given: str | PathLike[str] | Iterable[ProbeSentence]) -> list[ProbeSentence]:
+def as_sentences(given: str | PathLike[str] | Iterable[ProbeSentence]) -> list[ProbeSentence]:
     """Sentences as they are given, or those of a CoNLL-U file without subtypes of relations."""
     if isinstance(given, str | PathLike):
         found = list(read_treebank(given, with_subtypes=False))
         if not found:
-            raise OptionError(f"{given} holds no sentence with a relation: give a CoNLL-U file")
+            raise OptionError(f"{given} has no sentence with a relation: give a CoNLL-U file")
         return found
     sentences: list[Any] = list(given) if isinstance(given, Iterable) else [given]
     wrong = [one for one in sentences if not isinstance(one, ProbeSentence)]
     if wrong:
-        raise OptionError(f"{wrong[0]!r} is no ProbeSentence: give such, or a CoNLL-U file")
+        raise OptionError(
+            f"{wrong[0]!r} is not a ProbeSentence: give ProbeSentences, or a CoNLL-U file"
+        )
     return sentences
 
 

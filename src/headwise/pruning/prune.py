@@ -64,7 +64,7 @@ from headwise.pruning.surgery.cut import Surgery, cut as cut_heads, head_counts,
 from headwise.pruning.units import Unit
 from headwise.reading.batch import Inputs
 from headwise.reading.reader import position_limit
-from headwise.watching.running import in_evaluation, read_by
+from headwise.watching.running import in_evaluation
 
 BATCHES = (1, 16)
 """Batch sizes to time, as far as their outputs fit in memory."""
@@ -434,7 +434,7 @@ def _measure_quality(
 def _measure_speed(setup: PruneSetup, model: nn.Module, positions: int) -> tuple[Speed, ...]:
     """Time both models side by side; empty for models that read more than tokens."""
     uncut = setup.loaded.model
-    inputs = read_by(uncut, setup.held_out.samples[0].inputs)
+    inputs = layer_inputs(uncut, setup.held_out.samples[0].inputs)
     if not setup.settings.times_speed:
         return ()
     others = untimed_inputs(inputs)

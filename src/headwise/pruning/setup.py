@@ -26,7 +26,7 @@ from headwise.pruning.surgery.attention_layers import find_layers
 from headwise.pruning.units import one_of_each_group, whole_groups
 from headwise.reading.batch import Inputs
 from headwise.reading.manual import split_documents
-from headwise.watching.running import read_by
+from headwise.watching.running import layer_inputs
 from headwise.watching.sites import find_sites
 
 RIDGE_SHARE = 0.2
@@ -79,7 +79,7 @@ class PruneSetup:
     @property
     def inputs(self) -> dict[str, torch.Tensor]:
         """A few examples to compare models on, without labels if the model needs none."""
-        batch = read_by(self.loaded.model, self.held_out.samples[-1].inputs)
+        batch = layer_inputs(self.loaded.model, self.held_out.samples[-1].inputs)
         return {name: value[:CHECKED] for name, value in batch.items()}
 
     def text_use(self) -> TextUse:
@@ -112,7 +112,7 @@ def prepare_setup(
     """
     find_layers(loaded.model)  # raises if its heads cannot be cut
     check_variant(loaded.model, settings.refit)
-    if any(site.loop is not None for site in find_sites(loaded.model)):
+    if any(site.layer_loop is not None for site in find_sites(loaded.model)):
         raise ModelError(
             f"{loaded.name} cannot be pruned layer by layer: its layers share their weights; cut "
             "the same heads of all layers with headwise.cut"

@@ -244,9 +244,9 @@ def is_same_model(name: str, other: str) -> bool:
 def builtin_texts(about: Mapping[str, Any]) -> tuple[str, ...]:
     """The built-in texts if they were scanned, else empty."""
     from headwise.reading.corpus import TEXTS
-    from headwise.scans.fingerprint import digest
+    from headwise.scans.fingerprint import digest_texts
 
-    return TEXTS if about.get("texts") == digest(TEXTS) else ()
+    return TEXTS if about.get("texts") == digest_texts(TEXTS) else ()
 
 
 def dict_in(about: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -1,424 +1,86 @@
 """Scan: what every head of a model does on some text and on sentences with gold relations.
 
-In: a model, and texts or tensors. Out: a `HeadTable`. The work is a list of steps, each of which
-adds to sums; steps can be done by several processes, and a scan that was stopped goes on with the
-steps that are not in yet.
+In: a model, and texts or tensors. Out: a `Scan`. The work is a list of batches, each of which adds
+to sums. Processes can share the batches, and a stopped scan resumes with those it has not added.
 """
 
 import importlib.metadata
 import json
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from headwise.checks import whole_number
-from headwise.errors import OptionError, warn_user
+from headwise.errors import OWN, HeadwiseError, OptionError, warn_user
 from headwise.formats import join_words
 from headwise.heads import HeadTable
 from headwise.measures.counter import (
-    MEASURES,
-    ROWS_LIMIT,
-    ROWS_SAMPLED,
     HeadCounter,
     LayerCache,
     RowChoice,
-    default_measures,
+    sequence_views,
 )
-from headwise.measures.progress import Quiet, Reporter
+from headwise.measures.measure import measure_rows
+from headwise.measures.repeats import Repeats
+from headwise.measures.uniform import Uniform
+from headwise.models.load_errors import one_sentence
 from headwise.models.loaded import Source, open_model
-from headwise.probes.builtin import builtin_sentences, check_number
+from headwise.probes.builtin import builtin_sentences
+from headwise.probes.scoring import RelationScores
 from headwise.probes.sentences import ProbeSentence
-from headwise.probes.treebank import sentences_of
+from headwise.probes.treebank import as_sentences
+from headwise.progress import Progress, no_progress
 from headwise.reading.batch import Batch
 from headwise.reading.corpus import TEXTS
-from headwise.reading.reader import Reader, Window, as_documents, repeat_windows, token_limit
+from headwise.reading.reader import (
+    Reader,
+    Window,
+    as_documents,
+    repeat_windows,
+    token_limit,
+)
 from headwise.reading.tensors import (
     as_batches,
     batch_from_tensors,
     check_input_names,
     non_text_inputs,
+    why_unreadable,
 )
-from headwise.reading.words import encode
-from headwise.scans import tables
-from headwise.scans.fingerprint import (
-    digest,
-    digest_of_config,
-    digest_of_inputs,
-    digest_of_sentences,
-    digest_of_tokenizer,
-    digest_of_weights,
-)
-from headwise.scans.folder import ScanFolder
+from headwise.reading.words import Encoded, encode, word_weights
+from headwise.scans import fingerprint
+from headwise.scans.folder import Scan, ScanFolder
 from headwise.scans.process_group import ProcessGroup
-from headwise.scans.steps import EncodedSentence, RelationStep, RepeatStep, TextStep
+from headwise.scans.settings import ScanSettings
 from headwise.scans.sums import ScanSums
-from headwise.watching.running import in_evaluation
+from headwise.scans.tables import column_meanings, head_pairs, head_table, relation_table
+from headwise.watching.calls import Call
+from headwise.watching.running import forward_batch, in_evaluation
+from headwise.watching.watch import watch
 
 REPEATED_WINDOWS = 32
 SENTENCES_AT_ONCE, SENTENCE_TOKENS = 32, 1024
-"""Sentences of a batch at most, and their tokens, padding included, unless one alone has more."""
-SOURCES = ("probe", "treebank")
-"""Where sentences with gold relations come from."""
-LARGEST_SEED = 2**32 - 1
-"""Such a seed times a million, and a document's index, is still a seed for torch."""
+"""At most this many sentences per batch, and tokens including padding unless one has more."""
+VERSIONS = ("headwise", "torch", "transformers", "numpy")
+"""Packages that the numbers depend on."""
+ON_REPEATS = {
+    "text_induction": "induction",
+    "value_text_induction": "value_induction",
+    "uniform_duplicate": "uniform_induction",
+}
+"""Columns that are measured on repeated random tokens, and their names there."""
 
 
-@dataclass(frozen=True)
-class ScanSettings:
-    """What is measured, and on how much."""
+class ScanStage(StrEnum):
+    """Stages of a scan that progress is reported for, in tokens."""
 
-    length: int | None = None
-    """Longest window in tokens; None = the model's own limit."""
-    max_tokens: int | None = None
-    rows: int | str = "auto"
-    """`all`, a number of random rows of each window, or `auto`: all up to 2,048 tokens."""
-    measures: str | tuple[str, ...] = field(default_factory=lambda: tuple(MEASURES))
-    """Names, or one name alone."""
-    compares: bool = True
-    """Whether heads are compared with each other."""
-    repeats: bool = True
-    """Whether induction is measured on repeated random tokens."""
-    probe: bool | None = None
-    """Whether the built-in sentences with gold relations are read; None = if nothing is given."""
-    per_relation: int = 100
-    """Built-in sentences that are read for each relation."""
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be measured."""
-        object.__setattr__(self, "measures", checked_measures(self.measures))
-        for name in ("length", "max_tokens", "per_relation", "seed"):
-            value = getattr(self, name)
-            if value is not None or name in ("per_relation", "seed"):
-                least = 1 if name in ("length", "max_tokens") else None
-                object.__setattr__(self, name, whole_number(name, value, least=least))
-        if self.rows not in ("all", "auto"):
-            if isinstance(self.rows, str):
-                raise OptionError(
-                    f"rows is {self.rows!r}: give all, auto or a number of rows", option="rows"
-                )
-            object.__setattr__(self, "rows", whole_number("rows", self.rows))
-        if isinstance(self.rows, int) and self.rows < 1:
-            raise OptionError(
-                f"rows is {self.rows}: give all, auto, or a number from 1", option="rows"
-            )
-        for name in ("compares", "repeats", "probe"):
-            value = getattr(self, name)
-            if not isinstance(value, bool) and not (value is None and name == "probe"):
-                raise OptionError(f"{name} is {value!r}: give True or False", option=name)
-        if not 0 <= self.seed <= LARGEST_SEED:
-            raise OptionError(
-                f"seed is {self.seed}: it must lie in 0..{LARGEST_SEED}", option="seed"
-            )
-        check_number(self.per_relation)
-
-
-def checked_measures(measures: Any) -> tuple[str, ...]:
-    """Names of measures; one alone may be given as it is."""
-    names = (measures,) if isinstance(measures, str) else measures
-    if not isinstance(names, Iterable):
-        raise OptionError(
-            f"measures is {measures!r}: give names such as entropy", option="measures"
-        )
-    names = tuple(names)
-    unknown = [name for name in names if not isinstance(name, str) or name not in MEASURES]
-    if unknown:
-        raise OptionError(
-            f"there is no measure {unknown[0]!r}: the measures are {', '.join(MEASURES)}"
-        )
-    return names
-
-
-@dataclass(frozen=True, eq=False)
-class Scan:
-    """Everything that a scan found."""
-
-    table: HeadTable
-    pairs: pd.DataFrame
-    """Every two heads of a stack: `a`, `b`, `cka`, `divergence`."""
-    relations: pd.DataFrame
-    """Every relation, reading and head; empty if no such sentences were read."""
-
-
-@dataclass(frozen=True, eq=False)
-class ScanBatch:
-    """One piece of work with a name of its own; `run_scan` adds its sums to a tally."""
-
-    name: str
-    tokens: int
-    run: Callable[[ScanSums], None]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ScanJob:
-    """A model and what it is to read."""
-
-    model: nn.Module
-    tokenizer: Any = None
-    texts: Sequence[str] | None = None
-    inputs: Sequence[Mapping[str, Tensor]] | None = None
-    treebank: Sequence[ProbeSentence] | None = None
-    settings: ScanSettings = field(default_factory=ScanSettings)
-    about: Mapping[str, Any] = field(default_factory=dict)
-    kept: LayerCache = field(default_factory=LayerCache, repr=False)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model's first weights are."""
-        first = next(self.model.parameters(), None)
-        return torch.device("cpu") if first is None else first.device
-
-    @property
-    def config(self) -> Any:
-        """What the model says of itself; None where it says nothing."""
-        return getattr(self.model, "config", None)
-
-    def steps(self) -> list[ScanBatch]:
-        """All the work, in an order that depends on nothing but the task."""
-        found = list(self.text_steps())
-        if self.tokenizer is not None and self.settings.repeats:
-            beside = {
-                name: None
-                for one in self.inputs or ()
-                for name in non_text_inputs(one, self.tokenizer)
-            }
-            if beside:
-                warn_user(
-                    "induction is not measured on repeated random tokens: the model is given "
-                    f"{join_words(list(beside))} besides text"
-                )
-            else:
-                found += self.repeat_steps()
-        if self.settings.probe:
-            sentences = builtin_sentences(self.settings.per_relation, self.settings.seed)
-            found += self.relation_steps("probe", sentences)
-        if self.treebank is not None:
-            found += self.relation_steps("treebank", self.treebank)
-        return found
-
-    def reader(self) -> Reader:
-        """The tokenizer with the model's limits."""
-        if self.tokenizer is None:
-            raise OptionError("texts need a tokenizer: give one, or give inputs as tensors")
-        length, limit = self.settings.length, token_limit(self.tokenizer, self.config)
-        if length is not None and limit is not None and length > limit:
-            raise OptionError(
-                f"length is {length:,}, and the model takes {limit:,} tokens: give that or less",
-                option="length",
-            )
-        return Reader(self.tokenizer, self.config, length=length)
-
-    def text_steps(self) -> Iterator[ScanBatch]:
-        """The measures on texts or tensors."""
-        if self.inputs is not None:
-            reader = None if self.tokenizer is None else Reader(self.tokenizer, self.config)
-            first = 0
-            for number, tensors in enumerate(self.inputs):
-                batch = batch_from_tensors(tensors, self.config, reader, first)
-                size = batch.num_tokens or len(batch.indices)
-                yield ScanBatch(
-                    f"inputs {number}", size, partial(self.take, reader, tensors, first)
-                )
-                first += len(batch.indices)
-        if self.texts is not None:
-            reader = self.reader()
-            windows = reader.windows(self.texts, self.settings.max_tokens)
-            for number, group in enumerate(reader.batches(windows)):
-                tokens = sum(len(window.ids) for window in group)
-                yield ScanBatch(f"text {number}", tokens, partial(self.read, reader, group))
-
-    def take(
-        self, reader: Reader | None, tensors: Mapping[str, Tensor], first: int, tally: ScanSums
-    ) -> None:
-        """Measure a batch of tensors; all that is worked out of it is gone afterwards."""
-        self.measure(batch_from_tensors(tensors, self.config, reader, first), tally)
-
-    def read(self, reader: Reader, windows: list[Window], tally: ScanSums) -> None:
-        """Measure some windows of text."""
-        self.measure(reader.batch(windows, self.device), tally)
-
-    def measure(self, batch: Batch, tally: ScanSums) -> None:
-        """Measure one batch, whatever is measured beside the baselines of the roles."""
-        settings = self.settings
-        choice = RowChoice(settings.rows, settings.seed)
-        measures = default_measures((*settings.measures, "uniform"))
-        count = HeadCounter(tally, measures, choice, compares=settings.compares, kept=self.kept)
-        TextStep(count).run(self.model, batch)
-        if batch.num_tokens:
-            tally.count("tokens", batch.num_tokens)
-        tally.count("windows", len(batch.indices))
-
-    def repeat_steps(self) -> Iterator[ScanBatch]:
-        """Induction on repeated random tokens."""
-        reader = self.reader()
-        windows = repeat_windows(reader, count=REPEATED_WINDOWS, seed=self.settings.seed)
-        for number, group in enumerate(reader.batches(windows)):
-            tokens = sum(len(window.ids) for window in group)
-            yield ScanBatch(f"repeats {number}", tokens, partial(self.repeat, reader, group))
-
-    def repeat(self, reader: Reader, windows: list[Window], tally: ScanSums) -> None:
-        """Measure induction on some windows of repeated tokens."""
-        RepeatStep(tally, self.kept).run(self.model, reader.batch(windows, self.device))
-        tally.count("repeated_tokens", sum(len(window.ids) for window in windows))
-
-    def relation_steps(
-        self, source: str, sentences: Iterable[ProbeSentence]
-    ) -> Iterator[ScanBatch]:
-        """Gold relations, sentences of like length together."""
-        reader = self.reader()
-        usable, unusable = [], 0
-        for index, sentence in enumerate(sentences):
-            encoded = encode(sentence.words, self.tokenizer)
-            if encoded is None or len(encoded.input_ids) > reader.length:
-                unusable += 1
-            else:
-                usable.append(EncodedSentence(index, sentence, encoded))
-        if unusable:
-            yield ScanBatch(f"{source} unusable", 0, partial(count_unusable, source, unusable))
-        for number, group in enumerate(sentence_groups(usable)):
-            tokens = sum(len(one.encoded.input_ids) for one in group)
-            yield ScanBatch(
-                f"{source} {number}", tokens, partial(self.relate, source, reader, group)
-            )
-
-    def relate(
-        self, source: str, reader: Reader, sentences: list[EncodedSentence], tally: ScanSums
-    ) -> None:
-        """Hold the heads against the gold relations of some sentences."""
-        windows = [Window(one.index, tuple(one.encoded.input_ids)) for one in sentences]
-        batch = reader.batch(windows, self.device)
-        RelationStep(tally, source).run(self.model, batch, sentences)
-        tally.count(f"{source}_sentences", len(sentences))
-
-    @cached_property
-    def fingerprint(self) -> dict[str, Any]:
-        """What a scan that goes on must agree in with the one that was stopped.
-
-        The model is as it is when this is first asked for.
-        """
-        tokenizer = self.tokenizer
-        made = {
-            "model": dict(self.about),
-            "weights": digest_of_weights(self.model),
-            "config": None if self.config is None else digest_of_config(self.config),
-            "tokenizer": None if tokenizer is None else digest_of_tokenizer(tokenizer),
-            "texts": None if self.texts is None else digest(self.texts),
-            "inputs": None if self.inputs is None else digest_of_inputs(self.inputs),
-            "treebank": None if self.treebank is None else digest_of_sentences(self.treebank),
-            "settings": asdict(self.settings),
-        }
-        plain: dict[str, Any] = json.loads(json.dumps({**made, **versions()}))
-        return plain
-
-
-def sentence_groups(sentences: Iterable[EncodedSentence]) -> list[list[EncodedSentence]]:
-    """The sentences by length, shortest first, in groups whose full weights fit into memory."""
-    groups: list[list[EncodedSentence]] = [[]]
-    for one in sorted(sentences, key=lambda one: (len(one.encoded.input_ids), one.index)):
-        padded = (len(groups[-1]) + 1) * len(one.encoded.input_ids)
-        if groups[-1] and (padded > SENTENCE_TOKENS or len(groups[-1]) == SENTENCES_AT_ONCE):
-            groups.append([])
-        groups[-1].append(one)
-    return [group for group in groups if group]
-
-
-def count_unusable(source: str, number: int, tally: ScanSums) -> None:
-    """Count sentences that are too long, or have a word without a token."""
-    tally.count(f"{source}_unusable", number)
-
-
-def versions() -> dict[str, str]:
-    """The packages that the numbers depend on."""
-    names = ("headwise", "torch", "transformers", "numpy")
-    return {name: importlib.metadata.version(name) for name in names}
-
-
-def run_scan(
-    task: ScanJob,
-    *,
-    out: Path | None = None,
-    force: bool = False,
-    report: Reporter | None = None,
-    spread: ProcessGroup | None = None,
-) -> Scan:
-    """Do every step that is not in yet.
-
-    With `out` the sums are kept there as they grow, and the tables at the end. The processes of a
-    `spread` share the steps, and each has all that they found; without one, all work is done here.
-    """
-    report, spread = report or Quiet(), spread or ProcessGroup()
-    fingerprint = task.fingerprint  # now, and not after the work: it can refuse what is read
-    store = None if out is None else ScanFolder(out, fingerprint, spread, force=force)
-    steps = [step for number, step in enumerate(task.steps()) if spread.owns(number)]
-    tally = ScanSums() if store is None else store.begin()
-    report.start(sum(step.tokens for step in steps))
-    try:
-        with in_evaluation(task.model):
-            for step in steps:
-                if step.name not in tally.done:
-                    step.run(tally)
-                    tally.done.add(step.name)
-                    if store is not None:
-                        store.save(tally)
-                report.advance(step.tokens)
-        if store is not None:
-            store.save(tally, now=True)  # not after an interrupt: half a step may be in the sums
-    finally:
-        report.stop()
-    found = scan_of(spread.merged(tally), task)
-    if store is not None and spread.is_first:
-        store.finish(found)
-    return found
-
-
-def scan_of(tally: ScanSums, task: ScanJob) -> Scan:
-    """The tables that a finished tally gives."""
-    if not tally.num_heads:
-        unusable = sum(tally.counts.get(f"{source}_unusable", 0) for source in SOURCES)
-        if unusable:
-            raise OptionError(
-                f"none of the {unusable} sentences can be used: each is too long for the model or "
-                "has a word without a token; give shorter ones"
-            )
-        raise OptionError("nothing was scanned: give texts, inputs or sentences")
-    relations = tables.relations(tally)
-    made = task.fingerprint
-    about = {
-        "model": made["model"].get("name", ""),
-        "loaded": made["model"],
-        "revision": made["model"].get("revision"),
-        **{name: tally.counts[name] for name in ("tokens",) if name in tally.counts},
-        "counts": dict(sorted(tally.counts.items())),
-        "rows": rows_in_words(task.settings),
-        **{name: value for name, value in made.items() if name != "model"},
-    }
-    df = tables.head_table(tally, relations, about).df
-    columns = {name: words for name, words in described_columns().items() if name in df}
-    table = HeadTable(df, {**about, "columns": columns})
-    return Scan(table, tables.pairs(tally), relations)
-
-
-def described_columns() -> dict[str, str]:
-    """What every column of a scan means that is not a role's or a standard error."""
-    measured = {name: words for one in MEASURES.values() for name, words in one.columns.items()}
-    return measured | tables.DERIVED_COLUMNS
-
-
-def rows_in_words(settings: ScanSettings) -> str:
-    """Which rows of each window were measured."""
-    match settings.rows:
-        case "all":
-            return "every row"
-        case "auto":
-            return f"every row up to {ROWS_LIMIT:,} tokens, {ROWS_SAMPLED} random rows beyond"
-    return f"{settings.rows} random rows of each window"
+    READING = "reading tokens"
 
 
 def scan(  # noqa: PLR0913 - what is read, how, and where it goes
@@ -433,56 +95,387 @@ def scan(  # noqa: PLR0913 - what is read, how, and where it goes
     force: bool = False,
     shares_work: bool = False,
 ) -> HeadTable:
-    """What every head of a model does.
+    """Measure every head of a model; returns one row of measures per head.
 
-    `model` is a transformers model, one with its tokenizer as `headwise.load_model` gives it, or a
-    name: `minilm`, `smollm2`, a directory, a hub id. `texts` are documents, read by the tokenizer;
-    `inputs` are tensors the model takes, for a model without one; `treebank` is a CoNLL-U file, or
-    sentences with gold relations. Left alone, the built-in text and sentences are read. A stopped
-    scan goes on in `out`; `force` replaces another scan there. With `shares_work` the processes
-    that torchrun started share the steps: all of them must call this, and each gets the table.
+    `model` is a name (`minilm`, `smollm2`, a directory, a hub id), a transformers model, or a
+    `LoadedModel`. `texts` are documents, read by the tokenizer; `inputs` are tensors, for a model
+    without a tokenizer; `treebank` is a CoNLL-U file, or sentences with gold relations. Without
+    these three, the built-in text and sentences are read. A stopped scan resumes in `out`; `force`
+    replaces another scan there. With `shares_work` the processes that torchrun started share the
+    batches: all of them must call this, and each gets the table.
     """
-    task = make_scan_job(
+    job = ScanJob.of(
         model, texts, tokenizer=tokenizer, inputs=inputs, treebank=treebank, settings=settings
     )
-    folder, spread = (
-        None if out is None else Path(out),
-        ProcessGroup.here() if shares_work else None,
-    )
-    return run_scan(task, out=folder, force=force, spread=spread).table
+    group = ProcessGroup.from_environment() if shares_work else ProcessGroup()
+    return run_scan(job, out=None if out is None else Path(out), force=force, group=group).table
 
 
-def make_scan_job(
-    model: Source,
-    texts: str | Sequence[str] | None = None,
+def run_scan(
+    job: "ScanJob",
     *,
-    tokenizer: Any = None,
-    inputs: Sequence[Mapping[str, Tensor]] | None = None,
-    treebank: str | PathLike[str] | Iterable[ProbeSentence] | None = None,
-    settings: ScanSettings | None = None,
-) -> ScanJob:
-    """A model and what it is to read; the built-in text and sentences if nothing is given."""
-    settings = settings or ScanSettings()
-    is_alone = texts is None and inputs is None and treebank is None
-    if settings.probe is None:
-        settings = replace(settings, probe=is_alone)
-    batches = None if inputs is None else as_batches(inputs)
-    documents = as_documents(TEXTS if is_alone else texts)
-    sentences = None if treebank is None else sentences_of(treebank)
-    if tokenizer is not None and not hasattr(tokenizer, "all_special_ids"):
-        raise OptionError(
-            f"tokenizer is of type {type(tokenizer).__name__}: give the tokenizer itself, as "
-            "transformers.AutoTokenizer.from_pretrained gives it"
+    out: Path | None = None,
+    force: bool = False,
+    progress: Progress = no_progress,
+    group: ProcessGroup = ProcessGroup(),  # noqa: B008 - frozen
+) -> Scan:
+    """Add every batch that is not yet in the sums, and build the tables.
+
+    With `out`, sums are saved there as they grow, and the tables at the end. The processes of a
+    `group` share the batches, and each returns the whole scan.
+    """
+    settings = job.fingerprint  # before the work, because it rejects what cannot be read
+    folder = None if out is None else ScanFolder(out, settings, group, force=force)
+    batches = [batch for number, batch in enumerate(job.batches()) if group.owns(number)]
+    sums = ScanSums() if folder is None else folder.begin()
+    done, total = 0, sum(batch.tokens for batch in batches)
+    progress(ScanStage.READING, done, total)
+    with in_evaluation(job.model):
+        for batch in batches:
+            if batch.name not in sums.done:
+                batch.count(batch.build(), sums)
+                sums.done.add(batch.name)
+                if folder is not None:
+                    folder.save(sums)
+            done += batch.tokens
+            progress(ScanStage.READING, done, total)
+    if folder is None:
+        return job.build_tables(group.gather(sums))
+    folder.save(sums, now=True)  # not after an interrupt: half a batch may be in the sums
+    found = replace(job.build_tables(group.gather(sums)), was_complete=folder.was_complete)
+    if group.is_first:
+        found.write(folder.run.folder, force=True)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class ScanBatch:
+    """One piece of work; `run_scan` builds the batch and counts it."""
+
+    name: str
+    tokens: int
+    build: Callable[[], Batch]
+    count: Callable[[Batch, ScanSums], None]
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedSentence:
+    """A sentence with gold relations, its index among all of its source, and its tokens."""
+
+    index: int
+    sentence: ProbeSentence
+    encoded: Encoded
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ScanJob:
+    """A model and what it is to read."""
+
+    model: nn.Module
+    tokenizer: Any = None
+    texts: Sequence[str] | None = None
+    inputs: Sequence[Mapping[str, Tensor]] | None = None
+    treebank: Sequence[ProbeSentence] | None = None
+    settings: ScanSettings = field(default_factory=ScanSettings)
+    about: Mapping[str, Any] = field(default_factory=dict)
+    cache: LayerCache = field(default_factory=LayerCache, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        model: Source,
+        texts: str | Sequence[str] | None = None,
+        *,
+        tokenizer: Any = None,
+        inputs: Sequence[Mapping[str, Tensor]] | None = None,
+        treebank: str | PathLike[str] | Iterable[ProbeSentence] | None = None,
+        settings: ScanSettings | None = None,
+    ) -> "ScanJob":
+        """Open the model and check what it is to read; see `scan` for the arguments."""
+        settings = settings or ScanSettings()
+        is_alone = texts is None and inputs is None and treebank is None
+        if settings.probe is None:
+            settings = replace(settings, probe=is_alone)
+        batches = None if inputs is None else as_batches(inputs)
+        documents = as_documents(TEXTS if is_alone else texts)
+        sentences = None if treebank is None else as_sentences(treebank)
+        if tokenizer is not None and not hasattr(tokenizer, "all_special_ids"):
+            raise OptionError(
+                f"tokenizer is a {type(tokenizer).__name__}: pass the tokenizer itself, as "
+                "transformers.AutoTokenizer.from_pretrained returns it"
+            )
+        loaded = open_model(model)
+        for batch in batches or ():
+            check_input_names(loaded.model, batch)
+        return cls(
+            model=loaded.model,
+            tokenizer=loaded.tokenizer if tokenizer is None else tokenizer,
+            texts=documents,
+            inputs=batches,
+            treebank=sentences,
+            settings=settings,
+            about={"name": loaded.name, **loaded.about},
         )
-    loaded = open_model(model)
-    for batch in batches or ():
-        check_input_names(loaded.model, batch)
-    return ScanJob(
-        model=loaded.model,
-        tokenizer=loaded.tokenizer if tokenizer is None else tokenizer,
-        texts=documents,
-        inputs=batches,
-        treebank=sentences,
-        settings=settings,
-        about={"name": loaded.name, **loaded.about},
-    )
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the model's first weights."""
+        first = next(self.model.parameters(), None)
+        return torch.device("cpu") if first is None else first.device
+
+    @property
+    def config(self) -> Any:
+        """The model's config; None if it has none."""
+        return getattr(self.model, "config", None)
+
+    @cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """Everything in which a resumed scan must agree with the stopped one, as JSON values.
+
+        The model counts as it is when this is first read.
+        """
+        tokenizer = self.tokenizer
+        facts = {
+            "model": dict(self.about),
+            "weights": fingerprint.digest_weights(self.model),
+            "config": None if self.config is None else fingerprint.digest_config(self.config),
+            "tokenizer": None if tokenizer is None else fingerprint.digest_tokenizer(tokenizer),
+            "texts": None if self.texts is None else fingerprint.digest_texts(self.texts),
+            "inputs": None if self.inputs is None else fingerprint.digest_inputs(self.inputs),
+            "treebank": None
+            if self.treebank is None
+            else fingerprint.digest_sentences(self.treebank),
+            "settings": self.settings.to_json(),
+            **{name: importlib.metadata.version(name) for name in VERSIONS},
+        }
+        plain: dict[str, Any] = json.loads(json.dumps(facts))
+        return plain
+
+    def batches(self) -> list[ScanBatch]:
+        """All the work, in an order that depends only on the job."""
+        batches = [*self._input_batches(), *self._text_batches()]
+        if self.tokenizer is not None and self.settings.repeats:
+            others = [non_text_inputs(tensors, self.tokenizer) for tensors in self.inputs or ()]
+            if names := list(dict.fromkeys(name for part in others for name in part)):
+                warn_user(
+                    "induction is not measured on repeated random tokens: the model also reads "
+                    f"{join_words(names)}"
+                )
+            else:
+                batches += self._repeat_batches()
+        for source, (sentences, _) in self._sentences.items():
+            batches += self._relation_batches(source, sentences)
+        return batches
+
+    def _input_batches(self) -> Iterator[ScanBatch]:
+        reader = None if self.tokenizer is None else Reader(self.tokenizer, self.config)
+        first = 0
+        for number, tensors in enumerate(self.inputs or ()):
+            build = partial(batch_from_tensors, tensors, self.config, reader, first)
+            batch = build()
+            size = batch.num_tokens or len(batch.indices)
+            yield ScanBatch(f"inputs {number}", size, build, self._count_measures)
+            first += len(batch.indices)
+
+    def _text_batches(self) -> Iterator[ScanBatch]:
+        if self.texts is not None:
+            windows = self._reader.windows(self.texts, self.settings.max_tokens)
+            yield from self._window_batches("text", windows, self._count_measures)
+
+    def _repeat_batches(self) -> Iterator[ScanBatch]:
+        seed = self.settings.seed
+        windows = repeat_windows(self._reader, count=REPEATED_WINDOWS, seed=seed)
+        yield from self._window_batches("repeats", windows, self._count_induction)
+
+    def _window_batches(
+        self, name: str, windows: list[Window], count: Callable[[Batch, ScanSums], None]
+    ) -> Iterator[ScanBatch]:
+        for number, group in enumerate(self._reader.batches(windows)):
+            tokens = sum(len(window.ids) for window in group)
+            build = partial(self._reader.batch, group, self.device)
+            yield ScanBatch(f"{name} {number}", tokens, build, count)
+
+    def _relation_batches(
+        self, source: str, sentences: list[EncodedSentence]
+    ) -> Iterator[ScanBatch]:
+        for number, group in enumerate(group_sentences(sentences)):
+            windows = [Window(one.index, tuple(one.encoded.input_ids)) for one in group]
+            tokens = sum(len(window.ids) for window in windows)
+            build = partial(self._reader.batch, windows, self.device)
+            count = partial(self._count_relations, source, group)
+            yield ScanBatch(f"{source} {number}", tokens, build, count)
+
+    @cached_property
+    def _reader(self) -> Reader:
+        """The tokenizer with the model's limits."""
+        if self.tokenizer is None:
+            raise OptionError("texts need a tokenizer: pass tokenizer, or tensors as inputs")
+        length, limit = self.settings.length, token_limit(self.tokenizer, self.config)
+        if length is not None and limit is not None and length > limit:
+            raise OptionError(
+                f"length is {length:,}: the model reads at most {limit:,} tokens; give less",
+                option="length",
+            )
+        return Reader(self.tokenizer, self.config, length=length)
+
+    @cached_property
+    def _sentences(self) -> dict[str, tuple[list[EncodedSentence], int]]:
+        """By source: the sentences that the model can read, and the number of the others.
+
+        A sentence cannot be read if it is too long or has a word without a token.
+        """
+        sources: dict[str, Sequence[ProbeSentence]] = {}
+        if self.settings.probe:
+            per_relation, seed = self.settings.per_relation, self.settings.seed
+            sources["probe"] = builtin_sentences(per_relation, seed)
+        if self.treebank is not None:
+            sources["treebank"] = self.treebank
+        readable = {}
+        for source, sentences in sources.items():
+            usable = [
+                EncodedSentence(index, sentence, encoded)
+                for index, sentence in enumerate(sentences)
+                if (encoded := encode(sentence.words, self._reader.tokenizer)) is not None
+                and len(encoded.input_ids) <= self._reader.length
+            ]
+            readable[source] = usable, len(sentences) - len(usable)
+        return readable
+
+    def _count_measures(self, batch: Batch, sums: ScanSums) -> None:
+        """Add every measure on one batch."""
+        settings = self.settings
+        counter = HeadCounter(
+            sums.heads,
+            settings.make_measures(),
+            RowChoice(settings.rows, settings.seed),
+            compares=settings.compares,
+            cache=self.cache,
+        )
+        count_batch(self.model, batch, counter)
+        if batch.num_tokens:
+            sums.count("tokens", batch.num_tokens)
+        sums.count("windows", len(batch.indices))
+
+    def _count_induction(self, batch: Batch, sums: ScanSums) -> None:
+        """Add induction on a batch of repeated random tokens, under columns of its own."""
+        measures = [Repeats(), Uniform()]
+
+        def add(call: Call) -> None:
+            for _, _, view in sequence_views(call, batch, RowChoice("all"), self.cache):
+                columns = measure_rows(view, measures)
+                for name, renamed in ON_REPEATS.items():
+                    if name in columns:
+                        key = (call.stack, call.layer)
+                        sums.heads.columns.add(key, {renamed: columns[name]}, 1.0)
+
+        with torch.inference_mode(), watch(self.model, add, needs_lse=True):
+            _read_batch(self.model, batch)
+        self.cache.warn_of_indirect_outputs()
+        sums.count("repeated_tokens", batch.num_tokens)
+
+    def _count_relations(
+        self, source: str, sentences: list[EncodedSentence], batch: Batch, sums: ScanSums
+    ) -> None:
+        """Add how often each head finds the gold partner of a word."""
+        layers: dict[str, list[list[Tensor]]] = {}  # by stack, layer and sentence: between words
+        is_causal: dict[str, bool] = {}
+
+        def add(call: Call) -> None:
+            if call.stack == "cross":
+                return
+            weights = call.weights()
+            sums.heads.num_heads[call.stack, call.layer] = call.num_heads
+            if call.stack not in layers:
+                layers[call.stack] = []
+                is_causal[call.stack] = not weights[0].triu(1).any()
+            between_words = []
+            for sentence, whole in zip(sentences, weights, strict=True):
+                size = len(sentence.encoded.input_ids)  # without padding
+                of_words = sentence.encoded.word_of_token
+                part = word_weights(whole[:, :size, :size].float(), of_words)
+                between_words.append(part.cpu())
+            layers[call.stack].append(between_words)
+
+        with torch.inference_mode():
+            with watch(self.model, add):
+                _read_batch(self.model, batch)
+            for stack, of_stack in layers.items():
+                num_heads = sum(len(layer[0]) for layer in of_stack)
+                scores = sums.relations.setdefault(
+                    f"{source}|{stack}", RelationScores(num_heads, is_causal=is_causal[stack])
+                )
+                for sentence, parts in zip(sentences, zip(*of_stack, strict=True), strict=True):
+                    pieces = sentence.encoded.pieces
+                    scores.add(sentence.index, sentence.sentence, torch.cat(parts), pieces)
+        sums.count(f"{source}_sentences", len(sentences))
+
+    def build_tables(self, sums: ScanSums) -> Scan:
+        """The tables that follow from the sums of all batches."""
+        unusable = {source: number for source, (_, number) in self._sentences.items() if number}
+        if not sums.heads.num_heads:
+            if unusable:
+                raise OptionError(
+                    f"none of the {sum(unusable.values())} sentences can be used: each is too long "
+                    "for the model or has a word without a token; give shorter ones"
+                )
+            raise OptionError("nothing was scanned: give texts, inputs or sentences")
+        counts = sums.counts | {f"{source}_unusable": n for source, n in unusable.items()}
+        facts = self.fingerprint
+        about = {
+            "model": facts["model"].get("name", ""),
+            "loaded": facts["model"],
+            "revision": facts["model"].get("revision"),
+            **{name: counts[name] for name in ("tokens",) if name in counts},
+            "counts": dict(sorted(counts.items())),
+            "rows": self.settings.describe_rows(),
+            **{name: value for name, value in facts.items() if name != "model"},
+        }
+        relations = relation_table(sums)
+        table = head_table(sums.heads, about, relations)
+        meanings = column_meanings(self.settings.measure_choices).items()
+        about["columns"] = {name: words for name, words in meanings if name in table.df}
+        return Scan(HeadTable(table.df, about), head_pairs(sums.heads), relations)
+
+
+def group_sentences(sentences: Iterable[EncodedSentence]) -> list[list[EncodedSentence]]:
+    """Sentences by length, shortest first, in groups whose full weights fit into memory."""
+    groups: list[list[EncodedSentence]] = [[]]
+    for one in sorted(sentences, key=lambda one: (len(one.encoded.input_ids), one.index)):
+        padded = (len(groups[-1]) + 1) * len(one.encoded.input_ids)
+        if groups[-1] and (padded > SENTENCE_TOKENS or len(groups[-1]) == SENTENCES_AT_ONCE):
+            groups.append([])
+        groups[-1].append(one)
+    return [group for group in groups if group]
+
+
+def count_batch(model: nn.Module, batch: Batch, counter: HeadCounter) -> None:
+    """Run the model on one batch and count every attention call."""
+    with (
+        torch.inference_mode(),
+        watch(model, lambda call: counter.add(call, batch), needs_lse=True),
+    ):
+        _read_batch(model, batch)
+    counter.finish()
+    counter.cache.warn_of_indirect_outputs()
+
+
+def _read_batch(model: nn.Module, batch: Batch) -> None:
+    """Run the model; an error that the inputs cause becomes an OptionError that names the cause."""
+    name = type(model).__name__
+    try:
+        forward_batch(model, batch.inputs)
+    except (HeadwiseError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as err:  # models fail in many ways over inputs that they lack
+        *_, (innermost, _) = traceback.walk_tb(err.__traceback__)
+        if innermost.f_globals.get("__name__", "").split(".")[0] in OWN:  # a bug of headwise
+            raise
+        if reason := why_unreadable(getattr(model, "config", None), batch.inputs):
+            raise OptionError(f"{name} cannot read this: {reason}") from err
+        if isinstance(err, TypeError | ValueError):
+            check_input_names(model, batch.inputs, is_strict=True)
+        what = "these inputs" if non_text_inputs(batch.inputs) else "text alone"
+        raise OptionError(
+            f"{name} cannot read {what} ({one_sentence(err)}): pass inputs=[...] with everything "
+            "it needs"
+        ) from err

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from headwise.attention.attend import attend
 from headwise.attention.layer import MultiHeadAttention
-from headwise.measures.counter import HeadCounter, RowChoice, default_measures
+from headwise.measures.counter import HeadCounter, RowChoice, make_measures
+from headwise.measures.head_sums import HeadSums
 from headwise.reading.batch import Batch
 from headwise.reading.tokens import TokenFacts
-from headwise.scans.sums import ScanSums
-from headwise.scans.tables import head_table, relations
+from headwise.scans.tables import head_table
 from headwise.sweeps.task import NOWHERE, Examples
 from headwise.watching.calls import AttentionCall
 from headwise.watching.hooks import record
@@ -50,13 +50,13 @@ def measure_heads(
     none = torch.zeros_like(ids, dtype=torch.bool)
     facts = TokenFacts(ids=ids, is_real=~none, is_special=none, is_punctuation=none)
     batch = Batch(inputs={}, tokens={"": facts}, indices=tuple(range(len(ids))))
-    sums = ScanSums()
-    counter = HeadCounter(sums, default_measures(), RowChoice("all"), compares=False)
+    sums = HeadSums()
+    counter = HeadCounter(sums, make_measures(), RowChoice("all"), compares=False)
     shares: list[list[float]] = []
     for call in _attention_calls(model, examples.symbols):
         counter.add(call, batch)
         shares += answer_weights(call, examples.places).tolist()
-    table = head_table(sums, relations(sums), {})
+    table = head_table(sums, {})
     return tuple(
         HeadFigures(
             head=str(head),
@@ -93,7 +93,7 @@ def _attention_calls(
         rules = layer.rules_for(None, None, is_self=True, device=queries.device)
         calls.append(
             AttentionCall(
-                place=Site("", number, call.name, layer, layer.Wo, is_routed=False),
+                site=Site("", number, call.name, layer, layer.Wo, is_routed=False),
                 queries=queries,
                 keys=keys,
                 values=values,

@@ -19,7 +19,7 @@ from headwise.reading.reader import Reader
 from headwise.reading.tensors import batches_from_tensors
 from headwise.tracing.layer_trace import formulas_of, make_trace, steps_of
 from headwise.tracing.record import Trace
-from headwise.watching.calls import AttentionCall, Call, at_least_float32, check_size
+from headwise.watching.calls import AttentionCall, Call, at_least_float32, check_weights_fit
 from headwise.watching.hooks import record
 from headwise.watching.running import forward_batch, in_evaluation, real_queries
 from headwise.watching.sites import Site, find_sites
@@ -118,13 +118,13 @@ def trace_place(
         )
     found: dict[str, Tensor] = {}
     attention, projected = (
-        [one for one in recorded if one.name == name][place.turn] for name in modules
+        [one for one in recorded if one.name == name][place.call_index] for name in modules
     )
     if attention.input.dim() == 3:
         found["input"] = attention.input
     output, formulas = projected.output, {}
     if isinstance(call, AttentionCall):
-        check_size(call.mixed.shape[:3].numel() * call.keys.shape[2], call.layer, call.stack)
+        check_weights_fit(call.mixed.shape[:3].numel() * call.num_keys, place)
         found |= steps_of(call.queries, call.keys, call.values, call.rules)
         formulas = formulas_of(call.rules, call.keys.shape[-1])
     else:

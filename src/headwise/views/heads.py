@@ -211,14 +211,13 @@ def leader_notes(relations: pd.DataFrame) -> list[str]:
 
 def best_of_each(relations: pd.DataFrame) -> pd.DataFrame:
     """`best_heads` of every source; `label` names the relation, `marked` the head with its mark."""
-    names = relations.drop_duplicates("head").set_index("head")["name"]
     frames = []
     for source, rows in relations.groupby("source", sort=False):
-        best = best_heads(rows.drop(columns=["source", "name"]))
+        best = best_heads(rows, head="name")
         suffix = "" if source == "probe" else f" ({source})"
         marks = [("" if is_stable else UNSTABLE) for is_stable in best["is_stable"]]
         best["label"] = [f"{relation}{suffix}" for relation in best["relation"]]
-        best["marked"] = [f"{names[h]}{mark}" for h, mark in zip(best["head"], marks, strict=True)]
+        best["marked"] = [f"{name}{mark}" for name, mark in zip(best["name"], marks, strict=True)]
         frames.append(best)
     return pd.concat(frames, ignore_index=True)
 

@@ -1,9 +1,8 @@
-"""Gates: factors on what each head gives, before the output projection mixes the heads.
+"""Gates: factors on the output of each head, before the output projection mixes the heads.
 
-In: a model and which heads to silence, or a gate for every head. Out: the same model, whose heads
-are gated while a `with` block lasts. Acting on the projection's output instead would be wrong: by
-then the heads are mixed. Where a model has a gate or a norm of its own between its heads and the
-projection, ours come before it.
+In: a model and the heads to silence, or a gate for every head. Out: the same model, gated inside a
+`with` block. Gating the projection's output instead would be wrong: there the heads are mixed. If a
+model has its own gate or norm between heads and projection, these gates come before it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,20 +21,23 @@ from headwise.watching.calls import Call
 from headwise.watching.interface import CallObserver, Change
 from headwise.watching.running import forward_batch, in_evaluation, real_queries
 from headwise.watching.sites import Site, find_sites
-from headwise.watching.watch import attached, watch
+from headwise.watching.watch import observe, watch
 
 
 @dataclass(frozen=True)
 class MeanOutputs:
-    """What each head gives on average: a stand-in for a silenced head that moves nothing else."""
+    """Mean output of each head: a replacement for silenced heads that keeps the average."""
 
     by_layer: Mapping[tuple[str, int], Float[Tensor, "heads d_value"]]
 
-    def of(self, place: Site) -> Float[Tensor, "heads d_value"]:
-        """The means of one layer's heads."""
-        if (place.stack, place.layer) not in self.by_layer:
-            raise OptionError(f"there are no mean outputs of {place.layer_name}: measure it too")
-        return self.by_layer[place.stack, place.layer]
+    def of(self, site: Site) -> Float[Tensor, "heads d_value"]:
+        """Mean outputs of one layer's heads."""
+        if (site.stack, site.layer) not in self.by_layer:
+            raise OptionError(
+                f"means has no {site.layer_name}: measure that layer with mean_outputs too",
+                option="means",
+            )
+        return self.by_layer[site.stack, site.layer]
 
 
 @contextmanager
@@ -45,24 +47,23 @@ def silence(
     *,
     means: MeanOutputs | None = None,
 ) -> Iterator[None]:
-    """While it lasts, these heads give nothing; with `means`, what they give on average.
+    """Silence heads inside the block: each outputs zeros, or its mean output if `means` is given.
 
     with headwise.silence(model, ["L3H11"]):
         model(**inputs)
     """
     model = as_module(model)
-    places = find_sites(model)
-    chosen = parse_heads(heads)
-    check_layers(chosen, places)
+    sites = find_sites(model)
+    silenced = parse_heads(heads)
+    check_layers(silenced, sites)
     entries = []
-    for place in places:
-        mine = [one.head for one in chosen if belongs(one, place)]
-        if mine:
-            if place.num_heads is not None:
-                check_heads(mine, place, place.num_heads)
-            mean = None if means is None else means.of(place)
-            entries.append((place, CallObserver(change=replacing(mine, mean, place))))
-    with attached(model, places, entries):
+    for site in sites:
+        if numbers := [one.head for one in silenced if one.layer_name == site.layer_name]:
+            if site.num_heads is not None:
+                _check_heads(numbers, site, site.num_heads)
+            mean = None if means is None else means.of(site)
+            entries.append((site, CallObserver(change=_replacement(numbers, mean, site))))
+    with observe(model, sites, entries):
         yield
 
 
@@ -73,44 +74,38 @@ def gate(
     *,
     means: MeanOutputs | None = None,
 ) -> Iterator[None]:
-    """While it lasts, every layer's heads are multiplied by its gates, which may be learned.
+    """Multiply the outputs of heads by gates inside the block; gates may be learned.
 
-    Gates are named by layer, `L3` or `encoder.L3`, and are the same for the whole batch or one row
-    for each of its sequences; a layer without gates stays as it is. With `means`, what a gate takes
-    away is made up for by what the head gives on average.
+    `gates` maps layers, `L3` or `encoder.L3`, to tensors `[heads]` or `[batch, heads]`; layers that
+    are not named do not change. With `means`, a gate moves a head's output towards its mean instead
+    of towards zero.
 
     gates = {"L0": torch.ones(12, requires_grad=True)}
     with headwise.gate(model, gates):
         loss(model(**inputs)).backward()
     """
     if not isinstance(gates, Mapping) or not all(isinstance(g, Tensor) for g in gates.values()):
-        raise OptionError("gates are tensors by layer: give a dict such as {'L0': torch.ones(12)}")
-    model = as_module(model)
-    places = find_sites(model)
-    named = {place.layer_name: place for place in places}
-    unknown = [name for name in gates if name not in named]
-    if unknown:
         raise OptionError(
-            f"{unknown[0]} is no layer of this model: its layers are {abbreviate(list(named))}"
+            "gates must be a mapping from layers to tensors, such as {'L0': torch.ones(12)}",
+            option="gates",
         )
-    entries = [
-        (
-            named[name],
-            CallObserver(
-                change=multiplying(factors, name, None if means is None else means.of(named[name]))
-            ),
-        )
-        for name, factors in gates.items()
-    ]
-    with attached(model, places, entries):
+    model = as_module(model)
+    sites = find_sites(model)
+    by_name = {site.layer_name: site for site in sites}
+    entries = []
+    for name, factors in gates.items():
+        if name not in by_name:
+            raise OptionError(
+                f"{name} is not a layer of this model: its layers are {abbreviate(list(by_name))}"
+            )
+        mean = None if means is None else means.of(by_name[name])
+        entries.append((by_name[name], CallObserver(change=_multiplication(factors, name, mean))))
+    with observe(model, sites, entries):
         yield
 
 
 def mean_outputs(model: nn.Module | LoadedModel, batches: Iterable[Inputs]) -> MeanOutputs:
-    """What each head gives on average over the real tokens of some batches of model inputs.
-
-    Nothing is dropped meanwhile, also in a model that is being trained.
-    """
+    """Mean output of each head over the real tokens of some batches, without dropout."""
     model = as_module(model)
     sums: dict[tuple[str, int], Tensor] = {}
     counts: dict[tuple[str, int], float] = {}
@@ -118,85 +113,76 @@ def mean_outputs(model: nn.Module | LoadedModel, batches: Iterable[Inputs]) -> M
 
     def add(call: Call) -> None:
         mixed = call.mixed.double()
-        share = real_queries(model, inputs, call.stack, mixed[:, 0]).to(mixed)
-        key, total = (call.stack, call.layer), (mixed * share[:, None, :, None]).sum((0, 2))
+        is_real = real_queries(model, inputs, call.stack, mixed[:, 0]).to(mixed)
+        key, total = (call.stack, call.layer), (mixed * is_real[:, None, :, None]).sum((0, 2))
         sums[key] = sums[key] + total if key in sums else total
-        counts[key] = counts.get(key, 0.0) + share.sum().item()
+        counts[key] = counts.get(key, 0.0) + is_real.sum().item()
 
     with torch.no_grad(), in_evaluation(model), watch(model, add):
         for inputs in batches:
-            check_inputs(inputs)
+            if not isinstance(inputs, Mapping):
+                raise OptionError(
+                    f"batches has a {type(inputs).__name__}: pass a list of mappings from the "
+                    "names of the model's inputs to tensors, as in "
+                    "[tokenizer(texts, return_tensors='pt')]",
+                    option="batches",
+                )
             forward_batch(model, inputs)
     if not counts:
-        raise OptionError("mean_outputs was given no batch: give at least one")
+        raise OptionError("batches is empty: pass at least one", option="batches")
     if not all(counts.values()):
-        raise OptionError("mean_outputs was given padding alone: give batches with tokens")
+        raise OptionError("batches has only padding: pass batches with tokens", option="batches")
     return MeanOutputs({key: sums[key] / counts[key] for key in sums})
 
 
-def check_inputs(inputs: object) -> None:
-    """Raise unless this is one batch of what a model reads."""
-    if not isinstance(inputs, Mapping):
-        raise OptionError(
-            f"mean_outputs takes a list of batches, and one of them is a {type(inputs).__name__}: "
-            "give what the model reads by name, as in [tokenizer(texts, return_tensors='pt')]"
-        )
-
-
-def replacing(heads: list[int], mean: Tensor | None, place: Site) -> Change:
-    """A change that puts zeros, or the means, in the place of some heads' outputs."""
+def _replacement(heads: list[int], mean: Tensor | None, site: Site) -> Change:
+    """A change that replaces the outputs of some heads by zeros or by their means."""
 
     def change(mixed: Tensor) -> Tensor:
-        check_heads(heads, place, mixed.shape[1])
+        _check_heads(heads, site, mixed.shape[1])
         is_silent = torch.zeros(mixed.shape[1], dtype=torch.bool, device=mixed.device)
         is_silent[heads] = True
-        instead = mixed.new_zeros(()) if mean is None else fitting(mean, mixed, place.layer_name)
-        return torch.where(is_silent[:, None, None], instead, mixed)
+        zero = mixed.new_zeros(())
+        new = zero if mean is None else _fit_mean(mean, mixed, site.layer_name)
+        return torch.where(is_silent[:, None, None], new, mixed)
 
     return change
 
 
-def multiplying(gates: Tensor, name: str, mean: Tensor | None = None) -> Change:
+def _multiplication(gates: Tensor, name: str, mean: Tensor | None) -> Change:
     """A change that multiplies each head's output by its gate, or moves it towards its mean."""
 
     def change(mixed: Tensor) -> Tensor:
         if gates.shape not in ((mixed.shape[1],), (1, mixed.shape[1]), mixed.shape[:2]):
             batch, heads = mixed.shape[:2]
             raise OptionError(
-                f"the gates of {name} are {list(gates.shape)}: give [heads {heads}], or "
+                f"the gates of {name} are {list(gates.shape)}: they must be [heads {heads}], or "
                 f"[batch {batch}, heads {heads}]"
             )
         factors = gates.to(mixed)[..., None, None]
         if mean is None:
             return mixed * factors
-        return mixed * factors + fitting(mean, mixed, name) * (1 - factors)
+        return mixed * factors + _fit_mean(mean, mixed, name) * (1 - factors)
 
     return change
 
 
-def fitting(mean: Tensor, mixed: Tensor, name: str) -> Float[Tensor, "heads 1 d_value"]:
-    """The means of a layer's heads, ready to take their place."""
+def _fit_mean(mean: Tensor, mixed: Tensor, name: str) -> Float[Tensor, "heads 1 d_value"]:
     if mean.shape != mixed.shape[1::2]:
         heads, size = mixed.shape[1::2]
         raise OptionError(
-            f"the mean outputs of {name} are {list(mean.shape)}, and its heads give [heads "
+            f"the mean outputs of {name} are {list(mean.shape)}, but its heads output [heads "
             f"{heads}, d_value {size}]: measure them on this model"
         )
     return mean.to(mixed)[:, None]
 
 
-def check_heads(heads: list[int], place: Site, count: int) -> None:
-    """Raise where a layer with so many heads does not have all of these."""
-    check_head(HeadId(place.layer, max(heads), place.stack), {place.layer_name: count})
-
-
-def check_layers(heads: Iterable[HeadId], places: tuple[Site, ...]) -> None:
-    """Raise where a head names a layer that the model does not have."""
-    names = [place.layer_name for place in places]
+def check_layers(heads: Iterable[HeadId], sites: tuple[Site, ...]) -> None:
+    """Raise OptionError if a head's layer is not one of `sites`."""
+    names = [site.layer_name for site in sites]
     for head in heads:
         check_layer(head, names)
 
 
-def belongs(head: HeadId, place: Site) -> bool:
-    """Whether the head is one of the place's."""
-    return (head.stack, head.layer) == (place.stack, place.layer)
+def _check_heads(heads: list[int], site: Site, count: int) -> None:
+    check_head(HeadId(site.layer, max(heads), site.stack), {site.layer_name: count})

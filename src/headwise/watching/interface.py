@@ -1,14 +1,15 @@
-"""Routing: a transformers model computes its attention here while somebody watches.
+"""The interface: a transformers model computes its attention here while it is watched.
 
-One attention function and one mask function are registered with transformers under a name of our
-own. Inside `routed(model)` the model's configs name it; afterwards they name what they did before.
-Who listens to a module, or changes what its heads give, is kept here per module.
+In: transformers' attention call. Out: its result, and an `AttentionCall` for each observer of the
+module. One attention function and one mask function are registered with transformers under the name
+`headwise`; inside `route_attention` the model's configs use that name.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -30,53 +31,53 @@ from headwise.watching.sites import Site
 NAME = "headwise"
 
 Change = Callable[[Tensor], Tensor]
-"""From a layer's mixed values `[batch heads query d_value]` to what goes on in their place."""
+"""Maps a layer's head outputs `[batch heads query d_value]` to the outputs to use instead."""
 
 
 @dataclass(eq=False)
 class CallObserver:
-    """Somebody who wants to see the calls of some places, or to change what their heads give."""
+    """Receives the calls of some sites, or changes the outputs of their heads."""
 
     each: Callable[[Call], None] | None = None
     change: Change | None = None
     needs_lse: bool = False
-    waiting: tuple[AttentionCall, RemovableHandle] | None = field(default=None, repr=False)
-    """A call whose output projection has not run yet, and the hook there."""
+    held: tuple[AttentionCall, RemovableHandle] | None = field(default=None, repr=False)
+    """A call whose output projection has not run yet, and the hook on that projection."""
 
-    def hear(self, call: AttentionCall, given: Float[Tensor, "batch query heads d_value"]) -> None:
-        """Tell of a call once its output projection runs, and whether that gets the `given`."""
-        projection = call.place.output_projection
+    def hold(self, call: AttentionCall, output: Float[Tensor, "batch query heads d_value"]) -> None:
+        """Hold a call until its output projection runs, to see whether `output` is its input."""
+        projection = call.site.output_projection
         if projection is None:
-            self.tell(call)
+            self.notify(call)
             return
 
         def project(_: nn.Module, inputs: tuple[Any, ...]) -> None:
-            self.settle(is_direct=bool(inputs) and are_same(inputs[0], given))
+            self.release(is_direct=bool(inputs) and _are_equal(inputs[0], output))
 
-        # First of all, so as to hear what arrives before anybody changes it.
-        self.waiting = call, projection.register_forward_pre_hook(project, prepend=True)
+        # Before all other hooks, which may change the input.
+        self.held = call, projection.register_forward_pre_hook(project, prepend=True)
 
-    def settle(self, *, is_direct: bool = False) -> None:
-        """Tell of the call that waits, if one does; no projection that is a module has got it."""
-        if (call := self.forget()) is not None:
-            self.tell(call if is_direct else replace(call, is_direct=False))
+    def release(self, *, is_direct: bool = False) -> None:
+        """Pass the held call on, if there is one; not direct if its projection never ran."""
+        if (call := self.drop()) is not None:
+            self.notify(call if is_direct else replace(call, is_direct=False))
 
-    def forget(self) -> AttentionCall | None:
-        """Stop waiting; the call that did."""
-        if self.waiting is None:
+    def drop(self) -> AttentionCall | None:
+        """Remove the held call and its hook, and return the call."""
+        if self.held is None:
             return None
-        (call, hook), self.waiting = self.waiting, None
+        (call, hook), self.held = self.held, None
         hook.remove()
         return call
 
-    def tell(self, call: AttentionCall) -> None:
-        """Tell of a call now."""
+    def notify(self, call: AttentionCall) -> None:
+        """Pass a call to `each`."""
         assert self.each is not None
         self.each(call)
 
 
-def are_same(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors hold the same numbers in the same order, whatever their shapes."""
+def _are_equal(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same numbers in the same order, whatever their shapes."""
     if one.numel() != other.numel() or not can_be_read(one):
         return one.numel() == other.numel()
     one, other = one.flatten(), other.to(one).flatten()
@@ -85,14 +86,14 @@ def are_same(one: Tensor, other: Tensor) -> bool:
 
 Entry = tuple[Site, CallObserver]
 
-LISTENERS: WeakKeyDictionary[nn.Module, list[Entry]] = WeakKeyDictionary()
-"""Of every module that is listened to, in the order in which they came."""
+OBSERVERS: WeakKeyDictionary[nn.Module, list[Entry]] = WeakKeyDictionary()
+"""Observers of each module, in the order in which they were attached."""
 
-TURNS: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
-"""How often a module that several layers share has computed since its loop began."""
+CALL_COUNTS: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
+"""Calls of each shared module since its layer loop began."""
 
 ROUTED: dict[int, tuple[Any, str | None, int]] = {}
-"""By its id, each config that we have set: the config, what it named before, and for how many."""
+"""Changed configs by id: the config, its own implementation, and how many blocks use ours."""
 
 
 def headwise_attention(
@@ -105,29 +106,29 @@ def headwise_attention(
     dropout: float = 0.0,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention as transformers asks for it, told to whoever listens to the module.
+    """Attention in transformers' signature, passed to the module's observers.
 
-    The weights are worked out beside it for a model that is to return them.
+    Weights are computed separately, and only if the model is to return them.
     """
     if options.get("cache") is not None:
         raise ModelError(
-            f"{type(module).__name__} cannot be watched under continuous batching: "
-            "its keys are in a paged cache; generate without it"
+            f"{type(module).__name__} cannot be watched under continuous batching, because its "
+            "keys are in a paged cache: generate without it"
         )
-    rules = rules_of(module, query, key, attention_mask, options)
+    rules = _read_rules(module, query, key, attention_mask, options)
     rules = replace(rules, scale=scaling, dropout=dropout)
-    entries = entries_now(module)
-    for _, listener in entries:
-        listener.settle()
-    with_lse = any(listener.needs_lse for _, listener in entries)
+    entries = _current_entries(module)
+    for _, observer in entries:
+        observer.release()
+    with_lse = any(observer.needs_lse for _, observer in entries)
     if with_lse:
         check_finite(entries[0][0], query, key)
     mixed, lse = mix(query, key, value, rules, with_lse=with_lse)
-    given, heard = mixed, []
-    for place, listener in entries:
-        if listener.each is not None:
+    output, calls = mixed, []
+    for site, observer in entries:
+        if observer.each is not None:
             call = AttentionCall(
-                place=place,
+                site=site,
                 queries=query,
                 keys=key,
                 values=value,
@@ -135,84 +136,83 @@ def headwise_attention(
                 mixed=mixed,
                 known_lse=lse,
             )
-            heard.append((listener, call))
-        if listener.change is not None:
-            given = listener.change(given)
-    given = given.transpose(1, 2).contiguous()
-    for listener, call in reversed(heard):  # the last to wait is the first to be told
-        listener.hear(call, given)
+            calls.append((observer, call))
+        if observer.change is not None:
+            output = observer.change(output)
+    output = output.transpose(1, 2).contiguous()
+    for observer, call in reversed(calls):  # hooks are prepended: the last one held runs first
+        observer.hold(call, output)
     weights = None
-    if options.get("output_attentions") or records_weights():
-        sure = replace(rules, dropout=0.0)
-        weights = attend_in_steps(query, key, value, rules=sure).weights.to(query.dtype)
-    return given, weights
+    if options.get("output_attentions") or _returns_weights():
+        certain = replace(rules, dropout=0.0)
+        weights = attend_in_steps(query, key, value, rules=certain).weights.to(query.dtype)
+    return output, weights
 
 
-def records_weights() -> bool:
-    """Whether the model that runs is to return its weights, as transformers' recorder knows.
+def _returns_weights() -> bool:
+    """Whether the running model is to return its weights, by transformers' own recorder.
 
-    Most models do not hand the wish down to where attention is computed.
+    Most models do not pass `output_attentions` down to the attention function.
     """
     recorder = getattr(output_capturing, "_active_collector", None)
-    wanted = None if recorder is None else recorder.get()
-    return any(name.endswith("attentions") for name in wanted or ())
+    outputs = None if recorder is None else recorder.get()
+    return any(name.endswith("attentions") for name in outputs or ())
 
 
-def check_finite(place: Site, query: Tensor, key: Tensor) -> None:
-    """Raise where queries or keys overflowed: torch's kernel gives zeros for some such rows.
+def check_finite(site: Site, query: Tensor, key: Tensor) -> None:
+    """Raise ModelError if queries or keys overflowed: torch's kernel returns zeros for such rows.
 
-    Sums are read at the speed of memory, and are not finite where a part of them is not.
+    A sum runs at the speed of memory, and is not finite if one of its terms is not.
     """
     if not can_be_read(query) or (query.sum() + key.sum()).isfinite():
         return
     if not (query.isfinite().all() and key.isfinite().all()):
         dtype = str(query.dtype).removeprefix("torch.")
         raise ModelError(
-            f"{place.layer_name} cannot be measured: its queries or keys hold NaN or infinities in "
-            f"{dtype}, and so would every result: load the model in a wider dtype"
+            f"{site.layer_name} cannot be measured: its queries or keys have NaN or infinities in "
+            f"{dtype}, so every result would be NaN; load the model in a wider dtype"
         )
 
 
-def entries_now(module: nn.Module) -> list[Entry]:
-    """Who listens to the layer that the module computes at this moment."""
-    entries = LISTENERS.get(module, [])
-    if not any(place.loop for place, _ in entries):
+def _current_entries(module: nn.Module) -> list[Entry]:
+    """Observers of the layer that the module is computing now."""
+    entries = OBSERVERS.get(module, [])
+    if not any(site.layer_loop for site, _ in entries):
         return entries
-    turn = TURNS.get(module, 0)
-    TURNS[module] = turn + 1
-    return [entry for entry in entries if entry[0].turn == turn]
+    index = CALL_COUNTS.get(module, 0)
+    CALL_COUNTS[module] = index + 1
+    return [entry for entry in entries if entry[0].call_index == index]
 
 
-def rules_of(
+def _read_rules(
     module: nn.Module, query: Tensor, key: Tensor, mask: Tensor | None, options: dict[str, Any]
 ) -> Rules:
-    """What transformers says of a call, in the words of `attend`."""
+    """transformers' arguments as rules for `attend`."""
     num_queries, num_keys = query.shape[2], key.shape[2]
     structure = mask.structure if isinstance(mask, StructuredMask) else None
     if mask is not None and structure is not None and mask.shape[2:] == (num_queries, num_keys):
         rules = structure.rules()
     elif mask is not None:
-        rules = Rules(mask=additive_or_bool(real_mask(mask))[..., :num_keys])
+        rules = Rules(mask=_as_mask(real_mask(mask))[..., :num_keys])
     else:
         is_causal = options.get("is_causal")
         is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
         rules = Rules(is_causal=bool(is_causal) and num_queries > 1, offset=0)
     bias = options.get("position_bias")
     if bias is not None:
-        rules = with_bias(rules, bias[..., -num_queries:, :num_keys])
+        rules = _add_bias(rules, bias[..., -num_queries:, :num_keys])
     return replace(rules, softcap=options.get("softcap"), sinks=options.get("s_aux"))
 
 
-def additive_or_bool(mask: Tensor) -> Tensor:
-    """The mask with four axes, and -inf for what models write as the smallest number they have."""
+def _as_mask(mask: Tensor) -> Tensor:
+    """A 4D mask with -inf where the model wrote its dtype's smallest number."""
     mask = as_4d_mask(mask)
     if not mask.is_floating_point():
         return mask
     return mask.masked_fill(mask <= torch.finfo(mask.dtype).min, -torch.inf)
 
 
-def with_bias(rules: Rules, bias: Tensor) -> Rules:
-    """The rules with something added to the scores besides their mask."""
+def _add_bias(rules: Rules, bias: Tensor) -> Rules:
     if rules.mask is None:
         return replace(rules, mask=bias)
     if rules.mask.is_floating_point():
@@ -221,13 +221,13 @@ def with_bias(rules: Rules, bias: Tensor) -> Rules:
 
 
 @contextmanager
-def routed(model: nn.Module, places: Iterable[Site]) -> Iterator[None]:
-    """While it lasts the model, all its sub-models included, computes attention here.
+def route_attention(model: nn.Module, sites: Iterable[Site]) -> Iterator[None]:
+    """Make the model and its sub-models compute attention here inside the block.
 
-    Parts of it that do not ask transformers' interface are set to `eager`, for they return their
-    weights only then.
+    Parts that do not use transformers' interface are set to `eager`: only then do they return
+    their weights.
     """
-    names = dict(implementations(model, places))
+    names = dict(_implementations(model, sites))
     for key, (config, name) in names.items():
         _, before, users = ROUTED.get(key, (config, config._attn_implementation_internal, 0))
         ROUTED[key] = (config, before, users + 1)
@@ -243,14 +243,14 @@ def routed(model: nn.Module, places: Iterable[Site]) -> Iterator[None]:
                 config._attn_implementation_internal = before
 
 
-def implementations(
-    model: nn.Module, places: Iterable[Site]
+def _implementations(
+    model: nn.Module, sites: Iterable[Site]
 ) -> Iterator[tuple[int, tuple[Any, str]]]:
-    """Every config that a module of the model reads, by its id, and what it has to name."""
+    """Every config that a module of the model reads, by id, with the implementation to set."""
     around: dict[bool, set[str]] = {True: set(), False: set()}
-    for place in places:
-        parts = place.name.split(".")
-        around[place.is_routed] |= {".".join(parts[:count]) for count in range(len(parts) + 1)}
+    for site in sites:
+        parts = site.name.split(".")
+        around[site.is_routed] |= {".".join(parts[:count]) for count in range(len(parts) + 1)}
     configs: dict[int, tuple[Any, set[bool]]] = {}
     for name, module in model.named_modules():
         config = getattr(module, "config", None)
@@ -264,22 +264,22 @@ def implementations(
 
 @dataclass
 class Stance:
-    """Compiled models run as they are written while anybody is here, in whatever order they go.
+    """Turns compilation off while any watch is active, in whatever order watches end.
 
-    What was compiled without listeners would tell them nothing, and torch cannot compile masks that
-    are structure.
+    Code that was compiled without observers would not notify them, and torch cannot compile
+    structured masks.
     """
 
     users: int = 0
-    kept: Any = None
+    setting: Any = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
-    def as_written(self) -> Iterator[None]:
-        """While it lasts, nothing is compiled, and nothing that was compiled is run."""
+    def eager_mode(self) -> Iterator[None]:
+        """Run everything uncompiled inside the block."""
         with self.lock:
             if not self.users:
-                self.kept = torch.compiler.set_stance("force_eager")
+                self.setting = torch.compiler.set_stance("force_eager")
             self.users += 1
         try:
             yield
@@ -287,42 +287,40 @@ class Stance:
             with self.lock:
                 self.users -= 1
                 if not self.users:
-                    self.kept.__exit__(None, None, None)
+                    self.setting.__exit__(None, None, None)
 
 
 STANCE = Stance()
-"""torch has one for the whole process."""
+"""One for the whole process, as torch's own stance."""
 
 
 @contextmanager
-def listening(entries: list[Entry]) -> Iterator[None]:
-    """While it lasts, each listener is told of every call of its place."""
-    loops = {place.module: place.loop for place, _ in entries if place.loop is not None}
-    hooks = [loop.register_forward_pre_hook(restarting(module)) for module, loop in loops.items()]
+def observe_routed(entries: list[Entry]) -> Iterator[None]:
+    """Notify each observer of every call at its site inside the block."""
+    loops = {site.module: site.layer_loop for site, _ in entries if site.layer_loop is not None}
+    hooks = [
+        loop.register_forward_pre_hook(partial(_restart_count, module))
+        for module, loop in loops.items()
+    ]
     for entry in entries:
-        LISTENERS.setdefault(entry[0].module, []).append(entry)
+        OBSERVERS.setdefault(entry[0].module, []).append(entry)
     try:
         yield
-        for _, listener in entries:
-            listener.settle()
+        for _, observer in entries:
+            observer.release()
     finally:
         for hook in hooks:
             hook.remove()
         for entry in entries:
-            entry[1].forget()
-            kept = [one for one in LISTENERS[entry[0].module] if one is not entry]
-            LISTENERS[entry[0].module] = kept
-            if not kept:
-                del LISTENERS[entry[0].module]
+            entry[1].drop()
+            others = [one for one in OBSERVERS[entry[0].module] if one is not entry]
+            OBSERVERS[entry[0].module] = others
+            if not others:
+                del OBSERVERS[entry[0].module]
 
 
-def restarting(module: nn.Module) -> Callable[..., None]:
-    """A hook that begins to count the turns of a shared module anew."""
-
-    def restart(*_: Any) -> None:
-        TURNS[module] = 0
-
-    return restart
+def _restart_count(shared: nn.Module, *_: Any) -> None:
+    CALL_COUNTS[shared] = 0
 
 
 AttentionInterface.register(NAME, headwise_attention)

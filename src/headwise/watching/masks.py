@@ -1,9 +1,9 @@
-"""Masks as structure: what may see what, told by transformers and laid out only when touched.
+"""Masks: transformers' mask requests as structure, made dense only on first use.
 
-In: what a model asks of transformers' mask interface. Out: a tensor that stands for the whole mask
-and carries its structure, so that attention can be computed without it. Whatever a model does with
-such a tensor besides handing it on, it does with the real mask; what it writes into a view of one
-(`mask[0][1] = False`) is lost, what it writes into the mask itself (`mask[0, 1] = False`) stays.
+In: a model's request to transformers' mask interface. Out: a tensor with the mask's shape that
+carries its structure, so that attention is computed without the full mask. Any operation on it uses
+the dense mask instead. Writes into the mask (`mask[0, 1] = False`) stay; writes into a view of it
+(`mask[0][1] = False`) are lost.
 """
 
 import inspect
@@ -23,18 +23,18 @@ from headwise.attention.rules import Rules
 
 @dataclass(frozen=True)
 class Structure:
-    """A mask in a few words: a band of key positions around each query, and padding."""
+    """A mask as a band of key positions around each query, and padding."""
 
     before: int | None
-    """Keys before its own position that a query sees, None = all."""
+    """Number of keys before its own position that a query sees; None for all."""
     after: int | None
     offset: int
     """Key position of the first query."""
     is_real: Bool[Tensor, "batch key"] | None
-    """Which keys are no padding; None = all."""
+    """True for real keys, False for padding; None if all keys are real."""
 
     def rules(self) -> Rules:
-        """The same in the words of `attend`."""
+        """The structure as rules for `attend`."""
         rules: dict[str, Any] = {"window": (self.before, self.after), "offset": self.offset}
         if self.is_real is None:
             return Rules(**rules)
@@ -45,36 +45,36 @@ class Structure:
 
 
 def right_padded_lengths(is_real: Bool[Tensor, "batch position"]) -> Tensor | None:
-    """How many real positions each sequence begins with; None if padding stands before any."""
+    """Number of real positions of each sequence; None if padding precedes any of them."""
     lengths = is_real.sum(-1)
     starts = torch.arange(is_real.shape[1], device=is_real.device) < lengths[:, None]
     return lengths if torch.equal(starts, is_real) else None
 
 
 class StructuredMask(Tensor):
-    """A bool mask `[batch 1 query key]` that takes no memory until an operation needs it."""
+    """A bool mask `[batch 1 query key]` that takes no memory until it is used."""
 
     structure: Structure | None
-    """None once somebody has written into the mask: it is then what `lay_out` gives."""
-    lay_out: Callable[[], Tensor]
+    """None once the mask was written into: then only `make_dense` has its values."""
+    make_dense: Callable[[], Tensor]
 
     @classmethod
     def of(
         cls,
         shape: Sequence[int],
         structure: Structure,
-        lay_out: Callable[[], Tensor],
+        make_dense: Callable[[], Tensor],
         device: torch.device | str | None = None,
     ) -> "StructuredMask":
-        """A stand-in of that shape; `lay_out` makes the mask itself."""
+        """A mask of this shape and structure; `make_dense` returns its values."""
         mask = torch.ones((), dtype=torch.bool, device=device).expand(*shape).as_subclass(cls)
-        mask.structure, mask.lay_out = structure, lay_out
+        mask.structure, mask.make_dense = structure, make_dense
         return mask
 
-    def settle(self) -> None:
-        """Lay the mask out for good, so that what is written into it stays."""
-        laid_out = self.lay_out().clone()
-        self.structure, self.lay_out = None, lambda: laid_out
+    def drop_structure(self) -> None:
+        """Make the mask dense for good, so that writes into it stay."""
+        dense = self.make_dense().clone()
+        self.structure, self.make_dense = None, lambda: dense
 
     @classmethod
     def __torch_function__(
@@ -84,37 +84,40 @@ class StructuredMask(Tensor):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Facts of the stand-in are facts of the mask; everything else gets the mask itself."""
+        """Answer shape and dtype without the dense mask; run everything else on the dense mask."""
         named = dict(kwargs or {})
         with torch._C.DisableTorchFunctionSubclass():
             if func in FACTS or getattr(func, "__name__", "") == "__get__":
                 fact = func(*args, **named)
                 if not isinstance(fact, Tensor):  # such as `mask.T`
                     return fact
-            if is_writing(func) or "out" in named:
+            if _is_in_place(func) or "out" in named:
                 for value in tree_leaves((args, named)):
                     if isinstance(value, StructuredMask) and value.structure is not None:
-                        value.settle()
+                        value.drop_structure()
             return func(*tree_map(real_mask, tuple(args)), **tree_map(real_mask, named))
 
 
 FACTS = {Tensor.size, Tensor.dim, Tensor.__len__, Tensor.is_floating_point, Tensor.__hash__}
 
 
-def is_writing(func: Callable[..., Any]) -> bool:
-    """Whether a tensor's function changes the tensor in place, as its name says."""
+def _is_in_place(func: Callable[..., Any]) -> bool:
+    """Whether a function of a tensor changes it in place, by its name."""
     name = getattr(func, "__name__", "")
     if name.startswith("__"):
-        return name in ("__setitem__", "__set__") or name in IN_PLACE
+        return name in IN_PLACE
     return name.endswith("_")
 
 
-IN_PLACE = {f"__i{name}__" for name in ("and", "or", "xor", "add", "sub", "mul", "truediv", "pow")}
+IN_PLACE = {
+    *("__setitem__", "__set__"),
+    *(f"__i{name}__" for name in ("and", "or", "xor", "add", "sub", "mul", "truediv", "pow")),
+}
 
 
 def real_mask(value: Any) -> Any:
-    """The mask that a stand-in stands for; anything else as it is."""
-    return value.lay_out() if isinstance(value, StructuredMask) else value
+    """The dense mask of a `StructuredMask`; any other value is returned as it is."""
+    return value.make_dense() if isinstance(value, StructuredMask) else value
 
 
 def headwise_mask(
@@ -127,11 +130,11 @@ def headwise_mask(
     attention_mask: Tensor | None = None,
     **options: Any,
 ) -> Tensor:
-    """The mask function beside headwise's attention: structure where it is known, dense else."""
+    """Mask function for transformers: structured if the mask function is known, otherwise dense."""
     options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     attention_mask = None if attention_mask is None else attention_mask.bool()
 
-    def lay_out() -> Tensor:
+    def make_dense() -> Tensor:
         mask = sdpa_mask(
             batch_size,
             q_length,
@@ -147,24 +150,24 @@ def headwise_mask(
 
     band = band_of(mask_function)
     if band is None:
-        return lay_out()
+        return make_dense()
     is_real = masking_utils.prepare_padding_mask(attention_mask, kv_length, kv_offset)
     if is_real is not None:
         is_real = is_real[:, kv_offset : kv_offset + kv_length]
         is_real = None if bool(is_real.all()) else is_real
     structure = Structure(*band, int(q_offset) - int(kv_offset), is_real)
     shape = (batch_size, 1, q_length, kv_length)
-    return StructuredMask.of(shape, structure, lay_out, options.get("device"))
+    return StructuredMask.of(shape, structure, make_dense, options.get("device"))
 
 
 Band = tuple[int | None, int | None]
 
 
 def band_of(mask_function: Callable[..., Any]) -> Band | None:
-    """Keys before and after its own position that the function lets a query see; None = unknown.
+    """Keys before and after its own position that a query may see; None if unknown.
 
-    transformers builds its mask functions from a few named parts; a part that is not known here
-    makes the whole function unknown, and the mask is laid out.
+    transformers combines its mask functions from a few named parts. If one part is unknown, the
+    whole function is, and the mask is dense.
     """
     if getattr(mask_function, "__module__", None) != masking_utils.__name__:
         return None
@@ -183,10 +186,9 @@ def band_of(mask_function: Callable[..., Any]) -> Band | None:
             known = [band for band in bands if band is not None]
             if len(known) < len(bands):
                 return None
-            return narrowest(band[0] for band in known), narrowest(band[1] for band in known)
+            return _narrowest(band[0] for band in known), _narrowest(band[1] for band in known)
     return None
 
 
-def narrowest(bounds: Iterable[int | None]) -> int | None:
-    """The smallest of some bounds, None being no bound."""
+def _narrowest(bounds: Iterable[int | None]) -> int | None:
     return min((bound for bound in bounds if bound is not None), default=None)

@@ -1,6 +1,6 @@
-"""Running: a model called once, with no more work than what is wanted of it takes.
+"""Running: one forward pass of a model, with no more work than needed.
 
-In: a model and its inputs. Out: its output. Nothing is kept for a next token.
+In: a model and its inputs. Out: its output. Keeps no cache for a next token.
 """
 
 import inspect
@@ -17,7 +17,7 @@ from headwise.reading.batch import Inputs, makes_tokens_of_labels, query_stack, 
 
 @contextmanager
 def in_evaluation(model: nn.Module) -> Iterator[None]:
-    """While it lasts no module of the model drops anything; each is afterwards in its own mode."""
+    """Put the model in eval mode inside the block, then restore each module's own mode."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -29,31 +29,32 @@ def in_evaluation(model: nn.Module) -> Iterator[None]:
 
 def forward(model: nn.Module, inputs: Inputs) -> Any:
     """The model's output, computed without a cache."""
-    return model(**inputs, **taken(model, use_cache=False))
+    return model(**inputs, **accepted(model, use_cache=False))
 
 
 def forward_batch(model: nn.Module, inputs: Inputs) -> None:
-    """Let a model read for what its layers do; what it would say next is left out.
+    """Run the model's layers on a batch; its predictions are computed as little as possible.
 
-    The logits of one position are computed where the model lets itself be told so: in a small
-    model with a large vocabulary, all of them take as long as many layers. Labels are left out, for
-    there is no loss of one position.
+    Models that allow it compute the logits of one position: with a large vocabulary, all logits
+    take as long as many layers. Labels are left out, because one position has no loss.
     """
-    model(**read_by(model, inputs), **taken(model, use_cache=False, logits_to_keep=1))
+    options = accepted(model, use_cache=False, logits_to_keep=1)
+    model(**layer_inputs(model, inputs), **options)
 
 
 def without_labels(inputs: Inputs) -> Inputs:
-    """What the model is given: labels are what it is measured by."""
+    """The inputs except labels."""
     return {name: value for name, value in inputs.items() if name != "labels"}
 
 
-def read_by(model: nn.Module, inputs: Inputs) -> Inputs:
-    """What the model's layers read: not the labels, unless a decoder's tokens are made of them."""
-    return inputs if makes_tokens_of_labels(config_of(model), inputs) else without_labels(inputs)
+def layer_inputs(model: nn.Module, inputs: Inputs) -> Inputs:
+    """The inputs that the layers read: with labels only if the decoder's tokens come from them."""
+    config = getattr(model, "config", None)
+    return inputs if makes_tokens_of_labels(config, inputs) else without_labels(inputs)
 
 
-def taken(model: nn.Module, **options: Any) -> dict[str, Any]:
-    """Those options that the model takes."""
+def accepted(model: nn.Module, **options: Any) -> dict[str, Any]:
+    """The options that are parameters of the model's forward."""
     known = inspect.signature(model.forward).parameters
     return {name: value for name, value in options.items() if name in known}
 
@@ -61,16 +62,11 @@ def taken(model: nn.Module, **options: Any) -> dict[str, Any]:
 def real_queries(
     model: nn.Module, inputs: Inputs, stack: str, values: Float[Tensor, "batch query *size"]
 ) -> Bool[Tensor, "batch query"]:
-    """Which queries of a stack are no padding; all of them where nothing tells them apart.
+    """True for real queries of a stack, False for padding; all True if the inputs have no mask.
 
-    `values` are anything that was computed of the queries.
+    `values` is any tensor with a value for each query.
     """
-    found = real_tokens(config_of(model), inputs, query_stack(stack))
-    if found is not None and found.shape == values.shape[:2]:
-        return found.to(values.device)
+    is_real = real_tokens(getattr(model, "config", None), inputs, query_stack(stack))
+    if is_real is not None and is_real.shape == values.shape[:2]:
+        return is_real.to(values.device)
     return torch.ones(values.shape[:2], dtype=torch.bool, device=values.device)
-
-
-def config_of(model: nn.Module) -> Any:
-    """What a model says of itself; None where it says nothing."""
-    return getattr(model, "config", None)

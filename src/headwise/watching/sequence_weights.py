@@ -1,7 +1,7 @@
-"""Sequence: one sequence of a call, whose weights are worked out a block at a time.
+"""Sequence weights: any tile of the weights of one sequence of a call.
 
-In: what one sequence's rows and keys met under, or the weights themselves. Out: the logs of any
-block of the weight matrix. Blocks know positions only, so that every layer can use the same ones.
+In: one sequence's queries, keys and rules, or its weights. Out: log-weights of any `Tile`. Tiles
+contain only positions, so all layers can share them.
 """
 
 import math
@@ -18,12 +18,12 @@ from headwise.attention.prepare import Computation
 from headwise.attention.rules import Band
 
 LOWEST = -1e30
-"""Stands for the log of 0: its exponential is 0 in every dtype, and twice it is finite."""
+"""Used as the log of 0: its exponential is 0 in every dtype, and twice its value is finite."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tile:
-    """Some rows of a weight matrix and the keys `low..high`, seen through a band."""
+    """Some rows of a weight matrix and the keys `low` to `high`, limited by a band."""
 
     rows: Int[Tensor, " query"]
     low: int
@@ -42,7 +42,7 @@ class Tile:
 
     @cached_property
     def _run(self) -> slice | None:
-        """The rows as a slice, if they are neighbours in order."""
+        """The rows as a slice, if they are consecutive."""
         if len(self.rows) and bool((self.rows.diff() == 1).all()):
             return slice(int(self.rows[0]), int(self.rows[-1]) + 1)
         return None
@@ -50,169 +50,172 @@ class Tile:
     def rows_of(
         self, tensor: Float[Tensor, "1 heads query width"]
     ) -> Float[Tensor, "1 heads rows width"]:
-        """The block's rows of a tensor, without a copy where they are neighbours."""
+        """The tile's rows of a tensor, without a copy if they are consecutive."""
         if self._run is None:
             return tensor.index_select(2, self.rows)
         return tensor[:, :, self._run]
 
     @cached_property
     def edges(self) -> list[tuple[slice, Float[Tensor, "query key"]]]:
-        """Columns that hold keys outside the band, and what lowers the logs of those.
+        """Columns with keys outside the band, and a term that lowers the logs of these keys.
 
-        It is added: to fill by a mask of truth values takes twenty times as long.
+        Adding it takes a twentieth of the time of filling by a bool mask.
         """
         if not len(self.rows) or self.band.is_full:
             return []
-        found, band = [], self.band
+        edges, band = [], self.band
         first, last = (int(place) for place in self.places.aminmax())
         places = self.places[:, None]
         if band.after is not None and first + band.after + 1 < self.high:
             start = max(self.low, first + band.after + 1)
             keys = torch.arange(start, self.high, device=places.device)
-            found.append((slice(start - self.low, None), lowest_where(keys > places + band.after)))
+            edges.append((slice(start - self.low, None), _lowest_where(keys > places + band.after)))
         if band.before is not None and self.low < last - band.before:
             end = min(self.high, last - band.before)
             keys = torch.arange(self.low, end, device=places.device)
-            found.append((slice(None, end - self.low), lowest_where(keys < places - band.before)))
-        return found
+            edges.append((slice(None, end - self.low), _lowest_where(keys < places - band.before)))
+        return edges
 
 
-def lowest_where(is_hidden: Bool[Tensor, "query key"]) -> Float[Tensor, "query key"]:
-    """`LOWEST` for what is hidden, 0 for the rest."""
+def _lowest_where(is_hidden: Bool[Tensor, "query key"]) -> Float[Tensor, "query key"]:
     return torch.zeros((), device=is_hidden.device).where(~is_hidden, LOWEST)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SequenceWeights:
-    """One sequence of a call, whose weights are computed a block at a time."""
+    """One sequence of a call, whose weights are computed one tile at a time.
 
-    task: Computation | None
+    Either `computation` and `lse` are set, or `known_weights`.
+    """
+
     mixed: Float[Tensor, "heads query d_value"]
-    lse: Float[Tensor, "heads query"] | None
-    shown: Float[Tensor, "heads query key"] | None
+    computation: Computation | None = None
+    lse: Float[Tensor, "heads query"] | None = None
+    known_weights: Float[Tensor, "heads query key"] | None = None
 
     @property
     def num_heads(self) -> int:
-        """Query heads."""
+        """Number of query heads."""
         return self.mixed.shape[0]
 
     @property
     def num_queries(self) -> int:
-        """Rows of its weight matrix."""
+        """Number of rows of the weight matrix."""
         return self.mixed.shape[1]
 
     @property
     def num_keys(self) -> int:
-        """Columns of its weight matrix."""
-        if self.shown is not None:
-            return self.shown.shape[-1]
-        assert self.task is not None
-        return self.task.num_keys
+        """Number of columns of the weight matrix."""
+        if self.known_weights is not None:
+            return self.known_weights.shape[-1]
+        assert self.computation is not None
+        return self.computation.num_keys
 
     @property
     def values(self) -> Float[Tensor, "kv_heads key d_value"] | None:
-        """The values, where the model shows them."""
-        return None if self.task is None else self.task.values[0]
+        """The values; None if only weights are known."""
+        return None if self.computation is None else self.computation.values[0]
 
     @cached_property
     def band(self) -> Band:
-        """Which keys each query may see by its place alone."""
-        if self.shown is not None:
-            return band_of_weights(self.shown)
-        assert self.task is not None
-        return self.task.band
+        """Keys that each query may see by its position."""
+        if self.known_weights is not None:
+            return _band_of_weights(self.known_weights)
+        assert self.computation is not None
+        return self.computation.band
 
     def of_head(self, head: int) -> "SequenceWeights":
-        """The same with one head alone."""
-        part = slice(head, head + 1)
-        task = None if self.task is None else task_of_head(self.task, head)
+        """Weights of one head only."""
+        part, computation = slice(head, head + 1), self.computation
         return SequenceWeights(
-            task=task,
             mixed=self.mixed[part],
+            computation=None if computation is None else _one_head(computation, head),
             lse=None if self.lse is None else self.lse[part],
-            shown=None if self.shown is None else self.shown[part],
+            known_weights=None if self.known_weights is None else self.known_weights[part],
         )
 
-    def block(self, rows: Int[Tensor, " query"], low: int, high: int) -> Tile:
-        """Some rows and the keys `low..high`."""
+    def tile(self, rows: Int[Tensor, " query"], low: int, high: int) -> Tile:
+        """Some rows and the keys from `low` up to `high`."""
         return Tile(rows, low, high, self.band)
 
     @cached_property
-    def _lowered(self) -> Float[Tensor, "1 heads query 1"]:
-        """What is added to every score of a row to make it a log of a weight."""
+    def _negative_lse(self) -> Float[Tensor, "1 heads query 1"]:
+        """The term that turns a row's scores into log-weights; `LOWEST` if it sees no key."""
         assert self.lse is not None
-        nothing_seen = self.lse == -torch.inf  # such a row has no weights at all
-        return -self.lse.masked_fill(nothing_seen, -LOWEST)[None, ..., None]
+        return -self.lse.masked_fill(self.lse == -torch.inf, -LOWEST)[None, ..., None]
 
     def log_weights(
-        self, block: Tile, room: Tensor | None = None
+        self, tile: Tile, room: Tensor | None = None
     ) -> Float[Tensor, "heads query key"]:
-        """Log of the weights of a block, written into `room` if given.
+        """Log-weights of a tile, written into `room` if given.
 
-        What a row does not see has a log so low that its weight is 0; it is finite, so that
-        weights times logs are numbers.
+        A key that a row does not see has a log that is finite, so that weights times logs are
+        finite, but so low that its weight is 0.
         """
-        if self.shown is not None:
-            return self.shown[:, block.rows, block.low : block.high].log().clamp_(min=LOWEST)
-        assert self.task is not None
-        task, kv_heads = self.task, self.task.keys.shape[1]
-        queries = fold_groups(block.rows_of(task.queries), kv_heads)[0]
-        lowered = block.rows_of(self._lowered)
-        start = fold_groups(lowered, kv_heads)[0]
-        keys = task.keys[0, :, block.low : block.high]
-        shape = (kv_heads, queries.shape[1], block.width)
+        if self.known_weights is not None:
+            weights = self.known_weights[:, tile.rows, tile.low : tile.high]
+            return weights.log().clamp_(min=LOWEST)
+        assert self.computation is not None
+        computation, kv_heads = self.computation, self.computation.keys.shape[1]
+        queries = fold_groups(tile.rows_of(computation.queries), kv_heads)[0]
+        negative_lse = tile.rows_of(self._negative_lse)
+        start = fold_groups(negative_lse, kv_heads)[0]
+        keys = computation.keys[0, :, tile.low : tile.high]
+        shape = (kv_heads, queries.shape[1], tile.width)
         room = None if room is None else room[: math.prod(shape)].view(shape)
-        cap = task.rules.softcap
-        beta = 1 if cap is None else 0  # rows are lowered after the cap, where there is one
-        logs = torch.baddbmm(start, queries, keys.mT, beta=beta, alpha=task.scale, out=room)
+        cap = computation.rules.softcap
+        beta = 1 if cap is None else 0  # with a cap, the lse is subtracted after it
+        scale = computation.scale
+        logs = torch.baddbmm(start, queries, keys.mT, beta=beta, alpha=scale, out=room)
         logs = unfold_groups(logs[None], self.num_heads)[0]
         if cap is not None:
-            logs = logs.div_(cap).tanh_().mul_(cap).add_(lowered[0])
-        if task.has_bias:
-            bias = bias_tile(task, block.rows, block.low, block.high)
+            logs = logs.div_(cap).tanh_().mul_(cap).add_(negative_lse[0])
+        if computation.has_bias:
+            bias = bias_tile(computation, tile.rows, tile.low, tile.high)
             assert bias is not None
             logs += bias[0].clamp(min=LOWEST)
         else:
-            for columns, lowering in block.edges:
-                logs[:, :, columns].add_(lowering)
+            for columns, term in tile.edges:
+                logs[:, :, columns].add_(term)
         return logs
 
 
-def band_of_weights(shown: Float[Tensor, "heads query key"]) -> Band:
-    """The narrowest band around all weights over 0 of any head: what the queries may see.
+def _band_of_weights(weights: Float[Tensor, "heads query key"]) -> Band:
+    """The narrowest band around all positive weights of any head: the keys that queries may see.
 
-    A single weight does not tell: in half precision those under 6e-8 are 0 though they are seen.
+    A weight of 0 does not prove that a key is hidden: in half precision, weights under 6e-8 are 0.
     """
-    num_queries, num_keys = shown.shape[1:]
+    num_queries, num_keys = weights.shape[1:]
     offset = num_keys - num_queries
-    places = torch.arange(num_queries, device=shown.device) + offset
-    apart = (torch.arange(num_keys, device=shown.device) - places[:, None])[(shown > 0).any(0)]
-    if len(apart) == 0:
+    places = torch.arange(num_queries, device=weights.device) + offset
+    distances = torch.arange(num_keys, device=weights.device) - places[:, None]
+    distances = distances[(weights > 0).any(0)]
+    if len(distances) == 0:
         return Band(None, None, offset)
-    before, after = max(0, -int(apart.min())), max(0, int(apart.max()))
+    before, after = max(0, -int(distances.min())), max(0, int(distances.max()))
     return Band(before, after, offset).simplified(num_queries, num_keys)
 
 
-def task_of_head(task: Computation, head: int) -> Computation:
-    """What one query head computes, with the KV head that serves it."""
-    part, serving = slice(head, head + 1), head // task.groups
-    keys = slice(serving, serving + 1)
+def _one_head(computation: Computation, head: int) -> Computation:
+    """The computation of one query head, with its KV head."""
+    part, kv_head = slice(head, head + 1), head // computation.groups
+    keys = slice(kv_head, kv_head + 1)
 
-    def mine(tensor: Tensor | None) -> Tensor | None:
+    def of_head(tensor: Tensor | None) -> Tensor | None:
         return None if tensor is None else tensor[part]
 
     rules = replace(
-        task.rules,
-        slopes=mine(task.rules.slopes),
-        distance_bias=mine(task.rules.distance_bias),
-        sinks=mine(task.rules.sinks),
+        computation.rules,
+        slopes=of_head(computation.rules.slopes),
+        distance_bias=of_head(computation.rules.distance_bias),
+        sinks=of_head(computation.rules.sinks),
     )
-    mask = task.mask
+    mask = computation.mask
     return replace(
-        task,
-        queries=task.queries[:, part],
-        keys=task.keys[:, keys],
-        values=task.values[:, keys],
+        computation,
+        queries=computation.queries[:, part],
+        keys=computation.keys[:, keys],
+        values=computation.values[:, keys],
         mask=mask if mask is None or mask.shape[1] == 1 else mask[:, part],
         rules=rules,
     )

@@ -1,7 +1,7 @@
-"""Places: where in a model attention happens, and where each head's output goes next.
+"""Sites: where in a model attention happens, and which module projects its output.
 
-In: a model's modules. Out: one `Site` per attention layer, named by stack and layer. A new family
-is a row of facts below; nothing here computes attention.
+In: a model. Out: one `Site` per attention layer, named by stack and layer. Facts about families are
+in `models/families.py`; nothing here computes attention.
 """
 
 import inspect
@@ -15,52 +15,20 @@ from torch import Tensor, nn
 
 from headwise.errors import ModelError, warn_user
 from headwise.heads import HeadId
-
-CROSS = ("encoder_attn", "EncDecAttention", "crossattention", "cross_attn", "cross_attention")
-"""Module names of attention from a decoder to an encoder's output."""
-
-STACKS = {
-    "text_model": "text",
-    "language_model": "text",
-    "vision_model": "vision",
-    "vision_tower": "vision",
-    "visual": "vision",
-    "audio_model": "audio",
-    "audio_tower": "audio",
-    "encoder": "encoder",
-    "decoder": "decoder",
-}
-"""Module names that say which stack what is inside them belongs to; the first in a path counts."""
-
-OUTPUT_PROJECTIONS = (
-    "o_proj",
-    "out_proj",
-    "c_proj",
-    "Wo",
-    "out_lin",
-    "o",
-    "dense",
-    "proj",
-    "../output/dense",
+from headwise.models.families import (
+    CROSS,
+    NUM_HEADS,
+    OUTPUT_PROJECTIONS,
+    STACKS,
+    watched_family,
 )
-"""Where the output projection lives, from the attention module; the first that is there."""
 
-WEIGHTS_RETURNED = {
-    "MPNetSelfAttention",
-    "FalconAttention",
-    "DisentangledSelfAttention",
-    "GPTNeoSelfAttention",
-    "GPTJAttention",
-    "CodeGenAttention",
-    "BloomAttention",
-    "MptAttention",
-    "XGLMAttention",
-}
-"""Attention modules that do not ask transformers' interface, but return their weights."""
-
-
-HEAD_COUNTS = ("num_attention_heads", "num_heads", "n_heads")
-"""What modules and configs call their number of heads."""
+NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
+ALBERT = re.compile(r"\.?albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.")
+UNKNOWN = (
+    "neither uses transformers' attention interface nor is known to return its weights "
+    "(docs/extend.md shows how to add it)"
+)
 
 
 @dataclass(frozen=True)
@@ -68,18 +36,18 @@ class Site:
     """One attention layer of a model, and the module that computes it."""
 
     stack: str
-    """"" in a model with one stack; else encoder, decoder, cross, text, vision ..."""
+    """"" in a model with one stack; otherwise encoder, decoder, cross, text, vision ..."""
     layer: int
     name: str
-    """The module's path among the model's modules."""
+    """The module's path in the model."""
     module: nn.Module
     output_projection: nn.Module | None
     is_routed: bool
-    """Whether it asks transformers' attention interface; else it returns its weights."""
-    turn: int = 0
-    """Which of the layers that share the module, one after the other."""
-    loop: nn.Module | None = None
-    """What runs the layers that share the module, where they do."""
+    """Whether the module uses transformers' attention interface; otherwise it returns weights."""
+    call_index: int = 0
+    """Which call of the module in one forward pass this layer is, if layers share the module."""
+    layer_loop: nn.Module | None = None
+    """The module that calls a shared module once per layer; None if it is not shared."""
 
     @property
     def layer_name(self) -> str:
@@ -87,136 +55,132 @@ class Site:
         return HeadId(self.layer, 0, self.stack).layer_name
 
     @property
+    def description(self) -> str:
+        """The module's path and class, for messages."""
+        return f"{self.name} ({type(self.module).__name__})"
+
+    @property
     def num_heads(self) -> int | None:
-        """How many heads its module, or else that module's config, says it has."""
+        """Number of heads by the module's attributes, else by its config; None if in neither."""
         for owner in (self.module, getattr(self.module, "config", None)):
-            for name in HEAD_COUNTS:
+            for name in ("num_attention_heads", *NUM_HEADS):
                 if isinstance(count := getattr(owner, name, None), int):
                     return count
         return None
 
 
 def find_sites(model: nn.Module) -> tuple[Site, ...]:
-    """Every place of attention, stack by stack, layers in order."""
+    """Every attention layer of the model, stack by stack, layers in order."""
     modules = dict(model.named_modules())
-    found = {
-        name: module
-        for name, module in modules.items()
-        if is_routed(module) or type(module).__name__ in WEIGHTS_RETURNED
-    }
-    if not found:
-        raise ModelError(refusal(model))
-    if missed := missed_attention(found, modules):
+    attention = {name: module for name, module in modules.items() if _is_watchable(module)}
+    if not attention:
+        names = sorted({type(one).__name__ for one in modules.values() if _looks_like_one(one)})
+        reason = f"its attention ({', '.join(names)}) {UNKNOWN}" if names else "it has no attention"
+        raise ModelError(f"{type(model).__name__} cannot be watched: {reason}")
+    if missed := _missed_classes(attention, modules):
         warn_user(
-            f"{type(model).__name__} is watched in part: its {', '.join(missed)} neither asks "
-            "transformers' attention interface nor is known to return its weights, and heads there "
-            "are left out (docs/extend.md says how to add it)"
+            f"{type(model).__name__} is watched only in part: heads of its {', '.join(missed)} are "
+            f"left out, because it {UNKNOWN}"
         )
-    stacks, layers = stacks_of(found), layers_of(found, modules)
-    places = [
+    stacks, layers = _stack_names(attention), _layer_numbers(attention, modules)
+    sites = [
         Site(
-            stack=stacks[pattern_of(name)],
+            stack=stacks[_pattern(name)],
             layer=layer,
             name=name,
             module=module,
-            output_projection=output_projection(name, modules),
+            output_projection=find_output_projection(name, modules),
             is_routed=is_routed(module),
-            turn=turn,
-            loop=modules[loop_of(name)] if len(layers[name]) > 1 else None,
+            call_index=index,
+            layer_loop=modules[_loop_path(name)] if len(layers[name]) > 1 else None,
         )
-        for name, module in found.items()
-        for turn, layer in enumerate(layers[name])
+        for name, module in attention.items()
+        for index, layer in enumerate(layers[name])
     ]
     order = list(stacks.values())
-    return tuple(sorted(places, key=lambda place: (order.index(place.stack), place.layer)))
+    return tuple(sorted(sites, key=lambda site: (order.index(site.stack), site.layer)))
 
 
 def is_routed(module: nn.Module) -> bool:
-    """Whether the module's forward asks transformers' attention interface what to call."""
+    """Whether the module's forward looks up its attention in transformers' interface."""
     code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
     return code is not None and "ALL_ATTENTION_FUNCTIONS" in code.co_names
 
 
-NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
+def _is_watchable(module: nn.Module) -> bool:
+    if is_routed(module):
+        return True
+    family = watched_family(module)
+    return family is not None and family.returns_weights
 
 
-def pattern_of(name: str) -> str:
+def _pattern(name: str) -> str:
     """A module's path without the numbers in it: the same for all layers of a stack."""
     return NUMBER.sub("*", f".{name}")
 
 
-def stacks_of(found: Mapping[str, nn.Module]) -> dict[str, str]:
-    """The stack of each pattern of paths; "" where there is but one, a path where names clash."""
-    patterns = list(dict.fromkeys(map(pattern_of, found)))
+def _stack_names(attention: Mapping[str, nn.Module]) -> dict[str, str]:
+    """The stack of each path pattern: "" if there is one, the path itself if names clash."""
+    patterns = list(dict.fromkeys(map(_pattern, attention)))
     if len(patterns) == 1:
         return {patterns[0]: ""}
-    named = {pattern: stack_name(pattern) for pattern in patterns}
-    if "cross" in named.values():  # what is not cross attention there is the decoder's own
-        named = {pattern: name or "decoder" for pattern, name in named.items()}
-    names = list(named.values())
+    stacks = {pattern: _known_stack(pattern.split(".")) for pattern in patterns}
+    if "cross" in stacks.values():  # next to cross attention, unnamed layers are the decoder's
+        stacks = {pattern: name or "decoder" for pattern, name in stacks.items()}
+    names = list(stacks.values())
     return {
         pattern: name if name and names.count(name) == 1 else pattern.strip(".").replace(".*", "")
-        for pattern, name in named.items()
+        for pattern, name in stacks.items()
     }
 
 
-def stack_name(pattern: str) -> str:
-    """The stack that a path says it belongs to; "" if it does not say."""
-    parts = pattern.split(".")
+def _known_stack(parts: list[str]) -> str:
     if any(part in CROSS for part in parts):
         return "cross"
     return next((STACKS[part] for part in parts if part in STACKS), "")
 
 
-def layers_of(
-    found: Mapping[str, nn.Module], modules: Mapping[str, nn.Module]
+def _layer_numbers(
+    attention: Mapping[str, nn.Module], modules: Mapping[str, nn.Module]
 ) -> dict[str, tuple[int, ...]]:
-    """The layers that each module computes: one, but several in ALBERT.
+    """The layers that each module computes: one, or several in ALBERT.
 
-    A layer's number is the first in the module's path; where two modules of a stack would have the
-    same, as in models with stages, they are counted through.
+    A layer's number is the first one in the module's path. If two modules of a stack share it, as
+    in models with stages, layers are numbered in order.
     """
-    groups: dict[str, list[str]] = defaultdict(list)
-    for name in found:
-        groups[pattern_of(name)].append(name)
+    stacks: dict[str, list[str]] = defaultdict(list)
+    for name in attention:
+        stacks[_pattern(name)].append(name)
     layers: dict[str, tuple[int, ...]] = {}
-    for names in groups.values():
-        numbers = [first_number(name) for name in names]
+    for names in stacks.values():
+        found = [NUMBER.search(f".{name}") for name in names]
+        numbers = [int(match[0]) if match else 0 for match in found]
         if len(set(numbers)) < len(numbers):
             numbers = list(range(len(numbers)))
         layers |= {name: (number,) for name, number in zip(names, numbers, strict=True)}
-    shared = {name: albert_layers(name, modules) for name in found if ALBERT.search(name)}
-    return layers | shared
+    for name in attention:
+        if match := ALBERT.search(name):
+            config: Any = modules[_loop_path(name)].config
+            layers[name] = _albert_layers(config, int(match[1]), int(match[2]))
+    return layers
 
 
-def first_number(name: str) -> int:
-    """The first number in a module's path, 0 if there is none."""
-    number = NUMBER.search(f".{name}")
-    return int(number[0]) if number else 0
-
-
-ALBERT = re.compile(r"\.?albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.")
-
-
-def albert_layers(name: str, modules: Mapping[str, nn.Module]) -> tuple[int, ...]:
-    """The layers of ALBERT that a module computes; groups of layers share theirs."""
-    found = ALBERT.search(name)
-    assert found is not None
-    config: Any = modules[loop_of(name)].config
-    group, inner = int(found[1]), int(found[2])
+def _albert_layers(config: Any, group: int, inner: int) -> tuple[int, ...]:
+    """Numbers of the layers that share one module of ALBERT."""
     per_group = config.num_hidden_layers / config.num_hidden_groups
-    rounds = [one for one in range(config.num_hidden_layers) if int(one / per_group) == group]
-    return tuple(one * config.inner_group_num + inner for one in rounds)
+    rounds = [step for step in range(config.num_hidden_layers) if int(step / per_group) == group]
+    return tuple(step * config.inner_group_num + inner for step in rounds)
 
 
-def loop_of(name: str) -> str:
-    """Path of the module that holds the list of layers which a module is part of."""
+def _loop_path(name: str) -> str:
+    """Path of the module that contains the list of layers with this attention module."""
     return re.split(r"\.?[^.]+\.\d+\.", name, maxsplit=1)[0]
 
 
-def output_projection(name: str, modules: Mapping[str, nn.Module]) -> nn.Module | None:
-    """The linear layer that mixes the heads of the attention module of that name."""
-    for path in OUTPUT_PROJECTIONS:
+def find_output_projection(name: str, modules: Mapping[str, nn.Module]) -> nn.Module | None:
+    """The linear layer that mixes the heads of an attention module, by its row or its name."""
+    family = watched_family(modules[name])
+    for path in (*([] if family is None else [family.output]), *OUTPUT_PROJECTIONS):
         parts, steps = name.split("."), path.split("/")
         if steps[0] == "..":
             parts, steps = parts[:-1], steps[1:]
@@ -227,60 +191,41 @@ def output_projection(name: str, modules: Mapping[str, nn.Module]) -> nn.Module 
 
 
 def output_weight(projection: nn.Module) -> Tensor:
-    """The projection's matrix as `[concat d_model]`: what each head dimension adds to the output.
-
-    Linear layers keep it transposed; GPT-2's Conv1D keeps it so.
-    """
+    """The projection's matrix as `[concat d_model]`, transposed unless it is GPT-2's Conv1D."""
     weight = projection.weight
     assert isinstance(weight, Tensor)
     return weight if type(projection).__name__ == "Conv1D" else weight.T
 
 
-def refusal(model: nn.Module) -> str:
-    """Why this model cannot be watched, with the names of the modules that would have to be."""
-    names = sorted(set(attention_like(model)))
-    reason = (
-        f"its attention ({', '.join(names)}) neither asks transformers' attention interface nor "
-        "is known to return its weights (docs/extend.md says how to add it)"
-        if names
-        else "no module of it looks like attention"
-    )
-    return f"{type(model).__name__} cannot be watched: {reason}"
-
-
-def attention_like(model: nn.Module) -> Iterator[str]:
-    """Class names of modules that seem to compute attention."""
-    return (type(module).__name__ for module in model.modules() if seems_attention(module))
-
-
-def seems_attention(module: nn.Module) -> bool:
-    """Whether a module's class is named like attention."""
+def _looks_like_one(module: nn.Module) -> bool:
     return "attention" in type(module).__name__.lower()
 
 
-def missed_attention(found: Mapping[str, nn.Module], modules: Mapping[str, nn.Module]) -> list[str]:
-    """Classes named like attention of modules that are neither found, nor around or inside one.
+def _missed_classes(
+    attention: Mapping[str, nn.Module], modules: Mapping[str, nn.Module]
+) -> list[str]:
+    """Classes named like attention of modules that are neither watched, nor around or in one.
 
-    What pools the output of the last layer is no layer.
+    Modules that pool the last layer's output do not count.
     """
-    around = {above for name in found for above in paths_above(name)}
+    around = {parent for name in attention for parent in _path_and_parents(name)}
 
-    def is_known(name: str) -> bool:
-        inside = paths_above(name)
+    def is_covered(name: str) -> bool:
         return name in around or any(
-            above in found or "Pool" in type(modules[above]).__name__ for above in inside
+            parent in attention or "Pool" in type(modules[parent]).__name__
+            for parent in _path_and_parents(name)
         )
 
-    missed = {
-        type(module).__name__
-        for name, module in modules.items()
-        if seems_attention(module) and not is_known(name)
-    }
-    return sorted(missed)
+    return sorted(
+        {
+            type(module).__name__
+            for name, module in modules.items()
+            if _looks_like_one(module) and not is_covered(name)
+        }
+    )
 
 
-def paths_above(path: str) -> Iterator[str]:
-    """A module's own path, and those of the modules that it is inside of."""
+def _path_and_parents(path: str) -> Iterator[str]:
     while path:
         yield path
         path = path.rpartition(".")[0]

@@ -1,7 +1,8 @@
-"""Watch: every attention computation of a transformers model, as it happens.
+"""Watch: every attention computation of a transformers model, as it runs.
 
-In: a model. Out: `AttentionCall`s while a `with` block lasts; the model computes what it computes
-without it, and is afterwards what it was before, whatever happened inside.
+In: a model. Out: an `AttentionCall` for each layer inside a `with` block, or a `WeightsCall` for
+modules that only return their weights. The model's results do not change, and after the block the
+model is as it was, even after an exception.
 """
 
 import inspect
@@ -17,30 +18,32 @@ from headwise.errors import ModelError, warn_user
 from headwise.formats import format_count
 from headwise.models.loaded import LoadedModel, as_module
 from headwise.watching.calls import Call, WeightsCall
-from headwise.watching.interface import STANCE, CallObserver, Change, listening, routed
+from headwise.watching.interface import (
+    STANCE,
+    CallObserver,
+    Change,
+    observe_routed,
+    route_attention,
+)
 from headwise.watching.sites import Site, find_sites
 
 
 @dataclass(frozen=True)
 class Watched:
-    """A model under watch: where its attention happens, and what has happened so far."""
+    """A watched model's attention layers, and the calls recorded so far."""
 
-    places: tuple[Site, ...]
+    sites: tuple[Site, ...]
     calls: list[Call] = field(default_factory=list)
-    """Every call since the block began, if no function of your own takes them."""
+    """All calls since the block began; empty if a function was passed as `each`."""
 
     def __repr__(self) -> str:
-        """One line: how much there is."""
-        layers = format_count(len(self.places), "attention layer")
+        """One line with the numbers of layers and calls."""
+        layers = format_count(len(self.sites), "attention layer")
         return f"Watched({layers}, {format_count(len(self.calls), 'call')})"
 
     def __iter__(self) -> Iterator[Call]:
-        """The calls so far."""
+        """Iterate over the calls so far."""
         return iter(self.calls)
-
-    def keep(self, call: Call) -> None:
-        """Add a call that is to stay as it is, whatever a cache does later."""
-        self.calls.append(call.kept())
 
 
 @contextmanager
@@ -50,92 +53,83 @@ def watch(
     *,
     needs_lse: bool = False,
 ) -> Iterator[Watched]:
-    """While it lasts, every attention computation of the model is told.
+    """Record every attention computation of the model inside the block.
 
-    `each` is called with each of them and may drop it, or keep its `call.kept()`; without it they
-    are kept, with their queries, keys and values, in `watched.calls`. Models whose modules do not
-    ask transformers' attention interface, but return their weights, are served from those, with a
-    warning.
+    Calls are collected in `watched.calls`, with their queries, keys and values. With `each`, that
+    function receives every call instead and none is kept; to keep one, use `call.kept()`.
+    `needs_lse` computes `call.lse` along with the output. Modules that do not use transformers'
+    attention interface, but return their weights, are read from those, with a warning.
 
     with headwise.watch(model) as watched:
         model(**inputs)
     watched.calls[3].weights()  # [batch heads query key] of the fourth layer
     """
     model = as_module(model)
-    places = find_sites(model)
-    watched = Watched(places)
-    listener = CallObserver(each=each or watched.keep, needs_lse=needs_lse)
-    with attached(model, places, [(place, listener) for place in places]):
+    watched = Watched(find_sites(model))
+    observer = CallObserver(
+        each=each or (lambda call: watched.calls.append(call.kept())), needs_lse=needs_lse
+    )
+    with observe(model, watched.sites, [(site, observer) for site in watched.sites]):
         yield watched
 
 
 @contextmanager
-def attached(
-    model: nn.Module, places: tuple[Site, ...], entries: list[tuple[Site, CallObserver]]
+def observe(
+    model: nn.Module, sites: tuple[Site, ...], entries: list[tuple[Site, CallObserver]]
 ) -> Iterator[None]:
-    """While it lasts, listeners are told of their places' calls, whatever kind these are.
-
-    `places` are all of the model's, `entries` those that are listened to.
-    """
-    told = [entry for entry in entries if entry[0].is_routed]
-    overheard = [entry for entry in entries if not entry[0].is_routed and heads_of(entry[0])]
-    shown = sorted({type(place.module).__name__ for place, one in overheard if one.each})
-    if shown:
-        warn_of_weights(model, shown)
+    """Attach observers to some of the model's `sites` inside the block, routed or not."""
+    returning = [entry for entry in entries if not entry[0].is_routed and _num_heads(entry[0])]
+    names = sorted({type(site.module).__name__ for site, one in returning if one.each})
+    if names:
+        warn_user(
+            f"{type(model).__name__}'s {', '.join(names)} does not use transformers' attention "
+            "interface: its own full weights are read instead, which takes memory for every "
+            "query-key pair and leaves value-weighted measures out"
+        )
     with ExitStack() as stack:
         if entries:
-            stack.enter_context(STANCE.as_written())
-            stack.enter_context(routed(model, places))
-        stack.enter_context(listening(told))
-        for place, listener in overheard:
-            if listener.each is not None:
-                stack.enter_context(watch_returned_weights(place, listener.each))
-            if listener.change is not None:
-                stack.enter_context(changing(place, listener.change))
+            stack.enter_context(STANCE.eager_mode())
+            stack.enter_context(route_attention(model, sites))
+        stack.enter_context(observe_routed([entry for entry in entries if entry[0].is_routed]))
+        for site, observer in returning:
+            if observer.each is not None:
+                stack.enter_context(_watch_returned_weights(site, observer.each))
+            if observer.change is not None:
+                stack.enter_context(_change_heads(site, observer.change))
         yield
 
 
-def warn_of_weights(model: nn.Module, names: list[str]) -> None:
-    """Say that a model is served from its own weights, and what that costs."""
-    warn_user(
-        f"{type(model).__name__}'s {', '.join(names)} does not ask transformers' attention "
-        "interface: its own full weights are read instead, which takes memory for every "
-        "query-key pair and leaves value-weighted measures out"
-    )
-
-
 @contextmanager
-def watch_returned_weights(place: Site, each: Callable[[Call], None]) -> Iterator[None]:
-    """While it lasts, a module that returns its weights tells its calls.
+def _watch_returned_weights(site: Site, each: Callable[[Call], None]) -> Iterator[None]:
+    """Call `each` inside the block with every call of a module that returns its weights.
 
-    Its output holds the weights, its output projection's input is what its heads give; which comes
-    first depends on whether the projection is a part of it.
+    The weights are in the module's output; the heads' outputs are the input of its output
+    projection. If the projection is inside the module, it runs first; otherwise last.
     """
-    heard: dict[str, Tensor] = {}
+    parts: dict[str, Tensor] = {}
 
     def begin(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        heard.clear()
-        return asking_for_weights(module, args, kwargs)
+        parts.clear()
+        return _request_weights(module, args, kwargs)
 
     def end(module: nn.Module, _: Any, outputs: Any) -> None:
-        heard["weights"] = weights_among(outputs, place)
-        tell()
+        parts["known_weights"] = _find_weights(outputs, site)
+        notify()
 
     def project(_: nn.Module, inputs: tuple[Any, ...]) -> None:
-        heard["mixed"] = heads_apart(inputs[0], place)
-        tell()
+        parts["mixed"] = _split_heads(inputs[0], site)
+        notify()
 
-    def tell() -> None:
-        if len(heard) == 2:
-            call = WeightsCall(place=place, shown=heard["weights"], mixed=heard["mixed"])
-            heard.clear()
-            each(call)
+    def notify() -> None:
+        if len(parts) == 2:
+            known_weights, mixed = parts.pop("known_weights"), parts.pop("mixed")
+            each(WeightsCall(site=site, known_weights=known_weights, mixed=mixed))
 
     hooks = [
-        place.module.register_forward_pre_hook(begin, with_kwargs=True),
-        place.module.register_forward_hook(end),
-        # First of all, so as to hear what the heads give before anybody changes it.
-        projection_of(place).register_forward_pre_hook(project, prepend=True),
+        site.module.register_forward_pre_hook(begin, with_kwargs=True),
+        site.module.register_forward_hook(end),
+        # Before all other hooks, which may change what the heads output.
+        _projection(site).register_forward_pre_hook(project, prepend=True),
     ]
     try:
         yield
@@ -145,46 +139,41 @@ def watch_returned_weights(place: Site, each: Callable[[Call], None]) -> Iterato
 
 
 @contextmanager
-def changing(place: Site, change: Change) -> Iterator[None]:
-    """While it lasts, what the heads of an unrouted module give is changed before it is mixed."""
+def _change_heads(site: Site, change: Change) -> Iterator[None]:
+    """Change the heads' outputs of a module that returns its weights inside the block."""
 
     def project(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        changed = change(heads_apart(inputs[0], place))
+        changed = change(_split_heads(inputs[0], site))
         return (changed.transpose(1, 2).flatten(2), *inputs[1:])
 
-    hook = projection_of(place).register_forward_pre_hook(project)
+    hook = _projection(site).register_forward_pre_hook(project)
     try:
         yield
     finally:
         hook.remove()
 
 
-def projection_of(place: Site) -> nn.Module:
-    """The place's output projection, without which an unrouted module tells too little."""
-    if place.output_projection is None:
-        raise ModelError(f"{described(place)} cannot be watched: its output projection is unknown")
-    return place.output_projection
+def _projection(site: Site) -> nn.Module:
+    if site.output_projection is None:
+        raise ModelError(f"{site.description} cannot be watched: its output projection is unknown")
+    return site.output_projection
 
 
-def heads_apart(
-    concat: Float[Tensor, "batch query concat"], place: Site
+def _split_heads(
+    concat: Float[Tensor, "batch query concat"], site: Site
 ) -> Float[Tensor, "batch heads query d_value"]:
-    """The input of an output projection, head by head."""
-    apart: Tensor = concat.unflatten(-1, (heads_of(place), -1)).transpose(1, 2)
-    return apart
+    heads: Tensor = concat.unflatten(-1, (_num_heads(site), -1)).transpose(1, 2)
+    return heads
 
 
-def heads_of(place: Site) -> int:
-    """The number of heads that an attention module says it has."""
-    if place.num_heads is None:
-        raise ModelError(
-            f"{described(place)} cannot be watched: it does not say how many heads it has"
-        )
-    return place.num_heads
+def _num_heads(site: Site) -> int:
+    if site.num_heads is None:
+        raise ModelError(f"{site.description} cannot be watched: its number of heads is unknown")
+    return site.num_heads
 
 
-def asking_for_weights(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """What a module is called with, and that it shall return its weights if that can be said."""
+def _request_weights(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The module's arguments with `output_attentions=True`, if it has that parameter."""
     signature = inspect.signature(module.forward)
     if "output_attentions" not in signature.parameters:
         return args, kwargs
@@ -193,19 +182,14 @@ def asking_for_weights(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, 
     return bound.args, bound.kwargs
 
 
-def weights_among(outputs: Any, place: Site) -> Float[Tensor, "batch heads query key"]:
-    """The weights in what an attention module returns: four axes, one of them its heads."""
+def _find_weights(outputs: Any, site: Site) -> Float[Tensor, "batch heads query key"]:
+    """The weights among a module's outputs: four axes, the second of which is its heads."""
     for output in outputs if isinstance(outputs, tuple | list) else (outputs,):
         if (
             isinstance(output, Tensor)
             and output.is_floating_point()
             and output.dim() == 4
-            and output.shape[1] == heads_of(place)
+            and output.shape[1] == _num_heads(site)
         ):
             return output
-    raise ModelError(f"{described(place)} cannot be watched: it returned no weights")
-
-
-def described(place: Site) -> str:
-    """The place's path and class, for a message."""
-    return f"{place.name} ({type(place.module).__name__})"
+    raise ModelError(f"{site.description} cannot be watched: it returned no weights")

@@ -102,7 +102,7 @@ def test_without_its_count_in_the_cache_an_emptied_layer_would_lose_positions(
     model, inputs = tiny("gpt2")
     cut(model, first_emptied(model))
     want = last_in_two_steps(model, inputs["input_ids"])
-    monkeypatch.setattr(cut_modeling, "keep_count", lambda _, hidden, *__: hidden.shape[1])
+    monkeypatch.setattr(cut_modeling, "count_keys", lambda _, hidden, *__: hidden.shape[1])
     with pytest.raises(AssertionError, match="largest difference"):
         assert_close("gpt2", last_in_two_steps(model, inputs["input_ids"]), want)
 

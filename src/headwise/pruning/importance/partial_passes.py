@@ -39,7 +39,7 @@ def find_blocks(model: nn.Module, sites: Sequence[Site]) -> tuple[Block, ...]:
 
     Empty if a block computes several layers, as in ALBERT: it cannot be skipped for one of them.
     """
-    if any(site.loop is not None for site in sites):
+    if any(site.layer_loop is not None for site in sites):
         return ()
     by_block: dict[str, list[Site]] = {}
     for site in sites:

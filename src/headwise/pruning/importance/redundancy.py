@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.heads import HeadId
-from headwise.measures.similarity import ROWS, centred_kernels, cka, products
+from headwise.measures.similarity import ROWS, centred_kernels, cka, pairwise_hsic
 from headwise.objectives.evaluation import Evaluation
 from headwise.objectives.objective import Sample
 from headwise.pruning.importance.gradients import Gradients
@@ -65,7 +65,7 @@ def output_similarity(evaluation: Evaluation) -> Float[Tensor, "heads heads"]:
     for sample in evaluation.samples:
         outputs = _head_outputs(evaluation, sample)
         if outputs is not None:
-            total += products(centred_kernels(outputs))
+            total += pairwise_hsic(centred_kernels(outputs))
     return cka(total)
 
 
@@ -82,7 +82,7 @@ def _head_outputs(
     def keep(call: Call) -> None:
         is_real = real_queries(evaluation.model, inputs, call.stack, call.mixed[:, 0])[0]
         rows = is_real.nonzero()[:ROWS, 0]
-        by_layer[call.place.layer_name] = call.mixed[0][:, rows].double()
+        by_layer[call.site.layer_name] = call.mixed[0][:, rows].double()
 
     with watch(evaluation.model, keep):
         forward_batch(evaluation.model, inputs)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from headwise.errors import OptionError
 from headwise.heads import HeadId, check_head, parse_heads
-from headwise.models.cut_modeling import replace_tensor, settle
+from headwise.models.cut_modeling import apply_block, replace_tensor
 from headwise.models.loaded import LoadedModel, as_module
 from headwise.pruning.surgery.attention_layers import (
     AttentionLayer,
@@ -173,7 +173,7 @@ def apply_slices(model: Any, cuts: list[LayerCut]) -> None:
             new = old.detach().index_select(part.axis, kept)
             replace_tensor(module, name, new)
             block["parameters"][part.path] = list(new.shape)
-    settle(base, block)
+    apply_block(base, block)
     model.config.headwise = block
 
 

@@ -1,4 +1,4 @@
-"""Totals: sums that merge in any order, and standard errors that are as large as they should be."""
+"""Column sums merge in any order, and their standard errors are as large as the real spread."""
 
 import math
 
@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, strategies as st
 from torch import Tensor
 
+from headwise.measures.head_sums import ColumnSums
 from headwise.measures.measure import RowValues
-from headwise.scans.sums import ColumnSums
 
 from ..attention.tolerance import assert_same
 
@@ -19,21 +19,21 @@ HEADS, DOCUMENTS, ROWS, SAMPLED, TRIALS = 3, 5, 37, 11, 2000
 def documents(seed: int = 0) -> list[RowValues]:
     """Rows whose values, and number of rows that have one, differ from document to document."""
     random = torch.Generator().manual_seed(seed)
-    found = []
+    columns = []
     for number in range(DOCUMENTS):
         values = torch.rand(HEADS, ROWS, generator=random) + number
-        found.append(RowValues(values, torch.rand(ROWS, generator=random) < 0.2 + 0.15 * number))
-    return found
+        columns.append(RowValues(values, torch.rand(ROWS, generator=random) < 0.2 + 0.15 * number))
+    return columns
 
 
-def totals_of(parts: list[RowValues], stands_for: float = 1.0) -> ColumnSums:
-    totals = ColumnSums()
+def add_up(parts: list[RowValues], row_weight: float = 1.0) -> ColumnSums:
+    sums = ColumnSums()
     for part in parts:
-        totals.add(KEY, "column", part, stands_for)
-    return totals
+        sums.add(KEY, {"column": part}, row_weight)
+    return sums
 
 
-def picked(rows: RowValues, places: Tensor) -> RowValues:
+def pick(rows: RowValues, places: Tensor) -> RowValues:
     assert rows.is_defined is not None
     return RowValues(rows.values[:, places], rows.is_defined[places])
 
@@ -45,54 +45,46 @@ def mean_of(parts: list[RowValues]) -> Tensor:
 @given(st.permutations(range(DOCUMENTS)), st.integers(0, DOCUMENTS))
 def test_any_order_and_split_gives_the_mean_of_all_rows(order: list[int], cut: int) -> None:
     parts = documents()
-    first = totals_of([parts[number] for number in order[:cut]])
-    first.merge(totals_of([parts[number] for number in order[cut:]]))
+    first = add_up([parts[number] for number in order[:cut]])
+    first.merge(add_up([parts[number] for number in order[cut:]]))
     got = torch.from_numpy(first.means(KEY, "column"))
     assert_same(got, mean_of(parts), roundings=DOCUMENTS * ROWS)
     assert not first.errors(KEY, "column").any()
 
 
-def test_many_columns_at_once_are_each_alone() -> None:
+def test_columns_added_together_equal_columns_added_one_by_one() -> None:
     one, other = documents()[:2]
     together, alone = ColumnSums(), ColumnSums()
-    together.add_all(KEY, {"one": one, "other": other}, 3.0)
-    alone.add(KEY, "one", one, 3.0)
-    alone.add(KEY, "other", other, 3.0)
+    together.add(KEY, {"one": one, "other": other}, 3.0)
+    alone.add(KEY, {"one": one}, 3.0)
+    alone.add(KEY, {"other": other}, 3.0)
     assert together.sums.keys() == alone.sums.keys()
     for place, parts in together.sums.items():
         assert_same(parts, alone.sums[place], roundings=ROWS)
 
 
-def test_a_state_is_read_back_to_the_last_bit() -> None:
-    totals = totals_of(documents(), 2.5)
-    again = ColumnSums.from_state(totals.state().items())
-    assert again.sums.keys() == totals.sums.keys()
-    assert all(torch.equal(again.sums[place], parts) for place, parts in totals.sums.items())
-    assert again.keys() == [KEY]
-    assert again.columns() == ["column"]
-
-
 def test_a_column_without_a_row_is_not_counted() -> None:
-    totals = ColumnSums()
-    totals.add(KEY, "none", RowValues(torch.ones(2, 3), torch.zeros(3, dtype=torch.bool)), 1.0)
-    assert totals.sums == {}
-    assert totals.means(KEY, "none") is totals.errors(KEY, "none") is None
+    sums = ColumnSums()
+    column = RowValues(torch.ones(2, 3), torch.zeros(3, dtype=torch.bool))
+    sums.add(KEY, {"none": column}, 1.0)
+    assert sums.sums == {}
+    assert sums.means(KEY, "none") is sums.errors(KEY, "none") is None
 
 
-def test_what_a_row_without_a_number_holds_does_not_matter() -> None:
+def test_values_of_undefined_rows_do_not_matter() -> None:
     values = torch.tensor([[1.0, math.nan, 3.0]])
-    totals = totals_of([RowValues(values, torch.tensor([True, False, True]))])
-    assert totals.means(KEY, "column").tolist() == [2.0]
+    sums = add_up([RowValues(values, torch.tensor([True, False, True]))])
+    assert sums.means(KEY, "column").tolist() == [2.0]
 
 
 def test_standard_errors_are_the_spread_of_sampled_means() -> None:
     parts = documents()
     means, errors = np.empty((TRIALS, HEADS)), np.empty((TRIALS, HEADS))
     for trial in range(TRIALS):
-        chosen = [picked(part, torch.randperm(ROWS)[:SAMPLED]) for part in parts]
-        totals = totals_of(chosen, ROWS / SAMPLED)
-        means[trial] = totals.means(KEY, "column")
-        errors[trial] = totals.errors(KEY, "column")
+        sampled = [pick(part, torch.randperm(ROWS)[:SAMPLED]) for part in parts]
+        sums = add_up(sampled, ROWS / SAMPLED)
+        means[trial] = sums.means(KEY, "column")
+        errors[trial] = sums.errors(KEY, "column")
     spread, claimed = means.std(0), np.sqrt((errors**2).mean(0))
     # A standard deviation from n trials is off by 1 / sqrt(2 n) of itself; 5 of these, and a
     # ratio's variance is right to first order in 1 / rows only.
@@ -103,5 +95,5 @@ def test_standard_errors_are_the_spread_of_sampled_means() -> None:
 
 
 def test_one_row_of_many_has_no_standard_error() -> None:
-    totals = totals_of([RowValues(torch.ones(HEADS, 1))], 7.0)
-    assert np.isnan(totals.errors(KEY, "column")).all()
+    sums = add_up([RowValues(torch.ones(HEADS, 1))], 7.0)
+    assert np.isnan(sums.errors(KEY, "column")).all()

@@ -1,0 +1,170 @@
+"""Sums over rows that become the means of a head table; they merge in any order.
+
+In: values per head and row. Out: sums per layer and column, and what the similarity of heads needs.
+How they become a table, and how they are saved, is left to scans.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headwise.measures.measure import RowValues
+
+LayerKey = tuple[str, int]
+"""A stack and a layer."""
+Key = TypeVar("Key")
+
+SUMMED_AT_ONCE = 1 << 19
+"""Values that are added up in float64 at a time: 4 MiB."""
+
+
+def sort_layers(keys: Iterable[LayerKey]) -> list[LayerKey]:
+    """Stacks in the order of their first appearance, layers by number."""
+    keys = list(keys)
+    stacks = list(dict.fromkeys(stack for stack, _ in keys))
+    return sorted(keys, key=lambda key: (stacks.index(key[0]), key[1]))
+
+
+class ColumnSums:
+    """Five sums per layer, column and head, in float64.
+
+    They are the sum of the values, the number of rows that have one, and what sampling adds to the
+    uncertainty of both. If `n` of a document's `N` rows are measured, each has the weight `N / n`,
+    and a sum over the document has the variance `N^2 (1 - n/N) s^2 / n` (stratified sampling;
+    Cochran, Sampling Techniques, 5.3). A row without a value counts 0 in both sums, and the mean is
+    their ratio, whose error needs the variance of each and their covariance (Cochran, 6.4).
+    """
+
+    def __init__(self) -> None:
+        """Start with no sums."""
+        self.sums: dict[tuple[LayerKey, str], Float[Tensor, "five heads"]] = {}
+
+    def add(self, key: LayerKey, columns: Mapping[str, RowValues], row_weight: float) -> None:
+        """Add one document's rows; each measured row counts as `row_weight` rows."""
+        if not columns:
+            return
+        by_rows: dict[int, list[str]] = {}
+        for name, column in columns.items():
+            by_rows.setdefault(id(column.is_defined), []).append(name)
+        names = [name for group in by_rows.values() for name in group]
+        size = max(1, SUMMED_AT_ONCE // next(iter(columns.values())).values.numel())
+        for start in range(0, len(names), size):
+            few = {name: columns[name] for name in names[start : start + size]}
+            counts, parts = _sum_columns(few, row_weight)
+            for name, count, part in zip(few, counts, parts.unbind(1), strict=True):
+                if count:
+                    self._add((key, name), part)
+
+    def _add(self, place: tuple[LayerKey, str], parts: Float[Tensor, "five heads"]) -> None:
+        self.sums[place] = self.sums[place] + parts if place in self.sums else parts.clone()
+
+    def merge(self, other: "ColumnSums") -> None:
+        """Add the sums of `other`."""
+        for place, parts in other.sums.items():
+            self._add(place, parts)
+
+    @property
+    def layers(self) -> list[LayerKey]:
+        """Every layer that has a sum."""
+        return sort_layers(dict.fromkeys(key for key, _ in self.sums))
+
+    @property
+    def names(self) -> list[str]:
+        """Every column that has a sum, in the order of first appearance."""
+        return list(dict.fromkeys(column for _, column in self.sums))
+
+    def means(self, key: LayerKey, column: str) -> NDArray[np.float64] | None:
+        """Mean of each head in a layer; None if the layer has no such column."""
+        parts = self.sums.get((key, column))
+        return None if parts is None else (parts[0] / parts[1]).numpy()
+
+    def errors(self, key: LayerKey, column: str) -> NDArray[np.float64] | None:
+        """Standard error of each mean: 0 if every row was measured, NaN if only one was."""
+        parts = self.sums.get((key, column))
+        if parts is None:
+            return None
+        total, count, of_total, of_count, of_both = parts
+        mean = total / count
+        variance = of_total - 2 * mean * of_both + mean.square() * of_count
+        errors: NDArray[np.float64] = (variance.clamp(min=0).sqrt() / count).numpy()
+        return errors
+
+
+def _sum_columns(
+    columns: Mapping[str, RowValues], row_weight: float
+) -> tuple[list[float], Float[Tensor, "five columns heads"]]:
+    """Number of rows that have a value in each column, and the column's five sums.
+
+    Neighbouring columns that are defined on the same rows are masked together.
+    """
+    values = torch.stack([column.values for column in columns.values()]).double()
+    counts, start = values.new_full((len(columns), 1), values.shape[-1]), 0
+    for _, group in groupby(columns.values(), lambda column: id(column.is_defined)):
+        same = list(group)
+        end, is_defined = start + len(same), same[0].is_defined
+        if is_defined is not None:
+            values[start:end].masked_fill_(~is_defined, 0)
+            counts[start:end] = is_defined.sum()
+        start = end
+    parts = values.new_zeros(5, *values.shape[:2])
+    parts[0], parts[1] = values.sum(-1), counts
+    if row_weight > 1:
+        parts[2:] = _sampling_variance(values, counts, row_weight)
+    parts[:2] *= row_weight
+    return counts[:, 0].tolist(), parts.cpu()
+
+
+def _sampling_variance(
+    values: Float[Tensor, "columns heads row"],
+    count: Float[Tensor, "columns 1"],
+    row_weight: float,
+) -> Float[Tensor, "three columns heads"]:
+    """One document's share of the variance of the sum, of the count, and of their covariance.
+
+    `count` of the rows have a value; the others are 0.
+    """
+    measured = values.shape[-1]
+    if measured == 1:
+        return values.new_full((3, *values.shape[:2]), math.nan)
+    mean = values.mean(-1, keepdim=True)
+    of_values = (values - mean).square_().sum(-1)
+    undefined = 1 - count / measured
+    products = torch.stack(
+        [of_values, (count * undefined).expand_as(of_values), values.sum(-1) * undefined]
+    )
+    return products * (measured / (measured - 1) * row_weight**2 * (1 - 1 / row_weight))
+
+
+@dataclass
+class HeadSums:
+    """Everything that is counted about heads."""
+
+    columns: ColumnSums = field(default_factory=ColumnSums)
+    num_heads: dict[LayerKey, int] = field(default_factory=dict)
+    hsic: dict[str, Tensor] = field(default_factory=dict)
+    """By stack: `[heads heads]` over all layers, how alike the outputs of two heads are."""
+    divergence: dict[LayerKey, Tensor] = field(default_factory=dict)
+    """By layer: `[heads + 1, heads]`, summed divergences, and in the last row how many."""
+
+    def merge(self, other: "HeadSums") -> None:
+        """Add the sums of `other`."""
+        self.columns.merge(other.columns)
+        self.num_heads |= other.num_heads
+        for stack, part in other.hsic.items():
+            add_matrix(self.hsic, stack, part)
+        for key, part in other.divergence.items():
+            add_matrix(self.divergence, key, part)
+
+
+def add_matrix(sums: dict[Key, Tensor], key: Key, part: Tensor) -> None:
+    """Add a matrix to the sum under `key`, in float64."""
+    part = part.double().cpu()
+    sums[key] = sums[key] + part if key in sums else part

@@ -1,0 +1,97 @@
+"""ScanSettings: what a scan measures, and on how much text.
+
+In: a user's values. Out: checked values. What is read is left to scan.py.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from headwise.checks import whole_number
+from headwise.errors import OptionError
+from headwise.measures.counter import MEASURES, ROWS_LIMIT, ROWS_SAMPLED, make_measures
+from headwise.measures.measure import Measure
+from headwise.probes.builtin import MOST
+
+LARGEST_SEED = 2**32 - 1
+"""A million times this seed, plus a document's index, is still a seed for torch."""
+
+
+@dataclass(frozen=True)
+class ScanSettings:
+    """What is measured, and on how much."""
+
+    length: int | None = None
+    """Longest window in tokens; None = the model's own limit."""
+    max_tokens: int | None = None
+    """Most tokens of text to read; None = all."""
+    rows: int | str = "auto"
+    """`all`, a number of random rows of each window, or `auto`: all up to 2,048 tokens."""
+    measures: str | type[Measure] | Sequence[str | type[Measure]] = tuple(MEASURES)
+    """Names, and subclasses of `Measure` of your own; a single one needs no tuple."""
+    compares: bool = True
+    """Whether heads are compared with each other."""
+    repeats: bool = True
+    """Whether induction is measured on repeated random tokens."""
+    probe: bool | None = None
+    """Whether the built-in sentences with gold relations are read; None = if nothing is given."""
+    per_relation: int = 100
+    """Number of built-in sentences for each relation."""
+    seed: int = 0
+    """Seed of random rows, tokens and sentences."""
+
+    def __post_init__(self) -> None:
+        """Raise OptionError for a value that cannot be used."""
+        for name in ("length", "max_tokens"):
+            if getattr(self, name) is not None:
+                self._set(name, whole_number(name, getattr(self, name), least=1))
+        self._set(
+            "per_relation", whole_number("per_relation", self.per_relation, least=1, most=MOST)
+        )
+        self._set("seed", whole_number("seed", self.seed, least=0, most=LARGEST_SEED))
+        if self.rows not in ("all", "auto"):
+            if isinstance(self.rows, str):
+                raise OptionError(
+                    f"rows is {self.rows!r}: give all, auto or a number", option="rows"
+                )
+            self._set("rows", whole_number("rows", self.rows, least=1))
+        for name in ("compares", "repeats", "probe"):
+            value = getattr(self, name)
+            if not isinstance(value, bool) and not (value is None and name == "probe"):
+                raise OptionError(f"{name} is {value!r}: give True or False", option=name)
+        measures: Any = self.measures
+        is_single = isinstance(measures, str) or not isinstance(measures, Iterable)
+        choices = (measures,) if is_single else tuple(measures)
+        make_measures(choices)  # raises if one is unknown
+        names: dict[object, str] = {kind: name for name, kind in MEASURES.items()}
+        self._set("measures", tuple(names.get(choice, choice) for choice in choices))
+
+    @property
+    def measure_choices(self) -> tuple[str | type[Measure], ...]:
+        """`measures` as a tuple, headwise's own by name."""
+        assert isinstance(self.measures, tuple)
+        return self.measures
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def make_measures(self) -> list[Measure]:
+        """The chosen measures, and `uniform`, which roles need as their baseline."""
+        return make_measures((*self.measure_choices, "uniform"))
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as JSON values; your own measures by the names of their classes."""
+        names = [
+            choice if isinstance(choice, str) else f"{choice.__module__}.{choice.__name__}"
+            for choice in self.measure_choices
+        ]
+        return asdict(self) | {"measures": names}
+
+    def describe_rows(self) -> str:
+        """Which rows of each window are measured, in words."""
+        match self.rows:
+            case "all":
+                return "every row"
+            case "auto":
+                return f"every row up to {ROWS_LIMIT:,} tokens, {ROWS_SAMPLED} random rows beyond"
+        return f"{self.rows} random rows of each window"
