@@ -63,29 +63,22 @@ IN_FUNCTIONS_ONLY = {"heads": {"views", "explorer"}, "tracing": {"views"}}
 """Tables and traces show themselves: the only imports from above, inside functions."""
 
 KNOWN_REPEATS = {
-    "added",
     "as_text",
     "bar",
     "figure",
     "joined",
-    "mix",
     "number",
     "numbers",
     "plain",
-    "project",
     "read",
     "read_text",
     "scale",
     "show",
-    "split_heads",
-    "twin_of",
 }
 KNOWN_IMPORTS = [
-    "headwise.attention.worked_example.NamedShape",
     "headwise.heads.HeadId",
     "headwise.heads.HeadTable",
     "headwise.objectives.evaluation.Estimate",
-    "headwise.watching.sites.find_sites",
 ]
 
 LONGEST_MODULE, LONGEST_FUNCTION = 500, 80

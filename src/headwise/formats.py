@@ -44,6 +44,15 @@ def format_number(value: float | None, digits: int = 3) -> str:
     return "" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
+def format_rounded(value: float, digits: int) -> str:
+    """A number rounded to `digits` decimals, without a minus sign before zero.
+
+    >>> format_rounded(-0.001, 2), format_rounded(2.346, 2)
+    ('0.00', '2.35')
+    """
+    return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
 def format_share(value: float | None) -> str:
     """A share as it is read; nothing for a missing one.
 

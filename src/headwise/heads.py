@@ -1,7 +1,7 @@
-"""HeadId and HeadTable: the waist; the scan fills it, pruning and views read it.
+"""HeadId and HeadTable: scans fill the table; pruning, views and reports read it.
 
-In: a row a head, a column a measure, and how they came about. Out: the same, checked, sorted, found
-by a head's name, and files that are read back without loss. It knows no model, measure or torch.
+In: one row per head, one column per measure, and how they were made. Out: the same, checked and
+sorted, rows by a head's name, and files that are read back without loss. It knows no models.
 """
 
 import difflib
@@ -74,7 +74,7 @@ class HeadId:
 
 
 def check_head(head: HeadId, counts: Mapping[str, int]) -> HeadId:
-    """The head, if a model with so many heads in each layer has it."""
+    """Return `head`; raises OptionError unless `counts`, heads by layer name, has it."""
     check_layer(head, list(counts))
     count = counts[head.layer_name]
     if head.head >= count:
@@ -84,7 +84,7 @@ def check_head(head: HeadId, counts: Mapping[str, int]) -> HeadId:
 
 
 def check_layer(head: HeadId, names: list[str]) -> None:
-    """Raise where the head's layer is none of these."""
+    """Raise OptionError if the head's layer is not in `names`."""
     if head.layer_name not in names:
         there = f"its layers are {abbreviate(names)}" if names else "it has no layers"
         raise OptionError(f"{head} is not in this model: {there}")
@@ -266,7 +266,7 @@ class HeadTable:
         return tuple(_other_roles([*self.held_roles, *self.untested_roles]))
 
     def grid(self, column: str, stack: str = "") -> npt.NDArray[np.float64]:
-        """One measure of one stack, `[layers, heads]`; NaN where there is no such head."""
+        """One measure of one stack, `[layers, heads]`; NaN for missing heads."""
         rows = self.of_stack(stack)
         layers, heads = rows["layer"].to_numpy(), rows["head"].to_numpy()
         values = np.full((layers.max() + 1, heads.max() + 1), np.nan)
@@ -299,7 +299,7 @@ class HeadTable:
     def read(cls, path: str | Path) -> "HeadTable":
         """The table that a file holds, or that a scan wrote into a folder.
 
-        `about` is empty where a CSV has lost its companion.
+        `about` is empty if the companion of a CSV is missing.
         """
         path = Path(path)
         if path.is_dir():

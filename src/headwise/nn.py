@@ -2,7 +2,7 @@
 
 In: what torch's layer takes, in torch's layouts and with torch's masks (bool True = blocked, the
 opposite of the rest of headwise). Out: what torch's layer returns, and zeros where a query may see
-no key and torch's layer gives NaN. It refuses to know kernels, and any attention layer but torch's.
+no key and torch's layer gives NaN. See `attention/` for the kernels.
 """
 
 import math
@@ -51,8 +51,8 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
                 "from_torch takes a torch.nn.MultiheadAttention itself, not a subclass, whose "
                 f"forward may be another; got a {type(module).__name__}"
             )
-        twin: MultiheadAttention = twin_of(module)
-        twin.out_proj = twin_of(module.out_proj)
+        twin: MultiheadAttention = copy_sharing_parameters(module)
+        twin.out_proj = copy_sharing_parameters(module.out_proj)
         twin.__class__ = cls
         keep_forward_called(twin)
         return twin
@@ -77,35 +77,35 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         inputs = (query, key, value)
         has_own_keys = self.bias_k is not None or self.add_zero_attn  # which no mask can hide
         is_torchs = need_weights and not may_have_empty_rows(key_padding_mask, attn_mask)
-        if is_torchs or has_own_keys or not fits(self, inputs, key_padding_mask, attn_mask):
+        if is_torchs or has_own_keys or not can_compute(self, inputs, key_padding_mask, attn_mask):
             # Where no row is empty torch is right, and quick enough if it has to show all weights.
             # What it cannot take it refuses in its own words; nested tensors come without masks.
             rest = (key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal)
             return super().forward(query, key, value, *rest)
         padding, pairs = broadcastable(self, key_padding_mask, attn_mask)
         if not need_weights:
-            return mix(self, inputs, padding, pairs, is_causal), None
+            return mixed_output(self, inputs, padding, pairs, is_causal), None
         output, weights = weigh(self, inputs, padding, pairs)
         weights = weights.mean(1) if average_attn_weights else weights
         return output, weights if query.dim() == 3 else weights[0]
 
 
 def swap(model: torch.nn.Module) -> int:
-    """How many `torch.nn.MultiheadAttention` the model had; they are drop-ins now, in place.
+    """Replace every `torch.nn.MultiheadAttention` in the model, in place; return their number.
 
     Subclasses of torch's layer may have a forward of their own and are left alone.
 
     >>> swap(torch.nn.TransformerDecoderLayer(8, 2))
     2
     """
-    found = [each for each in model.modules() if type(each) is torch.nn.MultiheadAttention]
-    for module in found:
+    layers = [each for each in model.modules() if type(each) is torch.nn.MultiheadAttention]
+    for module in layers:
         # A new class for the same object, not a new object: no parameter, hook, mode or attribute
         # can be missed, and whoever else holds the module (a second parent, a list, a closure)
         # holds the drop-in too. It can be done because the drop-in adds no state.
         module.__class__ = MultiheadAttention
         keep_forward_called(module)
-    return len(found)
+    return len(layers)
 
 
 def keep_forward_called(layer: torch.nn.MultiheadAttention) -> None:
@@ -121,7 +121,7 @@ def do_nothing(module: torch.nn.Module, inputs: tuple[Tensor, ...]) -> None:
     """The hook; at module level, so that layers can be pickled."""
 
 
-def twin_of(module: torch.nn.Module) -> Any:
+def copy_sharing_parameters(module: torch.nn.Module) -> Any:
     """Another module with the same parameters and submodules, in dictionaries of its own."""
     twin = copy(module)
     for name, value in vars(module).items():
@@ -130,7 +130,7 @@ def twin_of(module: torch.nn.Module) -> Any:
     return twin
 
 
-def fits(
+def can_compute(
     layer: MultiheadAttention, inputs: Inputs, key_padding_mask: Mask, attn_mask: Mask
 ) -> bool:
     """Whether these are dense tensors of the right shapes; if not, torch's layer says why."""
@@ -158,24 +158,24 @@ def is_mask(mask: Mask, dtype: torch.dtype, *shapes: tuple[int, ...]) -> bool:
     return mask is None or (mask.shape in shapes and mask.dtype in (torch.bool, dtype))
 
 
-def project(
+def project_inputs(
     layer: MultiheadAttention, query: Tensor, key: Tensor, value: Tensor
 ) -> tuple[Tensor, ...]:
     """Queries, keys and values as `[batch heads position d_key]`; same tokens share a product."""
     weight: Tensor | None = layer.in_proj_weight
     bias: Tensor | None = layer.in_proj_bias
     if weight is not None and query is key and key is value:
-        return split_heads(layer, F.linear(query, weight, bias), 3)
+        return split_product(layer, F.linear(query, weight, bias), 3)
     parts = (1, 2) if weight is not None and key is value else (1, 1, 1)
     sections = [part * layer.embed_dim for part in parts]
     separate = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
     weights = separate if weight is None else weight.split(sections)
     biases = (None, None, None) if bias is None else bias.split(sections)
     products = map(F.linear, (query, key, value), weights, biases)
-    return sum((split_heads(layer, *each) for each in zip(products, parts, strict=True)), ())
+    return sum((split_product(layer, *each) for each in zip(products, parts, strict=True)), ())
 
 
-def split_heads(
+def split_product(
     layer: MultiheadAttention, product: Tensor, parts: int
 ) -> tuple[Float[Tensor, "batch heads position d_key"], ...]:
     """Views on the parts of one product."""
@@ -189,7 +189,7 @@ def split_heads(
 def join_heads(
     layer: MultiheadAttention, mixed: Float[Tensor, "batch heads query d_key"], axes: int
 ) -> Tensor:
-    """The output in the layout of a query tensor with so many axes."""
+    """The output in the layout of a query tensor with `axes` axes."""
     is_batch_first = layer.batch_first or axes == 2
     concat = mixed.permute((0, 2, 1, 3) if is_batch_first else (2, 0, 1, 3)).flatten(2)
     output = F.linear(concat, layer.out_proj.weight, layer.out_proj.bias)
@@ -209,11 +209,11 @@ def broadcastable(
     return padding, pairs
 
 
-def mix(
+def mixed_output(
     layer: MultiheadAttention, inputs: Inputs, padding: Mask, pairs: Mask, is_causal: bool
 ) -> Tensor:
     """The output alone."""
-    queries, keys, values = project(layer, *inputs)
+    queries, keys, values = project_inputs(layer, *inputs)
     dtype, axes = inputs[0].dtype, inputs[0].dim()
     dropout = layer.dropout if layer.training else 0.0
     can_pay = queries.shape[1:3].numel() * keys.shape[2] > CALL_PAIRS
@@ -233,7 +233,7 @@ def weigh(
     layer: MultiheadAttention, inputs: Inputs, padding: Mask, pairs: Mask
 ) -> tuple[Tensor, Float[Tensor, "batch heads query key"]]:
     """The output, and every weight after dropout; rows that see no key are zeros."""
-    queries, keys, values = project(layer, *inputs)
+    queries, keys, values = project_inputs(layer, *inputs)
     bias = joint_bias(padding, pairs, inputs[0].dtype)
     assert bias is not None, "without a mask torch computes"
     empty = (bias == -math.inf).all(-1, keepdim=True)
@@ -248,7 +248,7 @@ def weigh(
 def joint_bias(
     padding: Mask, pairs: Mask, dtype: torch.dtype
 ) -> Float[Tensor, "#batch #heads #query key"] | None:
-    """What the masks together add to the scores."""
+    """Sum of both masks as a bias on the scores."""
     other = F._none_or_dtype(pairs)
     padding = F._canonical_mask(padding, "key_padding_mask", other, "attn_mask", dtype)
     pairs = F._canonical_mask(pairs, "attn_mask", None, "", dtype)

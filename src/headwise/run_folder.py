@@ -28,7 +28,7 @@ class RunFolder:
 
     folder: Path
     kind: str
-    """What the run is: "scan" or "sweep"."""
+    """Kind of run: "scan" or "sweep"."""
     settings: Settings
     outputs: tuple[str, ...]
     """Patterns of the files that a run of this kind writes, such as `runs/*.json`."""

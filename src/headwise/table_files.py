@@ -60,7 +60,7 @@ def tidy_column(name: str, column: pd.Series) -> pd.Series:
 
 
 def kind_of(name: str, column: pd.Series) -> str:
-    """Which of the five kinds a column is of; raises where it is of none."""
+    """Which of the five kinds a column is of; raises if it is of none."""
     letters = {"b": "bool", "i": "int", "u": "int", "f": "float"}
     kind = "roles" if name == "roles" else letters.get(column.dtype.kind, "text")
     if kind == "text" and not all(isinstance(cell, str) for cell in column.dropna()):
@@ -77,7 +77,7 @@ def role_names(cell: Any) -> tuple[str, ...]:
 
 
 Held = tuple[pd.DataFrame, dict[str, Any]]
-"""What a file holds: the columns, and how they came about."""
+"""Contents of a file: the columns, and how they were made."""
 
 
 def note_of(df: pd.DataFrame, about: dict[str, Any]) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def to_json(df: pd.DataFrame, about: dict[str, Any]) -> bytes:
 
 
 def from_json(path: Path) -> Held:
-    """What `to_json` wrote."""
+    """Read the output of `to_json`."""
     held = json.loads(path.read_text("utf-8"))
     dtypes = {name: DTYPES[kind] for name, kind in held["columns"].items()}
     df = pd.DataFrame(held["heads"], columns=list(dtypes), dtype="object")
@@ -108,13 +108,13 @@ def from_json(path: Path) -> Held:
 
 
 def to_csv(df: pd.DataFrame, _: dict[str, Any]) -> bytes:
-    """A line a head, several roles with ';' between them."""
+    """One line per head, several roles with ';' between them."""
     flat = df.assign(roles=df["roles"].map(";".join))
     return flat.to_csv(index=False, lineterminator="\r\n").encode()
 
 
 def from_csv(path: Path) -> Held:
-    """What `to_csv` wrote; without its companion, kinds are guessed and nothing else is known."""
+    """Read the output of `to_csv`; without its companion, kinds are guessed, `about` is empty."""
     from pyarrow import csv
 
     companion = path.with_suffix(".about.json")
@@ -146,7 +146,7 @@ def to_parquet(df: pd.DataFrame, about: dict[str, Any]) -> bytes:
 
 
 def from_parquet(path: Path) -> Held:
-    """What `to_parquet` wrote."""
+    """Read the output of `to_parquet`."""
     from pyarrow import parquet
 
     held = parquet.read_table(path, partitioning=None)

@@ -12,7 +12,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from headwise.attention.reference import added, attend_by_definition
+from headwise.attention.reference import attend_by_definition, bias_by_definition
 from headwise.attention.rules import Rules
 
 from .tolerance import assert_same
@@ -94,7 +94,12 @@ def dense_bias(problem: Problem) -> Tensor:
     num_keys = problem.keys.shape[2]
     return torch.stack(
         [
-            torch.stack([added(problem.rules, b, h, num_queries, num_keys) for h in range(heads)])
+            torch.stack(
+                [
+                    bias_by_definition(problem.rules, b, h, num_queries, num_keys)
+                    for h in range(heads)
+                ]
+            )
             for b in range(batch)
         ]
     )

@@ -338,10 +338,10 @@ def test_a_prefill_larger_than_a_fixed_cache_is_refused() -> None:
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        (((4, 3, 1, 5), (4, 3, 1, 7)), r"keys \[2, 3, 6, 5\] .* got \[4, 3, 1, 5\]"),
-        (((2, 1, 1, 5), (2, 1, 1, 7)), r"keys \[2, 3, 6, 5\] .* got \[2, 1, 1, 5\]"),
-        (((2, 3, 1, 6), (2, 3, 1, 7)), r"keys \[2, 3, 6, 5\] .* got \[2, 3, 1, 6\]"),
-        (((2, 3, 1, 5), (2, 3, 1, 8)), r"values \[2, 3, 6, 7\] .* got \[2, 3, 1, 8\]"),
+        (((4, 3, 1, 5), (4, 3, 1, 7)), r"keys \[2, 3, 6, 5\] .* take \[4, 3, 1, 5\]"),
+        (((2, 1, 1, 5), (2, 1, 1, 7)), r"keys \[2, 3, 6, 5\] .* take \[2, 1, 1, 5\]"),
+        (((2, 3, 1, 6), (2, 3, 1, 7)), r"keys \[2, 3, 6, 5\] .* take \[2, 3, 1, 6\]"),
+        (((2, 3, 1, 5), (2, 3, 1, 8)), r"values \[2, 3, 6, 7\] .* take \[2, 3, 1, 8\]"),
     ],
 )
 @pytest.mark.parametrize("cache_name", CACHES)
@@ -357,7 +357,7 @@ def test_keys_of_another_batch_or_layer_are_refused(
 
 def test_keys_of_another_dtype_are_refused() -> None:
     cache = filled(GrowingCache(), 3)
-    words = r"torch\.float32 on cpu; got \[2, 3, 1, 5\] torch\.float64 on cpu: reset"
+    words = r"torch\.float32 on cpu: .* \[2, 3, 1, 5\] torch\.float64 on cpu"
     with pytest.raises(CacheError, match=words):
         append(cache, 1, dtype=torch.float64)
 
@@ -378,7 +378,7 @@ def test_a_rolling_cache_cannot_crop_into_what_it_let_go() -> None:
     forgotten = cache.seen - len(cache)
     assert forgotten > 0
     length = forgotten + 2  # one position short of the three that a window of 4 looks back
-    message = f"cannot crop to {length}: a window of 4 needs positions already let go"
+    message = f"cannot crop to {length}: a window of 4"
     with pytest.raises(CacheError, match=message):
         cache.crop(length)
     with pytest.raises(CacheError, match=rf"crop to 24: .* give a length in {forgotten}\.\.23"):
@@ -389,9 +389,9 @@ def test_a_rolling_cache_cannot_crop_into_what_it_let_go() -> None:
 
 @pytest.mark.parametrize("size", [0, -3])
 def test_caches_without_room_are_refused(size: int) -> None:
-    with pytest.raises(CacheError, match=f"capacity is {size}: it must be at least 1"):
+    with pytest.raises(OptionError, match=f"capacity is {size}: .* 1"):
         FixedCache(size)
-    with pytest.raises(CacheError, match=f"window is {size}: it must be at least 1"):
+    with pytest.raises(OptionError, match=f"window is {size}: .* 1"):
         RollingCache(size)
 
 
@@ -400,22 +400,18 @@ def test_a_rolling_cache_too_small_for_the_layer_is_refused(
     window: int | None, looks_at: str
 ) -> None:
     layer = make_layer("plain", window=window)
-    message = f"this cache holds a window of {WINDOW}; the layer looks at {looks_at}"
+    message = f"window of {WINDOW}: .* {looks_at}"
     with pytest.raises(CacheError, match=message):
         layer(some_x(), cache=RollingCache(WINDOW))
 
 
 def test_a_cache_takes_no_context_and_no_lengths() -> None:
     layer, x = make_layer("plain"), some_x()
-    with pytest.raises(
-        OptionError, match="lengths of a context do not go with is_causal, window or"
-    ):
+    with pytest.raises(OptionError, match="lengths of a context"):
         layer(x, x, lengths=torch.tensor([3, 13]))
-    with pytest.raises(
-        OptionError, match="a cache is for self-attention: it cannot take a context"
-    ):
+    with pytest.raises(OptionError, match="cache and context"):
         layer(x, x, cache=GrowingCache())
-    with pytest.raises(OptionError, match=r"lengths do not go with a cache: .* pad on the left"):
+    with pytest.raises(OptionError, match="lengths and cache"):
         layer(x, lengths=torch.tensor([3, 13]), cache=GrowingCache())
 
 
@@ -464,7 +460,7 @@ def test_reordering_without_gradients_records_none() -> None:
 def test_a_cache_serves_one_layer() -> None:
     first, second, x, cache = make_layer("plain"), make_layer("plain"), some_x(), GrowingCache()
     first(x, cache=cache)
-    message = "holds 13 positions of another layer: give every layer a cache of its own"
+    message = "13 positions of another layer"
     with pytest.raises(CacheError, match=message):
         second(x, cache=cache)
     assert len(cache) == POSITIONS

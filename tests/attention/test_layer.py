@@ -11,7 +11,6 @@ from hypothesis import given, settings, strategies as st
 
 from headwise import MultiHeadAttention, RelativeBias
 from headwise.attention.attend import attend_in_steps
-from headwise.attention.layer import split_heads
 from headwise.errors import OptionError, ShapeError
 
 from .layers import (
@@ -34,15 +33,14 @@ from .tolerance import assert_same
 def test_the_dimension_table_of_four_heads() -> None:
     layer, x = MultiHeadAttention(512, 4), torch.randn(4, 16, 512)
     assert (layer.d_key, layer.d_value) == (128, 128)
-    projections = {"Wq": layer.d_key, "Wk": layer.d_key, "Wv": layer.d_value}
-    heads = []
-    for name, width in projections.items():
+    heads = layer.project(x, x)
+    for name, split in zip(("Wq", "Wk", "Wv"), heads, strict=True):
         projected = layer.get_submodule(name)(x)
         assert projected.shape == (4, 16, 512)
-        assert projected.view(4, 16, 4, 128).shape == (4, 16, 4, 128)
-        heads.append(split_heads(projected, width))
-        assert heads[-1].shape == (4, 4, 16, 128)
-        assert torch.equal(heads[-1], projected.view(4, 16, 4, 128).transpose(1, 2))
+        assert split.shape == (4, 4, 16, 128)
+        for head in range(4):
+            own_columns = projected[:, :, 128 * head : 128 * (head + 1)]
+            assert torch.equal(split[:, head], own_columns)
     steps = attend_in_steps(*heads)
     assert steps.scores.shape == steps.weights.shape == (4, 4, 16, 16)
     assert steps.mixed.shape == (4, 4, 16, 128)
@@ -62,8 +60,10 @@ def test_the_dimensions_of_eight_heads() -> None:
 
 
 def test_heads_are_split_without_copying() -> None:
-    projected = torch.randn(2, 3, 20)
-    assert split_heads(projected, 4).data_ptr() == projected.data_ptr()
+    layer, outputs = MultiHeadAttention(20, 5), []
+    layer.Wq.register_forward_hook(lambda module, inputs, output: outputs.append(output))
+    queries, _, _ = layer.project(*[torch.randn(2, 3, 20)] * 2)
+    assert queries.data_ptr() == outputs[0].data_ptr()
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -272,24 +272,24 @@ def test_weights_in_training_are_those_before_dropout() -> None:
 @pytest.mark.parametrize(
     ("sizes", "options", "message"),
     [
-        ((0, 2), {}, "d_model 0, num_heads 2, num_kv_heads 2: all must be at least 1"),
-        ((8, 0), {}, "d_model 8, num_heads 0, num_kv_heads 0: all must be at least 1"),
-        ((8, 2), {"num_kv_heads": 0}, "num_heads 2, num_kv_heads 0: all must be at least 1"),
-        ((12, 6), {"num_kv_heads": 4}, "num_heads 6 is not a multiple of num_kv_heads 4: each KV"),
+        ((0, 2), {}, "d_model is 0"),
+        ((8, 0), {}, "num_heads is 0"),
+        ((8, 2), {"num_kv_heads": 0}, "num_kv_heads is 0"),
+        ((12, 6), {"num_kv_heads": 4}, "num_heads 6 is not a multiple of num_kv_heads 4"),
         ((8, 3), {}, r"d_model 8 is not a multiple of num_heads 3: .*d_key \(for instance 2\)"),
         ((8, 2), {"bias": ("Wq", "Wx", "wo")}, "bias names Wx, wo: the projections are Wq, Wk, W"),
         ((8, 2), {"bias": "Wx"}, "bias names Wx: the projections are Wq, Wk, Wv, Wo"),
         ((8, 2), {"window": 0}, "window is 0: it must be a positive number of keys"),
         ((8, 2), {"window": (-1, 2)}, r"window is \(-1, 2\): it must be a positive"),
         ((8, 2), {"softcap": 0.0}, "softcap is 0.0: it must be positive"),
-        ((8, 2), {"dropout": 1.0}, r"dropout is 1.0: it must lie in \[0, 1\)"),
-        ((8, 2), {"dropout": -0.1}, "dropout is -0.1: it must lie in"),
-        ((8, 2), {"d_key": 0}, "d_key 0, d_value 0, d_context 8: all must be at"),
-        ((8, 2), {"d_value": -1}, "d_key 4, d_value -1, d_context 8: all must be at"),
-        ((8, 2), {"d_context": 0}, "d_value 4, d_context 0: all must be at least 1"),
+        ((8, 2), {"dropout": 1.0}, r"dropout is 1.0: .* \[0, 1\)"),
+        ((8, 2), {"dropout": -0.1}, "dropout is -0.1"),
+        ((8, 2), {"d_key": 0}, "d_key is 0"),
+        ((8, 2), {"d_value": -1}, "d_value is -1"),
+        ((8, 2), {"d_context": 0}, "d_context is 0"),
     ],
 )
-def test_sizes_and_options_that_cannot_be_are_refused(
+def test_layer_rejects_impossible_sizes_and_options(
     sizes: tuple[int, int], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(OptionError, match=message):
@@ -304,17 +304,17 @@ def test_a_bias_may_be_given_by_one_name() -> None:
 @pytest.mark.parametrize(
     ("name", "shapes", "message"),
     [
-        ("full", [(2, 7, 19)], "x is [2, 7, 19]; this layer takes [batch, position, d_model 20]"),
-        ("cross", [(2, 7, 20)], "this layer attends to a context 13 wide; call it with x and cont"),
+        ("full", [(2, 7, 19)], "x is [2, 7, 19]: this layer takes [batch, position, d_model 20]"),
+        ("cross", [(2, 7, 20)], "a context 13 wide"),
         (
             "cross",
             [(2, 7, 20), (2, 11, 20)],
-            "context is [2, 11, 20]; this layer takes [batch, position, d_context 13] (a mask is",
+            "context is [2, 11, 20]: this layer takes [batch, position, d_context 13]",
         ),
         (
             "rotary",
             [(2, 7, 20), (2, 5, 20)],
-            "rotary positions need at least as many keys as queries; got 7 queries and 5 keys",
+            "7 queries and 5 keys",
         ),
     ],
 )
@@ -328,6 +328,6 @@ def test_inputs_that_do_not_fit_are_refused(
 @pytest.mark.parametrize("shape", [(4,), (3, 5), (2, 1)])
 def test_gates_that_do_not_fit_are_refused(shape: tuple[int, ...]) -> None:
     layer = make_layer()
-    message = rf"gates are {re.escape(str(list(shape)))}; give \[heads 5\] or \[batch 2, heads 5\]"
+    message = rf"gates are {re.escape(str(list(shape)))}: .*\[heads 5\].*\[batch 2, heads 5\]"
     with pytest.raises(ShapeError, match=message):
         layer(*inputs(layer), gates=torch.ones(shape))

@@ -1,4 +1,4 @@
-"""What is of the wrong kind is met with one sentence, not with an error from deep inside torch."""
+"""Arguments of a wrong type raise one clear sentence, not an error from deep inside torch."""
 
 from typing import Any
 
@@ -58,19 +58,19 @@ def test_rules_positions_and_caches_of_the_wrong_kind_are_refused(make: Any, mes
 
 
 @pytest.mark.parametrize("cache", [True, GrowingCache, []])
-def test_what_is_no_cache_is_refused(cache: Any) -> None:
+def test_layer_rejects_caches_of_other_types(cache: Any) -> None:
     with pytest.raises(CacheError, match=r"cache is .*: give GrowingCache\(\), FixedCache or Rol"):
         MultiHeadAttention(8, 2)(torch.zeros(1, 3, 8), cache=cache)
 
 
-def test_a_mask_that_is_no_tensor_is_refused() -> None:
+def test_masks_must_be_tensors() -> None:
     with pytest.raises(MaskError, match="the mask is a list: give a tensor"):
         MultiHeadAttention(8, 2)(torch.zeros(1, 2, 8), mask=[[1, 0], [1, 1]])
     with pytest.raises(MaskError, match="the mask is a list: give a tensor"):
         attend(*torch.zeros(3, 1, 2, 3, 4), mask=[[1]])
 
 
-def test_a_mask_or_gates_that_are_no_tensor_leave_the_cache_as_it_was() -> None:
+def test_rejected_mask_or_gates_leave_the_cache_unchanged() -> None:
     layer, x, cache = MultiHeadAttention(8, 2), torch.zeros(1, 2, 8), GrowingCache()
     with pytest.raises(MaskError, match="the mask is a list: give a tensor"):
         layer(x, mask=[[1, 0], [1, 1]], cache=cache)
@@ -92,7 +92,7 @@ def test_an_offset_may_be_one_of_numpys_integers() -> None:
 def test_a_cache_on_another_device_is_refused() -> None:
     cache = GrowingCache()
     cache.append(*torch.zeros(2, 3, 1, 5, 7))
-    words = r"holds keys \[3, 1, 5, 7\] torch.float32 on cpu; got .* torch.float32 on meta: reset"
+    words = r"holds keys \[3, 1, 5, 7\] torch.float32 on cpu: .* torch.float32 on meta"
     with pytest.raises(CacheError, match=words):
         cache.append(*torch.zeros(2, 3, 1, 5, 7, device="meta"))
     cache.reset()
@@ -103,13 +103,11 @@ def test_a_cache_on_another_device_is_refused() -> None:
 def test_a_cache_is_not_put_in_an_order_of_sequences_that_it_does_not_hold() -> None:
     cache = GrowingCache()
     cache.append(*torch.zeros(2, 3, 1, 5, 7))
-    with pytest.raises(
-        CacheError, match=r"rows run from 0 to 5; this cache holds sequences 0\.\.2"
-    ):
+    with pytest.raises(CacheError, match=r"rows run from 0 to 5: .* 0\.\.2"):
         cache.reorder(torch.tensor([0, 5, 1]))
 
 
-def test_what_a_backward_pass_needs_is_not_written_over_after_a_crop() -> None:
+def test_cropping_keeps_tensors_that_a_backward_pass_needs() -> None:
     layer, x, cache = MultiHeadAttention(8, 2, is_causal=True), torch.randn(2, 6, 8), GrowingCache()
     total = layer(x, cache=cache).square().sum()
     wanted = torch.autograd.grad(total, layer.Wk.weight, retain_graph=True)[0]
@@ -133,7 +131,7 @@ def test_biases_by_distance_are_made_where_the_input_is(position: Any) -> None:
     "given", [(1, 2, 3), np.zeros((3, 1, 2, 3, 4)), torch.zeros(3, 1, 2).numpy()]
 )
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_what_is_no_tensor_is_refused_by_its_kind(given: Any, is_causal: bool) -> None:
+def test_attend_names_arguments_that_are_not_tensors(given: Any, is_causal: bool) -> None:
     kind = type(given[0]).__name__
     with pytest.raises(ShapeError, match=f"queries, keys and values are {kind}, {kind}, {kind}"):
         attend(*given, is_causal=is_causal)

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from headwise import Alibi, MultiHeadAttention, RelativeBias, Rotary, RotaryScaling
-from headwise.attention.layer import PROJECTIONS, split_heads
+from headwise.attention.layer import PROJECTIONS
 from headwise.attention.reference import LayerSteps, layer_by_definition
 
 from .tolerance import assert_same
@@ -57,8 +57,10 @@ class Call:
         if self.layer.q_norm is None:
             return 1.0
         source = self.x if self.context is None else self.context
-        queries = split_heads(self.layer.Wq(self.x), self.layer.d_key)
-        keys = split_heads(self.layer.Wk(source), self.layer.d_key)
+        queries, keys = (
+            projected.unflatten(-1, (-1, self.layer.d_key))
+            for projected in (self.layer.Wq(self.x), self.layer.Wk(source))
+        )
         sizes = [tensor.square().mean(-1).sqrt().min().item() for tensor in (queries, keys)]
         return max(1.0, 1 / min(sizes))
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from headwise.attention.attend import attend, attend_in_steps, attend_with_lse, explain_path
 from headwise.attention.bias import bias_tile
 from headwise.attention.prepare import Computation, check_qkv
-from headwise.attention.reference import added
+from headwise.attention.reference import bias_by_definition
 from headwise.attention.rules import Band, Rules, as_4d_mask, check_window
 from headwise.errors import MaskError, OptionError, ShapeError
 
@@ -31,20 +31,20 @@ BIASED = ("is_causal", "window", "offset", "mask", "slopes", "distance_bias")
         ({"window": [3, 1]}, r"window is \[3, 1\]: it must be a positive number of keys, or"),
         ({"window": 2.5}, r"window is 2\.5: it must be a positive number of keys, or"),
         ({"window": (1, 2, 3)}, r"window is \(1, 2, 3\): it must be a positive number of keys"),
-        ({"slopes": torch.ones(1, 6)}, r"slopes is \[1, 6\]: give \[heads\]"),
-        ({"sinks": torch.ones(6, 1)}, r"sinks is \[6, 1\]: give \[heads\]"),
-        ({"distance_bias": torch.ones(5)}, r"distance_bias is \[5\]: give \[heads, distances\]"),
-        ({"lengths": [3, 5]}, r"lengths is \[3, 5\]: give an integer tensor, one number a seq"),
+        ({"slopes": torch.ones(1, 6)}, r"slopes is \[1, 6\]: .* \[heads\]"),
+        ({"sinks": torch.ones(6, 1)}, r"sinks is \[6, 1\]: .* \[heads\]"),
+        ({"distance_bias": torch.ones(5)}, r"distance_bias is \[5\]: .* \[heads, distances\]"),
+        ({"lengths": [3, 5]}, r"lengths is \[3, 5\]: give an integer tensor"),
         ({"lengths": torch.ones(2)}, r"lengths is torch\.float32: give an integer tensor"),
         ({"query_lengths": torch.ones(2) > 0}, r"query_lengths is torch\.bool: give an integer"),
         ({"offset": 1.5}, r"offset is 1\.5: give a whole number, or an integer tensor"),
-        ({"scale": torch.tensor(0.5)}, "scale is a Tensor: give a number; a factor that is learn"),
+        ({"scale": torch.tensor(0.5)}, "scale is a Tensor"),
         (
             {"scale": nn.Parameter(torch.tensor(0.5))},
-            "scale is a Parameter: give a number; .* is multiplied into the queries",
+            "scale is a Parameter",
         ),
-        ({"dropout": 1.0}, r"dropout is 1\.0: it must lie in \[0, 1\)"),
-        ({"dropout": -0.1}, r"dropout is -0\.1: it must lie in \[0, 1\)"),
+        ({"dropout": 1.0}, r"dropout is 1\.0: .* \[0, 1\)"),
+        ({"dropout": -0.1}, r"dropout is -0\.1: .* \[0, 1\)"),
         ({"distance_bias": torch.zeros(3, 4)}, "distance_bias has 4 columns: it needs an odd"),
         ({"window": 0}, "window is 0: it must be a positive number of keys"),
         ({"window": -3}, "window is -3: it must be a positive number of keys"),
@@ -266,7 +266,7 @@ def test_a_trimmed_task_has_lost_only_keys_that_nobody_sees(problem: Problem) ->
     assert_same(tile, want, roundings=problem.roundings)
     structure = replace(problem.rules, mask=None, slopes=None, distance_bias=None)
     sizes = (task.num_queries, task.num_keys)
-    is_seen = (added(structure, 0, 0, *sizes) == 0).any(0)
+    is_seen = (bias_by_definition(structure, 0, 0, *sizes) == 0).any(0)
     assert not is_seen[:low].any() and not is_seen[high:].any()
 
 

@@ -7,7 +7,7 @@ import torch
 
 from headwise.attention.layer import MultiHeadAttention
 from headwise.errors import OptionError
-from headwise.tracing.blur import blur_of, sharpness, three_targets
+from headwise.tracing.blur import compare_heads, sharpness, three_targets
 from headwise.tracing.layer_trace import trace_layer
 
 
@@ -27,7 +27,7 @@ def test_an_average_is_never_sharper_than_its_heads() -> None:
     means = sharpness(found)
     assert means.entropy_of_single >= means.entropy_of_heads
     assert means.largest_of_single <= means.largest_of_heads
-    blur = blur_of(found, 3)
+    blur = compare_heads(found, 3)
     assert blur.query == "3" and len(blur.heads) == 4
-    with pytest.raises(OptionError, match=r"there is no token 9: the text has 0\.\.8"):
-        blur_of(found, 9)
+    with pytest.raises(OptionError, match=r"query is 9: .* 0\.\.8"):
+        compare_heads(found, 9)

@@ -65,7 +65,7 @@ def test_indirect_calls_have_no_output_measures(name: str) -> None:
     batches = [inputs, {"input_ids": inputs["input_ids"].flip(1)}]
     with pytest.warns(UserWarning, match="Attention") as said:
         table = scan(model, inputs=batches, settings=ScanSettings(repeats=False))
-    assert len([one for one in said if "heads give" in str(one.message)]) == 1
+    assert len([one for one in said if "output projection" in str(one.message)]) == 1
     assert table.df["output_share"].isna().all() and table.df["entropy"].notna().all()
     assert not [name for name in table.df if name.startswith(("value_", "output_norm"))]
 

@@ -76,7 +76,7 @@ class Family:
     needs_positions: bool = False
     """Whether left padding moves a decoder's positions without them; rotary ones are relative."""
     model_type: str = ""
-    """Its model type in transformers, if that differs from `name`."""
+    """The model type in transformers, if that differs from `name`."""
 
     @property
     def auto(self) -> str:

@@ -1,4 +1,4 @@
-"""What a Computation adds to its scores: masks, the band, ALiBi's slopes, biases by distance.
+"""Bias: the sum of masks, the band, ALiBi's slopes and biases by distance, for any scores.
 
 In: a `Computation`, and which queries and keys. Out: the sum of everything that is added to their
 scores, -inf where a query may not see a key; None if nothing is added.

@@ -1,11 +1,11 @@
 """Caches: keys and values of positions already seen, so that each is projected once.
 
-In: the keys and values of new positions. Out: those of every position that is still held, the new
-ones last, so that the last query stands at the last key. A cache knows no attention; it holds two
+In: the keys and values of new positions. Out: those of every position that is still cached, the new
+ones last, so that the last query is at the last key. A cache computes no attention; it has two
 tensors and counts, and serves one layer.
 
-While gradients are recorded new keys are joined with the old into fresh tensors, since the backward
-pass may need the old ones as they were; otherwise they are written in place.
+While gradients are recorded, new and old keys are joined into fresh tensors, because the backward
+pass may need the old ones as they were; otherwise new keys are written in place.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -15,66 +15,67 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from headwise.checks import whole_number
 from headwise.errors import CacheError
 
 
 @runtime_checkable
 class Cache(Protocol):
-    """What the layer asks of a cache."""
+    """The methods of a cache that the layer calls."""
 
     seen: int
-    """Positions appended so far, also those no longer held."""
+    """Positions appended so far, including those no longer cached."""
     window: int | None
-    """How many of the last positions are held; None = all."""
+    """How many of the last positions are cached; None = all."""
 
     def belong_to(self, layer: object) -> None:
-        """Serve the layer from now on; raise where positions of another one are held."""
+        """Serve this layer from now on; raise CacheError if it has positions of another layer."""
 
-    def held_after(self, new: int) -> int:
-        """Number of keys that `append` will give when `new` ones are added."""
+    def length_after(self, new: int) -> int:
+        """Number of keys that `append` will return when `new` ones are added."""
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of every position held, after the new ones have been added."""
+        """Add new keys and values; return those of every cached position."""
 
 
 class KeyValueCache:
-    """Two tensors with room to grow and a count of what they hold; what all caches are made of."""
+    """Base class of the caches: two tensors with room to grow and a count of their positions."""
 
     window: int | None = None
 
     def __init__(self) -> None:
-        """Nothing held; the first `append` decides batch, heads, sizes, dtype and device."""
+        """Start empty; the first `append` decides batch, heads, sizes, dtype and device."""
         self.seen = 0
         self.held = 0
         self.keys: Float[Tensor, "batch kv_heads room d_key"] | None = None
         self.values: Float[Tensor, "batch kv_heads room d_value"] | None = None
         self.owner: int | None = None
         self.is_recorded = False
-        """Whether a backward pass may still need what is held as it is."""
+        """Whether a backward pass may still need the cached tensors unchanged."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but the owner: a copy may serve a copy of the layer."""
         return self.__dict__ | {"owner": None}
 
     def belong_to(self, layer: object) -> None:
-        """Serve the layer from now on; raise where positions of another one are held."""
+        """Serve this layer from now on; raise CacheError if it has positions of another layer."""
         if self.held and self.owner not in (None, id(layer)):
             raise CacheError(
-                f"this cache holds {self.held} positions of another layer: "
-                "give every layer a cache of its own"
+                f"this cache has {self.held} positions of another layer: "
+                "give every layer its own cache"
             )
         self.owner = id(layer)
 
     def __len__(self) -> int:
-        """Positions held now."""
+        """Positions cached now."""
         return self.held
 
-    def held_after(self, new: int) -> int:
-        """Number of keys that `append` will give when `new` ones are added."""
+    def length_after(self, new: int) -> int:
+        """Number of keys that `append` will return when `new` ones are added."""
         return self.held + new
 
     def room_for(self, needed: int) -> int:
-        """Positions to make room for when `needed` must fit."""
+        """Positions to allocate when `needed` must fit."""
         raise NotImplementedError
 
     def append(
@@ -84,7 +85,7 @@ class KeyValueCache:
     ) -> tuple[
         Float[Tensor, "batch kv_heads key d_key"], Float[Tensor, "batch kv_heads key d_value"]
     ]:
-        """Keys and values of every position held, the new ones last."""
+        """Add new keys and values; return those of every cached position, the new ones last."""
         new = keys.shape[2]
         self._check(keys, values)
         total = self.held + new
@@ -96,8 +97,8 @@ class KeyValueCache:
             self.is_recorded = True
         else:
             if total > self.keys.shape[2] or self.is_recorded:
-                self.keys = self._moved(self.keys, self._make_room(keys, total))
-                self.values = self._moved(self.values, self._make_room(values, total))
+                self.keys = self._move(self.keys, self._make_room(keys, total))
+                self.values = self._move(self.values, self._make_room(values, total))
                 self.is_recorded = False
             self.keys[:, :, self.held : total] = keys
             self.values[:, :, self.held : total] = values
@@ -106,7 +107,7 @@ class KeyValueCache:
 
     def crop(self, length: int) -> None:
         """Forget every position from `length` on, as after a rejected guess."""
-        check_whole("length", length)
+        length = whole_number("length", length)
         if not self.seen - self.held <= length <= self.seen:
             raise CacheError(
                 f"cannot crop to {length}: {self.held} of {self.seen} positions are held, so give "
@@ -121,16 +122,16 @@ class KeyValueCache:
             batch = len(self.keys)
             if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < batch:
                 raise CacheError(
-                    f"rows run from {int(rows.min())} to {int(rows.max())}; this cache holds "
+                    f"rows run from {int(rows.min())} to {int(rows.max())}: this cache has "
                     f"sequences 0..{batch - 1}"
                 )
             with outside_inference():
                 self.keys, self.values = self.keys[rows], self.values[rows]
 
     def reset(self) -> None:
-        """Forget everything; keep the memory for input of the same sizes.
+        """Forget all positions; keep the memory for input of the same sizes.
 
-        Memory that gradients hang on is let go.
+        Memory that gradients depend on is freed.
         """
         self.seen = self.held = 0
         if self.keys is not None and self.values is not None:
@@ -150,8 +151,8 @@ class KeyValueCache:
             batch, heads, _, width = old.shape
             raise CacheError(
                 f"this cache holds {name} {[batch, heads, self.held, width]} {old.dtype} on "
-                f"{old.device}; got {list(new.shape)} {new.dtype} on {new.device}: reset it, or "
-                "take another"
+                f"{old.device}: it cannot take {list(new.shape)} {new.dtype} on {new.device}; "
+                "reset it, or use another"
             )
 
     def _make_room(self, like: Tensor, needed: int) -> Tensor:
@@ -159,26 +160,20 @@ class KeyValueCache:
         with outside_inference():
             return like.new_empty(batch, heads, self.room_for(needed), width)
 
-    def _moved(self, old: Tensor, roomy: Tensor) -> Tensor:
+    def _move(self, old: Tensor, roomy: Tensor) -> Tensor:
         roomy[:, :, : self.held] = old[:, :, : self.held]
         return roomy
 
 
-def check_whole(name: str, number: object) -> None:
-    """Raise unless this is a whole number."""
-    if not hasattr(number, "__index__"):
-        raise CacheError(f"{name} is {number!r}: give a whole number")
-
-
 def outside_inference() -> AbstractContextManager[object]:
-    """Where tensors are made that can be written to after `torch.inference_mode`, too."""
+    """A context whose tensors can also be written to outside `torch.inference_mode`."""
     if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
         return nullcontext()  # the mode cannot be changed inside a graph
     return torch.inference_mode(False)
 
 
 class GrowingCache(KeyValueCache):
-    """Holds every position; room doubles as it fills, so that a step costs the same on average."""
+    """Keeps every position; room doubles as it fills, so that a step costs the same on average."""
 
     def room_for(self, needed: int) -> int:
         """Twice what is needed, and some to begin with."""
@@ -186,22 +181,19 @@ class GrowingCache(KeyValueCache):
 
 
 class FixedCache(KeyValueCache):
-    """Holds up to `capacity` positions in memory allocated once."""
+    """Keeps up to `capacity` positions in memory allocated once."""
 
     def __init__(self, capacity: int) -> None:
-        """Room for `capacity` positions, taken at the first `append`."""
+        """Room for `capacity` positions, allocated at the first `append`."""
         super().__init__()
-        check_whole("capacity", capacity)
-        if capacity < 1:
-            raise CacheError(f"capacity is {capacity}: it must be at least 1")
-        self.capacity = capacity
+        self.capacity = whole_number("capacity", capacity, least=1)
 
     def room_for(self, needed: int) -> int:
-        """The capacity; `append` refuses what is more."""
+        """The capacity; `append` raises CacheError beyond it."""
         return self.capacity
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of every position held; raises when the capacity is exceeded."""
+        """`KeyValueCache.append`; raises CacheError if the capacity is exceeded."""
         needed = self.held + keys.shape[2]
         if needed > self.capacity:
             raise CacheError(
@@ -212,31 +204,28 @@ class FixedCache(KeyValueCache):
 
 
 class RollingCache(KeyValueCache):
-    """Holds the last `window` positions only: all that a causal layer with that window can see."""
+    """Keeps only the last `window` positions: all that a causal layer with that window can see."""
 
     window: int
 
     def __init__(self, window: int) -> None:
-        """Remembers `window - 1` positions beside each new one."""
+        """Keep `window - 1` positions beside each new one."""
         super().__init__()
-        check_whole("window", window)
-        if window < 1:
-            raise CacheError(f"window is {window}: it must be at least 1")
-        self.window = window
+        self.window = whole_number("window", window, least=1)
 
     def room_for(self, needed: int) -> int:
         """Twice the window, so that old positions are moved away only once per window."""
         return max(2 * self.window, needed)
 
-    def held_after(self, new: int) -> int:
-        """Number of keys that `append` will give: those that the first new one may see, and it."""
+    def length_after(self, new: int) -> int:
+        """Number of keys that `append` will return: all that the new ones may see."""
         return min(self.held, self.window - 1) + new
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the last positions before the new ones, and the new ones."""
         self._check(keys, values)
         new = keys.shape[2]
-        kept = self.held_after(0)
+        kept = self.length_after(0)
         if self.keys is not None and self.values is not None:
             is_full = self.held + new > self.keys.shape[2]
             if is_full and kept < self.held:
@@ -252,6 +241,6 @@ class RollingCache(KeyValueCache):
         forgotten = self.seen - self.held
         if forgotten and length - forgotten < self.window - 1:
             raise CacheError(
-                f"cannot crop to {length}: a window of {self.window} needs positions already let go"
+                f"cannot crop to {length}: a window of {self.window} needs positions that are gone"
             )
         super().crop(length)

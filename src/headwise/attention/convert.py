@@ -1,7 +1,7 @@
 """Convert: weights in from, and out to, the textbook's class and `torch.nn.MultiheadAttention`.
 
 In: a module of one kind. Out: a new module of the other with the same weights and the same output.
-Whatever the other kind cannot express is refused by name.
+An OptionError names what the other kind cannot express.
 """
 
 from collections.abc import Iterable
@@ -17,20 +17,20 @@ def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHe
     """A layer with the weights of a class that has four linear layers named Wq, Wk, Wv and Wo.
 
     Capitals and underscores in the names do not matter (`W_q`, `wq`); `num_heads` is the module's
-    own unless given. A dropout that the class has is taken as the weights'.
+    own unless given. The module's dropout becomes the dropout on the weights.
     """
-    found = {
+    linears = {
         name.replace("_", "").lower(): child
         for name, child in module.named_children()
         if isinstance(child, nn.Linear)
     }
-    missing = [name for name in PROJECTIONS if name.lower() not in found]
+    missing = [name for name in PROJECTIONS if name.lower() not in linears]
     if missing:
         raise OptionError(
             f"{type(module).__name__} has no linear layer {', '.join(missing)}; "
             f"it has {', '.join(name for name, _ in module.named_children()) or 'none'}"
         )
-    projections = {name: found[name.lower()] for name in PROJECTIONS}
+    projections = {name: linears[name.lower()] for name in PROJECTIONS}
     check_no_others(module, projections.values())
     heads = getattr(module, "num_heads", None) if num_heads is None else num_heads
     if not isinstance(heads, int):
@@ -46,8 +46,8 @@ def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHe
             f"of {stacked // heads}"
         )
     d_value, d_context = rows["Wv"] // kv_heads, projections["Wk"].in_features
-    check_size("Wv", projections["Wv"], d_context, rows["Wv"])
-    check_size("Wo", projections["Wo"], heads * d_value, d_model)
+    check_features("Wv", projections["Wv"], d_context, rows["Wv"])
+    check_features("Wo", projections["Wo"], heads * d_value, d_model)
     layer = MultiHeadAttention(
         d_model,
         heads,
@@ -69,7 +69,7 @@ def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHe
 
 
 def check_no_others(module: nn.Module, projections: Iterable[nn.Linear]) -> None:
-    """Raise where a class has parameters besides its four projections."""
+    """Raise OptionError if `module` has parameters besides its four projections."""
     taken = {id(parameter) for linear in projections for parameter in linear.parameters()}
     left = [name for name, parameter in module.named_parameters() if id(parameter) not in taken]
     if left:
@@ -80,26 +80,26 @@ def check_no_others(module: nn.Module, projections: Iterable[nn.Linear]) -> None
 
 
 def dropout_of(module: nn.Module) -> float:
-    """The probability with which a class drops weights; 0 where it drops none."""
-    found = {
+    """The module's dropout probability; 0 if it has none."""
+    dropouts = {
         name: child.p
         for name, child in module.named_children()
         if isinstance(child, nn.Dropout) and child.p
     }
-    if len(found) > 1:
+    if len(dropouts) > 1:
         raise OptionError(
-            f"{type(module).__name__} has dropouts {', '.join(found)}: MultiHeadAttention has one, "
-            "on the weights"
+            f"{type(module).__name__} has dropouts {', '.join(dropouts)}: MultiHeadAttention has "
+            "only one, on the weights"
         )
-    return next(iter(found.values()), 0.0)
+    return next(iter(dropouts.values()), 0.0)
 
 
-def check_size(name: str, linear: nn.Linear, taken: int, given: int) -> None:
-    """Raise unless a projection takes and gives so many numbers."""
-    if (linear.in_features, linear.out_features) != (taken, given):
+def check_features(name: str, linear: nn.Linear, in_features: int, out_features: int) -> None:
+    """Raise OptionError unless `linear` maps `in_features` to `out_features`."""
+    if (linear.in_features, linear.out_features) != (in_features, out_features):
         raise OptionError(
-            f"{name} makes {linear.out_features} numbers of {linear.in_features}: beside the other "
-            f"projections it must make {given} of {taken}"
+            f"{name} maps {linear.in_features} features to {linear.out_features}: to match the "
+            f"other projections it must map {in_features} to {out_features}"
         )
 
 
@@ -141,9 +141,9 @@ def in_weights(module: nn.MultiheadAttention) -> tuple[Tensor, ...]:
 def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
     """A batch-first `torch.nn.MultiheadAttention` with the layer's weights.
 
-    Causality is its caller's to ask for, call by call.
+    It has no causal setting: ask for causality in each call.
     """
-    obstacles = [name for name, found in unlike_torch(layer).items() if found]
+    obstacles = [name for name, is_used in unlike_torch(layer).items() if is_used]
     if obstacles:
         raise OptionError(f"torch.nn.MultiheadAttention has no {', '.join(obstacles)}")
     module = nn.MultiheadAttention(
@@ -168,7 +168,7 @@ def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
 
 
 def unlike_torch(layer: MultiHeadAttention) -> dict[str, bool]:
-    """What the layer has that `torch.nn.MultiheadAttention` cannot express."""
+    """Features that `torch.nn.MultiheadAttention` lacks, and whether the layer uses them."""
     has_bias = [getattr(layer, name).bias is not None for name in PROJECTIONS]
     return {
         "grouped KV heads": layer.num_kv_heads != layer.num_heads,

@@ -1,10 +1,9 @@
 """Kernels: the two ways a piece of attention is computed, fused or in plain steps.
 
-In: tensors and what is added to their scores. Out: the mixed values and, when asked for, the
-log-sum-exp of every row. Kernels refuse to know why a piece is the piece it is; `paths.py` cuts the
-work up.
+In: tensors and the bias on their scores. Out: the mixed values and, on request, the log-sum-exp of
+every row. `paths.py` decides which pieces to compute.
 
-A row that sees no key gives zeros, a log-sum-exp of -inf and finite gradients, in either way.
+Either way a row that sees no key has zeros, a log-sum-exp of -inf and finite gradients.
 """
 
 import math
@@ -24,7 +23,7 @@ FUSED_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 class Mixed(NamedTuple):
-    """What a kernel gives: the heads' mixed values, and if asked for the rows' log-sum-exp."""
+    """Mixed values of the heads, and the log-sum-exp of their rows if it was requested."""
 
     output: Float[Tensor, "batch heads query d_value"]
     lse: Float[Tensor, "batch heads query"] | None
@@ -54,7 +53,7 @@ def is_transformed() -> bool:
 
 
 def can_be_read(tensor: Tensor) -> bool:
-    """Whether the numbers in a tensor are known now, and not only when a graph is run."""
+    """Whether the tensor's numbers are known now, not only when a graph runs."""
     return not (torch.compiler.is_compiling() or is_transformed() or tensor.device.type == "meta")
 
 
@@ -159,7 +158,7 @@ class FusedWithLse(torch.autograd.Function):
 
 
 class FusedBackward(torch.autograd.Function):
-    """The backward pass of `FusedWithLse`, whose own derivative is refused and not left out."""
+    """The backward pass of `FusedWithLse`; its own derivative raises PathError."""
 
     @staticmethod
     def forward(  # noqa: PLR0913 - what the kernel takes
@@ -195,8 +194,8 @@ class FusedBackward(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> None:
         """No kernel computes it."""
         raise PathError(
-            "no fused kernel has a second derivative: ask attend for path='steps', a layer for "
-            "need_weights=True"
+            "no fused kernel has a second derivative: call attend with path='steps', or the layer "
+            "with need_weights=True"
         )
 
 
@@ -232,7 +231,7 @@ def plain_mixed(  # noqa: PLR0913 - what `plain_steps` takes, and one more
     dropout: float,
     with_lse: bool,
 ) -> Mixed:
-    """The last of the plain steps alone, which spares what nobody asked for."""
+    """The result of `plain_steps` without its intermediates."""
     with without_autocast(queries):
         biased = plain_scores(queries, keys, scale=scale, bias=bias, softcap=softcap)[-1]
         empty = empty_rows(bias)
@@ -241,7 +240,7 @@ def plain_mixed(  # noqa: PLR0913 - what `plain_steps` takes, and one more
 
 
 def without_autocast(queries: Tensor) -> torch.autocast:
-    """Where products are computed in the dtype they have: autocast would round each of them."""
+    """A context that computes products in their own dtype: autocast would round each of them."""
     device = queries.device.type
     return torch.autocast("cpu" if device == "meta" else device, enabled=False)
 
@@ -278,10 +277,10 @@ def row_lse(biased: Tensor, empty: Tensor | None) -> Tensor:
 
 
 def plain_mix(weights: Tensor, values: Tensor, dropout: float) -> Tensor:
-    """The mean of the values under the weights, some of which dropout takes away."""
-    kept = F.dropout(weights, dropout) if dropout else weights
+    """The mean of the values under the weights, after dropout."""
+    weights = F.dropout(weights, dropout) if dropout else weights
     num_heads, kv_heads = weights.shape[1], values.shape[1]
-    return unfold_groups(fold_groups(kept, kv_heads) @ values.to(weights.dtype), num_heads)
+    return unfold_groups(fold_groups(weights, kv_heads) @ values.to(weights.dtype), num_heads)
 
 
 def fold_groups(tensor: Tensor, kv_heads: int) -> Float[Tensor, "batch kv_heads rows width"]:
@@ -305,14 +304,14 @@ def available_kernels() -> dict[str, str]:
     generator = torch.Generator().manual_seed(0)
     exact = [torch.randn(1, 2, 5, 8, generator=generator, dtype=torch.float64) for _ in range(3)]
     truth = plain_steps(*exact, scale=1.0).mixed
-    found = {}
+    report = {}
     for dtype in FUSED_DTYPES:
         name = str(dtype).removeprefix("torch.")
         try:
             output = fused(*(tensor.to(dtype) for tensor in exact), scale=1.0, with_lse=True).output
         except RuntimeError as error:
-            found[name] = f"no: {str(error).splitlines()[0]}"
+            report[name] = f"no: {str(error).splitlines()[0]}"
         else:
             error_in_eps = (output.double() - truth).abs().max().item() / torch.finfo(dtype).eps
-            found[name] = f"yes, error {error_in_eps:.1f} eps"
-    return found
+            report[name] = f"yes, error {error_in_eps:.1f} eps"
+    return report

@@ -1,4 +1,4 @@
-"""The layer: four projections around the functional core, and nothing that the core does already.
+"""The layer: four projections around `attend.mix`.
 
 In: `[batch, position, d_model]`. Out: the same shape. Parameters carry the textbook's names, Wq,
 Wk, Wv, Wo, so that a textbook class and this layer load each other's `state_dict`.
@@ -26,15 +26,16 @@ from headwise.attention.positions import (
     rotate,
     widest_dtype,
 )
-from headwise.attention.prepare import check_mask, check_shape
-from headwise.attention.rules import Rules, Window, check_counts_of, check_window
+from headwise.attention.prepare import check_mask
+from headwise.attention.rules import Rules, Window, check_window
+from headwise.checks import whole_number
 from headwise.errors import CacheError, OptionError, ShapeError
 
 PROJECTIONS = ("Wq", "Wk", "Wv", "Wo")
 
 
 class Sinks(nn.Module):
-    """One learned logit a head that takes a share of every softmax and carries no value."""
+    """One learned logit per head. It takes a share of every softmax and carries no value."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class Sinks(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Zeros: at first a sink counts like one more key of score 0."""
+        """Start at zero: a sink then counts like one more key of score 0."""
         super().__init__()
         self.values = nn.Parameter(torch.zeros(num_heads, device=device, dtype=dtype))
 
@@ -56,7 +57,7 @@ class Slopes(nn.Module):
     """ALiBi's slopes: fixed, so neither saved with the weights nor rounded to their dtype."""
 
     def __init__(self, num_heads: int) -> None:
-        """The slopes of all heads; a tensor-parallel plan leaves each rank its own."""
+        """All heads at first; a tensor-parallel plan sets `heads` to those of its rank."""
         super().__init__()
         self.num_heads, self.heads = num_heads, slice(None)
 
@@ -69,9 +70,9 @@ class MultiHeadAttention(nn.Module):
     """Multi-head attention: `output = concat(heads) Wo`.
 
     Only `d_model` and `num_heads` are needed. Heads may share keys and values (`num_kv_heads`),
-    have sizes of their own (`d_key`, `d_value`), look at another sequence (`d_context` wide), look
-    back only (`is_causal`), or near only (`window`). `bias` is True, False, or the names of the
-    projections that have one.
+    have other sizes (`d_key`, `d_value`), attend to another sequence (`d_context` wide), attend
+    only backwards (`is_causal`) or only nearby (`window`). `bias` is True, False, or the names of
+    the projections that have one.
 
     >>> layer = MultiHeadAttention(512, 8)
     >>> layer(torch.zeros(2, 5, 512)).shape
@@ -100,19 +101,30 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         """Fresh weights, Xavier-uniform; biases at zero."""
         super().__init__()
-        self.d_model, self.num_heads = d_model, num_heads
-        self.num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        check_counts(d_model=d_model, num_heads=num_heads, num_kv_heads=self.num_kv_heads)
-        check_sharing(num_heads, self.num_kv_heads)
-        self.d_key = own_size(d_model, num_heads) if d_key is None else d_key
-        self.d_value = self.d_key if d_value is None else d_value
-        self.d_context = d_model if d_context is None else d_context
-        check_counts(d_key=self.d_key, d_value=self.d_value, d_context=self.d_context)
+        self.d_model = whole_number("d_model", d_model, least=1)
+        self.num_heads = num_heads = whole_number("num_heads", num_heads, least=1)
+        kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        self.num_kv_heads = whole_number("num_kv_heads", kv_heads, least=1)
+        if num_heads % self.num_kv_heads:
+            raise OptionError(
+                f"num_heads {num_heads} is not a multiple of num_kv_heads {self.num_kv_heads}: "
+                "every KV head must serve the same number of heads"
+            )
+        if d_key is None and d_model % num_heads:
+            raise OptionError(
+                f"d_model {d_model} is not a multiple of num_heads {num_heads}: choose another "
+                f"number of heads, or give d_key (for instance {d_model // num_heads})"
+            )
+        d_key = d_model // num_heads if d_key is None else d_key
+        self.d_key = whole_number("d_key", d_key, least=1)
+        self.d_value = whole_number("d_value", d_key if d_value is None else d_value, least=1)
+        d_context = d_model if d_context is None else d_context
+        self.d_context = whole_number("d_context", d_context, least=1)
         self.dropout, self.is_causal, self.window = dropout, is_causal, window
         self.softcap, self.position = softcap, position
         check_window(window)
-        Rules(softcap=softcap, dropout=dropout)
-        biased = biased_projections(bias)
+        Rules(softcap=softcap, dropout=dropout)  # raises if one is out of range
+        biased = names_with_bias(bias)
         sizes = {
             "Wq": (d_model, self.num_heads * self.d_key),
             "Wk": (self.d_context, self.num_kv_heads * self.d_key),
@@ -145,7 +157,7 @@ class MultiHeadAttention(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the projections anew; biases and sinks at 0, norms at 1."""
+        """Draw new projections; set biases and sinks to 0, norms to 1."""
         for name in PROJECTIONS:
             projection: nn.Linear = getattr(self, name)
             nn.init.xavier_uniform_(projection.weight)
@@ -177,30 +189,36 @@ class MultiHeadAttention(nn.Module):
         Float[Tensor, "batch query d_model"]
         | tuple[Float[Tensor, "batch query d_model"], Float[Tensor, "batch heads query key"]]
     ):
-        """Each position's mix of what its heads see; with `need_weights` also every head's weights.
+        """Output of the layer; with `need_weights` also the weights of every head.
 
         `mask`: bool or 0/1 (True may attend) or floating (added), two to four axes. `lengths`: real
         positions of each right-padded sequence (of the context, if there is one). `gates`: a factor
-        on each head's share, 0 silences it. The last query stands at the last key, cached keys
+        on each head's output, 0 silences it. The last query is at the last key, cached keys
         included.
         """
-        self._check(x, context, lengths=lengths, cache=cache)
+        self._check_call(x, context, lengths=lengths, cache=cache)
         source = x if context is None else context
-        queries, keys, values = self.projected(x, source, 0 if cache is None else cache.seen)
+        queries, keys, values = self.project(x, source, 0 if cache is None else cache.seen)
         if gates is not None:
             gates = check_gates(gates, queries)
-        rules = self.rules_for(mask, lengths, is_self=context is None, device=x.device)
+        rules = self.make_rules(mask, lengths, is_self=context is None, device=x.device)
         if cache is not None:
             if mask is not None:
-                check_mask(mask, queries, cache.held_after(keys.shape[2]))
+                check_mask(mask, queries, cache.length_after(keys.shape[2]))
             cache.belong_to(self)
             keys, values = cache.append(keys, values)
+        weights: Tensor | None = None
         if need_weights:
             steps = attend_in_steps(queries, keys, values, rules=rules)
-            return self._output(steps.mixed, gates), steps.weights
-        return self._output(mix(queries, keys, values, rules).output, gates)
+            mixed, weights = steps.mixed, steps.weights
+        else:
+            mixed = mix(queries, keys, values, rules).output
+        if gates is not None:
+            mixed = mixed * gates.to(mixed.dtype)
+        output: Tensor = self.Wo(mixed.transpose(1, 2).flatten(2))
+        return output if weights is None else (output, weights)
 
-    def projected(
+    def project(
         self,
         x: Float[Tensor, "batch query d_model"],
         source: Float[Tensor, "batch key d_context"],
@@ -211,22 +229,16 @@ class MultiHeadAttention(nn.Module):
         Float[Tensor, "batch kv_heads key d_value"],
     ]:
         """Queries, keys and values as attention gets them, after `seen` cached positions."""
-        queries = split_heads(self.Wq(x), self.d_key)
-        keys = split_heads(self.Wk(source), self.d_key)
-        values = split_heads(self.Wv(source), self.d_value)
+        queries = self.Wq(x).unflatten(-1, (-1, self.d_key)).transpose(1, 2)
+        keys = self.Wk(source).unflatten(-1, (-1, self.d_key)).transpose(1, 2)
+        values = self.Wv(source).unflatten(-1, (-1, self.d_value)).transpose(1, 2)
         if self.q_norm is not None and self.k_norm is not None:
             queries, keys = self.q_norm(queries), self.k_norm(keys)
         if isinstance(self.position, Rotary):
-            queries, keys = self._rotated(queries, keys, self.position, seen)
+            queries, keys = self._rotate(queries, keys, self.position, seen)
         return queries, keys, values
 
-    def _output(self, mixed: Tensor, gates: Tensor | None) -> Tensor:
-        if gates is not None:
-            mixed = mixed * gates.to(mixed.dtype)
-        output: Tensor = self.Wo(mixed.transpose(1, 2).flatten(2))
-        return output
-
-    def rules_for(
+    def make_rules(
         self,
         mask: Tensor | None,
         lengths: Tensor | None,
@@ -234,7 +246,7 @@ class MultiHeadAttention(nn.Module):
         is_self: bool,
         device: torch.device,
     ) -> Rules:
-        """What the layer's attention obeys on such an input, which lies on the device."""
+        """Rules of the layer's attention for an input with this mask and these lengths."""
         own = (self.window, self.slopes, self.relative_bias, self.softcap, self.sinks)
         dropout = self.dropout if self.training else 0.0
         if mask is None and lengths is None and not dropout and own == (None,) * len(own):
@@ -262,59 +274,56 @@ class MultiHeadAttention(nn.Module):
         table: Tensor = self.relative_bias(buckets)
         return table.T
 
-    def _rotated(
+    def _rotate(
         self, queries: Tensor, keys: Tensor, rotary: Rotary, seen: int
     ) -> tuple[Tensor, Tensor]:
         num_queries, new = queries.shape[2], keys.shape[2]
         if num_queries > new:
             raise ShapeError(
-                f"rotary positions need at least as many keys as queries; got {num_queries} "
-                f"queries and {new} keys"
+                f"{num_queries} queries and {new} keys: rotary positions need at least as many "
+                "keys as queries"
             )
         cos, sin = angles_between(rotary, self.d_key, seen, seen + new, queries)
         keys = rotate(keys, cos, sin, layout=rotary.layout)
-        last = slice(new - num_queries, None)  # the last query stands at the last key
+        last = slice(new - num_queries, None)  # the last query is at the last key
         return rotate(queries, cos[last], sin[last], layout=rotary.layout), keys
 
-    def _check(
+    def _check_call(
         self, x: Tensor, context: Tensor | None, *, lengths: Tensor | None, cache: Cache | None
     ) -> None:
         if x.dim() != 3 or x.shape[2] != self.d_model:
             raise ShapeError(
-                f"x is {list(x.shape)}; this layer takes [batch, position, d_model {self.d_model}]"
+                f"x is {list(x.shape)}: this layer takes [batch, position, d_model {self.d_model}]"
             )
         if context is None and self.d_context != self.d_model:
             raise ShapeError(
-                f"this layer attends to a context {self.d_context} wide; call it with x and context"
+                f"context is missing: this layer takes x and a context {self.d_context} wide"
             )
         if context is not None:
             if context.dim() != 3 or context.shape[2] != self.d_context:
                 raise ShapeError(
-                    f"context is {list(context.shape)}; this layer takes [batch, position, "
-                    f"d_context {self.d_context}] (a mask is passed as mask=...)"
+                    f"context is {list(context.shape)}: this layer takes [batch, position, "
+                    f"d_context {self.d_context}]; pass a mask as mask=..."
                 )
             if cache is not None:
-                raise OptionError("a cache is for self-attention: it cannot take a context")
+                raise OptionError("cache and context are both set: a cache is for self-attention")
             if lengths is not None and (self.is_causal or self.window or self.position):
                 raise OptionError(
-                    "lengths of a context do not go with is_causal, window or position: "
-                    "queries stand at the end of the context, which padding would move"
+                    "lengths of a context cannot be combined with is_causal, window or position: "
+                    "the last query is at the last position of the context, padding included"
                 )
-        if lengths is not None:
-            check_counts_of("lengths", lengths)
-            check_shape(lengths, "lengths", x.shape[0])
         if cache is not None and (isinstance(cache, type) or not isinstance(cache, Cache)):
             raise CacheError(f"cache is {cache!r}: give GrowingCache(), FixedCache or RollingCache")
         if cache is not None and cache.window is not None:
             before, _ = Rules(window=self.window).bounds
             if before is None or before >= cache.window:
-                looks = "all positions" if before is None else f"{before + 1} positions"
+                reach = "all positions" if before is None else f"{before + 1} positions"
                 raise CacheError(
-                    f"this cache holds a window of {cache.window}; the layer looks at {looks}"
+                    f"this cache keeps a window of {cache.window}: the layer attends to {reach}"
                 )
         if cache is not None and lengths is not None:
             raise OptionError(
-                "lengths do not go with a cache: right padding would stand between cached keys; "
+                "lengths and cache are both set: right padding would come between cached keys; "
                 "pad on the left and give a mask"
             )
 
@@ -332,48 +341,13 @@ class MultiHeadAttention(nn.Module):
             "position": (self.position, None),
             "softcap": (self.softcap, None),
         }
-        parts += [f"{name}={value}" for name, (value, usual) in options.items() if value != usual]
+        parts += [
+            f"{name}={value}" for name, (value, default) in options.items() if value != default
+        ]
         return ", ".join(parts)
 
 
-def split_heads(
-    projected: Float[Tensor, "batch position stacked"], width: int
-) -> Float[Tensor, "batch heads position {width}"]:
-    """One large projection as heads of `width`, without copying; how many there are follows."""
-    heads: Tensor = projected.unflatten(-1, (-1, width))
-    return heads.transpose(1, 2)
-
-
-def check_counts(**counts: int) -> None:
-    """Raise unless every count is a positive whole number."""
-    for name, count in counts.items():
-        if not hasattr(count, "__index__"):
-            raise OptionError(f"{name} is {count!r}: give a whole number")
-    if min(counts.values()) < 1:
-        given = ", ".join(f"{name} {count}" for name, count in counts.items())
-        raise OptionError(f"{given}: all must be at least 1")
-
-
-def check_sharing(num_heads: int, num_kv_heads: int) -> None:
-    """Raise unless heads share KV heads evenly."""
-    if num_heads % num_kv_heads:
-        raise OptionError(
-            f"num_heads {num_heads} is not a multiple of num_kv_heads {num_kv_heads}: "
-            "each KV head must serve as many heads as the next"
-        )
-
-
-def own_size(d_model: int, num_heads: int) -> int:
-    """d_model / num_heads, the usual size of a head."""
-    if d_model % num_heads:
-        raise OptionError(
-            f"d_model {d_model} is not a multiple of num_heads {num_heads}: "
-            f"choose another number of heads, or give d_key (for instance {d_model // num_heads})"
-        )
-    return d_model // num_heads
-
-
-def biased_projections(bias: bool | Collection[str]) -> Collection[str]:
+def names_with_bias(bias: bool | Collection[str]) -> Collection[str]:
     """Names of the projections that have a bias."""
     if isinstance(bias, bool):
         return PROJECTIONS if bias else ()
@@ -389,7 +363,7 @@ def biased_projections(bias: bool | Collection[str]) -> Collection[str]:
 
 
 def check_gates(gates: Tensor, queries: Tensor) -> Float[Tensor, "#batch heads 1 1"]:
-    """The gates, one a head or one a sequence and head, ready to multiply."""
+    """The gates, one per head or one per sequence and head, ready to multiply."""
     if not isinstance(gates, Tensor):
         raise OptionError(
             f"gates is a {type(gates).__name__}: give a tensor [heads] or [batch, heads]"
@@ -397,6 +371,6 @@ def check_gates(gates: Tensor, queries: Tensor) -> Float[Tensor, "#batch heads 1
     batch, heads = queries.shape[:2]
     if gates.shape not in ((heads,), (batch, heads), (1, heads)):
         raise ShapeError(
-            f"gates are {list(gates.shape)}; give [heads {heads}] or [batch {batch}, heads {heads}]"
+            f"gates are {list(gates.shape)}: give [heads {heads}] or [batch {batch}, heads {heads}]"
         )
     return gates.view(-1, heads, 1, 1)

@@ -1,8 +1,8 @@
 """Whether this machine can really run the low-precision kernels that its processor claims.
 
 Some virtual machines announce AMX, the processor's matrix unit, and kill the process that uses it.
-The trial therefore runs in a process of its own. This module needs the standard library alone and
-imports nothing of headwise, so that it can be run before torch is loaded.
+So the trial runs in another process. This module needs only the standard library and imports
+nothing of headwise, so that it can run before torch is loaded.
 """
 
 import os
@@ -32,7 +32,7 @@ def low_precision_is_safe() -> bool:
 
 
 def processor_claims_amx(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether Linux lists AMX among the processor's flags; False where there is no such list."""
+    """Whether Linux lists AMX among the processor's flags; False on other systems."""
     try:
         return "amx" in cpuinfo.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -97,7 +97,7 @@ def trains_short_in_half(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
 
 
 def why_not_fused(computation: Computation, *, with_lse: bool) -> str | None:
-    """Why the fused kernels cannot carry out the computation; None if they can."""
+    """Reason why the fused kernels cannot carry out the computation; None if they can."""
     if computation.rules.softcap is not None:
         return "softcap changes the scores before the softmax"
     if computation.rules.dropout > 0:
@@ -114,7 +114,7 @@ def why_not_fused(computation: Computation, *, with_lse: bool) -> str | None:
 
 
 def why_not(path: str, computation: Computation, *, with_lse: bool) -> str | None:
-    """Why a requested path cannot carry out the computation; None if it can."""
+    """Reason why a requested path cannot carry out the computation; None if it can."""
     if path in ("steps", "step_blocks"):
         return None
     obstacle = why_not_fused(computation, with_lse=with_lse)
@@ -227,7 +227,7 @@ class QueryTile:
     high: int
 
     def bias(self, computation: Computation) -> Tensor | None:
-        """What is added to the scores of these queries and keys."""
+        """Bias on the scores of these queries and keys."""
         return bias_tile(computation, slice(self.first, self.last), self.low, self.high)
 
 

@@ -2,7 +2,7 @@
 bias.
 
 In: sizes and position numbers. Out: the angles to rotate queries and keys by, or what is added to
-scores by distance. Nothing here knows a layer; the layer asks.
+scores by distance. `layer.py` applies them.
 """
 
 import math
@@ -47,7 +47,7 @@ class RotaryScaling:
     """yarn: factor on the rotated queries and keys; None = 0.1 ln(factor) + 1."""
 
     def __post_init__(self) -> None:
-        """Refuse kinds that there are not, and factors that would turn positions around."""
+        """Reject unknown kinds, and factors that are not positive."""
         check_name("the kind of rotary scaling", self.kind, SCALINGS)
         if not self.factor > 0:
             raise OptionError(f"the rotary scaling factor is {self.factor}: it must be positive")
@@ -79,7 +79,7 @@ class Rotary:
     scaling: RotaryScaling | None = None
 
     def __post_init__(self) -> None:
-        """Refuse layouts that there are not, and bases that slow no pair down."""
+        """Reject unknown layouts, and bases of 1 or less."""
         check_name("the rotary layout", self.layout, LAYOUTS)
         if not self.base > 1:
             raise OptionError(f"the rotary base is {self.base}: it must be more than 1")
@@ -88,7 +88,7 @@ class Rotary:
 
 
 def check_name(what: str, name: str, names: Collection[str]) -> None:
-    """Raise unless the name is one of those that there are."""
+    """Raise OptionError unless `name` is one of `names`."""
     if name not in names:
         raise OptionError(f"{what} is {name!r}: choose from {', '.join(names)}")
 
@@ -107,7 +107,7 @@ class RelativeBias:
     """Distances from here on share the last bucket."""
 
     def __post_init__(self) -> None:
-        """Refuse bucket counts that leave no room for the exact distances."""
+        """Reject bucket counts that leave no room for the exact distances."""
         if (
             self.num_buckets < 4
             or self.num_buckets % 2
@@ -161,8 +161,8 @@ def llama3_frequencies(
 ) -> Float[Tensor, " pairs"]:
     """Slow frequencies stretched, fast ones kept, a linear blend between."""
     turns = scaling.original_length * frequencies / (2 * math.pi)
-    kept = (turns - scaling.low_frequency) / (scaling.high_frequency - scaling.low_frequency)
-    return torch.lerp(frequencies / scaling.factor, frequencies, kept.clamp(0, 1))
+    fast_share = (turns - scaling.low_frequency) / (scaling.high_frequency - scaling.low_frequency)
+    return torch.lerp(frequencies / scaling.factor, frequencies, fast_share.clamp(0, 1))
 
 
 def yarn_frequencies(
@@ -208,17 +208,17 @@ def widest_dtype(device: torch.device) -> torch.dtype:
 def angle_table(
     rotary: Rotary, d_key: int, room: int, device: torch.device, dtype: torch.dtype
 ) -> tuple[Float[Tensor, "position pairs"], Float[Tensor, "position pairs"]]:
-    """`rotary_angles` of the first positions, kept for all layers that turn alike."""
-    with torch.inference_mode(False):  # a table made in inference must serve training, too
+    """`rotary_angles` of the first positions, cached for all layers alike."""
+    with torch.inference_mode(False):  # a table made in inference must also serve training
         return rotary_angles(rotary, d_key, torch.arange(room, device=device), dtype)
 
 
 def angles_between(
     rotary: Rotary, d_key: int, first: int, last: int, like: Tensor
 ) -> tuple[Float[Tensor, "position pairs"], Float[Tensor, "position pairs"]]:
-    """`rotary_angles` of the positions `first..last`, half-open, to turn such a tensor by."""
+    """`rotary_angles` of the positions `first..last`, half-open, for a tensor like `like`."""
     dtype = torch.promote_types(like.dtype, torch.float32)
-    is_real = type(like) is Tensor and not is_transformed()  # and no stand-in of some tracer's
+    is_real = type(like) is Tensor and not is_transformed()  # not a tracer's stand-in
     if torch.compiler.is_compiling() or not is_real:
         positions = torch.arange(first, last, device=like.device)
         return rotary_angles(rotary, d_key, positions, dtype)

@@ -123,7 +123,7 @@ class Prepared:
     queries: Float[Tensor, "batch heads query d_key"]
     rules: Rules
     why_apart: str | None
-    """Why each sequence has a computation of its own; None if they share one."""
+    """Reason why each sequence has its own computation; None if they share one."""
 
     def join(self, results: Sequence[Mixed]) -> Mixed:
         """The computations' results as one padded batch; sinks take their share of every row."""
@@ -240,7 +240,7 @@ def separate(
 def why_apart(
     queries: Tensor, keys: Tensor, rules: Rules, lengths: SequenceLengths | None
 ) -> str | None:
-    """Why the sequences are better computed one by one; None if one masked call is better."""
+    """Reason to compute sequences one by one; None if one masked call is better."""
     if isinstance(rules.offset, Tensor):
         return "each sequence has an offset of its own"
     if lengths is None:

@@ -48,7 +48,7 @@ class LayerSteps(NamedTuple):
     heads: list[HeadSteps]
     concat: Float[Tensor, "query stacked"]
     contributions: list[Float[Tensor, "query d_model"]]
-    """What each head adds to the output: its mixed values times its own rows of Wo."""
+    """Each head's part of the output: its mixed values times its own rows of Wo."""
     output: Float[Tensor, "query d_model"]
 
 
@@ -67,7 +67,7 @@ def head_steps(
     scaled = scores * scale
     if rules.softcap is not None:
         scaled = rules.softcap * torch.tanh(scaled / rules.softcap)
-    masked = scaled + added(rules, batch, head, *scores.shape).to(scaled.dtype)
+    masked = scaled + bias_by_definition(rules, batch, head, *scores.shape).to(scaled.dtype)
     logits = masked
     if rules.sinks is not None:
         sink = rules.sinks[head].to(masked.dtype).expand(len(masked), 1)
@@ -80,10 +80,10 @@ def head_steps(
     return HeadSteps(queries, keys, values, scores, scaled, masked, weights, weights @ values, lse)
 
 
-def added(
+def bias_by_definition(
     rules: Rules, batch: int, head: int, num_queries: int, num_keys: int
 ) -> Float[Tensor, "query key"]:
-    """What the rules add to each score: biases, and minus infinity where a query may not look."""
+    """Bias on each score by the rules; minus infinity where a query may not look."""
     position = own(rules.offset, batch, default=num_keys - num_queries)
     real_keys = own(rules.lengths, batch, default=num_keys)
     real_queries = own(rules.query_lengths, batch, default=num_queries)

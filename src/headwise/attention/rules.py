@@ -1,7 +1,7 @@
 """Rules: who may see whom in one attention computation, and how a score becomes a weight.
 
-A record of the user's wishes, checked as far as it can be without the tensors it will meet. It
-knows nothing of kernels; `prepare.py` reads it against real queries and keys.
+In: a caller's options, checked as far as possible without the tensors they will meet. Out: `Rules`,
+and the `Band` of keys that each query may see. `prepare.py` checks them against queries and keys.
 """
 
 import math
@@ -17,13 +17,16 @@ from headwise.errors import MaskError, OptionError
 
 Window = int | tuple[int | None, int | None]
 
+PER_HEAD = {"slopes": ("heads",), "distance_bias": ("heads", "distances"), "sinks": ("heads",)}
+"""Fields of Rules with a row per head, and their axes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rules:
     """Everything that shapes attention besides queries, keys and values.
 
-    Query `i` stands at key position `i + offset`. Left alone, `offset` puts the last query at the
-    last key (bottom-right), which is what a cache needs; 0 is the top-left alignment of
+    Query `i` is at key position `i + offset`. By default the last query is at the last key
+    (bottom-right), which is what a cache needs; offset 0 is the top-left alignment of
     `scaled_dot_product_attention`.
 
     >>> Rules(is_causal=True, window=256).bounds
@@ -37,7 +40,7 @@ class Rules:
     lengths: Int[Tensor, " batch"] | None = None
     """Number of real keys of each right-padded sequence."""
     query_lengths: Int[Tensor, " batch"] | None = None
-    """Number of real queries of each right-padded sequence; the rows after them give zeros."""
+    """Number of real queries of each right-padded sequence; the rows after them are zeros."""
     offset: int | Int[Tensor, " batch"] | None = None
     """Key position of the first query; None = bottom-right."""
     mask: Tensor | None = None
@@ -51,34 +54,58 @@ class Rules:
     softcap: float | None = None
     """Scores become `softcap * tanh(scores / softcap)`, before masks and biases."""
     sinks: Float[Tensor, " heads"] | None = None
-    """One logit a head that takes part in the softmax and carries no value."""
+    """One logit per head. It joins the softmax and carries no value."""
     dropout: float = 0.0
     """Probability with which a weight is dropped (and the others scaled up)."""
 
     def __post_init__(self) -> None:
-        """Refuse what no input could make sense of."""
+        """Reject values that fit no queries and keys."""
         for name in ("softcap", "dropout", "scale"):
-            check_number(name, getattr(self, name))
-        check_is_fixed("scale", self.scale)
+            number = getattr(self, name)
+            if number is not None and not hasattr(number, "__float__"):
+                raise OptionError(f"{name} is {number!r}: give a number", option=name)
+        if isinstance(self.scale, Tensor):
+            raise OptionError(
+                f"scale is a {type(self.scale).__name__}, whose gradient would be lost: give a "
+                "number, or multiply a learned factor into the queries",
+                option="scale",
+            )
         if self.softcap is not None and not 0 < self.softcap < math.inf:
             raise OptionError(
-                f"softcap is {self.softcap}: it must be positive and finite, or None for no cap"
+                f"softcap is {self.softcap}: it must be positive and finite, or None for no cap",
+                option="softcap",
             )
         if not 0 <= self.dropout < 1:
-            raise OptionError(f"dropout is {self.dropout}: it must lie in [0, 1)")
+            raise OptionError(f"dropout is {self.dropout}: it must be in [0, 1)", option="dropout")
         if self.mask is not None and not isinstance(self.mask, Tensor):
             raise MaskError(f"the mask is a {type(self.mask).__name__}: give a tensor")
         for name, axes in PER_HEAD.items():
-            check_axes_of(name, getattr(self, name), axes)
+            tensor = getattr(self, name)
+            if tensor is None or (isinstance(tensor, Tensor) and tensor.dim() == len(axes)):
+                continue
+            is_tensor = isinstance(tensor, Tensor)
+            got = list(tensor.shape) if is_tensor else f"a {type(tensor).__name__}"
+            raise OptionError(f"{name} is {got}: give a tensor [{', '.join(axes)}]", option=name)
         if self.distance_bias is not None and self.distance_bias.shape[-1] % 2 == 0:
             raise OptionError(
                 f"distance_bias has {self.distance_bias.shape[-1]} columns: "
-                "it needs an odd number, distances -n to n"
+                "it needs an odd number, for distances -n to n"
             )
         check_window(self.window)
-        check_counts_of("lengths", self.lengths)
-        check_counts_of("query_lengths", self.query_lengths)
-        object.__setattr__(self, "offset", checked_offset(self.offset))
+        for name in ("lengths", "query_lengths"):
+            if getattr(self, name) is not None:
+                check_integers(name, getattr(self, name))
+        offset: Any = self.offset
+        if isinstance(offset, Tensor):
+            check_integers("offset", offset)
+        elif offset is not None and not isinstance(offset, int | torch.SymInt):
+            if not hasattr(offset, "__index__"):
+                raise OptionError(
+                    f"offset is {offset!r}: give a whole number, or an integer tensor with one "
+                    "number per sequence",
+                    option="offset",
+                )
+            object.__setattr__(self, "offset", operator.index(offset))
 
     @property
     def bounds(self) -> tuple[int | None, int | None]:
@@ -92,83 +119,98 @@ class Rules:
         return (before, 0 if self.is_causal else after)
 
 
-def check_number(name: str, number: object) -> None:
-    """Raise unless this is a number, or None."""
-    if number is not None and not hasattr(number, "__float__"):
-        raise OptionError(f"{name} is {number!r}: give a number")
-
-
-def check_is_fixed(name: str, number: object) -> None:
-    """Raise where a number comes as a tensor, whose gradient would be lost."""
-    if isinstance(number, Tensor):
-        raise OptionError(
-            f"{name} is a {type(number).__name__}: give a number; a factor that is learned is "
-            "multiplied into the queries"
-        )
-
-
 def check_window(window: Window | None) -> None:
-    """Raise unless `window` is None, a positive count, or two counts of neighbours."""
-    if window is None:
-        return
-    if isinstance(window, tuple):
-        is_right = len(window) == 2 and all(side is None or is_count(side) for side in window)
-    else:
-        is_right = is_count(window) and window > 0
-    if not is_right:
+    """Raise OptionError unless `window` is None, a positive number of keys, or two numbers."""
+    sides = window if isinstance(window, tuple) else (window,)
+    least = 0 if isinstance(window, tuple) else 1
+    are_counts = all(
+        side is None or (hasattr(side, "__index__") and side >= least) for side in sides
+    )
+    if not are_counts or (isinstance(window, tuple) and len(window) != 2):
         raise OptionError(
             f"window is {window}: it must be a positive number of keys, or (before, after) "
-            "with each at least 0 or None"
+            "with each at least 0 or None",
+            option="window",
         )
 
 
-def checked_offset(offset: Any) -> Any:
-    """The offset, an integer of numpy's as Python's; raises where it is of no use."""
-    if offset is None or isinstance(offset, int | torch.SymInt):
-        return offset
-    if isinstance(offset, Tensor):
-        check_counts_of("offset", offset)
-        return offset
-    if hasattr(offset, "__index__"):
-        return operator.index(offset)
+def check_integers(name: str, counts: Any) -> None:
+    """Raise OptionError unless `counts` is a tensor of integers."""
+    is_tensor = isinstance(counts, Tensor)
+    if is_tensor and not counts.is_floating_point() and counts.dtype != torch.bool:
+        return
+    got = str(counts.dtype) if is_tensor else repr(counts)
     raise OptionError(
-        f"offset is {offset!r}: give a whole number, or an integer tensor with one number a "
-        "sequence"
+        f"{name} is {got}: give an integer tensor with one number per sequence", option=name
     )
 
 
-def is_count(number: Any) -> bool:
-    """Whether this is an integer, 0 or more."""
-    return hasattr(number, "__index__") and bool(number >= 0)
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Key positions a query may see: `before` its own to `after` it, None = no bound.
 
+    Query `i` is at key position `i + offset`.
+    """
 
-def check_counts_of(name: str, counts: object) -> None:
-    """Raise unless these are None or a tensor of integers."""
-    if counts is None:
-        return
-    if not isinstance(counts, Tensor):
-        given = repr(counts)
-    elif counts.is_floating_point() or counts.dtype == torch.bool:
-        given = str(counts.dtype)
-    else:
-        return
-    raise OptionError(f"{name} is {given}: give an integer tensor, one number a sequence")
+    before: int | None
+    after: int | None
+    offset: int
 
+    @property
+    def is_full(self) -> bool:
+        """Every query sees every key."""
+        return self.before is None and self.after is None
 
-PER_HEAD = {"slopes": ("heads",), "distance_bias": ("heads", "distances"), "sinks": ("heads",)}
-"""What is said of each head, and its axes."""
+    @property
+    def is_causal(self) -> bool:
+        """Every query sees all keys up to its own position; the first is at key 0 or later."""
+        return self.before is None and self.after == 0 and self.offset >= 0
 
+    @property
+    def is_triangle(self) -> bool:
+        """Causal with the first query at the first key, as a fused kernel's own causal flag."""
+        return self.is_causal and self.offset == 0
 
-def check_axes_of(name: str, tensor: Tensor | None, axes: tuple[str, ...]) -> None:
-    """Raise where this is no tensor, or one with another number of axes."""
-    if tensor is not None and not isinstance(tensor, Tensor):
-        raise OptionError(f"{name} is a {type(tensor).__name__}: give a tensor [{', '.join(axes)}]")
-    if tensor is not None and tensor.dim() != len(axes):
-        raise OptionError(f"{name} is {list(tensor.shape)}: give [{', '.join(axes)}]")
+    def keys_of(self, first: int, last: int, num_keys: int) -> tuple[int, int]:
+        """Half-open range of keys that any of the queries `first..last` may see."""
+        low = 0 if self.before is None else first + self.offset - self.before
+        high = num_keys if self.after is None else last + self.offset + self.after + 1
+        low = min(max(low, 0), num_keys)
+        return low, max(min(high, num_keys), low)
+
+    def range_of(
+        self, rows: Int[Tensor, " query"], num_keys: int
+    ) -> tuple[Int[Tensor, " query"], Int[Tensor, " query"]]:
+        """Half-open range of keys that each of the queries `rows` may see."""
+        positions = rows + self.offset
+        low, high = torch.zeros_like(positions), torch.full_like(positions, num_keys)
+        if self.before is not None:
+            low = (positions - self.before).clamp(0, num_keys)
+        if self.after is not None:
+            high = (positions + self.after + 1).clamp(0, num_keys)
+        return low, torch.maximum(low, high)
+
+    def simplified(self, num_queries: int, num_keys: int) -> "Band":
+        """The band without the bounds that block nothing."""
+        before, after = self.before, self.after
+        if before is not None and num_queries - 1 + self.offset - before <= 0:
+            before = None
+        if after is not None and self.offset + after >= num_keys - 1:
+            after = None
+        return Band(before, after, self.offset)
+
+    def sees(self, ahead: Int[Tensor, "*pairs"]) -> Bool[Tensor, "*pairs"]:
+        """Whether a query may see a key that is `ahead` positions after its own, for each pair."""
+        allowed = torch.ones_like(ahead, dtype=torch.bool)
+        if self.before is not None:
+            allowed &= ahead >= -self.before
+        if self.after is not None:
+            allowed &= ahead <= self.after
+        return allowed
 
 
 def restrict_mask(mask: Tensor | None, allowed: Tensor) -> Tensor:
-    """The mask, bool or added to the scores, that hides what is not allowed, too."""
+    """The mask, bool or additive, that also hides the pairs that are not `allowed`."""
     if mask is None:
         return allowed
     if mask.dtype == torch.bool:
@@ -191,70 +233,6 @@ def as_4d_mask(mask: Tensor) -> Tensor:
         f"the mask has {mask.dim()} axes {list(mask.shape)}: give [query, key], "
         "[batch, query, key] or [batch, heads, query, key]"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Band:
-    """Key positions a query may see: `before` its own to `after` it, None = no bound.
-
-    Query `i` stands at key position `i + offset`.
-    """
-
-    before: int | None
-    after: int | None
-    offset: int
-
-    @property
-    def is_full(self) -> bool:
-        """Every query sees every key."""
-        return self.before is None and self.after is None
-
-    @property
-    def is_causal(self) -> bool:
-        """Every query sees all keys up to its own position; the first stands at key 0 or later."""
-        return self.before is None and self.after == 0 and self.offset >= 0
-
-    @property
-    def is_triangle(self) -> bool:
-        """Causal with the first query at the first key, as a fused kernel's own causal flag."""
-        return self.is_causal and self.offset == 0
-
-    def keys_of(self, first: int, last: int, num_keys: int) -> tuple[int, int]:
-        """Half-open range of keys that any of the queries `first..last` may see."""
-        low = 0 if self.before is None else first + self.offset - self.before
-        high = num_keys if self.after is None else last + self.offset + self.after + 1
-        low = min(max(low, 0), num_keys)
-        return low, max(min(high, num_keys), low)
-
-    def range_of(
-        self, rows: Int[Tensor, " query"], num_keys: int
-    ) -> tuple[Int[Tensor, " query"], Int[Tensor, " query"]]:
-        """Half-open range of keys that each of some queries may see."""
-        places = rows + self.offset
-        low, high = torch.zeros_like(places), torch.full_like(places, num_keys)
-        if self.before is not None:
-            low = (places - self.before).clamp(0, num_keys)
-        if self.after is not None:
-            high = (places + self.after + 1).clamp(0, num_keys)
-        return low, torch.maximum(low, high)
-
-    def simplified(self, num_queries: int, num_keys: int) -> "Band":
-        """The same band without the bounds that block nothing."""
-        before, after = self.before, self.after
-        if before is not None and num_queries - 1 + self.offset - before <= 0:
-            before = None
-        if after is not None and self.offset + after >= num_keys - 1:
-            after = None
-        return Band(before, after, self.offset)
-
-    def sees(self, ahead: Int[Tensor, "*pairs"]) -> Bool[Tensor, "*pairs"]:
-        """Whether a query may see a key that is `ahead` positions after its own, for each pair."""
-        allowed = torch.ones_like(ahead, dtype=torch.bool)
-        if self.before is not None:
-            allowed &= ahead >= -self.before
-        if self.after is not None:
-            allowed &= ahead <= self.after
-        return allowed
 
 
 def mask_part(

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.attention.attend import attend_in_steps
-from headwise.attention.layer import MultiHeadAttention, split_heads
+from headwise.attention.layer import MultiHeadAttention
 
 
 class WorkedExample(NamedTuple):
@@ -46,25 +46,25 @@ class NamedShape(NamedTuple):
 
 
 def dimensions(batch: int, position: int, d_model: int, num_heads: int) -> list[NamedShape]:
-    """Shapes of every step of one forward pass, read off the tensors of a real one."""
+    """Shapes of every step of one forward pass, taken from the tensors of a real one."""
     layer = MultiHeadAttention(d_model, num_heads)
     x = torch.zeros(batch, position, d_model)
     projected = layer.Wq(x)
-    apart = projected.unflatten(-1, (-1, layer.d_key))
-    queries, keys = split_heads(projected, layer.d_key), split_heads(layer.Wk(x), layer.d_key)
-    steps = attend_in_steps(queries, keys, split_heads(layer.Wv(x), layer.d_value))
-    together = steps.mixed.transpose(1, 2)
-    concat = together.flatten(2)
-    found = [
+    by_head = projected.unflatten(-1, (-1, layer.d_key))
+    queries, keys, values = layer.project(x, x)
+    steps = attend_in_steps(queries, keys, values)
+    by_position = steps.mixed.transpose(1, 2)
+    concat = by_position.flatten(2)
+    tensors = [
         ("input", "batch position d_model", x),
         ("queries (keys, values)", "batch position d_model", projected),
-        ("  split into heads", "batch position heads d_key", apart),
+        ("  split into heads", "batch position heads d_key", by_head),
         ("  heads before positions", "batch heads position d_key", queries),
         ("scores", "batch heads query key", steps.scores),
         ("weights", "batch heads query key", steps.weights),
         ("mixed", "batch heads position d_value", steps.mixed),
-        ("  positions before heads", "batch position heads d_value", together),
+        ("  positions before heads", "batch position heads d_value", by_position),
         ("concat", "batch position d_model", concat),
         ("output", "batch position d_model", layer.Wo(concat)),
     ]
-    return [NamedShape(step, axes, tuple(tensor.shape)) for step, axes, tensor in found]
+    return [NamedShape(step, axes, tuple(tensor.shape)) for step, axes, tensor in tensors]

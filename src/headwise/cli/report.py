@@ -72,23 +72,26 @@ def scan_minilm(importance: Path | None, prune: Path | None, sentence: str) -> "
 
     The folders and the sentence are checked before the scan, which takes a while.
     """
+    import pandas as pd
+
     from headwise.cli.scan import print_scan
+    from headwise.heads import HeadTable
     from headwise.models.loaded import LoadedModel
-    from headwise.report.data import (
-        ReportData,
-        builtin_texts,
-        heads_of_model,
-        read_cut,
-        read_importance,
-    )
+    from headwise.report.data import ReportData, builtin_texts, read_cut, read_importance
     from headwise.report.maps import check_length, draw_maps
     from headwise.scans.scan import ScanJob, run_scan
     from headwise.scans.settings import ScanSettings
     from headwise.views.terminal import ProgressDisplay
+    from headwise.watching.sites import find_sites
 
     task = ScanJob.of("minilm", settings=ScanSettings(probe=True))
     check_length(sentence, task.tokenizer)
-    heads = heads_of_model("minilm", task.model)
+    rows = [
+        (site.stack, site.layer, head)
+        for site in find_sites(task.model)
+        for head in range(site.num_heads or 0)
+    ]
+    heads = HeadTable(pd.DataFrame(rows, columns=["stack", "layer", "head"]), {"model": "minilm"})
     costs = None if importance is None else read_importance(importance, heads)
     cut = None if prune is None else read_cut(prune, heads)
     with ProgressDisplay(quiet_console(is_stderr=True), unit="tokens") as progress:

@@ -59,6 +59,7 @@ class Table:
             box=SIMPLE_HEAD if is_ruled else None,
             header_style="bold" if is_ruled else "dim",
             pad_edge=False,
+            collapse_padding=is_ruled,
         )
         for column in self.columns:
             is_number = column in self.numeric

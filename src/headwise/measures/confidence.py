@@ -70,7 +70,7 @@ class Confidence(Measure):
 
 
 def special_tokens(layout: RowLayout) -> Bool[Tensor, " key"] | None:
-    """Which keys are special tokens; None where that is not known."""
+    """Which keys are special tokens; None if unknown."""
     return None if layout.tokens is None else layout.tokens.is_special
 
 

@@ -20,7 +20,7 @@ class Outputs(Measure):
     }
 
     def serves(self, view: SequenceView) -> bool:
-        """It takes the output projection."""
+        """Whether the view has the output projection, which this measure needs."""
         return view.output_roots is not None
 
     def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:

@@ -35,7 +35,7 @@ class Repeats(Measure):
     }
 
     def serves(self, view: SequenceView) -> bool:
-        """It takes tokens, and queries and keys of one sequence."""
+        """Whether the view has tokens, and queries and keys of one sequence."""
         return view.layout.tokens is not None and not view.layout.is_cross
 
     def features(self, view: SequenceView) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Layout: which rows of a sequence are measured, what they may see and what is known of the tokens.
+"""Which rows of a sequence are measured, which keys they may see, and facts about the tokens.
 
 In: positions and tokens. Out: blocks that cover all the rows may see, and whatever follows from
 positions alone. Layers of one batch share it, so that each such thing is worked out once.
@@ -40,7 +40,7 @@ class RowLayout:
     is_causal: bool
     """Whether no query sees a key after its own."""
     tokens: KeyTokens | None
-    """Of the keys; None where there are none, as in a picture."""
+    """Tokens of the keys; None if the keys are not tokens, as in an image."""
     is_cross: bool
     """Whether queries and keys are of different sequences: then no distance joins them."""
     _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
@@ -68,7 +68,7 @@ class RowLayout:
         )
 
     def once(self, name: Hashable, make: Callable[[], Made]) -> Made:
-        """What `make` gives, made when it is first asked for under that name."""
+        """The result of `make()`, computed on the first call with this name and cached."""
         if name not in self._kept:
             self._kept[name] = make()
         found: Made = self._kept[name]
@@ -76,7 +76,7 @@ class RowLayout:
 
     @property
     def row_weight(self) -> float:
-        """How many rows of the sequence each measured one speaks for."""
+        """Number of rows of the sequence that each measured row counts as."""
         return self.num_queries / len(self.rows)
 
     @cached_property

@@ -30,11 +30,11 @@ class Scratch:
     """Memory for one tile, kept from view to view: fresh memory costs more than what it is for."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Allocate nothing until the first call."""
         self._rooms: Tensor | None = None
 
     def rooms(self, numbers: int, like: Tensor) -> Float[Tensor, "two numbers"]:
-        """Room for so many numbers, twice; whatever was there before is lost."""
+        """Memory for `numbers` numbers, twice; overwrites earlier contents."""
         rooms = self._rooms
         if rooms is None or rooms.shape[1] < numbers or not _is_same_kind(rooms, like):
             self._rooms = rooms = like.new_empty(2, numbers)
@@ -64,7 +64,7 @@ class SequenceView:
         return self.layout.seen.to(self.sequence.mixed.dtype)[None]
 
     def sees_at_least(self, keys: int) -> Bool[Tensor, " query"]:
-        """Which rows may see so many keys."""
+        """Which rows may see at least `keys` keys."""
         if self.layout.has_mask:
             return (self.seen >= keys).all(0)
         return self.layout.once(("sees", keys), lambda: self.layout.seen >= keys)
@@ -150,7 +150,7 @@ class Sums(dict[str, Tensor]):
     """
 
     def __init__(self, view: SequenceView, shared: "Sums | None" = None, owner: str = "") -> None:
-        """Nothing yet, or nothing of the owner's own."""
+        """Start without sums; `shared` are those of all measures."""
         super().__init__()
         self.shape = (view.layout.num_heads, len(view.layout.rows))
         self.like = view.sequence.mixed
@@ -158,7 +158,7 @@ class Sums(dict[str, Tensor]):
         self.is_complete = False
 
     def __missing__(self, name: str) -> Tensor:
-        """What was summed under that name for this measure or for all; else zeros to add to."""
+        """The shared sum of that name, or zeros to add to."""
         for shared in (self.shared_name(name), name):
             if self.shared is not None and shared in self.shared:
                 return self.shared[shared]
@@ -204,7 +204,7 @@ class Sums(dict[str, Tensor]):
         rows = self.own(name)[:, span]
         if part.shape != rows.shape:
             raise ShapeError(
-                f"a share of {name!r} is {list(part.shape)}: give one number a head and row of the "
+                f"a share of {name!r} is {list(part.shape)}: give one number per head and row of a "
                 f"tile, {list(rows.shape)}"
             )
         rows.add_(part)

@@ -1,7 +1,7 @@
 """From counts of hits to a table of heads, beside what simple guesses achieve.
 
-In: hits of heads and baselines a sentence, for each relation and reading. Out: accuracies with
-95% intervals, and which heads count. This module refuses to know sentences, weights and models.
+In: hits of heads and baselines per sentence, for each relation and reading. Out: accuracies with
+95% intervals, and which heads count. Sentences and weights are left to scoring.py.
 
 A head is judged in each half of the sentences against the baseline that the other half chose.
 Sentences fall into two halves, those with an even and those with an odd index.
@@ -12,7 +12,7 @@ Sentences fall into two halves, those with an even and those with an odd index.
 - A head `counts` where it leads by at least MARGIN there (so in both halves), where the lower end
   of the interval of its lead over all sentences lies above 0, and where each half holds at least
   LEAST sentences.
-- `best_heads` names one head a relation, and for its held-out figures chooses it anew in each half
+- `best_heads` names one head per relation, and for its held-out figures chooses again in each half
   and judges that choice in the other: the best of many heads looks better than it is only in the
   sentences that it was chosen on.
 """
@@ -44,7 +44,7 @@ BEST_COLUMNS = (*COLUMNS[:12], "is_stable")
 
 
 class RelationHits(NamedTuple):
-    """Hits a sentence, for one relation and reading."""
+    """Hits per sentence, for one relation and reading."""
 
     relation: str
     reading: str
@@ -55,7 +55,7 @@ class RelationHits(NamedTuple):
 
 
 def make_table(groups: Sequence[RelationHits], *, resamples: int, seed: int) -> DataFrame:
-    """One row a relation, reading and head; empty, with the same columns, without any counts."""
+    """One row per relation, reading and head; empty, with the same columns, if `groups` is."""
     if resamples < 1:
         raise OptionError(f"resamples is {resamples}: an interval needs at least 1")
     frames = [_rows(counts, resamples, seed) for counts in groups]
@@ -100,7 +100,7 @@ def _rows(counts: RelationHits, resamples: int, seed: int) -> DataFrame:
 
 
 def _share(hits: ndarray, arcs: ndarray, half: ndarray) -> ndarray:
-    """Hits an arc over the chosen sentences; NaN where there are none."""
+    """Hits per arc over the sentences in `half`; NaN if there are none."""
     asked = arcs[half].sum()
     return numpy.asarray(hits[half].sum(0) / (asked if asked else numpy.nan))
 

@@ -1,7 +1,7 @@
 """Probe sentences made for headwise: gold by construction, the same for the same seed.
 
-In: how many sentences a relation, and a seed. Out: sentences with one arc each; and a few
-sentences written out by hand. This module refuses to know tokenizers and models.
+In: the number of sentences per relation, and a seed. Out: sentences with one arc each; and a few
+sentences written out by hand. Tokenizers and models are not used here.
 
 Arcs lead from the dependent to its governor: subject, object and adverb to the verb, determiner and
 adjective to the noun, the object of a preposition to the preposition, a pronoun to its antecedent
@@ -34,7 +34,7 @@ from headwise.probes.templates import (
 
 PRONOUN, CONCEPT = "pronoun-antecedent", "related-concepts"
 RELATIONS = (*SYNTAX, PRONOUN, CONCEPT)
-MOST = 1000  # sentences a relation; the smallest grammar makes more, all different
+MOST = 1000  # sentences per relation; the smallest grammar makes more, all different
 
 _FORMS = {"she": ("her", "was"), "he": ("him", "was"), "they": ("them", "were")}
 
@@ -48,7 +48,7 @@ class TemplateChoice(NamedTuple):
 
 
 def builtin_sentences(per_relation: int = 200, seed: int = 0) -> tuple[ProbeSentence, ...]:
-    """So many different sentences for each relation, in an order that tells nothing of it."""
+    """`per_relation` different sentences for each relation, shuffled."""
     per_relation = whole_number("per_relation", per_relation, least=1, most=MOST)
     made = [
         sentence

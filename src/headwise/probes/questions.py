@@ -2,7 +2,7 @@
 
 In: a sentence. Out: for each reading of each arc who asks, who may be answered and which answer
 is gold; and which of the baselines, knowing positions and how many tokens each word has, hit it.
-This module refuses to know weights.
+Weights are left to scoring.py.
 
 A reading is a way to look an arc up in a map of weights (rows look, columns are looked at):
 
@@ -52,7 +52,7 @@ class ArcQuestion:
 
 
 def ask(arc: Arc, reading: ArcReading, num_words: int, *, is_causal: bool) -> ArcQuestion | None:
-    """The question that one reading of an arc asks; None where it is left out."""
+    """The question that one reading of an arc asks; None if it is left out."""
     if reading == "governor" and arc.candidates:
         return None
     source, gold = arc.dependent, arc.governor

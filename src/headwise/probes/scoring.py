@@ -1,8 +1,8 @@
 """How often each head answers the questions of probe sentences, kept so that it can be merged.
 
 In: sentences and the weights between their words, all heads of a model in one fixed order. Out:
-counts of hits a sentence, relation, reading and head; as plain arrays, or as a table. This module
-refuses to know models, tokens and statistics: questions.py asks, tables.py compares.
+hits per sentence, relation, reading and head; as plain arrays, or as a table. questions.py builds
+the questions, accuracy.py compares heads with baselines.
 """
 
 from collections.abc import Mapping, Sequence
@@ -150,7 +150,7 @@ class RelationScores:
         return scores
 
     def table(self, resamples: int = 1000, seed: int = 0) -> DataFrame:
-        """One row a relation, reading and head, with what simple guesses achieve beside it."""
+        """One row per relation, reading and head, with the accuracy of simple guesses."""
         state = self.state()
         groups = []
         for relation, reading in sorted({key[1:] for key in self._tallies}):

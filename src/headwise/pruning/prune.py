@@ -64,7 +64,7 @@ from headwise.pruning.surgery.cut import Surgery, cut as cut_heads, head_counts,
 from headwise.pruning.units import Unit
 from headwise.reading.batch import Inputs
 from headwise.reading.reader import position_limit
-from headwise.watching.running import in_evaluation
+from headwise.watching.running import in_evaluation, layer_inputs
 
 BATCHES = (1, 16)
 """Batch sizes to time, as far as their outputs fit in memory."""

@@ -18,8 +18,6 @@ from headwise.errors import OptionError
 from headwise.heads import HeadId, HeadTable
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from headwise.pruning.record import PruneRecord
     from headwise.pruning.selection.curve import Curve
 
@@ -127,18 +125,6 @@ def check_folders(importance: Path | None, prune: Path | None) -> None:
         _find_importance(importance)
     if prune is not None:
         _find_record(prune)
-
-
-def heads_of_model(name: str, model: "nn.Module") -> HeadTable:
-    """A table of a model's heads without any measures."""
-    from headwise.watching.sites import find_sites
-
-    heads = [
-        (site.stack, site.layer, head)
-        for site in find_sites(model)
-        for head in range(site.num_heads or 0)
-    ]
-    return HeadTable(pd.DataFrame(heads, columns=["stack", "layer", "head"]), {"model": name})
 
 
 def read_importance(folder: Path, scanned: HeadTable) -> Worth:

@@ -80,7 +80,7 @@ def _largest(df: pd.DataFrame, names: dict[str, str]) -> tuple[Numbers, list[str
 
 
 def _uniform(df: pd.DataFrame, names: dict[str, str], detail: list[str]) -> Numbers:
-    """What equal weights would give in the column that `detail` labels for each head."""
+    """Value under equal weights, in the column that `detail` labels for each head."""
     unknown = np.full(len(df), np.nan)
     by_label = {label: _column(df, f"uniform_{name}") for name, label in names.items()}
     return np.array([by_label.get(label, unknown)[row] for row, label in enumerate(detail)])

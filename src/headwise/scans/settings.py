@@ -19,7 +19,7 @@ LARGEST_SEED = 2**32 - 1
 
 @dataclass(frozen=True)
 class ScanSettings:
-    """What is measured, and on how much."""
+    """The measures of a scan, and how much text they are taken on."""
 
     length: int | None = None
     """Longest window in tokens; None = the model's own limit."""

@@ -89,8 +89,8 @@ def _attention_calls(
     calls = []
     for number, call in enumerate(module_calls):
         layer = layers[call.name]
-        queries, keys, values = layer.projected(call.input, call.input)
-        rules = layer.rules_for(None, None, is_self=True, device=queries.device)
+        queries, keys, values = layer.project(call.input, call.input)
+        rules = layer.make_rules(None, None, is_self=True, device=queries.device)
         calls.append(
             AttentionCall(
                 site=Site("", number, call.name, layer, layer.Wo, is_routed=False),

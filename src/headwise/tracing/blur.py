@@ -1,7 +1,7 @@
-"""Blurring: what becomes of several sharp patterns when one row of weights has to hold them all.
+"""Blurring: what several sharp patterns lose if they share one row of weights.
 
-In: a trace, or the textbook's case of three targets. Out: each head's row beside the one row that
-their average is, with entropy and largest weight.
+In: a Trace, the textbook's case of three targets, or rows of heads. Out: each head's row beside
+the average of all, with entropy and largest weight.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Row:
 
     @property
     def entropy(self) -> float:
-        """Nats, 0 to the log of the number of keys."""
+        """Entropy in nats, 0 to the log of the number of keys."""
         return float(torch.special.entr(self.weights.double()).sum())
 
     @property
@@ -34,7 +34,7 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Blur:
-    """One query: a row for each head, and the single row that is their average."""
+    """One query: a row per head, and their average."""
 
     query: str
     keys: tuple[str, ...]
@@ -42,15 +42,17 @@ class Blur:
 
     @property
     def single(self) -> Row:
-        """What one head would have to look at to see what all of them see."""
+        """The average of the heads' rows: what one head would need to see all of it."""
         return Row("one row", torch.stack([row.weights for row in self.heads]).mean(0))
 
 
-def blur_of(trace: Trace, query: int) -> Blur:
-    """The chosen heads of a trace at one query."""
+def compare_heads(trace: Trace, query: int) -> Blur:
+    """The rows of a trace's chosen heads at one query."""
     labels = trace.labels
     if not 0 <= query < len(labels.queries):
-        raise OptionError(f"there is no token {query}: the text has 0..{len(labels.queries) - 1}")
+        raise OptionError(
+            f"query is {query}: the text has tokens 0..{len(labels.queries) - 1}", option="query"
+        )
     weights = trace["weights"].values[0]
     rows = tuple(Row(trace.name_of(head), weights[head, query]) for head in trace.heads)
     return Blur(labels.queries[query], labels.keys, rows)
@@ -58,7 +60,7 @@ def blur_of(trace: Trace, query: int) -> Blur:
 
 @dataclass(frozen=True)
 class Sharpness:
-    """Means over all queries of a trace's first sequence, but padding."""
+    """Means over all real queries of a trace's first sequence."""
 
     entropy_of_heads: float
     entropy_of_single: float
@@ -67,7 +69,7 @@ class Sharpness:
 
 
 def sharpness(trace: Trace) -> Sharpness:
-    """How much sharper the heads' rows are than their averages, over all queries."""
+    """Entropy and largest weight of the heads' rows and of their averages, over all queries."""
     weights = trace["weights"].values[0, list(trace.heads)].double()
     if trace.is_real is not None:
         weights = weights[:, trace.is_real[0]]
@@ -81,9 +83,10 @@ def sharpness(trace: Trace) -> Sharpness:
 
 
 def three_targets(num_keys: int = 8, score: float = 5.0) -> tuple[Blur, Row]:
-    """The textbook's case: three keys to look at, by three heads, and by one softmax.
+    """The textbook's case: three target keys for three heads, and for one softmax.
 
-    Each head scores its own target `score` and all else 0; the one softmax scores all three so.
+    Each head gives its own target `score` and other keys 0; the one softmax gives all three
+    `score`.
     """
     scores = torch.zeros(3, num_keys, dtype=torch.float64)
     targets = [round(place) for place in torch.linspace(1, num_keys - 2, 3).tolist()]
@@ -95,42 +98,42 @@ def three_targets(num_keys: int = 8, score: float = 5.0) -> tuple[Blur, Row]:
     return Blur("query", keys, heads), together
 
 
-LEAST = 1e-6
-"""Of a row that gives ordinary tokens less than this, nothing is left out."""
+LEAST_WEIGHT = 1e-6
+"""Rows with less weight than this on ordinary tokens are compared whole."""
 
 
 @dataclass(frozen=True, eq=False)
-class Compared:
-    """Rows that are compared, a row a head."""
+class ComparedRows:
+    """One query's rows over the compared keys."""
 
     keys: tuple[int, ...]
-    """Tokens that the rows are over."""
+    """Positions of the compared keys."""
     weights: Float[Tensor, "head key"]
     """Each row adds up to one."""
     resting: tuple[float, ...]
-    """Of each head's whole row, the share on tokens that are left out."""
+    """Share of each head's whole row on the keys that are left out."""
 
     @property
     def gap(self) -> float:
-        """How much larger the heads' largest weights are, on average, than their average row's."""
+        """Mean of the heads' largest weights minus the largest weight of their average row."""
         return float(self.weights.amax(-1).mean() - self.weights.mean(0).max())
 
 
-def compared(weights: Float[Tensor, "head key"], is_rest: Bool[Tensor, " key"]) -> Compared:
-    """The rows without what rests, if at least two tokens are left to look at.
+def compare_rows(weights: Float[Tensor, "head key"], is_rest: Bool[Tensor, " key"]) -> ComparedRows:
+    """The rows rescaled without the keys in `is_rest`, if at least two other keys have weight.
 
     >>> rows = torch.tensor([[0.5, 0.5, 0.0], [0.8, 0.0, 0.2]])
-    >>> found = compared(rows, torch.tensor([True, False, False]))
-    >>> found.keys, found.weights.tolist()
+    >>> compared = compare_rows(rows, torch.tensor([True, False, False]))
+    >>> compared.keys, compared.weights.tolist()
     ((1, 2), [[1.0, 0.0], [0.0, 1.0]])
-    >>> [round(one, 3) for one in found.resting], round(found.gap, 3)
+    >>> [round(one, 3) for one in compared.resting], round(compared.gap, 3)
     ([0.5, 0.8], 0.5)
     """
     weights = weights.double()
     left = weights[:, ~is_rest]
-    if int((left > 0).any(0).sum()) < 2 or float(left.sum(-1).min()) < LEAST:
-        return Compared(tuple(range(len(is_rest))), weights, (0.0,) * len(weights))
-    return Compared(
+    if int((left > 0).any(0).sum()) < 2 or float(left.sum(-1).min()) < LEAST_WEIGHT:
+        return ComparedRows(tuple(range(len(is_rest))), weights, (0.0,) * len(weights))
+    return ComparedRows(
         keys=tuple(torch.nonzero(~is_rest)[:, 0].tolist()),
         weights=left / left.sum(-1, keepdim=True),
         resting=tuple(weights[:, is_rest].sum(-1).tolist()),

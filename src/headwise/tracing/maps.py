@@ -1,7 +1,4 @@
-"""Maps: the weights of some heads with a label for every row and column.
-
-In: weights between tokens. Out: the same by word, without special tokens, without the sink.
-"""
+"""Maps: the weights of some heads, with labels, by word, without special tokens or the sink."""
 
 from dataclasses import dataclass, replace
 
@@ -15,18 +12,18 @@ from headwise.reading.words import NO_WORD, merge_pieces
 
 @dataclass(frozen=True, eq=False)
 class Maps:
-    """Weights of some heads."""
+    """Weights of some heads with their labels."""
 
     weights: Float[Tensor, "heads query key"]
     heads: tuple[str, ...]
     labels: Labels
 
     def first(self, count: int) -> "Maps":
-        """The maps of the first heads alone."""
+        """The maps of the first `count` heads."""
         return replace(self, weights=self.weights[:count], heads=self.heads[:count])
 
     def by_word(self) -> "Maps":
-        """Pieces of a word as one; special tokens belong to no word and are left out."""
+        """Maps with the pieces of each word merged, and without special tokens."""
         labels = self.labels
         if not labels.word_of or not labels.is_self:
             raise OptionError(
@@ -45,7 +42,7 @@ class Maps:
         )
 
     def without_special(self) -> "Maps":
-        """Only rows and columns of ordinary tokens; what went to the others is not shared out."""
+        """Maps without special tokens; rows are not rescaled."""
         labels = self.labels
         if not labels.is_special:
             return self
@@ -67,7 +64,7 @@ class Maps:
         )
 
     def without_sink(self) -> "Maps":
-        """The first key left out, and what remains of each row made to sum to one again."""
+        """Maps without weight on the first key; rows are rescaled to sum to 1."""
         weights = self.weights.clone()
         weights[:, :, 0] = 0
         whole = weights.sum(-1, keepdim=True)

@@ -1,11 +1,11 @@
-"""Record: every step of one layer's attention, and what each head adds to the output.
+"""Trace: every step of one layer's attention, and what each head adds to the output.
 
 In: named tensors. Out: shapes in words, sums that are checked, shares of heads before and after Wo.
-Where the tensors come from is known to `layers` and `models`, how they look to the views.
+The tensors come from layer_trace.py and trace.py; headwise.views.trace shows them.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,29 +19,37 @@ from headwise.reading.labels import Labels
 from headwise.tracing.maps import Maps
 
 STEPS = {
-    "input": "X",
-    "Wq": "each head's own columns of the query projection",
-    "Wk": "each head's own columns of the key projection",
-    "Wv": "each head's own columns of the value projection",
-    "queries": "Q = X Wq (bias, norm, rotation if any)",
-    "keys": "K = X Wk, the same",
-    "values": "V = X Wv (bias if any)",
-    "scores": "Q K^T",
-    "scaled": "scores x scale",
-    "masked": "scaled, -inf where a query may not look",
-    "weights": "softmax of each row",
-    "mixed": "weights V",
-    "concat": "all heads side by side",
-    "Wo": "the output projection: its rows belong to heads, its columns to all",
-    "contributions": "mixed Wo, each head with its own rows of Wo",
-    "output": "concat Wo + bias",
+    "input": ("batch position d_model", "X"),
+    "Wq": ("heads d_model d_key", "each head's own columns of the query projection"),
+    "Wk": ("kv_heads d_model d_key", "each head's own columns of the key projection"),
+    "Wv": ("kv_heads d_model d_value", "each head's own columns of the value projection"),
+    "queries": ("batch heads query d_key", "Q = X Wq (bias, norm, rotation if any)"),
+    "keys": ("batch kv_heads key d_key", "K = X Wk, the same"),
+    "values": ("batch kv_heads key d_value", "V = X Wv (bias if any)"),
+    "scores": ("batch heads query key", "Q K^T"),
+    "scaled": ("batch heads query key", "scores x scale"),
+    "masked": ("batch heads query key", "scaled, -inf where a query may not look"),
+    "weights": ("batch heads query key", "softmax of each row"),
+    "mixed": ("batch heads query d_value", "weights V"),
+    "concat": ("batch query concat", "all heads side by side"),
+    "Wo": (
+        "concat d_model",
+        "the output projection: its rows belong to heads, its columns to all",
+    ),
+    "contributions": (
+        "batch heads query d_model",
+        "mixed Wo, each head with its own rows of Wo",
+    ),
+    "output": ("batch query d_model", "concat Wo + bias"),
 }
-"""Every step in order, and its formula."""
+"""Axes and formula of every step, in order."""
+MOST_NUMBERS = 1 << 16
+"""Steps with more values than this have none in JSON, unless they are named."""
 
 
 @dataclass(frozen=True, eq=False)
 class TraceStep:
-    """One step: its name, its formula, its axes and its values."""
+    """One step: name, axes, values and formula."""
 
     name: str
     axes: tuple[str, ...]
@@ -62,41 +70,93 @@ class Trace:
     title: str
     steps: dict[str, TraceStep]
     heads: tuple[int, ...]
-    """The heads that were asked for; every step holds them all."""
+    """The chosen heads; every step has values of all heads."""
     kv_head_of: tuple[int, ...]
-    """For each head the KV head that serves it."""
+    """Number of the KV head that each head reads."""
     labels: Labels
-    """Of the first sequence, which maps are of."""
+    """Labels of the first sequence, which maps show."""
     bias: Float[Tensor, " d_model"] | None = None
     rounding: float = 0.0
-    """Of the dtype that the layer computes in: mixed values and output are rounded to it."""
+    """Machine epsilon of the layer's dtype, to which mixed values and output are rounded."""
     notes: tuple[str, ...] = ()
     difference: float | None = None
     """Largest difference between the layer's output and one computed head by head."""
     compared: str = ""
-    """What was compared for it."""
+    """The two computations behind `difference`."""
     is_real: Bool[Tensor, "batch query"] | None = None
-    """Which queries are no padding; None where all are real."""
+    """True for real queries, False for padding; None if all are real."""
     prefix: str = field(default="L0", repr=False)
-    """What a head's name begins with: L2, encoder.L2."""
+    """Start of the heads' names: L2, encoder.L2."""
+
+    @classmethod
+    def of(  # noqa: PLR0913 - one parameter per fact about the layer
+        cls,
+        tensors: Mapping[str, Tensor],
+        output_weight: Float[Tensor, "concat d_model"],
+        bias: Tensor | None,
+        *,
+        title: str,
+        labels: Labels,
+        heads: Sequence[int] | None,
+        num_kv_heads: int,
+        formulas: Mapping[str, str],
+    ) -> "Trace":
+        """A trace of a layer's steps; concat, Wo and each head's contribution are added here.
+
+        `formulas` replace those of `STEPS`.
+        """
+        mixed, output = tensors["mixed"], tensors["output"].detach()
+        num_heads, dtype = mixed.shape[1], mixed.dtype
+        weights = output_weight.detach().to(dtype).unflatten(0, (num_heads, -1))
+        values = {
+            **tensors,
+            "concat": mixed.transpose(1, 2).flatten(2),
+            "Wo": weights.flatten(0, 1),
+            "contributions": mixed @ weights,
+            "output": output.to(dtype),
+        }
+        special = dict(formulas) if bias is not None else {"output": "concat Wo", **formulas}
+        for name in ("queries", "keys", "values"):
+            if name in values:
+                _, count, _, width = values[name].shape
+                split = f", split into {format_count(count, 'head')} of {width}"
+                special[name] = STEPS[name][1] + split
+        group = num_heads // num_kv_heads
+        return cls(
+            title=title,
+            steps={
+                name: TraceStep(
+                    name, tuple(axes.split()), values[name].detach(), special.get(name, formula)
+                )
+                for name, (axes, formula) in STEPS.items()
+                if name in values
+            },
+            heads=_check_heads(heads, num_heads),
+            kv_head_of=tuple(head // group for head in range(num_heads)),
+            labels=labels,
+            bias=None if bias is None else bias.detach().to(dtype),
+            rounding=torch.finfo(output.dtype).eps,
+        )
 
     def __getitem__(self, name: str) -> TraceStep:
-        """The step of that name."""
+        """The step called `name`."""
         if name not in self.steps:
-            raise OptionError(f"this trace has no step {name!r}: it has {', '.join(self.steps)}")
+            raise OptionError(
+                f"step is {name!r}: this trace has {', '.join(self.steps)}", option="step"
+            )
         return self.steps[name]
 
     @property
     def num_heads(self) -> int:
-        """Heads of the layer."""
+        """Number of heads in the layer."""
         return len(self.kv_head_of)
 
     def head(self, number: int) -> "Trace":
-        """The same trace with one head chosen."""
-        return replace(self, heads=checked_heads([number], self.num_heads))
+        """A copy of this trace with one chosen head."""
+        return replace(self, heads=_check_heads([number], self.num_heads))
 
     def name_of(self, head: int) -> str:
-        """A head as it is written everywhere: L2H5."""
+        """Name of a head, such as L2H5."""
         return f"{self.prefix}H{head}"
 
     @property
@@ -109,7 +169,7 @@ class Trace:
 
     @property
     def adds_up(self) -> bool:
-        """Whether the contributions and the bias are the output, but for rounding."""
+        """Whether the contributions and the bias sum to the output, up to rounding."""
         sizes = [self["contributions"].values.abs().sum(1), self["output"].values]
         sizes += [] if self.bias is None else [self.bias]
         largest = max(float(size.abs().max()) for size in sizes)
@@ -118,7 +178,7 @@ class Trace:
 
     @property
     def shares_before(self) -> Float[Tensor, "heads concat"]:
-        """Share of each head in each column of the concat: its own columns, whole."""
+        """Share of each head in each column of the concat: 1 in its own columns, else 0."""
         concat = self["concat"].values
         own = torch.zeros(self.num_heads, concat.shape[-1], dtype=concat.dtype)
         width = concat.shape[-1] // self.num_heads
@@ -134,13 +194,13 @@ class Trace:
 
     @property
     def real_contributions(self) -> Float[Tensor, "query heads d_model"]:
-        """What each head adds to the output at every query of the batch but padding."""
+        """Each head's contribution at every real query of the batch."""
         every = self["contributions"].values.transpose(1, 2)
         return every.flatten(0, 1) if self.is_real is None else every[self.is_real]
 
     @property
     def lengths(self) -> list[tuple[float, float]]:
-        """For each head the mean length of what it adds to the output, and its share of all."""
+        """Mean length of each head's contribution to the output, and its share of the sum."""
         lengths = self.real_contributions.norm(dim=-1).mean(0)
         whole = float(lengths.sum()) or 1.0
         return [(length, length / whole) for length in lengths.tolist()]
@@ -154,7 +214,7 @@ class Trace:
             axes, values = axes[1:], values[0]
         names = {"key": labels.keys, "query": labels.queries, "position": labels.queries}
         beside, above = (
-            names.get(axis) or numbered(size)
+            names.get(axis) or [str(number + 1) for number in range(size)]
             for axis, size in zip(axes[-2:], values.shape[-2:], strict=True)
         )
         if values.dim() == 2:
@@ -179,41 +239,40 @@ class Trace:
             maps = maps.without_special()
         return maps
 
-    def of_chosen(self, step: TraceStep) -> TraceStep:
-        """The same step of the chosen heads alone, with the keys and values that serve each."""
+    def _chosen_heads(self, step: TraceStep) -> TraceStep:
+        """The step with only the chosen heads, and for each the keys and values that it reads."""
         if self.heads == tuple(range(self.num_heads)):
             return step
         for place, axis in enumerate(step.axes):
             if axis in ("heads", "kv_heads"):
-                own = (
-                    self.heads if axis == "heads" else [self.kv_head_of[one] for one in self.heads]
-                )
-                index = torch.tensor(own, device=step.values.device)
-                axes = tuple("heads" if one == axis else one for one in step.axes)
+                is_kv = axis == "kv_heads"
+                chosen = [self.kv_head_of[head] if is_kv else head for head in self.heads]
+                index = torch.tensor(chosen, device=step.values.device)
+                axes = (*step.axes[:place], "heads", *step.axes[place + 1 :])
                 return replace(step, axes=axes, values=step.values.index_select(place, index))
         return step
 
     @property
     def large_steps(self) -> list[str]:
-        """Steps of more than `MOST_NUMBERS`, whose values JSON holds only if they are asked for."""
-        steps = map(self.of_chosen, self.steps.values())
+        """Steps with more than `MOST_NUMBERS` values, which JSON includes only by name."""
+        steps = map(self._chosen_heads, self.steps.values())
         return [step.name for step in steps if step.values.numel() > MOST_NUMBERS]
 
     def to_json(self, names: Sequence[str] | None = None) -> dict[str, Any]:
-        """Everything as plain numbers, of the chosen heads where some were chosen.
+        """The chosen heads' numbers for JSON.
 
-        Steps that are named are given whole; of all steps, `large_steps` have no values.
+        Steps in `names` have all their values; without `names`, `large_steps` have none.
         """
-        left_out = [] if names else self.large_steps
+        omitted = [] if names else self.large_steps
         steps = [
             {
                 "name": step.name,
                 "formula": step.formula,
                 "axes": list(step.axes),
                 "shape": list(step.values.shape),
-                "values": None if step.name in left_out else plain(step.values),
+                "values": None if step.name in omitted else nested_lists(step.values),
             }
-            for step in (self.of_chosen(self[name]) for name in names or self.steps)
+            for step in (self._chosen_heads(self[name]) for name in names or self.steps)
         ]
         return {
             "title": self.title,
@@ -232,33 +291,24 @@ class Trace:
         }
 
     def _repr_html_(self) -> str:
-        """For a notebook."""
+        """HTML for a notebook."""
         from headwise.views.trace import trace_fragment
 
         return trace_fragment(self)
 
 
-MOST_NUMBERS = 1 << 16
-"""Of a step's values in JSON, unless the step is asked for by name."""
-
-
-def plain(values: Tensor) -> Any:
-    """Nested lists, with None for what JSON cannot write."""
+def nested_lists(values: Tensor) -> Any:
+    """A tensor as nested lists, with None for values that are not finite."""
     if values.dim() == 0:
         number = values.item()
         return number if math.isfinite(number) else None
     if values.dim() == 1:
         return [number if math.isfinite(number) else None for number in values.tolist()]
-    return [plain(part) for part in values]
-
-
-def numbered(count: int) -> list[str]:
-    """Names of columns that have none."""
-    return [str(place + 1) for place in range(count)]
+    return [nested_lists(part) for part in values]
 
 
 def closing_lines(trace: Trace) -> list[str]:
-    """What was checked, and how the heads are mixed."""
+    """Sentences on what was checked and how Wo mixes the heads."""
     bias = " and the bias of Wo" if trace.bias is not None else ""
     verdict = "add up to" if trace.adds_up else "do NOT add up to"
     lines = [
@@ -278,7 +328,7 @@ def closing_lines(trace: Trace) -> list[str]:
 
 
 def segregation(shares: Float[Tensor, "heads column"]) -> float:
-    """How far each column belongs to one head alone, 0 (all alike) to 1 (one head each).
+    """How far each column belongs to a single head, 0 (all heads alike) to 1 (one head each).
 
     One minus the entropy of the heads' shares over its largest value, averaged over the columns.
     """
@@ -289,11 +339,13 @@ def segregation(shares: Float[Tensor, "heads column"]) -> float:
     return float((1 - entropy).mean())
 
 
-def checked_heads(heads: Sequence[int] | None, num_heads: int) -> tuple[int, ...]:
-    """The heads asked for, all if none were."""
+def _check_heads(heads: Sequence[int] | None, num_heads: int) -> tuple[int, ...]:
+    """The heads, each once, or all for None; raises OptionError for numbers out of range."""
     if heads is None:
         return tuple(range(num_heads))
-    wrong = [head for head in heads if not 0 <= head < num_heads]
-    if wrong:
-        raise OptionError(f"head {wrong[0]} is not in this layer: it has heads 0..{num_heads - 1}")
+    for head in heads:
+        if not 0 <= head < num_heads:
+            raise OptionError(
+                f"heads is {head}: this layer has heads 0..{num_heads - 1}", option="heads"
+            )
     return tuple(dict.fromkeys(heads))

@@ -1,104 +1,122 @@
-"""Trace whatever is given, one of our own layers or a model.
+"""trace(): every step of one attention layer, of our own layer or of a model.
 
-In: a layer and its input, or a model and a text. Out: a `Trace`. Nothing is printed here.
+In: a layer and its input, or a model and a text. Out: a Trace. Steps from queries to mixed values
+are computed in layer_trace.py.
 """
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from headwise.attention.layer import MultiHeadAttention
-from headwise.errors import OptionError
+from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId, parse_heads
 from headwise.models.loaded import Source
-from headwise.tracing.layer_trace import trace_layer
+from headwise.tracing.layer_trace import (
+    compare_with_reference,
+    formulas,
+    steps_of_call,
+    trace_layer,
+)
 from headwise.tracing.record import Trace
+from headwise.watching.calls import AttentionCall, Call, at_least_float32, check_weights_fit
 
-Heads = int | str | HeadId | Sequence[int | str | HeadId]
-"""Some heads of one layer, by number in it or by names that say the layer, too."""
+if TYPE_CHECKING:
+    from headwise.reading.batch import Batch
+    from headwise.watching.sites import Site
+
+HeadChoice = int | str | HeadId | Sequence[int | str | HeadId]
+"""Heads of one layer, by number or by name."""
 
 
 def trace(
     source: Source,
-    given: Tensor | str | Mapping[str, Tensor],
+    inputs: Tensor | str | Mapping[str, Tensor],
     *,
     layer: int | None = None,
     stack: str | None = None,
-    heads: Heads | None = None,
+    heads: HeadChoice | None = None,
     tokenizer: Any = None,
     mask: Tensor | None = None,
 ) -> Trace:
-    """Every step of one layer's attention, with what each head adds to the output.
+    """Every step of one layer's attention, and what each head adds to the output.
 
-    `source` is a `MultiHeadAttention`, and `given` its input; or a transformers model or its name,
-    and a text or the tensors it takes. `layer` and `stack` choose among the model's layers, the
-    first if left out. `heads` are numbers in that layer, or names that say the layer, too, such as
-    `"L2H0 L2H3"`; all if left out.
+    `source` is a `MultiHeadAttention`, and `inputs` its input tensor; or `source` is a transformers
+    model or its name, and `inputs` a text or the model's input tensors by name. `layer` and `stack`
+    choose one of the model's layers, by default the first. `heads` are numbers in that layer, or
+    names such as `"L2H0 L2H3"`, which also choose the layer; by default all.
     """
-    place = chosen_of(layer, stack, heads)
+    choice = LayerChoice.parse(layer, stack, heads)
     if isinstance(source, MultiHeadAttention):
-        if not isinstance(given, Tensor):
+        if not isinstance(inputs, Tensor):
             raise OptionError(
-                f"a layer is traced on a tensor [batch, position, d_model], not on a "
-                f"{type(given).__name__}"
+                f"inputs is a {type(inputs).__name__}: a layer is traced on a tensor [batch, "
+                "position, d_model]"
             )
-        if place.layer != 0 or place.stack is not None:
+        if choice.layer != 0 or choice.stack is not None:
             raise OptionError(
-                f"this is one layer: layer and stack, given as {place.layer} and {place.stack!r}, "
-                "choose among a model's"
+                f"layer is {choice.layer} and stack {choice.stack!r}: they choose a model's layer, "
+                "but this is one layer; leave both out"
             )
         if tokenizer is not None:
-            raise OptionError("this is one layer, which reads no text: leave tokenizer out")
-        return trace_layer(source, given, heads=place.heads, mask=mask)
+            raise OptionError("tokenizer is set: one layer reads no text; leave tokenizer out")
+        return trace_layer(source, inputs, heads=choice.heads, mask=mask)
     if mask is not None:
-        raise OptionError("a model makes its own mask: give it attention_mask among its tensors")
-    if not isinstance(given, Tensor | str | Mapping):
-        raise OptionError(
-            f"a model reads a text or tensors by name, not a {type(given).__name__}: trace one "
-            "text at a time"
-        )
-    from headwise.tracing.models import trace_model  # and with it transformers, which takes seconds
-
-    return trace_model(source, given, **place._asdict(), tokenizer=tokenizer)
+        raise OptionError("mask is set: a model makes its own; pass attention_mask in inputs")
+    if not isinstance(inputs, Tensor | str | Mapping):
+        raise OptionError(f"inputs is a {type(inputs).__name__}: pass one text, or tensors by name")
+    return _trace_model(source, inputs, choice, tokenizer)
 
 
-class Chosen(NamedTuple):
-    """What of a model is traced."""
+@dataclass(frozen=True)
+class LayerChoice:
+    """A layer of a model and some of its heads."""
 
-    layer: int
-    stack: str | None
-    heads: Sequence[int] | None
+    layer: int = 0
+    stack: str | None = None
+    """None for the first stack that computes."""
+    heads: tuple[int, ...] | None = None
+    """None for all heads."""
+
+    @classmethod
+    def parse(
+        cls, layer: int | None = None, stack: str | None = None, heads: HeadChoice | None = None
+    ) -> "LayerChoice":
+        """The choice that these options make: names of heads also choose the layer.
+
+        >>> LayerChoice.parse(heads="L2H0 L2H3")
+        LayerChoice(layer=2, stack=None, heads=(0, 3))
+        """
+        if heads is None:
+            return cls(layer or 0, stack)
+        numbers = _head_numbers(heads)
+        if numbers == ():
+            raise OptionError(f"heads is {heads!r}: name a head, or omit heads for all",
+                              option="heads")  # fmt: skip
+        if numbers is not None:
+            return cls(layer or 0, stack, numbers)
+        named = parse_heads(heads)  # type: ignore[arg-type] # no numbers are left
+        layers = sorted({head.layer_name for head in named})
+        if len(layers) > 1:
+            raise OptionError(
+                f"heads is {heads!r}, of layers {', '.join(layers)}: a trace shows one layer",
+                option="heads",
+            )
+        first = named[0]
+        if layer not in (None, first.layer) or (first.stack and stack not in (None, first.stack)):
+            raise OptionError(
+                f"{first} is not in the layer chosen by layer and stack: omit them, the head's "
+                "name is enough"
+            )
+        return cls(first.layer, first.stack or stack, tuple(head.head for head in named))
 
 
-def chosen_of(layer: int | None, stack: str | None, heads: Any, *, dashes: str = "") -> Chosen:
-    """What is named: heads by number in a layer, or by names that say the layer, too.
-
-    `dashes` stand before the names of options in what is refused: a command has them.
-    """
-    if heads is None:
-        return Chosen(layer or 0, stack, None)
-    numbers = numbers_in(heads, f"{dashes}heads")
-    if numbers == []:
-        raise OptionError(f"{dashes}heads is {heads!r}, which names none: leave it out for all")
-    if numbers is not None:
-        return Chosen(layer or 0, stack, numbers)
-    named = parse_heads(heads)
-    layers = sorted({head.layer_name for head in named})
-    if len(layers) > 1:
-        raise OptionError(f"{dashes}heads names {', '.join(layers)}: a trace is of one layer")
-    first = named[0]
-    if layer not in (None, first.layer) or (first.stack and stack not in (None, first.stack)):
-        raise OptionError(
-            f"{first} is not in the layer that {dashes}layer and {dashes}stack name: leave these "
-            "out"
-        )
-    return Chosen(first.layer, first.stack or stack, [head.head for head in named])
-
-
-def numbers_in(heads: Any, option: str) -> list[int] | None:
-    """Heads by their numbers: one, several, or a text of them with commas; None if by names."""
+def _head_numbers(heads: HeadChoice) -> tuple[int, ...] | None:
+    """Heads as numbers: one, several, or a text such as "0,3"; None if they are names."""
     if isinstance(heads, str):
         if "L" in heads:
             return None
@@ -108,8 +126,131 @@ def numbers_in(heads: Any, option: str) -> list[int] | None:
         if any(isinstance(part, str | HeadId) for part in parts):
             return None
     try:
-        return [int(part) if isinstance(part, str) else operator.index(part) for part in parts]
+        return tuple(int(part) if isinstance(part, str) else operator.index(part) for part in parts)
     except (ValueError, TypeError) as err:
         raise OptionError(
-            f"{option} is {heads!r}: give names such as L2H0, or numbers such as 0,3"
+            f"heads is {heads!r}: give names such as L2H0, or numbers such as 0,3", option="heads"
         ) from err
+
+
+@torch.no_grad()
+def _trace_model(
+    source: Source,
+    inputs: Tensor | str | Mapping[str, Tensor],
+    choice: LayerChoice,
+    tokenizer: Any,
+) -> Trace:
+    # imported here, because they import transformers, which takes seconds
+    from headwise.models.loaded import open_model
+    from headwise.reading.labels import token_labels
+    from headwise.watching.hooks import record
+    from headwise.watching.running import forward_batch, in_evaluation, real_queries
+    from headwise.watching.sites import find_sites
+    from headwise.watching.watch import watch
+
+    loaded = open_model(source, tokenizer)
+    model = loaded.model
+    sites = find_sites(model)
+    batch = _read_inputs(model, inputs, loaded.tokenizer)
+    site = _choose_site(model, sites, batch, choice)
+    projection = site.output_projection
+    if projection is None:
+        raise ModelError(f"{site.name} cannot be traced: its output projection is unknown")
+    calls: list[Call] = []
+
+    def keep(call: Call) -> None:
+        if (call.stack, call.layer) == (site.stack, site.layer):
+            calls.append(call)
+
+    modules = {"attention": site.module, "projection": projection}
+    with in_evaluation(model), record(modules) as recorded, watch(model, keep):
+        forward_batch(model, batch.inputs)
+    if not calls:
+        raise ModelError(f"{site.name} did not compute: pass the inputs that this stack reads")
+    call = calls[0]
+    if call.output_weight is None:
+        raise ModelError(
+            f"{site.name} cannot be traced: the input of its output projection does not match the "
+            "outputs of its heads"
+        )
+    attention, projected = (
+        [one for one in recorded if one.name == name][site.call_index] for name in modules
+    )
+    output, bias = projected.output, getattr(projection, "bias", None)
+    tensors = {"input": attention.input} if attention.input.dim() == 3 else {}
+    if isinstance(call, AttentionCall):
+        check_weights_fit(call.mixed.shape[:3].numel() * call.num_keys, site)
+        tensors |= steps_of_call(call.queries, call.keys, call.values, call.rules)
+    else:
+        dtype = at_least_float32(call.mixed)
+        tensors |= {"weights": call.weights().to(dtype), "mixed": call.mixed.to(dtype)}
+    stack = f"{site.stack}." if site.stack else ""
+    is_real = real_queries(model, batch.inputs, site.stack, output)
+    made = Trace.of(
+        tensors | {"output": output},
+        call.output_weight,
+        bias,
+        title=f"{loaded.name}, {stack}layer {site.layer}",
+        labels=token_labels(batch, site.stack, loaded.tokenizer, call.num_queries, call.num_keys),
+        heads=choice.heads,
+        num_kv_heads=call.keys.shape[1] if isinstance(call, AttentionCall) else call.num_heads,
+        formulas=formulas(call.rules, call.keys.shape[-1])
+        if isinstance(call, AttentionCall)
+        else {},
+    )
+    made = replace(made, prefix=f"{stack}L{site.layer}", is_real=None if is_real.all() else is_real)
+    if not isinstance(call, AttentionCall):
+        note = f"{type(site.module).__name__} only returns its weights: there are no scores"
+        return replace(made, notes=(note,))
+    return replace(
+        made,
+        difference=compare_with_reference(call, output, bias),
+        compared="the layer as it ran and head by head in plain steps",
+    )
+
+
+def _read_inputs(
+    model: nn.Module, inputs: Tensor | str | Mapping[str, Tensor], tokenizer: Any
+) -> "Batch":
+    from headwise.reading.reader import Reader
+    from headwise.reading.tensors import batches_from_tensors
+
+    if isinstance(inputs, str):
+        if tokenizer is None:
+            raise OptionError("inputs is a text, but there is no tokenizer: pass one, or tensors")
+        reader = Reader(tokenizer, model.config)
+        return reader.one(inputs, next(model.parameters()).device)
+    tensors = {"input_ids": inputs} if isinstance(inputs, Tensor) else inputs
+    return next(batches_from_tensors([tensors], model.config, tokenizer))
+
+
+def _choose_site(
+    model: nn.Module, sites: Sequence["Site"], batch: "Batch", choice: LayerChoice
+) -> "Site":
+    """The site of the chosen layer; without a stack, in the first stack that computes."""
+    stacks = list(dict.fromkeys(site.stack for site in sites))
+    stack = choice.stack
+    if stack is None:
+        stack = stacks[0] if len(stacks) == 1 else _first_stack(model, batch, stacks)
+    if stack not in stacks:
+        names = "one, without a name" if stacks == [""] else ", ".join(stacks)
+        raise OptionError(f"stack is {stack!r}: the model's stacks are {names}", option="stack")
+    for site in sites:
+        if (site.stack, site.layer) == (stack, choice.layer):
+            return site
+    last = max(site.layer for site in sites if site.stack == stack)
+    name = f" of {stack}" if stack else ""
+    raise OptionError(
+        f"layer is {choice.layer}: the model has layers 0..{last}{name}", option="layer"
+    )
+
+
+def _first_stack(model: nn.Module, batch: "Batch", stacks: Sequence[str]) -> str:
+    """The first stack that computes on this batch: some inputs skip a stack."""
+    from headwise.watching.running import forward_batch, in_evaluation
+    from headwise.watching.watch import watch
+
+    computing: set[str] = set()
+    with in_evaluation(model), watch(model, lambda call: computing.add(call.stack)):
+        forward_batch(model, batch.inputs)
+    return next((stack for stack in stacks if stack in computing), stacks[0])

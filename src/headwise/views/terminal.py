@@ -157,27 +157,3 @@ class _Rate(TextColumn):
 
     def render(self, task: Task) -> Text:
         return Text(f"{task.speed:,.0f} {self._unit}/s" if task.speed else "")
-
-
-class ProgressBar:
-    """A ProgressDisplay for scans, which report the tokens of each batch."""
-
-    def __init__(self, console: Console) -> None:
-        """Show nothing until `start`."""
-        self._display = ProgressDisplay(console, unit="tokens")
-        self._done, self._total = 0, 0
-
-    def start(self, tokens: int) -> None:
-        """Show an empty bar for `tokens` tokens."""
-        self._total = tokens
-        self._display.__enter__()
-        self.advance(0)
-
-    def advance(self, tokens: int) -> None:
-        """Add `tokens` to those that are done."""
-        self._done += tokens
-        self._display("scanning", self._done, self._total)
-
-    def stop(self) -> None:
-        """Remove the bar."""
-        self._display.__exit__(None, None, None)

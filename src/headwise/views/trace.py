@@ -1,36 +1,46 @@
-"""A trace in the terminal: its steps, its matrices with token labels, and what each head adds."""
+"""Traces as terminal tables, as a notebook fragment and as an HTML page.
 
-from collections.abc import Sequence
+In: a Trace, Maps or rows of weights. Out: rich tables, sentences, SVG and HTML.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.columns import Columns
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 from torch import Tensor
 
-from headwise.attention.worked_example import NamedShape
 from headwise.drawing.heatmap import MOST_LABELS, HeatMap, heat_svg
-from headwise.drawing.html import STYLE, Html, notebook_html, page
-from headwise.drawing.table import Table as DataTable, is_small
+from headwise.drawing.html import STYLE, Html, join_html, notebook_html, page, tag
+from headwise.drawing.table import Table, is_small
+from headwise.formats import format_rounded
 from headwise.tracing.blur import Blur, Row, Sharpness
 from headwise.tracing.maps import Maps
 from headwise.tracing.record import Trace, TraceStep, closing_lines
 
+SHOWN_HEADS = 4
+"""Heads whose maps a notebook or a terminal shows by default."""
+SHOWN_KEYS = 6
+"""Keys whose weights the comparison with a single row shows."""
+COLUMN_GAP = 3
+"""Characters between two columns of a ruled table: padding and the place of a line."""
 
-def steps_table(trace: Trace) -> Table:
+
+def steps_table(trace: Trace) -> RichTable:
     """Every step with its formula and its shape in words."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column("step", style="bold", no_wrap=True)
-    table.add_column("formula")
-    table.add_column("shape", no_wrap=True)
-    for step in trace.steps.values():
-        table.add_row(step.name, step.formula, Text(step.shape))
-    return table
+    drawn = _steps(trace).to_rich()
+    drawn.columns[0].no_wrap = drawn.columns[2].no_wrap = True
+    return drawn
+
+
+def _steps(trace: Trace) -> Table:
+    rows = tuple((step.name, step.formula, step.shape) for step in trace.steps.values())
+    return Table("", ("step", "formula", "shape"), rows)
 
 
 def matrix(
@@ -43,13 +53,13 @@ def matrix(
             f"{title}: {values.shape[0]} x {values.shape[1]}, from {float(finite.min()):.3g} to "
             f"{float(finite.max()):.3g}, mean {float(finite.mean()):.3g}"
         )
-    cells = [[number(value, digits) for value in row] for row in values.tolist()]
+    cells = [[format_rounded(value, digits) for value in row] for row in values.tolist()]
     return Matrix(title, tuple(rows), tuple(columns), cells)
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Numbers with labels, in as many parts as it takes for every column to be read."""
+    """A labelled matrix that wraps its columns onto further lines on a narrow terminal."""
 
     title: str
     rows: tuple[str, ...]
@@ -57,32 +67,30 @@ class Matrix:
     cells: list[list[str]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The whole table where it fits, else its columns one part after the other."""
+        """As many columns as fit, then the next ones below."""
         start = 0
         while start < len(self.columns):
             stop = start + 1
-            while stop < len(self.columns) and self.width(start, stop + 1) <= options.max_width:
+            while stop < len(self.columns) and self._width(start, stop + 1) <= options.max_width:
                 stop += 1
-            yield self.table(start, stop)
+            yield self._part(start, stop)
             start = stop
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """As wide as the whole, or as there is room."""
-        width = min(self.width(0, len(self.columns)), options.max_width)
+        """The width of all columns, at most the terminal's."""
+        width = min(self._width(0, len(self.columns)), options.max_width)
         return Measurement(width, width)
 
-    def width(self, start: int, stop: int) -> int:
-        """Characters that some of the columns take beside the labels of the rows."""
+    def _width(self, start: int, stop: int) -> int:
         sizes = [max(map(cell_len, self.rows))]
-        for place in range(start, stop):
-            longest = max(len(row[place]) for row in self.cells)
-            sizes.append(max(cell_len(self.columns[place]), longest))
-        return sum(sizes) + BETWEEN * len(sizes) + 1
+        for column in range(start, stop):
+            longest = max(len(row[column]) for row in self.cells)
+            sizes.append(max(cell_len(self.columns[column]), longest))
+        return sum(sizes) + COLUMN_GAP * len(sizes) + 1
 
-    def table(self, start: int, stop: int) -> Table:
-        """Some of the columns."""
+    def _part(self, start: int, stop: int) -> RichTable:
         title = self.title if start == 0 else f"{self.title}, continued"
-        table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+        table = RichTable(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
         table.add_column("")
         for column in self.columns[start:stop]:
             table.add_column(Text(column), justify="right")
@@ -91,22 +99,13 @@ class Matrix:
         return table
 
 
-BETWEEN = 3
-"""Characters between two columns of a table: its padding, and where a line would stand."""
-
-
-def number(value: float, digits: int) -> str:
-    """A value, with minus nothing for nothing."""
-    return f"{round(value, digits) + 0.0:.{digits}f}"
-
-
 def step_matrices(trace: Trace, step: TraceStep) -> list[RenderableType]:
-    """The values of one step: a matrix for each chosen head, or one for all."""
-    return [matrix(*one) for one in trace.matrices(step)]
+    """The values of one step: a matrix per chosen head, or one for all."""
+    return [matrix(*labelled) for labelled in trace.matrices(step)]
 
 
 def map_tables(maps: Maps) -> Columns:
-    """The weights of the chosen heads, side by side where they fit."""
+    """The weights of the chosen heads, side by side if they fit."""
     labels = maps.labels
     return Columns(
         [
@@ -116,88 +115,80 @@ def map_tables(maps: Maps) -> Columns:
     )
 
 
-def contributions_table(trace: Trace) -> Table:
-    """What each head adds to the output: how long it is, and which share of it all."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column("head", style="bold", no_wrap=True)
-    for heading in ("KV head", "mean length", "share", "largest in dimensions"):
-        table.add_column(heading, justify="right")
+def contributions_table(trace: Trace) -> RichTable:
+    """Mean length of each head's contribution to the output, and its share."""
     leads = trace.shares_after.argmax(0).bincount(minlength=trace.num_heads)
-    for head, (length, share) in enumerate(trace.lengths):
-        table.add_row(
-            trace.name_of(head),
-            str(trace.kv_head_of[head]),
-            f"{length:.3f}",
-            f"{share:.1%}",
-            str(int(leads[head])),
-        )
-    return table
+    rows = tuple(
+        (*row, str(int(leads[head]))) for head, row in enumerate(_contributions(trace).rows)
+    )
+    columns = (*_contributions(trace).columns, "largest in dimensions")
+    return Table("", columns, rows, frozenset(columns[1:])).to_rich()
 
 
-def shares_table(trace: Trace, most: int = 4) -> Table:
-    """Share of each head in a few columns of the concat, spread over it, and of the output."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column("head", style="bold", no_wrap=True)
+def _contributions(trace: Trace) -> Table:
+    rows = tuple(
+        (trace.name_of(head), str(trace.kv_head_of[head]), f"{length:.3f}", f"{share:.1%}")
+        for head, (length, share) in enumerate(trace.lengths)
+    )
+    columns = ("head", "KV head", "mean length", "share")
+    return Table("", columns, rows, frozenset(columns[1:]))
+
+
+def shares_table(trace: Trace, most: int = 4) -> RichTable:
+    """Share of each head in a few columns of the concat, evenly spaced, and of the output."""
     before, after = trace.shares_before, trace.shares_after
-    shown = min(most, after.shape[1])
-    places = [round(place * (before.shape[1] - 1) / max(shown - 1, 1)) for place in range(shown)]
-    headings = [
-        *(f"concat {place + 1}" for place in places),
-        *(f"out {n + 1}" for n in range(shown)),
-    ]
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
+    count = min(most, after.shape[1])
+    places = [round(at * (before.shape[1] - 1) / max(count - 1, 1)) for at in range(count)]
+    concat, out = (
+        (f"concat {place + 1}" for place in places),
+        (f"out {n + 1}" for n in range(count)),
+    )
+    columns = ("head", *concat, *out)
+    rows = []
     for head in range(trace.num_heads):
-        shares = [*before[head, places].tolist(), *after[head, :shown].tolist()]
-        table.add_row(trace.name_of(head), *(f"{share:.0%}" for share in shares))
-    return table
+        shares = [*before[head, places].tolist(), *after[head, :count].tolist()]
+        rows.append((trace.name_of(head), *(f"{share:.0%}" for share in shares)))
+    return Table("", columns, tuple(rows), frozenset(columns[1:])).to_rich()
 
 
-def blur_table(blur: Blur, extra: Row | None = None) -> Table:
-    """The heads' rows at one query, and the one row that stands for them all."""
-    shown = [row.weights for row in blur.heads]
-    best = sorted(range(len(blur.keys)), key=lambda key: -max(float(row[key]) for row in shown))
-    places = sorted(best[:6])
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column(Text(blur.query), style="bold", no_wrap=True)
-    for heading in (*(blur.keys[place] for place in places), "entropy", "largest"):
-        table.add_column(Text(heading), justify="right", no_wrap=True)
-    for row in (*blur.heads, extra or blur.single):
-        table.add_row(
+def blur_table(blur: Blur, single: Row | None = None) -> RichTable:
+    """The heads' rows at one query, then the single row, by default the heads' average."""
+    largest = [max(float(row.weights[key]) for row in blur.heads) for key in range(len(blur.keys))]
+    best = sorted(range(len(blur.keys)), key=lambda key: -largest[key])
+    keys = sorted(best[:SHOWN_KEYS])
+    columns = (blur.query, *(blur.keys[key] for key in keys), "entropy", "largest")
+    rows = tuple(
+        (
             row.name,
-            *(f"{float(row.weights[place]):.2f}" for place in places),
+            *(f"{float(row.weights[key]):.2f}" for key in keys),
             f"{row.entropy:.2f}",
             f"{row.largest:.2f}",
-            style="bold" if row is extra or row not in blur.heads else None,
         )
-    return table
+        for row in (*blur.heads, single or blur.single)
+    )
+    drawn = Table("", columns, rows, frozenset(columns[1:])).to_rich()
+    drawn.columns[0].justify, drawn.columns[0].no_wrap = "left", True
+    drawn.rows[-1].style = "bold"
+    return drawn
 
 
-def sharpness_line(found: Sharpness) -> str:
-    """The same over all queries."""
+def sharpness_line(means: Sharpness) -> str:
+    """A sentence that compares the heads' rows with the single row over all queries."""
     return (
-        f"Averaged over all queries: a head's row has {found.entropy_of_heads:.2f} nats of entropy "
-        f"and a largest weight of {found.largest_of_heads:.2f}; the single row has "
-        f"{found.entropy_of_single:.2f} nats and {found.largest_of_single:.2f}."
+        f"Averaged over all queries: a head's row has {means.entropy_of_heads:.2f} nats of entropy "
+        f"and a largest weight of {means.largest_of_heads:.2f}; the single row has "
+        f"{means.entropy_of_single:.2f} nats and {means.largest_of_single:.2f}."
     )
 
 
-def dimensions_table(shapes: Sequence[NamedShape]) -> Table:
-    """Every step's shape, axis by axis."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for heading in ("step", "shape", "axes"):
-        table.add_column(heading)
-    for one in shapes:
-        table.add_row(one.step, Text(str(list(one.shape))), one.axes)
-    return table
-
-
-SHOWN_HEADS = 4
-"""Heads whose maps a notebook or a terminal shows where none were chosen."""
+def dimensions_table(shapes: Iterable[tuple[str, str, Sequence[int]]]) -> RichTable:
+    """The shape of every step; `shapes` has the name, axes and shape of each."""
+    rows = tuple((step, str(list(shape)), axes) for step, axes, shape in shapes)
+    return Table("", ("step", "shape", "axes"), rows).to_rich()
 
 
 def heat_maps(maps: Maps) -> list[HeatMap]:
-    """The map of each chosen head, ready to be drawn."""
+    """The map of each chosen head, for drawing."""
     labels = maps.labels
     pairs = zip(maps.heads, maps.weights.tolist(), strict=True)
     return [HeatMap(name, weights, labels.queries, labels.keys) for name, weights in pairs]
@@ -209,64 +200,47 @@ def maps_svg(maps: Maps) -> str:
 
 
 def trace_fragment(trace: Trace) -> str:
-    """Steps, a few maps and what was checked."""
+    """HTML for a notebook: steps, a few maps, and what was checked."""
     maps = trace.maps()
-    parts = [f"<h3>{escape(trace.title)}</h3>", steps_html(trace)]
+    parts: list[Html] = [tag("h3", trace.title), _steps(trace).to_html()]
     if max(len(maps.labels.queries), len(maps.labels.keys)) <= MOST_LABELS:
-        parts.append(maps_svg(maps.first(SHOWN_HEADS)))
-    parts.append(checks_html(trace))
-    return notebook_html(*map(Html, parts))
-
-
-MAPS_READ = (
-    "In a map a row is a token that looks, the query, and a column one that is looked at, the key."
-)
+        parts.append(Html(maps_svg(maps.first(SHOWN_HEADS))))
+    return notebook_html(*parts, _checks_html(trace))
 
 
 def trace_page(trace: Trace, maps: Maps) -> str:
-    """One page that needs no other file: steps, maps, every small matrix, shares of the heads."""
-    read = escape(" ".join(trace.labels.queries))
-    parts = [f"<h1>{escape(trace.title)}</h1><p><q>{read}</q></p>", steps_html(trace)]
-    parts += [f"<p>{MAPS_READ}</p>", maps_svg(maps)]
-    parts += [checks_html(trace), shares_html(trace)]
-    parts += [matrices_html(trace, step) for step in trace.steps.values()]
-    return page(trace.title, STYLE, f'<body class="headwise">{"".join(parts)}</body>')
-
-
-def steps_html(trace: Trace) -> str:
-    """Every step with formula and shape."""
-    rows = tuple((step.name, step.formula, step.shape) for step in trace.steps.values())
-    return DataTable("", ("step", "formula", "shape"), rows).to_html()
-
-
-def checks_html(trace: Trace) -> str:
-    """What was checked, and how the heads are mixed."""
-    return "".join(f"<p>{escape(line)}</p>" for line in closing_lines(trace))
-
-
-def shares_html(trace: Trace) -> str:
-    """What each head adds to the output, as lengths and shares."""
-    rows = tuple(
-        (trace.name_of(head), str(trace.kv_head_of[head]), f"{length:.3f}", f"{share:.1%}")
-        for head, (length, share) in enumerate(trace.lengths)
+    """A self-contained page: steps, maps, contributions of the heads, every small matrix."""
+    reading = (
+        "In a map, each row is a token that looks, the query, and each column a token that is "
+        "looked at, the key."
     )
-    columns = ("head", "KV head", "mean length", "share")
-    table = DataTable("", columns, rows, frozenset(columns[1:])).to_html()
-    return f"<h2>What each head adds to the output</h2>{table}"
+    parts = [
+        tag("h1", trace.title),
+        tag("p", tag("q", " ".join(trace.labels.queries))),
+        _steps(trace).to_html(),
+        tag("p", reading),
+        Html(maps_svg(maps)),
+        _checks_html(trace),
+        tag("h2", "What each head adds to the output"),
+        _contributions(trace).to_html(),
+        *(_step_html(trace, step) for step in trace.steps.values()),
+    ]
+    return page(trace.title, STYLE, tag("body", *parts, class_="headwise"))
 
 
-def matrices_html(trace: Trace, step: TraceStep) -> str:
-    """The values of one step, where they are small enough to be read."""
-    parts = [f"<h2>{escape(step.name)}: {escape(step.formula)}</h2>"]
+def _checks_html(trace: Trace) -> Html:
+    return join_html(tag("p", line) for line in closing_lines(trace))
+
+
+def _step_html(trace: Trace, step: TraceStep) -> Html:
+    """The values of one step; only the size of large matrices."""
+    parts = [tag("h2", f"{step.name}: {step.formula}")]
     for name, values, rows, columns in trace.matrices(step):
-        parts.append(f"<h3>{escape(name)}</h3>{matrix_html(values, rows, columns)}")
-    return "".join(parts)
-
-
-def matrix_html(values: Tensor, rows: Sequence[str], columns: Sequence[str]) -> str:
-    """A small matrix in full; the size of a large one."""
-    if not is_small(*values.shape):
-        return f"<p>{values.shape[0]} x {values.shape[1]} numbers</p>"
-    cells = ([number(value, 3) for value in row] for row in values.tolist())
-    lines = tuple((name, *row) for name, row in zip(rows, cells, strict=True))
-    return DataTable("", ("", *columns), lines, frozenset(columns)).to_html()
+        parts.append(tag("h3", name))
+        if not is_small(*values.shape):
+            parts.append(tag("p", f"{values.shape[0]} x {values.shape[1]} numbers"))
+            continue
+        cells = ([format_rounded(value, 3) for value in row] for row in values.tolist())
+        lines = tuple((label, *row) for label, row in zip(rows, cells, strict=True))
+        parts.append(Table("", ("", *columns), lines, frozenset(columns)).to_html())
+    return join_html(parts)

@@ -21,7 +21,7 @@ from headwise.heads import HeadTable
 from headwise.pruning.setting import Subject
 from headwise.reading.batch import Batch
 from headwise.reading.reader import Reader, Window
-from headwise.tracing.blur import Compared, compared
+from headwise.tracing.blur import ComparedRows, compare_rows
 from headwise.tracing.record import Trace
 from headwise.tracing.trace import trace
 from headwise.watching.calls import AttentionCall
@@ -111,9 +111,11 @@ class Facts:
         return self.step("weights")[self.head, self.position].double()
 
     @cached_property
-    def compared(self) -> Compared:
+    def compared(self) -> ComparedRows:
         """The token's rows in all heads, beside where they rest."""
-        return compared(self.step("weights")[:, self.position], resting_places(self.batch).cpu())
+        return compare_rows(
+            self.step("weights")[:, self.position], resting_places(self.batch).cpu()
+        )
 
     @cached_property
     def by_weight(self) -> list[int]:
@@ -327,7 +329,7 @@ def chosen_head(
         if layer is not None and call.layer != layer:
             continue
         rows = call.weights()[0, :, position].detach().double().cpu()
-        gap = compared(rows, is_rest).gap
+        gap = compare_rows(rows, is_rest).gap
         for number, row in enumerate(rows):
             if head is not None and number != head:
                 continue

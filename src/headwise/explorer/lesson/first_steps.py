@@ -23,7 +23,7 @@ from headwise.formats import format_count, join_words
 from headwise.planning.plans import head_choices
 from headwise.tracing.blur import Blur, Row
 from headwise.tracing.layer_trace import trace_layer
-from headwise.tracing.record import plain
+from headwise.tracing.record import nested_lists
 
 ITSELF = "the token itself"
 TIE = 1e-3
@@ -72,8 +72,8 @@ def warm_up() -> LessonStep:
             "heads": [trace.name_of(head) for head in range(trace.num_heads)],
             "formulas": {name: trace[name].formula for name in trace.steps},
             "shapes": {name: trace[name].shape for name in trace.steps},
-            "Wo": plain(trace["Wo"].values),
-            **{name: plain(values) for name, values in steps.items()},
+            "Wo": nested_lists(trace["Wo"].values),
+            **{name: nested_lists(values) for name, values in steps.items()},
         },
     )
 
@@ -262,10 +262,10 @@ def projections(facts: Facts) -> LessonStep:
         question=ask_about_projections(facts),
         figures={
             "place": facts.place,
-            "input": None if inputs is None else plain(inputs),
-            "query": plain(query),
-            "key": plain(key),
-            "value": plain(value),
+            "input": None if inputs is None else nested_lists(inputs),
+            "query": nested_lists(query),
+            "key": nested_lists(key),
+            "value": nested_lists(value),
             "kv_head": facts.kv_head,
             "is_grouped": is_grouped(facts),
             "d_model": width,

@@ -19,7 +19,7 @@ from headwise.explorer.lesson.quiz import (
 from headwise.explorer.lesson.token_text import few, number, percent, power, quoted, share
 from headwise.formats import format_count, join_words
 from headwise.roles import ROLES
-from headwise.tracing.record import plain, segregation
+from headwise.tracing.record import nested_lists, segregation
 
 SHOWN = 8
 """Numbers of a long vector that are shown."""
@@ -46,13 +46,13 @@ def scores(facts: Facts) -> LessonStep:
         question=ask_about_scores(facts),
         figures={
             "place": facts.place,
-            "scores": plain(scoring.scores),
+            "scores": nested_lists(scoring.scores),
             "scale": scoring.scale,
             "softcap": scoring.softcap,
-            "added": plain(scoring.added),
+            "added": nested_lists(scoring.added),
             "sink": scoring.sink,
-            "scaled": plain(facts.step("scaled")[facts.head, facts.position].double()),
-            "weights": plain(facts.row),
+            "scaled": nested_lists(facts.step("scaled")[facts.head, facts.position].double()),
+            "weights": nested_lists(facts.row),
             "drag": {"key": top, "score": score, "weight": float(facts.row[top])},
             "step": 1 / scoring.scale,
         },
@@ -219,11 +219,11 @@ def mixing(facts: Facts) -> LessonStep:
             "place": facts.place,
             "kv_head": facts.kv_head,
             "d_value": len(mixed),
-            "weights": plain(facts.row),
-            "values": plain(values[:, :SHOWN]),
-            "parts": plain(parts[:, :SHOWN]),
-            "mixed": plain(mixed[:SHOWN]),
-            "lengths": plain(parts.norm(dim=-1)),
+            "weights": nested_lists(facts.row),
+            "values": nested_lists(values[:, :SHOWN]),
+            "parts": nested_lists(parts[:, :SHOWN]),
+            "mixed": nested_lists(mixed[:SHOWN]),
+            "lengths": nested_lists(parts.norm(dim=-1)),
             "difference": float((parts.sum(0) - mixed).abs().max()),
         },
     )
@@ -300,15 +300,15 @@ def output(facts: Facts) -> LessonStep:
             "segregation_output": after,
             "difference": difference,
             "adds_up": trace.adds_up,
-            "output": plain(given[:SHOWN]),
-            "bias": None if bias is None else plain(bias[:SHOWN]),
+            "output": nested_lists(given[:SHOWN]),
+            "bias": None if bias is None else nested_lists(bias[:SHOWN]),
             "heads": [
                 {
                     "name": trace.name_of(head),
                     "columns": [head * d_value, (head + 1) * d_value],
-                    "concat": plain(mixed[head, :SHOWN]),
+                    "concat": nested_lists(mixed[head, :SHOWN]),
                     "concat_length": float(mixed[head].norm()),
-                    "contribution": plain(contributions[head, :SHOWN]),
+                    "contribution": nested_lists(contributions[head, :SHOWN]),
                     "length": float(contributions[head].norm()),
                     "share": facts.shares[head],
                     "touched": int((contributions[head] != 0).sum()),

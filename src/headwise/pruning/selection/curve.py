@@ -1,8 +1,8 @@
 """Curve: quality against heads cut, for several methods, between the floor and the uncut model.
 
-In: orders in which heads go, and text that none of them was chosen on. Out: a point for every
-method and cut. The floor is the model with every head silent: what is left of its score is no
-attention's doing, and a claim must be read between it and the uncut model.
+In: orders of cutting heads, and examples that none of them was chosen on. Out: a point for every
+method and cut. The floor is the model with every head silent: attention does not contribute to that
+score, so judge a cut between the floor and the uncut model.
 """
 
 import math
@@ -28,11 +28,11 @@ from headwise.pruning.stages import PruneStage
 from headwise.pruning.units import Unit, single_heads
 
 RANDOM_ORDERS = 5
-"""Random orders whose mean and spread are shown."""
+"""Number of random orders in the baseline."""
 POINTS = 8
-"""Cuts that a curve is measured at, besides none and all."""
+"""Number of cuts on a curve, besides none and all."""
 RIVALS = ("ablation", "michel")
-"""Methods that are shown beside the chosen one."""
+"""Methods to compare with the chosen one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,25 +40,25 @@ class Curve:
     """Losses of every method at every cut, on held-out text."""
 
     points: pd.DataFrame
-    """method, cut (heads), share, loss, loss_se, quality, low and high; of `random` means, of which
-    `cut` is rounded, and the range."""
+    """Columns: method, cut, share, loss, loss_se, quality, low and high. Rows of `random` are
+    means over orders with their range; their `cut` is rounded."""
     uncut: Estimate
     floor: Estimate
     method: str
     unit: str
-    """What `quality` is."""
+    """Unit of `quality`."""
     total: int
-    """Heads of the model."""
+    """Number of heads in the model."""
 
     @property
     def elbow(self) -> int:
-        """Heads cut where the chosen method's curve turns; 0 for a straight one."""
+        """Number of heads cut at the elbow of the chosen method's curve; 0 if it is straight."""
         own = self.points[self.points.method == self.method]
         found = elbow(zip(own.cut.astype(float), own.loss, strict=True))
         return 0 if math.isnan(found) else int(found)
 
     def with_point(self, method: str, cut: int, found: Estimate) -> "Curve":
-        """The same with one more measurement, such as of a refitted model."""
+        """The curve with one more measurement, for instance of a refitted model."""
         row = _row(method, cut, found, self.total, self.unit)
         return replace(self, points=pd.concat([self.points, pd.DataFrame([row])]))
 
@@ -92,7 +92,7 @@ class Curve:
 
 
 def quality(loss: float, unit: str) -> float:
-    """A mean loss in the unit that people read it in."""
+    """A mean loss, converted to `unit`."""
     if unit == "perplexity":
         return math.exp(min(loss, 700.0))
     return 1 - loss if unit == "cosine" else loss
@@ -137,7 +137,7 @@ def rivals(problem: CutSearch) -> list[str]:
 
 
 def as_csv(curve: Curve) -> str:
-    """Every point, the floor, and which point is the elbow."""
+    """CSV of every point and the floor, with a column that marks the elbow."""
     floor = _row("floor", curve.total, curve.floor, curve.total, curve.unit)
     table = pd.concat([curve.points, pd.DataFrame([floor])], ignore_index=True)
     table["is_elbow"] = (
@@ -148,10 +148,10 @@ def as_csv(curve: Curve) -> str:
 
 
 class Work:
-    """Measurements on held-out text, counted."""
+    """Losses on held-out text, each measured once, with progress."""
 
     def __init__(self, task: Evaluation, progress: Progress, total: int) -> None:
-        """Nothing measured yet."""
+        """Start without measurements; `total` is the number to come."""
         self.task, self.progress, self.total, self.done = task, progress, total, 0
         self.known: dict[frozenset[HeadId], Estimate] = {}
 
@@ -166,7 +166,7 @@ class Work:
 
 
 def spaced(total: int, points: int) -> list[int]:
-    """So many numbers of units between none and all, evenly spaced."""
+    """Up to `points` numbers between 0 and `total`, evenly spaced."""
     return sorted(
         {round(total * step / (points + 1)) for step in range(1, points + 1)} - {0, total}
     )
@@ -206,9 +206,9 @@ def _random_row(
 
 
 def mean_over_orders(found: Sequence[Estimate]) -> Estimate:
-    """The mean loss of several random orders, and its standard error over orders.
+    """Mean loss of several random orders, with its standard error over orders.
 
-    Where a loss is infinite or no number, so is the mean, and no error is known.
+    The error is NaN if a loss is infinite or NaN.
     """
     values = [one.value for one in found]
     is_finite = all(map(math.isfinite, values))

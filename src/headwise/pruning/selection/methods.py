@@ -1,8 +1,7 @@
-"""Choice: in which order a model's heads go.
+"""Methods: the order in which to cut a model's heads.
 
-In: a task to measure on, and the units that can be cut. Out: the units in the order in which a
-method would cut them, the cheapest first, so that any cut is a beginning of it. Methods are named;
-`METHODS` has them all.
+In: an evaluation, and the units that can be cut. Out: the units in the order in which a method cuts
+them, cheapest first, so that every cut is a prefix of it. `METHODS` has all methods by name.
 """
 
 import math
@@ -31,7 +30,7 @@ from headwise.watching.gates import silence
 
 BEST = "rounds"
 BY_GRADIENTS = ("rounds", "quadratic", "michel", "fisher")
-"""Methods that need the gradient of what is measured."""
+"""Methods that need gradients of the objective."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +42,9 @@ class CutSearch:
     is_uniform: bool = False
     """Whether every layer loses the same number of units."""
     is_nested: bool = False
-    """Whether a layer's units may go in their own order only."""
+    """Whether each layer's units can only be cut in their order."""
     rounds: int = 12
-    """Into how many rounds a full cut is divided."""
+    """Number of rounds that a full cut is divided into."""
     draws: int = 4
     seed: int = 0
     progress: Progress = field(default=no_progress)
@@ -62,15 +61,15 @@ class CutSearch:
 
     @property
     def units_by_layer(self) -> dict[str, list[Unit]]:
-        """The units of every layer that has some."""
-        found: dict[str, list[Unit]] = {}
+        """The units of every layer that has units."""
+        units: dict[str, list[Unit]] = {}
         for unit in self.units:
-            found.setdefault(unit.layer, []).append(unit)
-        return found
+            units.setdefault(unit.layer, []).append(unit)
+        return units
 
     @property
     def cuttable(self) -> tuple[Unit, ...]:
-        """As many units as can go at all; a uniform cut ends with the smallest layer."""
+        """As many units as can be cut; the smallest layer limits a uniform cut."""
         layers = self.units_by_layer.values()
         if not self.is_uniform:
             return self.units
@@ -80,21 +79,23 @@ class CutSearch:
 
 @dataclass(frozen=True)
 class CutOrder:
-    """Units in the order in which they go, and the loss that each is expected to add."""
+    """Units in the order of cutting them, and the loss that each is expected to add."""
 
     method: str
     units: tuple[Unit, ...]
     costs: tuple[float, ...]
 
     def first(self, count: int) -> tuple[HeadId, ...]:
-        """Heads of the first so many units."""
+        """Heads of the first `count` units."""
         return tuple(sorted(head for unit in self.units[:count] for head in unit.heads))
 
 
 def order_units(method: str, problem: CutSearch, *, count: int | None = None) -> CutOrder:
-    """The first `count` units that a method cuts, in order; all that can go if left out."""
+    """The first `count` units that a method cuts, in order; by default all that can be cut."""
     if method not in METHODS:
-        raise OptionError(f"{method!r} is no method: choose from {', '.join(METHODS)}")
+        raise OptionError(
+            f"method is {method!r}: choose from {', '.join(METHODS)}", option="method"
+        )
     most = len(problem.cuttable)
     count = most if count is None else min(count, most)
     found = METHODS[method](problem, count)
@@ -104,7 +105,7 @@ def order_units(method: str, problem: CutSearch, *, count: int | None = None) ->
 
 
 Found = list[tuple[int, float]]
-"""Units by number, and what each costs."""
+"""Units by number, with the cost of each."""
 
 
 def at_random(problem: CutSearch, count: int) -> Found:
@@ -117,7 +118,7 @@ def at_random(problem: CutSearch, count: int) -> Found:
 
 
 def with_seed(problem: CutSearch, seed: int) -> CutSearch:
-    """The same problem for another random order, in which any head of a group may go first."""
+    """The search with another seed; nested units also get another random order of heads."""
     if not problem.is_nested:
         return replace(problem, seed=seed)
     drawn = random.Random(seed)
@@ -127,10 +128,10 @@ def with_seed(problem: CutSearch, seed: int) -> CutSearch:
 
 
 def random_cut(problem: CutSearch, heads: Sequence[HeadId], seed: int) -> tuple[HeadId, ...]:
-    """As many heads at random: whole units where these are some, else a cut of the same shape."""
+    """The same number of random heads: whole units if `heads` are, else a cut of the same shape."""
     units, gone = problem.units, set(heads)
     is_whole = gone == {head for unit in units if gone >= set(unit.heads) for head in unit.heads}
-    if is_whole and not problem.is_nested:  # nested units say which head of a group goes first
+    if is_whole and not problem.is_nested:  # nested units fix which head of a group is cut first
         found: list[HeadId] = []
         for unit in order_units("random", replace(problem, seed=seed)).units:
             if len(found) + len(unit.heads) <= len(heads):
@@ -141,10 +142,10 @@ def random_cut(problem: CutSearch, heads: Sequence[HeadId], seed: int) -> tuple[
 
 
 def drawn_alike(heads: Sequence[HeadId], counts: HeadCounts, seed: int) -> tuple[HeadId, ...]:
-    """Random heads, as many of as many KV groups in as many layers as these.
+    """Random heads, with the same numbers per KV group and per layer as these.
 
-    Layers with the same numbers of heads trade places, then groups of a layer, then heads of a
-    group, so that what could be cut still can.
+    Shuffles layers with equal numbers of heads, then groups of a layer, then heads of a group, so
+    that the result can be cut if `heads` can.
     """
     drawn = random.Random(seed)
     found = []
@@ -207,7 +208,7 @@ def by_rounds(problem: CutSearch, count: int) -> Found:
 
 
 def part_of(progress: Progress, number: int, parts: int) -> Progress:
-    """Tells of one of several equal parts of a stage as of the whole stage."""
+    """Progress of part `number` of `parts` equal parts, reported as progress of the whole stage."""
 
     def told(stage: str, done: int, total: int) -> None:
         progress(stage, number * total + done, parts * total)
@@ -240,7 +241,7 @@ METHODS: dict[str, Callable[[CutSearch, int], Found]] = {
     "fisher": by_fisher,
     "random": at_random,
 }
-"""Every method by its name, the best first."""
+"""Every method by name, the best first."""
 
 
 def measured(problem: CutSearch, *, draws: int | None = None) -> Gradients:
@@ -255,14 +256,14 @@ def measured(problem: CutSearch, *, draws: int | None = None) -> Gradients:
 
 
 def heads_of(units: Sequence[Unit], chosen: Sequence[int]) -> list[HeadId]:
-    """All heads of some units."""
+    """All heads of the units with these numbers."""
     return [head for one in chosen for head in units[one].heads]
 
 
 def ranked(
     problem: CutSearch, costs: Float[Tensor, " units"], count: int, gone: Sequence[int] = ()
 ) -> Found:
-    """The cheapest units by costs that do not depend on each other."""
+    """The cheapest units, if costs do not depend on each other."""
     turn = OpenUnits(problem, gone)
     found: Found = []
     while len(found) < count:
@@ -288,10 +289,10 @@ def cheapest(problem: CutSearch, now: Gradients, gone: Sequence[int], count: int
 
 
 class OpenUnits:
-    """Which units may go next: of a uniform cut, those of layers that have lost fewest."""
+    """The units that may be cut next; in a uniform cut, those of layers that lost fewest."""
 
     def __init__(self, problem: CutSearch, gone: Sequence[int]) -> None:
-        """Some are gone already."""
+        """Start without the units numbered `gone`."""
         self.problem, self.units = problem, problem.units
         self.left = [one for one in range(len(self.units)) if one not in set(gone)]
         self.lost = dict.fromkeys((unit.layer for unit in self.units), 0)
@@ -299,7 +300,7 @@ class OpenUnits:
             self.lost[self.units[one].layer] += 1
 
     def open(self) -> list[int]:
-        """Those that may go now."""
+        """Numbers of the units that may be cut now."""
         found = self.left
         if self.problem.is_nested:
             firsts: dict[str, int] = {}
@@ -312,6 +313,6 @@ class OpenUnits:
         return found
 
     def take(self, one: int) -> None:
-        """This one goes."""
+        """Cut the unit with this number."""
         self.left.remove(one)
         self.lost[self.units[one].layer] += 1
