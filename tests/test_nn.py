@@ -453,9 +453,7 @@ def test_other_padding_stays_a_mask(kind: str) -> None:
 
 @pytest.mark.parametrize("size", [{}, LONG], ids=["short", "long"])
 @pytest.mark.parametrize("kind", ["another pattern", "a triangle with a bias", "one head's own"])
-def test_beside_padding_a_mask_is_heeded_whatever_the_hint_says(
-    kind: str, size: dict[str, int]
-) -> None:
+def test_with_padding_the_mask_overrides_the_causal_hint(kind: str, size: dict[str, int]) -> None:
     case = Case(**size)
     theirs, inputs = torch_layer(case), inputs_of(case)
     call = MASKS["causal hint and padding"](case) | {"need_weights": False}

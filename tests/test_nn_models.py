@@ -203,7 +203,7 @@ def test_copies_compute_the_same(twin: Callable[[nn.Module], Any]) -> None:
     assert_all_same(all_of(other, inputs, call), all_of(layer, inputs, call), case)
 
 
-def test_it_is_one_of_torchs_layers() -> None:
+def test_the_drop_in_is_an_instance_of_torchs_layer() -> None:
     assert isinstance(ours.MultiheadAttention(22, 2), nn.MultiheadAttention)
 
 
@@ -217,7 +217,7 @@ def test_it_is_one_of_torchs_layers() -> None:
         (131, "no mask"),
     ],
 )
-def test_it_compiles_to_one_graph(num_queries: int, mask: str, weights: str) -> None:
+def test_the_drop_in_compiles_to_one_graph(num_queries: int, mask: str, weights: str) -> None:
     case = Case(num_queries=num_queries)
     layer, inputs = drop_in(torch_layer(case)), inputs_of(case)
     call = (MASKS | EMPTYING)[mask](case) | WEIGHTS[weights]

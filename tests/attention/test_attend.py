@@ -217,7 +217,7 @@ def test_the_sink_takes_what_the_weights_leave(problem: Problem) -> None:
 
 
 @given(problem=problems(always=["sinks"]))
-def test_a_sink_of_minus_infinity_is_no_sink(problem: Problem) -> None:
+def test_a_sink_of_minus_infinity_changes_nothing(problem: Problem) -> None:
     heads = problem.queries.shape[1]
     closed = replace(problem.rules, sinks=torch.full((heads,), -math.inf, dtype=torch.float64))
     closed_problem = replace(problem, rules=closed)

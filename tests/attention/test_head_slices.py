@@ -112,7 +112,7 @@ def test_gradients_flow_through_a_slice_into_the_parameter() -> None:
     assert torch.equal(layer.Wo.weight.grad, expected)
 
 
-def test_without_biases_there_are_none_to_slice() -> None:
+def test_heads_of_a_layer_without_biases_have_none() -> None:
     head = MultiHeadAttention(6, 2, bias=("Wk", "Wo")).heads[1]
     assert head.bq is None and head.bv is None
     assert head.bk is not None

@@ -30,7 +30,7 @@ TRANSLATED = (
 
 
 def params(cases: list[OnnxCase]) -> list[object]:
-    """One parameter a case, with ONNX's name as its id."""
+    """One parameter per case, with ONNX's name as its id."""
     return [pytest.param(case, id=case.name) for case in cases]
 
 

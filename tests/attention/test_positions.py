@@ -295,7 +295,7 @@ def test_a_rotary_layer_that_first_ran_on_fake_tensors_still_computes() -> None:
     assert torch.equal(layer(x), expected)
 
 
-def test_a_rotary_layer_that_has_run_is_no_larger_as_a_file() -> None:
+def test_running_a_rotary_layer_does_not_enlarge_its_file() -> None:
     layer = MultiHeadAttention(6, 1, position=Rotary())
     size = len(pickle.dumps(layer))
     layer(torch.randn(1, 300, 6))

@@ -27,7 +27,7 @@ from .test_export import cut_tiny, hooked_up
 pytestmark = allow_weights
 
 
-def test_places_that_a_model_cannot_be_written_to_are_refused(tmp_path: Path) -> None:
+def test_export_rejects_unusable_destinations(tmp_path: Path) -> None:
     model, _ = cut_tiny("bert")
     file, folder = tmp_path / "file", tmp_path / "folder"
     file.write_text("a letter")
@@ -71,7 +71,7 @@ def test_a_failed_replacement_leaves_the_old_model(tmp_path: Path) -> None:
     load(tmp_path / "model")
 
 
-def test_a_model_that_a_killed_process_moved_away_is_in_the_way_before_the_work(
+def test_check_destination_moves_back_the_model_of_a_killed_process(
     tmp_path: Path,
 ) -> None:
     place = tmp_path / "model"
@@ -195,7 +195,7 @@ def test_leftovers_of_another_place_are_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [".git/HEAD", "checkpoints/a.bin", "notes.txt", "thesis.tex"])
-def test_what_is_no_part_of_a_model_is_not_replaced_with_it(name: str, tmp_path: Path) -> None:
+def test_export_keeps_directories_with_foreign_files(name: str, tmp_path: Path) -> None:
     model, _ = cut_tiny("bert")
     place = export(model, tmp_path / "model").path
     export(model, place, force=True)

@@ -66,7 +66,7 @@ def test_the_given_model_stays_as_it_was(tmp_path: Path) -> None:
     assert all(one is tensors[name] for name, one in model.named_parameters())
 
 
-def test_dtype_and_ties_are_kept_and_the_size_is_told(tmp_path: Path) -> None:
+def test_export_keeps_dtype_and_ties_and_reports_sizes(tmp_path: Path) -> None:
     model, inputs = cut_tiny("bert", dtype=torch.bfloat16)
     result = export(model, tmp_path / "model", inputs=inputs)
     loaded = load(tmp_path / "model").model
@@ -80,7 +80,7 @@ def test_dtype_and_ties_are_kept_and_the_size_is_told(tmp_path: Path) -> None:
     assert load(tmp_path / "model", dtype="float32").about["dtype"] == "float32"
 
 
-def test_a_model_that_came_from_gguf_is_written_though_it_refuses(tmp_path: Path) -> None:
+def test_export_writes_models_loaded_from_gguf(tmp_path: Path) -> None:
     model, inputs = cut_tiny("llama")
     model.hf_quantizer = SimpleNamespace(quantization_config=SimpleNamespace(quant_method="gguf"))
     model.config.quantization_config = {"quant_method": "gguf"}
@@ -105,9 +105,7 @@ def test_tokenizer_and_generation_settings_come_along(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("own", ["", "0_Transformer"])
-def test_what_makes_a_sentence_model_comes_along_and_no_old_weights(
-    tmp_path: Path, own: str
-) -> None:
+def test_export_copies_sentence_modules_without_old_weights(tmp_path: Path, own: str) -> None:
     source = tmp_path / "source"
     paths = [own, "1_Pooling", "2_Normalize"]
     texts = {
@@ -135,7 +133,7 @@ def test_what_makes_a_sentence_model_comes_along_and_no_old_weights(
     assert b'SentenceTransformer(".", trust_remote_code=True)' in written["README.md"]
 
 
-def test_the_card_says_what_went_and_how_to_load_it(tmp_path: Path) -> None:
+def test_model_card_lists_kept_heads_and_ways_to_load(tmp_path: Path) -> None:
     model, _ = cut_tiny("bert")
     model.config.name_or_path = "/home/someone/models/big"
     card = (export(model, tmp_path / "model").path / "README.md").read_text()
@@ -188,7 +186,7 @@ def moved(model: PreTrainedModel) -> str:
 
 
 @pytest.mark.parametrize("spoil", [hooked_up, adapted, trimmed, mixed, quantized, offloaded, moved])
-def test_a_model_that_would_not_come_back_is_refused_and_nothing_is_left(
+def test_export_rejects_models_that_would_not_load_back_equal(
     spoil: Callable[[PreTrainedModel], str], tmp_path: Path
 ) -> None:
     model, inputs = cut_tiny("llama")
@@ -198,7 +196,7 @@ def test_a_model_that_would_not_come_back_is_refused_and_nothing_is_left(
     assert not any(tmp_path.iterdir())
 
 
-def test_each_output_is_held_against_its_own_rounding() -> None:
+def test_each_output_has_its_own_rounding_bound() -> None:
     model, _ = cut_tiny("llama")
     small = torch.ones(3, dtype=torch.float64)
     large = 2.0**20 * small
@@ -236,7 +234,7 @@ def test_export_rejects_a_directory_that_cannot_be_loaded(tmp_path: Path) -> Non
     assert not any(tmp_path.iterdir())
 
 
-def test_sentence_modules_outside_of_their_directory_are_refused(tmp_path: Path) -> None:
+def test_export_rejects_sentence_modules_outside_the_directory(tmp_path: Path) -> None:
     (tmp_path / "modules.json").write_text('[{"path": ""}, {"path": "../secrets"}]')
     with pytest.raises(ModelError, match=r"modules\.json names .*\.\./secrets"):
         export(cut_tiny("bert")[0], tmp_path / "model", source=tmp_path)
@@ -253,7 +251,7 @@ def test_sentence_modules_outside_of_their_directory_are_refused(tmp_path: Path)
         ("[]", "names no module"),
     ],
 )
-def test_broken_sentence_modules_are_told_in_one_sentence_before_the_work(
+def test_broken_modules_json_raises_before_pruning_starts(
     tmp_path: Path, text: str, said: str
 ) -> None:
     source = save("bert", tmp_path / "uncut")
@@ -309,7 +307,7 @@ def test_directories_that_cannot_be_loaded_say_why(tmp_path: Path) -> None:
             load(folder)
 
 
-def test_names_are_loaded_as_ever(tmp_path: Path) -> None:
+def test_load_accepts_names_and_rejects_missing_directories(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"there is no directory \./nowhere"):
         load("./nowhere")
     with pytest.raises(ModelError, match=r"^3 is not the name of a model"):

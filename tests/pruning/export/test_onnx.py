@@ -53,7 +53,7 @@ def test_a_missing_package_is_named_with_its_install_line(
         export_onnx(nn.Linear(2, 3), tmp_path / "model.onnx", {"input": torch.ones(2, 2)})
 
 
-def test_places_and_inputs_that_do_not_do_are_refused(
+def test_export_onnx_rejects_unusable_paths_and_inputs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "find_spec", lambda name: name)
@@ -74,7 +74,7 @@ def test_places_and_inputs_that_do_not_do_are_refused(
     assert sorted(one.name for one in tmp_path.iterdir()) == ["folder", "there.onnx"]
 
 
-def test_models_that_no_file_holds_or_no_cpu_runs_are_refused(
+def test_export_onnx_rejects_too_large_and_bfloat16_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "find_spec", lambda name: name)
@@ -104,14 +104,14 @@ class Counting(nn.Module):
         return {"logits": input_ids * 1.0 + self.calls}
 
 
-def test_a_file_that_says_something_else_is_not_kept(tmp_path: Path) -> None:
+def test_export_onnx_deletes_a_file_with_other_outputs(tmp_path: Path) -> None:
     message = r"in onnxruntime: logits differs by \d"
     with pytest.raises(ModelError, match=message):
         export_onnx(Counting(), tmp_path / "model.onnx", {"input_ids": torch.ones(2, 3)})
     assert not any(tmp_path.iterdir())
 
 
-def test_what_cannot_be_written_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
+def test_export_onnx_rejects_data_dependent_models(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="Wayward cannot be written as ONNX: "):
         export_onnx(Wayward(), tmp_path / "model.onnx", {"input_ids": torch.ones(2, 3)})
     assert not any(tmp_path.iterdir())

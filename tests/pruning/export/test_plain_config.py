@@ -50,7 +50,7 @@ def test_an_even_cut_is_a_plain_model_where_the_size_of_heads_is_free(name: str)
 
 
 @pytest.mark.parametrize("name", BOUND)
-def test_no_plain_model_is_claimed_where_the_config_cannot_say_it(name: str) -> None:
+def test_plain_config_is_none_if_no_config_builds_the_cut(name: str) -> None:
     model, _ = tiny(name)
     cut(model, last_group(model))
     assert plain_config(model) is None
@@ -76,7 +76,7 @@ def test_groups_go_whole_or_in_part(gone: str, counts: tuple[int, int]) -> None:
         (" ".join(f"L{layer}H{head}" for layer in range(3) for head in (0, 3)), "42 % 4 != 0"),
     ],
 )
-def test_what_llama_cannot_say_is_not_plain(heads: str, why: str) -> None:
+def test_plain_config_is_none_for_uneven_cuts_of_llama(heads: str, why: str) -> None:
     model, _ = tiny("llama")
     cut(model, heads)
     assert plain_config(model) is None, why
@@ -90,7 +90,7 @@ def test_the_same_shapes_with_another_scale_are_not_plain() -> None:
     assert plain_config(model) is None
 
 
-def test_asking_changes_neither_model_nor_config() -> None:
+def test_plain_config_changes_neither_model_nor_config() -> None:
     model, inputs = tiny("qwen2")
     cut(model, last_group(model))
     said, config = output_of(run(model, inputs)), model.config.to_json_string()
@@ -114,7 +114,7 @@ class Strange(LlamaForCausalLM):
     """Someone's own model."""
 
 
-def test_a_class_that_only_its_owner_has_is_refused_by_name() -> None:
+def test_public_class_rejects_custom_classes() -> None:
     strange = Strange(tiny("llama")[0].config)
     message = "Strange cannot be exported: .*public class"
     with pytest.raises(ModelError, match=message):

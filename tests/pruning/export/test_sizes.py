@@ -115,7 +115,7 @@ def test_the_faster_model_has_a_ratio_above_1(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bart", "t5"])
-def test_a_full_batch_is_one_that_the_model_takes(name: str) -> None:
+def test_models_accept_a_full_batch(name: str) -> None:
     some: Inputs = {key: value[:, :5] for key, value in plain(name).items()}
     found = full_batch(some, 3, 17)
     assert all(value.shape == (3, 17) for value in found.values())

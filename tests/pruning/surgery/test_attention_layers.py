@@ -54,7 +54,7 @@ def test_every_refused_class_of_the_table_has_a_model() -> None:
     assert set(REFUSED_CLASSES) <= {family.attention for family, _ in REFUSED.values()}
 
 
-def test_a_family_without_a_row_is_refused() -> None:
+def test_cut_rejects_a_family_without_a_row() -> None:
     model, _ = tiny("llama")
     for layer in model.model.layers:
         layer.self_attn.__class__ = type("StrangeAttention", (type(layer.self_attn),), {})

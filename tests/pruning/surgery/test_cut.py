@@ -85,7 +85,7 @@ class Wrapped(nn.Module):
 
 
 @pytest.mark.parametrize("pick", [lambda one: one, lambda one: (one, one), lambda one: [one]])
-def test_a_model_may_give_tensors_without_names(pick: Callable[[Tensor], object]) -> None:
+def test_cut_checks_models_that_return_unnamed_tensors(pick: Callable[[Tensor], object]) -> None:
     model = Wrapped(pick)
     want = output_of(run(model.inner, model.given))
     allowed = rounding(want, dtype=FAMILIES["llama"].softmax_in, roundings=ROUNDINGS)
@@ -93,7 +93,7 @@ def test_a_model_may_give_tensors_without_names(pick: Callable[[Tensor], object]
     assert (output_of(run(model.inner, model.given)) - want).abs().max() > allowed
 
 
-def test_a_module_that_does_not_say_how_large_a_head_is_is_refused() -> None:
+def test_cut_rejects_a_module_without_a_head_size() -> None:
     model, _ = tiny("llama")
     for layer in model.model.layers:
         del layer.self_attn.head_dim
@@ -101,7 +101,7 @@ def test_a_module_that_does_not_say_how_large_a_head_is_is_refused() -> None:
         cut(model, "L0H0")
 
 
-def test_a_model_without_a_config_is_refused() -> None:
+def test_cut_rejects_a_model_without_a_config() -> None:
     model = Wrapped(lambda one: one)
     del model.config
     with pytest.raises(ModelError, match=r"Wrapped.*no config"):
@@ -119,7 +119,7 @@ def test_cutting_nothing_changes_no_bit() -> None:
     assert not hasattr(model.config, "headwise")
 
 
-def test_a_cut_says_what_it_did() -> None:
+def test_surgery_reports_heads_parameters_and_difference() -> None:
     model, inputs = tiny("llama")
     before = sum(parameter.numel() for parameter in model.parameters())
     done = cut(model, "L0H0 L0H1 L0H2 L2H1 L2H5", inputs=inputs)
@@ -169,7 +169,7 @@ def test_a_second_cut_takes_its_part_of_a_bias_that_is_made_for_all(name: str) -
     assert_close(name, output_of(run(twice, inputs)), output_of(run(once, inputs)))
 
 
-def test_a_second_cut_gives_a_module_its_config_anew() -> None:
+def test_a_second_cut_updates_a_modules_own_config() -> None:
     once, inputs = tiny("phi3")
     twice, _ = tiny("phi3")
     cut(once, "L0H0 L0H1 L0H3 L0H4")
@@ -195,7 +195,7 @@ def plant_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "phi3", "t5"])
-def test_a_planted_fault_is_noticed_and_the_model_is_whole_again(
+def test_a_wrong_cut_raises_and_restores_the_model(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, inputs = tiny(name)
@@ -231,7 +231,7 @@ def test_inputs_in_half_precision_are_compared_in_float32_too(dtype: torch.dtype
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_fault_is_noticed_in_lower_precision_too(
+def test_a_wrong_cut_raises_in_lower_precision(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, inputs = tiny("llama", dtype=dtype)
@@ -261,7 +261,7 @@ def test_the_check_leaves_every_module_in_its_mode() -> None:
     assert [module.training for module in model.modules()] == modes
 
 
-def test_groups_go_whole_or_all_alike() -> None:
+def test_cut_accepts_whole_groups_or_equal_parts_of_groups() -> None:
     model, _ = tiny("llama")
     with pytest.raises(OptionError, match=r"L1 has 6 heads in groups of 3.*\[2, 3\]"):
         cut(model, "L0H0 L0H1 L0H2 L1H1")
@@ -271,7 +271,7 @@ def test_groups_go_whole_or_all_alike() -> None:
     assert head_counts(model)["L0"] == (2, 1)
 
 
-def test_heads_that_are_not_there_are_named() -> None:
+def test_cut_names_missing_heads() -> None:
     model, _ = tiny("bert")
     with pytest.raises(OptionError, match=r"L1H7.*L1.*0\.\.4"):
         cut(model, "L0H0 L1H7")

@@ -266,7 +266,7 @@ def test_shapes_are_taken_on_the_meta_device() -> None:
     assert head_counts(fresh) == head_counts(model)
 
 
-def test_standalone_knows_torch_and_transformers_alone() -> None:
+def test_cut_modeling_imports_only_torch_and_transformers() -> None:
     tree = ast.parse(inspect.getsource(cut_modeling))
     froms = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     names = [
