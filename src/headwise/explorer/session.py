@@ -37,7 +37,7 @@ from headwise.formats import replace_nonfinite
 from headwise.heads import HeadId, HeadTable
 from headwise.models.loaded import LoadedModel
 from headwise.objectives.evaluation import count_heads
-from headwise.objectives.objective import Embedding
+from headwise.objectives.losses import Embedding
 from headwise.progress import Progress, no_progress
 from headwise.pruning.setting import Subject
 from headwise.reading.reader import Reader, token_limit

@@ -14,7 +14,7 @@ from torch import Tensor
 from headwise.errors import HeadwiseError, OptionError
 from headwise.explorer.api_types import Prediction, Savings, Similarity, WhatIfAnswer
 from headwise.heads import HeadCounts, HeadId, check_head
-from headwise.objectives.objective import Embedding, MaskedToken, NextToken
+from headwise.objectives.losses import Embedding, MaskedToken, NextToken
 from headwise.pruning.setting import Subject
 from headwise.reading.labels import token_text
 from headwise.reading.reader import Reader, Window

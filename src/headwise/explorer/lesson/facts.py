@@ -19,8 +19,8 @@ from headwise.explorer.lesson.figures import Place
 from headwise.explorer.lesson.token_text import ordinal, quoted, visible
 from headwise.explorer.what_if import token_name
 from headwise.heads import HeadTable
-from headwise.objectives.objective import Embedding, Given, NextToken, logits_of
-from headwise.pruning.importance.ablation import ROOM
+from headwise.objectives.evaluation import ROOM
+from headwise.objectives.losses import CustomLoss, Embedding, NextToken, read_logits
 from headwise.pruning.setting import Subject
 from headwise.reading.batch import Batch
 from headwise.reading.reader import Reader, Window
@@ -393,7 +393,7 @@ def silencing_effects(
     if isinstance(objective, Embedding):
         cosines = (silent * unchanged).sum(-1).clamp(-1, 1).tolist()
         return Effects("cosine", tuple(cosines), tuple(1 - one for one in cosines))
-    if isinstance(objective, Given):
+    if isinstance(objective, CustomLoss):
         changes = (silent - unchanged).abs().tolist()
         return Effects("loss", tuple(silent.tolist()), tuple(changes))
     before, after = unchanged.log_softmax(-1), silent.log_softmax(-1)
@@ -413,9 +413,9 @@ def _gated_outputs(
     """The outputs to compare, one per row of gates; a causal model's is its next-token logits."""
     copies = {name: value.repeat(len(gates), 1) for name, value in inputs.items()}
     with gate(subject.model, {layer: gates}):
-        if isinstance(subject.objective, Embedding | Given):
+        if isinstance(subject.objective, Embedding | CustomLoss):
             return subject.objective.output(subject.model, copies)
-        logits = logits_of(subject.model, copies)
+        logits = read_logits(subject.model, copies)
         return logits[:, -1] if isinstance(subject.objective, NextToken) else logits
 
 
