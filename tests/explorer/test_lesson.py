@@ -20,7 +20,7 @@ from headwise.explorer.lesson.quiz import QuizQuestion
 from headwise.explorer.lesson.token_text import quoted, visible
 from headwise.explorer.session import DEFAULTS, OTHERS
 from headwise.heads import HeadTable
-from headwise.objectives.objective import Embedding, Given
+from headwise.objectives.losses import CustomLoss, Embedding
 from headwise.pruning.setting import Subject
 
 from ..pruning.subjects import words_tokenizer
@@ -265,7 +265,7 @@ def test_effects_on_a_prediction_are_those_of_silence(name: str) -> None:
 
 
 def test_effects_on_a_loss_of_the_users_own_are_those_of_silence() -> None:
-    given = Given(lambda model, inputs: model(**inputs).logits.square().mean((1, 2)))
+    given = CustomLoss(lambda model, inputs: model(**inputs).logits.square().mean((1, 2)))
     subject = tiny_subject("bert", given)
     figure = figures_of(lesson(subject, WORDS, layer=1), "spare")
     outputs = silent_outputs(subject, WORDS, 1, len(figure["heads"]))
@@ -294,7 +294,7 @@ def test_heads_are_ranked_by_effect_and_no_wrong_option_ties_with_the_right_one(
 
 
 def test_where_all_heads_tie_something_else_is_asked() -> None:
-    alike = Given(lambda model, inputs: model(**inputs).logits.sum((1, 2)) * 0)
+    alike = CustomLoss(lambda model, inputs: model(**inputs).logits.sum((1, 2)) * 0)
     asked = lesson(tiny_subject("bert", alike), WORDS)[-1].question
     assert (asked.kind, asked.answer) == ("number", 5)
 

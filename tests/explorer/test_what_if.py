@@ -10,7 +10,7 @@ from headwise.errors import OptionError
 from headwise.explorer.session import Session
 from headwise.explorer.what_if import LONGEST, BaselineCache, Changes, compare_gated
 from headwise.heads import HeadId, parse_heads
-from headwise.objectives.objective import MaskedToken
+from headwise.objectives.losses import MaskedToken
 from headwise.pruning.setting import make_subject
 from headwise.pruning.surgery.cut import count_parameters, cut
 from headwise.watching.gates import silence

@@ -28,7 +28,7 @@ from headwise.explorer.what_if import MOST_TEXTS, BaselineCache
 from headwise.heads import HeadId, HeadTable
 from headwise.models.loaded import LoadedModel
 from headwise.objectives.evaluation import count_heads
-from headwise.objectives.objective import Embedding
+from headwise.objectives.losses import Embedding
 from headwise.planning.known_models import KNOWN
 from headwise.planning.plans import plan
 from headwise.pruning.importance.importance import importance

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from headwise.errors import HeadwiseError, OptionError
 from headwise.heads import HeadCounts, HeadId, check_head
-from headwise.objectives.objective import Embedding, MaskedToken, NextToken
+from headwise.objectives.losses import Embedding, MaskedToken, NextToken
 from headwise.pruning.setting import Subject
 from headwise.pruning.surgery.cut import count_parameters, plan_slices
 from headwise.reading.labels import token_text

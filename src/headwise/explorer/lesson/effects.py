@@ -14,8 +14,8 @@ from torch import Tensor
 
 from headwise.explorer.lesson.token_text import visible
 from headwise.explorer.what_if import token_name
-from headwise.objectives.objective import Embedding, Given, NextToken, logits_of
-from headwise.pruning.importance.ablation import ROOM
+from headwise.objectives.evaluation import ROOM
+from headwise.objectives.losses import CustomLoss, Embedding, NextToken, read_logits
 from headwise.pruning.setting import Subject
 from headwise.watching.gates import gate
 
@@ -65,7 +65,7 @@ def silenced_one_by_one(
     if isinstance(objective, Embedding):
         cosines = (silent * untouched).sum(-1).clamp(-1, 1).tolist()
         return Effects("cosine", tuple(cosines), tuple(1 - one for one in cosines))
-    if isinstance(objective, Given):
+    if isinstance(objective, CustomLoss):
         changes = (silent - untouched).abs().tolist()
         return Effects("loss", tuple(silent.tolist()), tuple(changes))
     before, after = untouched.log_softmax(-1), silent.log_softmax(-1)
@@ -84,9 +84,9 @@ def gated(
     """
     copies = {name: value.repeat(len(gates), 1) for name, value in inputs.items()}
     with gate(subject.model, {layer: gates}):
-        if isinstance(subject.objective, Embedding | Given):
+        if isinstance(subject.objective, Embedding | CustomLoss):
             return subject.objective.output(subject.model, copies)
-        logits = logits_of(subject.model, copies)
+        logits = read_logits(subject.model, copies)
         return logits[:, -1] if isinstance(subject.objective, NextToken) else logits
 
 
