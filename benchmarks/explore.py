@@ -150,8 +150,8 @@ def load(address: str, pid: int, texts: list[str]) -> dict[str, Any]:
         at = f"api/readings/{name}"
         paths = [
             ("GET", f"{at}/thumbs?layer={layer['name']}", {}),
-            ("GET", f"{at}/map?head={head}&rows=0:64&keys=0:64", {}),
-            ("GET", f"{at}/head?head={head}", {}),
+            ("GET", f"{at}/heads/{head}/map?rows=0:64&keys=0:64", {}),
+            ("GET", f"{at}/heads/{head}", {}),
             ("POST", "api/whatif", {"json": {"texts": [text], "gates": {head: 0}}}),
             ("GET", "api/model", {}),
         ]

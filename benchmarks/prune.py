@@ -26,17 +26,19 @@ from rich.console import Console
 from rich.table import Table
 
 from headwise.heads import HeadId
+from headwise.models.loaded import open_model
+from headwise.models.loading import LoadOptions
 from headwise.objectives.evaluation import Evaluation
-from headwise.objectives.objective import Embedding
-from headwise.pruning.bench import PruneSetup, RefittedCut, cut_and_refit, make_bench
+from headwise.objectives.losses import Embedding
+from headwise.objectives.model_objective import objective_for
 from headwise.pruning.export.sizes import full_batch, sizes_of, time_both
 from headwise.pruning.importance.ablation import ablate
 from headwise.pruning.importance.gradients import gradients
-from headwise.pruning.selection.curve import quality
+from headwise.pruning.prune import RefittedCut, cut_and_refit
 from headwise.pruning.selection.cut_plan import CutPlan
 from headwise.pruning.selection.methods import CutOrder, CutSearch, order_units
-from headwise.pruning.setting import make_subject
 from headwise.pruning.settings import PruneSettings
+from headwise.pruning.setup import PruneSetup, prepare_setup
 from headwise.pruning.surgery.cut import head_counts
 from headwise.pruning.units import single_heads
 from headwise.watching.gates import silence
@@ -88,17 +90,17 @@ def neighbours(task: Evaluation, outputs: torch.Tensor, uncut: torch.Tensor) -> 
 class Judge:
     """Scores models on held-out text."""
 
-    def __init__(self, bench: PruneSetup) -> None:
+    def __init__(self, setup: PruneSetup) -> None:
         """The uncut model first."""
-        self.bench, self.task = bench, bench.held_out
-        self.unit = bench.subject.objective.unit
-        self.is_embedding = isinstance(bench.subject.objective, Embedding)
-        self.uncut = quality(self.task.loss().value, self.unit)
+        self.setup, self.task = setup, setup.held_out
+        self.unit = setup.objective.unit
+        self.is_embedding = isinstance(setup.objective, Embedding)
+        self.uncut = self.task.objective.quality(self.task.loss().value)
         self.outputs = self.task.outputs() if self.is_embedding else None
 
     def row(self, share: float, heads: int, method: str, task: Evaluation, sample: str = "") -> Row:
         """A model as it is now."""
-        score = quality(task.loss().value, self.unit)
+        score = self.task.objective.quality(task.loss().value)
         if self.outputs is not None:
             kept = neighbours(task, task.outputs(), self.outputs)
             return Row(share, heads, method, score, neighbours=kept)
@@ -106,18 +108,18 @@ class Judge:
 
     def silenced(self, share: float, method: str, heads: Sequence[HeadId]) -> Row:
         """The uncut model with heads silenced."""
-        with silence(self.bench.subject.model, heads):
+        with silence(self.setup.loaded.model, heads):
             return self.row(share, len(heads), method, self.task)
 
     def cut(self, share: float, method: str, heads: Sequence[HeadId], found: RefittedCut) -> Row:
         """A model that heads were cut from."""
-        words = "" if self.is_embedding else generated(self.bench, found.model)
-        return self.row(share, len(heads), method, self.task.of(found.model), words)
+        words = "" if self.is_embedding else generated(self.setup, found.model)
+        return self.row(share, len(heads), method, self.task.with_model(found.model), words)
 
 
-def generated(bench: PruneSetup, model: Any) -> str:
+def generated(setup: PruneSetup, model: Any) -> str:
     """What a causal model makes of the prompt, greedily."""
-    tokenizer = bench.subject.tokenizer
+    tokenizer = setup.loaded.tokenizer
     inputs = tokenizer(PROMPT, return_tensors="pt")
     found = model.generate(**inputs, max_new_tokens=24, do_sample=False, use_cache=True)
     return str(tokenizer.decode(found[0], skip_special_tokens=True))
@@ -157,9 +159,9 @@ class Run:
     def __init__(self, name: str, out: Path, console: Console) -> None:
         """Load the model and the record."""
         self.name, self.out, self.console = name, out, console
-        self.subject = make_subject(name)
-        self.bench = make_bench(self.subject, None, TEXT[name])
-        self.judge = Judge(self.bench)
+        self.loaded = open_model(name, options=LoadOptions(keeps_head=True))
+        self.setup = prepare_setup(self.loaded, objective_for(self.loaded), TEXT[name])
+        self.judge = Judge(self.setup)
         self.record: dict[str, Any] = (
             json.loads(out.read_text(encoding="utf-8")) if out.exists() else {"seconds": {}}
         )
@@ -167,7 +169,7 @@ class Run:
             "model": name,
             "unit": self.judge.unit,
             "uncut": self.judge.uncut,
-            "examples": self.bench.held_out.num_examples,
+            "examples": self.setup.held_out.num_examples,
             "text": asdict(TEXT[name]),
         }
         console.print(f"{name}: uncut {self.judge.unit} {self.judge.uncut:.4f}")
@@ -185,11 +187,11 @@ class Run:
 
     def count(self, share: float) -> int:
         """Units of a share of them."""
-        return round(share * len(self.bench.problem.units))
+        return round(share * len(self.setup.search.units))
 
     def choose(self) -> None:
         """Orders by every method, and what they cost without a refit."""
-        problem, seconds = self.bench.problem, self.record["seconds"]
+        problem, seconds = self.setup.search, self.record["seconds"]
         most = self.count(max(SHARES[self.name]))
         orders: dict[str, CutOrder] = {
             method: timed(
@@ -224,44 +226,45 @@ class Run:
         rows: list[Row] = []
         self.record["proofs"] = []
         if not self.judge.is_embedding:
-            self.record["sample"] = generated(self.bench, self.subject.model)
+            self.record["sample"] = generated(self.setup, self.loaded.model)
         for share in SHARES[self.name]:
             heads = self.heads(share)
             found = timed(
                 f"refit at {share:.0%}",
-                partial(cut_and_refit, self.bench, heads),
+                partial(cut_and_refit, self.setup, heads),
                 self.record["seconds"],
                 self.console,
             )
             rows.append(self.judge.cut(share, "rounds + refit", heads, found))
             if self.judge.is_embedding:
-                wide = replace(self.bench, settings=replace(self.bench.settings, refit="wide"))
+                wide = replace(self.setup, settings=replace(self.setup.settings, refit="wide"))
                 also = cut_and_refit(wide, heads)
                 rows.append(self.judge.cut(share, "rounds + wide refit", heads, also))
-            less = replace(self.bench, fit=beginning(self.bench.fit, LESS_TEXT))
+            fit = beginning(self.setup.evaluations.fit, LESS_TEXT)
+            less = replace(self.setup, evaluations=self.setup.evaluations._replace(fit=fit))
             smaller = cut_and_refit(less, heads)
             rows.append(
                 self.judge.cut(share, f"rounds + refit on {LESS_TEXT:,} tokens", heads, smaller)
             )
-            self.record["proofs"].append({"share": share} | proof(self.bench, found))
+            self.record["proofs"].append({"share": share} | proof(self.setup, found))
             self.keep("refit", rows)
             show(rows[-3:], self.judge, self.console)
 
     def time(self) -> None:
         """Speed of uncut and cut models, and of the importance methods: run this alone."""
-        inputs = self.bench.held_out.samples[0].inputs
-        plain = replace(self.bench.settings, refit="none")
+        inputs = self.setup.held_out.samples[0].inputs
+        plain = replace(self.setup.settings, refit="none")
         self.record["speed"] = []
         for share in TIMED[self.name]:
-            found = cut_and_refit(replace(self.bench, settings=plain), self.heads(share))
+            found = cut_and_refit(replace(self.setup, settings=plain), self.heads(share))
             for batch in BATCHES:
                 many = full_batch(inputs, batch, POSITIONS)
-                speed = time_both(self.subject.model, found.model, many)
+                speed = time_both(self.loaded.model, found.model, many)
                 self.record["speed"].append({"share": share} | asdict(speed))
                 self.console.print(f"{share:.0%}, batch {batch}: {speed.ratio:.3f} times as fast")
                 self.write()
         if self.judge.is_embedding:
-            self.record["importance"] = importance_times(self.bench, self.console)
+            self.record["importance"] = importance_times(self.setup, self.console)
         self.write()
 
     def heads(self, share: float) -> tuple[HeadId, ...]:
@@ -277,7 +280,7 @@ def chance(problem: CutSearch, seed: int, count: int) -> tuple[HeadId, ...]:
 
 
 def beginning(task: Evaluation, tokens: int) -> Evaluation:
-    """The first samples of a task, up to so many tokens."""
+    """The first samples of a task, up to `tokens` tokens."""
     kept, seen = [], 0
     for sample in task.samples:
         if seen >= tokens:
@@ -287,9 +290,9 @@ def beginning(task: Evaluation, tokens: int) -> Evaluation:
     return replace(task, samples=tuple(kept))
 
 
-def proof(bench: PruneSetup, found: RefittedCut) -> dict[str, Any]:
+def proof(setup: PruneSetup, found: RefittedCut) -> dict[str, Any]:
     """Sizes of uncut and cut model, and how far cut and silenced were apart."""
-    before = sizes_of(bench.subject.model, bench.counts, positions=POSITIONS)
+    before = sizes_of(setup.loaded.model, setup.counts, positions=POSITIONS)
     after = sizes_of(found.model, dict(head_counts(found.model)), positions=POSITIONS)
     return {
         "difference": found.surgery.difference,
@@ -298,14 +301,14 @@ def proof(bench: PruneSetup, found: RefittedCut) -> dict[str, Any]:
     }
 
 
-def importance_times(bench: PruneSetup, console: Console) -> dict[str, float]:
+def importance_times(setup: PruneSetup, console: Console) -> dict[str, float]:
     """Seconds of every importance method on the same text, and of plain leave-one-out."""
-    task, counts = beginning(bench.problem.task, 4096), bench.counts
+    task = beginning(setup.search.evaluation, 4096)
     times = dict[str, float]()
-    units = single_heads(bench.problem.heads)
+    units = single_heads(setup.search.heads)
     timed("one forward pass", task.loss, times, console)
-    timed("michel, fisher and interaction", lambda: gradients(task, counts), times, console)
-    timed(f"ablation of {len(units)} heads", lambda: ablate(task, units, counts), times, console)
+    timed("michel, fisher and interaction", lambda: gradients(task), times, console)
+    timed(f"ablation of {len(units)} heads", lambda: ablate(task, units), times, console)
 
     def leave_one_out() -> None:
         for unit in units:

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 import headwise
-from headwise.measures.counter import MEASURES
 from headwise.models import families
 from snippets import assert_prints_alike, printed_by, snippets
 from test_readme import printed_at, transcripts
@@ -52,11 +51,9 @@ def test_both_pages_show_the_same_prune_output() -> None:
 
 @pytest.fixture
 def _facts_as_they_were() -> Iterator[None]:
-    """Pages that show how to add a measure or a family add one."""
-    measures, rows = dict(MEASURES), families.FAMILIES
+    """Undo what a page does that shows how to add a family."""
+    rows = families.FAMILIES
     yield
-    MEASURES.clear()
-    MEASURES.update(measures)
     families.FAMILIES = rows
 
 

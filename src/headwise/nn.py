@@ -41,7 +41,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Parameters as torch makes them, from torch's arguments and the same random numbers."""
         super().__init__(*args, **kwargs)
-        keep_forward_called(self)
+        _keep_forward_called(self)
 
     @classmethod
     def from_torch(cls, module: torch.nn.MultiheadAttention) -> "MultiheadAttention":
@@ -51,10 +51,10 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
                 "from_torch takes a torch.nn.MultiheadAttention itself, not a subclass, whose "
                 f"forward may be another; got a {type(module).__name__}"
             )
-        twin: MultiheadAttention = copy_sharing_parameters(module)
-        twin.out_proj = copy_sharing_parameters(module.out_proj)
+        twin: MultiheadAttention = _copy_sharing_parameters(module)
+        twin.out_proj = _copy_sharing_parameters(module.out_proj)
         twin.__class__ = cls
-        keep_forward_called(twin)
+        _keep_forward_called(twin)
         return twin
 
     def forward(  # noqa: PLR0913 - the signature is torch's
@@ -76,16 +76,16 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             )
         inputs = (query, key, value)
         has_own_keys = self.bias_k is not None or self.add_zero_attn  # which no mask can hide
-        is_torchs = need_weights and not may_have_empty_rows(key_padding_mask, attn_mask)
-        if is_torchs or has_own_keys or not can_compute(self, inputs, key_padding_mask, attn_mask):
+        is_torchs = need_weights and not _may_have_empty_rows(key_padding_mask, attn_mask)
+        if is_torchs or has_own_keys or not _can_compute(self, inputs, key_padding_mask, attn_mask):
             # Where no row is empty torch is right, and quick enough if it has to show all weights.
             # What it cannot take it refuses in its own words; nested tensors come without masks.
             rest = (key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal)
             return super().forward(query, key, value, *rest)
-        padding, pairs = broadcastable(self, key_padding_mask, attn_mask)
+        padding, pairs = _broadcastable(self, key_padding_mask, attn_mask)
         if not need_weights:
-            return mixed_output(self, inputs, padding, pairs, is_causal), None
-        output, weights = weigh(self, inputs, padding, pairs)
+            return _mixed_output(self, inputs, padding, pairs, is_causal), None
+        output, weights = _weigh(self, inputs, padding, pairs)
         weights = weights.mean(1) if average_attn_weights else weights
         return output, weights if query.dim() == 3 else weights[0]
 
@@ -104,24 +104,24 @@ def swap(model: torch.nn.Module) -> int:
         # can be missed, and whoever else holds the module (a second parent, a list, a closure)
         # holds the drop-in too. It can be done because the drop-in adds no state.
         module.__class__ = MultiheadAttention
-        keep_forward_called(module)
+        _keep_forward_called(module)
     return len(layers)
 
 
-def keep_forward_called(layer: torch.nn.MultiheadAttention) -> None:
+def _keep_forward_called(layer: torch.nn.MultiheadAttention) -> None:
     """Makes `nn.TransformerEncoderLayer` call the layer's forward in eval, too.
 
     Its fast path hands the parameters to a C++ function, unless a module inside it has a forward
     hook. `out_proj` is never called, only its parameters are read: a hook there costs nothing.
     """
-    layer.out_proj.register_forward_pre_hook(do_nothing)
+    layer.out_proj.register_forward_pre_hook(_do_nothing)
 
 
-def do_nothing(module: torch.nn.Module, inputs: tuple[Tensor, ...]) -> None:
+def _do_nothing(module: torch.nn.Module, inputs: tuple[Tensor, ...]) -> None:
     """The hook; at module level, so that layers can be pickled."""
 
 
-def copy_sharing_parameters(module: torch.nn.Module) -> Any:
+def _copy_sharing_parameters(module: torch.nn.Module) -> Any:
     """Another module with the same parameters and submodules, in dictionaries of its own."""
     twin = copy(module)
     for name, value in vars(module).items():
@@ -130,7 +130,7 @@ def copy_sharing_parameters(module: torch.nn.Module) -> Any:
     return twin
 
 
-def can_compute(
+def _can_compute(
     layer: MultiheadAttention, inputs: Inputs, key_padding_mask: Mask, attn_mask: Mask
 ) -> bool:
     """Whether these are dense tensors of the right shapes; if not, torch's layer says why."""
@@ -148,34 +148,34 @@ def can_compute(
         and query.shape[-1] == layer.embed_dim
         and key.shape == (*(tokens if position else tokens[::-1]), layer.kdim)
         and value.shape == (*key.shape[:-1], layer.vdim)
-        and is_mask(key_padding_mask, query.dtype, tokens)
-        and is_mask(attn_mask, query.dtype, pairs, (batch * layer.num_heads, *pairs))
+        and _is_mask(key_padding_mask, query.dtype, tokens)
+        and _is_mask(attn_mask, query.dtype, pairs, (batch * layer.num_heads, *pairs))
     )
 
 
-def is_mask(mask: Mask, dtype: torch.dtype, *shapes: tuple[int, ...]) -> bool:
+def _is_mask(mask: Mask, dtype: torch.dtype, *shapes: tuple[int, ...]) -> bool:
     """Whether the mask, if there is one, has one of the shapes and is bool or of the dtype."""
     return mask is None or (mask.shape in shapes and mask.dtype in (torch.bool, dtype))
 
 
-def project_inputs(
+def _project_inputs(
     layer: MultiheadAttention, query: Tensor, key: Tensor, value: Tensor
 ) -> tuple[Tensor, ...]:
     """Queries, keys and values as `[batch heads position d_key]`; same tokens share a product."""
     weight: Tensor | None = layer.in_proj_weight
     bias: Tensor | None = layer.in_proj_bias
     if weight is not None and query is key and key is value:
-        return split_product(layer, F.linear(query, weight, bias), 3)
+        return _split_product(layer, F.linear(query, weight, bias), 3)
     parts = (1, 2) if weight is not None and key is value else (1, 1, 1)
     sections = [part * layer.embed_dim for part in parts]
     separate = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
     weights = separate if weight is None else weight.split(sections)
     biases = (None, None, None) if bias is None else bias.split(sections)
     products = map(F.linear, (query, key, value), weights, biases)
-    return sum((split_product(layer, *each) for each in zip(products, parts, strict=True)), ())
+    return sum((_split_product(layer, *each) for each in zip(products, parts, strict=True)), ())
 
 
-def split_product(
+def _split_product(
     layer: MultiheadAttention, product: Tensor, parts: int
 ) -> tuple[Float[Tensor, "batch heads position d_key"], ...]:
     """Views on the parts of one product."""
@@ -196,7 +196,7 @@ def join_heads(
     return output if axes == 3 else output[0]
 
 
-def broadcastable(
+def _broadcastable(
     layer: MultiheadAttention, key_padding_mask: Mask, attn_mask: Mask
 ) -> tuple[Mask, Mask]:
     """Both masks as `[#batch #heads #query key]`."""
@@ -209,32 +209,32 @@ def broadcastable(
     return padding, pairs
 
 
-def mixed_output(
+def _mixed_output(
     layer: MultiheadAttention, inputs: Inputs, padding: Mask, pairs: Mask, is_causal: bool
 ) -> Tensor:
     """The output alone."""
-    queries, keys, values = project_inputs(layer, *inputs)
+    queries, keys, values = _project_inputs(layer, *inputs)
     dtype, axes = inputs[0].dtype, inputs[0].dim()
     dropout = layer.dropout if layer.training else 0.0
     can_pay = queries.shape[1:3].numel() * keys.shape[2] > CALL_PAIRS
     if not dropout and (can_pay or is_transformed()):
         # Beside padding torch takes the mask as it is, whatever the hint says of it.
-        is_causal = is_causal and (padding is None or is_triangle(pairs))
+        is_causal = is_causal and (padding is None or _is_triangle(pairs))
         rules = structure(padding, None if is_causal else pairs, is_causal, dtype)
         return join_heads(layer, attend(queries, keys, values, rules=rules), axes)
     # torch's own function is as quick as can be on short input, and draws torch's random numbers.
     is_causal = is_causal and padding is None
-    bias = joint_bias(padding, None if is_causal else pairs, dtype)
+    bias = _joint_bias(padding, None if is_causal else pairs, dtype)
     mixed = F.scaled_dot_product_attention(queries, keys, values, bias, dropout, is_causal)
     return join_heads(layer, mixed, axes)
 
 
-def weigh(
+def _weigh(
     layer: MultiheadAttention, inputs: Inputs, padding: Mask, pairs: Mask
 ) -> tuple[Tensor, Float[Tensor, "batch heads query key"]]:
     """The output, and every weight after dropout; rows that see no key are zeros."""
-    queries, keys, values = project_inputs(layer, *inputs)
-    bias = joint_bias(padding, pairs, inputs[0].dtype)
+    queries, keys, values = _project_inputs(layer, *inputs)
+    bias = _joint_bias(padding, pairs, inputs[0].dtype)
     assert bias is not None, "without a mask torch computes"
     empty = (bias == -math.inf).all(-1, keepdim=True)
     scores = (queries * math.sqrt(1 / layer.head_dim)) @ keys.mT
@@ -245,7 +245,7 @@ def weigh(
     return join_heads(layer, weights @ values, inputs[0].dim()), weights
 
 
-def joint_bias(
+def _joint_bias(
     padding: Mask, pairs: Mask, dtype: torch.dtype
 ) -> Float[Tensor, "#batch #heads #query key"] | None:
     """Sum of both masks as a bias on the scores."""
@@ -259,53 +259,53 @@ def joint_bias(
 
 def structure(padding: Mask, pairs: Mask, is_causal: bool, dtype: torch.dtype) -> Rules:
     """The masks as rules; padding as lengths where it is cheap to see."""
-    lengths = None if padding is None else real_lengths(padding[:, 0, 0])
+    lengths = None if padding is None else _real_lengths(padding[:, 0, 0])
     if padding is not None and lengths is not None:
         lengths = None if (lengths == padding.shape[-1]).all() else lengths
         padding = None
-    mask = joint_bias(padding, pairs, dtype)
+    mask = _joint_bias(padding, pairs, dtype)
     offset = 0 if is_causal else None  # top-left, as torch reads its hint
     return Rules(is_causal=is_causal, offset=offset, lengths=lengths, mask=mask)
 
 
-def real_lengths(padding: Shaped[Tensor, "batch key"]) -> Int[Tensor, " batch"] | None:
+def _real_lengths(padding: Shaped[Tensor, "batch key"]) -> Int[Tensor, " batch"] | None:
     """How many keys of each sequence are real; None if not just keys at the end are blocked."""
-    if not only_blocks(padding):
+    if not _only_blocks(padding):
         return None
-    blocked = is_blocked(padding)
+    blocked = _is_blocked(padding)
     return None if (blocked[:, :-1] > blocked[:, 1:]).any() else (~blocked).sum(1)
 
 
-def is_triangle(pairs: Mask) -> bool:
+def _is_triangle(pairs: Mask) -> bool:
     """Whether a mask is seen at once to block just the keys after each query's own, for all."""
-    if pairs is None or pairs.shape[:2] != (1, 1) or not only_blocks(pairs):
+    if pairs is None or pairs.shape[:2] != (1, 1) or not _only_blocks(pairs):
         return False
-    blocked = is_blocked(pairs)
+    blocked = _is_blocked(pairs)
     return torch.equal(blocked, torch.ones_like(blocked).triu(1))
 
 
-def only_blocks(mask: Tensor) -> bool:
+def _only_blocks(mask: Tensor) -> bool:
     """Whether a mask is seen at once to add nothing to the scores that it does not block."""
-    if not can_read_at_once(mask) or mask.requires_grad:
+    if not _can_read_at_once(mask) or mask.requires_grad:
         return False
-    return not (mask.is_floating_point() and mask.masked_fill(is_blocked(mask), 0).any())
+    return not (mask.is_floating_point() and mask.masked_fill(_is_blocked(mask), 0).any())
 
 
-def may_have_empty_rows(key_padding_mask: Mask, attn_mask: Mask) -> bool:
+def _may_have_empty_rows(key_padding_mask: Mask, attn_mask: Mask) -> bool:
     """Whether a query may see no key, as far as a look at one mask can tell."""
     mask = attn_mask if key_padding_mask is None else key_padding_mask
     if mask is None:
         return False
-    if (mask is not attn_mask and attn_mask is not None) or not can_read_at_once(mask):
+    if (mask is not attn_mask and attn_mask is not None) or not _can_read_at_once(mask):
         return True
-    return bool(is_blocked(mask).all(-1).any())
+    return bool(_is_blocked(mask).all(-1).any())
 
 
-def is_blocked(mask: Tensor) -> Tensor:
+def _is_blocked(mask: Tensor) -> Tensor:
     """Where one of torch's masks lets nobody through."""
     return mask if mask.dtype == torch.bool else mask == -math.inf
 
 
-def can_read_at_once(tensor: Tensor) -> bool:
+def _can_read_at_once(tensor: Tensor) -> bool:
     """Whether the values are known here and now, with no wait for a device."""
     return tensor.device.type == "cpu" and can_be_read(tensor)

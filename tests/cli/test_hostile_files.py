@@ -164,7 +164,7 @@ def test_read_only_folder_raises_before_the_work(
     headwise: Runner, command: Command, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headwise.pruning.export.directories.os.access", lambda *_: False)
-    monkeypatch.setattr("headwise.pruning.prune.make_bench", None)  # no work is begun
+    monkeypatch.setattr("headwise.pruning.prune.prepare_setup", None)  # no work is begun
     error = headwise.refused(*command("prune", "out"))
     assert "out " in error and str(here) in error
 
@@ -249,7 +249,7 @@ INTERRUPTS = [
     ("scan", "headwise.heads.HeadTable.write", 2),
     ("importance", "headwise.pruning.importance.importance.gradients", 1),
     ("importance", "headwise.heads.HeadTable.write", 2),
-    ("prune", "headwise.pruning.prune.make_bench", 1),
+    ("prune", "headwise.pruning.prune.prepare_setup", 1),
     ("prune", "headwise.pruning.prune.cut_and_refit", 1),
     ("prune", "headwise.pruning.export.export.check_copy", 1),
     ("prune", "headwise.pruning.export.directories.flush", 2),

@@ -6,12 +6,14 @@ In: the name of a family. Out: its lesson, made once, and helpers that assert.
 import functools
 import json
 import math
+from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from headwise.explorer.lesson.lesson import STEPS, LessonStep, as_json, check, lesson
+from headwise.explorer.lesson.lesson import lesson
+from headwise.explorer.lesson.quiz import STEPS, LessonStep, check_answer, step_answer
 from headwise.objectives.objective import Objective
 from headwise.pruning.setting import Subject, make_subject
 from headwise.watching.gates import silence
@@ -60,7 +62,7 @@ def taught(name: str) -> tuple[LessonStep, ...]:
 
 
 def figures_of(steps: tuple[LessonStep, ...], name: str) -> dict[str, Any]:
-    return steps[STEPS.index(name)].figures
+    return asdict(steps[STEPS.index(name)].figures)
 
 
 def num_words(step: LessonStep) -> int:
@@ -75,27 +77,27 @@ def assert_is_a_lesson(steps: tuple[LessonStep, ...]) -> None:
         assert all(paragraph.endswith(".") for paragraph in step.paragraphs), step.name
         assert "  " not in " ".join(step.paragraphs)
         assert_is_answered(step)
-    text = json.dumps(as_json(steps), allow_nan=False)
+    text = json.dumps([asdict(step_answer(step)) for step in steps], allow_nan=False)
     assert "nan" not in " ".join(" ".join(step.paragraphs) for step in steps)
     assert len(text) < 500_000
 
 
 def assert_is_answered(step: LessonStep) -> None:
     asked = step.question
-    assert check(step, asked.answer)["is_right"]
+    assert check_answer(step, asked.answer).is_right
     assert asked.text.endswith(("?", "?)")) and asked.why.endswith(".")
     if asked.kind == "choice":
         assert len(set(asked.options)) == len(asked.options) >= 2
-        assert check(step, asked.options[int(asked.answer)])["is_right"]
+        assert check_answer(step, asked.options[int(asked.answer)]).is_right
         wrong: list[float] = [one for one in range(len(asked.options)) if one != asked.answer]
     else:
         assert asked.options == ()
         room = 1.01 * asked.tolerance + 1e-6
         wrong = [asked.answer - room, asked.answer + room, 2 * asked.answer + 1]
-        assert check(step, str(asked.answer))["is_right"]
+        assert check_answer(step, str(asked.answer)).is_right
     for one in wrong:
-        verdict = check(step, one)
-        assert not verdict["is_right"] and verdict["why"] == asked.why, (step.name, one)
+        verdict = check_answer(step, one)
+        assert not verdict.is_right and verdict.why == asked.why, (step.name, one)
 
 
 def browsers_weights(figure: dict[str, Any], scores: list[float] | None = None) -> list[float]:

@@ -1,14 +1,16 @@
 """What is said of a head is what its whole weight matrix says."""
 
 import json
+from dataclasses import asdict, replace
 
 import pytest
 import torch
 
 from headwise.errors import OptionError
-from headwise.explorer.head_panel import LINKS, head_figures, links, roles_of
-from headwise.explorer.maps import MapOptions
-from headwise.explorer.text_analysis import LONGEST, AnalysisCache, read
+from headwise.explorer.api_types import HeadAnswer, ServedBy, encode_answer
+from headwise.explorer.head_panel import head_answer, role_evidence
+from headwise.explorer.maps import LINKS, MapOptions, strongest_links
+from headwise.explorer.text_analysis import LONGEST, AnalysisCache, analyse_text
 from headwise.heads import HeadId
 from headwise.pruning.setting import make_subject
 from headwise.scans.scan import scan
@@ -22,23 +24,23 @@ pytestmark = allow_weights
 HEAD = HeadId(3, 1)
 
 
-def figures(head: HeadId = HEAD) -> dict:
-    return head_figures(cat(), head, None)
+def click(head: HeadId = HEAD) -> HeadAnswer:
+    return head_answer(cat(), head, MapOptions(), None)
 
 
 def test_the_profile_is_the_mean_of_every_diagonal() -> None:
-    found = figures()["profile"]
+    found = click().profile
     weights = cat().call("L3").weights()[0, 1]
     size = len(weights)
-    assert found["offsets"] == list(range(-min(16, size - 1), min(16, size - 1) + 1))
-    for offset, mean in zip(found["offsets"], found["means"], strict=True):
+    assert found.offsets == list(range(-min(16, size - 1), min(16, size - 1) + 1))
+    for offset, mean in zip(found.offsets, found.means, strict=True):
         assert mean == pytest.approx(float(weights.diagonal(offset).mean()), abs=1e-5)
 
 
 def test_links_are_the_largest_weights_of_each_row() -> None:
     weights = cat().call("L3").weights()[0, 1]
     by_row: dict[int, list[tuple[int, float]]] = {}
-    for row, key, weight in links(cat(), HEAD, MapOptions(), slice(0, 256)):
+    for row, key, weight in strongest_links(cat(), HEAD, MapOptions(), slice(0, 256)):
         assert weight == pytest.approx(float(weights[row, key]), abs=1e-4)
         by_row.setdefault(row, []).append((key, weight))
     assert list(by_row) == list(range(len(weights)))
@@ -48,14 +50,14 @@ def test_links_are_the_largest_weights_of_each_row() -> None:
 
 def test_every_token_has_its_links_however_widely_it_looks() -> None:
     reading = minilm().read("a word and another one here " * 80)
-    found = links(reading, HeadId(0, 0), MapOptions(), slice(256, 300))
+    found = strongest_links(reading, HeadId(0, 0), MapOptions(), slice(256, 300))
     assert [row for row, *_ in found] == [row for row in range(256, 300) for _ in range(LINKS)]
     assert min(weight for *_, weight in found) < 0.05
 
 
 def test_keys_that_may_not_be_seen_are_no_links() -> None:
     reading = tiny_session("llama").read(WORDS)
-    found = links(reading, HeadId(1, 4), MapOptions(), slice(0, 256))
+    found = strongest_links(reading, HeadId(1, 4), MapOptions(), slice(0, 256))
     assert [link for link in found if link[0] == 0] == [[0, 0, 1.0]]
     assert all(key <= row for row, key, _ in found)
 
@@ -64,19 +66,20 @@ def test_figures_say_whether_roles_are_those_of_a_scan() -> None:
     table = tiny_session("llama").read("w7 w8 w9").table
     reading = tiny_session("llama").read(WORDS)
     for scanned, roles in ((None, reading.table), (table, table)):
-        found = head_figures(reading, HeadId(1, 4), scanned)
-        assert found["is_scanned"] == (scanned is not None)
-        assert found["roles"] == roles_of(roles, HeadId(1, 4))
+        found = head_answer(reading, HeadId(1, 4), MapOptions(), scanned)
+        assert found.is_scanned == (scanned is not None)
+        assert found.roles == role_evidence(roles, HeadId(1, 4))
 
 
 def test_contributions_are_lengths_before_and_after_the_projection() -> None:
-    found, call = figures()["contribution"], cat().call("L3")
+    found, call = click().contribution, cat().call("L3")
+    assert found is not None
     mixed, parts = call.mixed[0], call.output_weight.unflatten(0, (12, -1))
     after = (mixed @ parts).norm(dim=-1)
     want = {"before": mixed[1].norm(dim=-1), "after": after[1], "share": after[1] / after.sum(0)}
     for name, values in want.items():
-        torch.testing.assert_close(torch.tensor(found[name]), values, rtol=0, atol=1e-4)
-    assert found["equal_share"] == 1 / 12
+        torch.testing.assert_close(torch.tensor(getattr(found, name)), values, rtol=0, atol=1e-4)
+    assert found.equal_share == 1 / 12
 
 
 def test_measures_are_those_of_a_scan_of_the_text() -> None:
@@ -84,20 +87,20 @@ def test_measures_are_those_of_a_scan_of_the_text() -> None:
     settings = ScanSettings(compares=False, repeats=False)
     table = scan(subject.model, CAT, tokenizer=subject.tokenizer, settings=settings)
     want = {name: float(table[HEAD][name]) for name in ("entropy", "first", "distance")}
-    found = {one["name"]: one["value"] for one in figures()["measures"]}
+    found = {measure.name: measure.value for measure in click().measures}
     assert {name: found[name] for name in want} == pytest.approx(want)
     assert not any(name.startswith("sink_") for name in found)
-    roles = {one["role"]: one for one in figures()["roles"]}
-    assert roles["sink"]["score"] == pytest.approx(float(table[HEAD]["sink_score"]))
-    assert roles["sink"]["is_held"] == ("sink" in table[HEAD]["roles"])
-    assert roles_of(table, HEAD) == figures()["roles"]
+    roles = {role.role: role for role in click().roles}
+    assert roles["sink"].score == pytest.approx(float(table[HEAD]["sink_score"]))
+    assert roles["sink"].is_held == ("sink" in table[HEAD]["roles"])
+    assert role_evidence(table, HEAD) == click().roles
 
 
 def test_a_kv_head_is_named_where_heads_share_it() -> None:
     reading = tiny_session("llama").read(WORDS)
-    found = head_figures(reading, HeadId(1, 4), None)
-    assert found["served_by"] == {"kv_head": 1, "kv_heads": 2}
-    assert figures()["served_by"] is None
+    found = head_answer(reading, HeadId(1, 4), MapOptions(), None)
+    assert found.served_by == ServedBy(1, 2)
+    assert click().served_by is None
 
 
 @pytest.mark.parametrize("name", ["bert", "llama", "bloom", "bart"])
@@ -105,43 +108,44 @@ def test_every_family_gives_what_json_can_hold(name: str) -> None:
     reading = tiny_session(name).read(WORDS)
     for layer in reading.calls:
         head = HeadId.parse(f"{layer}H0")
-        found = head_figures(reading, head, None)
-        assert json.loads(json.dumps(found, allow_nan=False)) == found
+        found = head_answer(reading, head, MapOptions(), None)
+        assert json.loads(encode_answer(found))["head"] == str(head)
+        json.dumps(asdict(replace(found, cells=None)), allow_nan=False)
 
 
 def test_heads_that_are_not_there_are_refused() -> None:
     for name, message in (("L3H12", "L3 has heads 0..11"), ("L6H0", "L6H0 is not in this model")):
         with pytest.raises(OptionError, match=message):
-            figures(HeadId.parse(name))
+            cat().check_head(HeadId.parse(name))
 
 
 def test_a_long_text_is_read_in_part_and_says_so() -> None:
     reading = minilm().read("one two three four five " * 300)
     assert reading.num_tokens == 512
     assert reading.left_out == 1500 - 510
-    assert minilm().summary(reading)["left_out"] == 990
+    assert minilm().text_answer(reading).left_out == 990
     assert LONGEST > 512
 
 
 def test_old_readings_go_and_the_last_stays() -> None:
     subject = make_subject("minilm")
-    shelf = AnalysisCache(most=2)
-    readings = [read(subject, f"text number {number}") for number in range(3)]
+    cache = AnalysisCache(most=2)
+    readings = [analyse_text(subject, f"text number {number}") for number in range(3)]
     for reading in readings:
-        shelf.put(reading)
-    assert shelf.find(readings[0].name) is None
-    assert shelf.find(readings[2].name) is readings[2] and len(shelf) == 2
+        cache.put(reading)
+    assert cache.get(readings[0].name) is None
+    assert cache.get(readings[2].name) is readings[2] and len(cache) == 2
     small = AnalysisCache(most_bytes=1)
     small.put(readings[0])
     small.put(readings[1])
-    assert len(small) == 1 and small.find(readings[1].name) is readings[1]
+    assert len(small) == 1 and small.get(readings[1].name) is readings[1]
     assert readings[0].bytes >= 4 * 6 * 5 * 384 * 4
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_copies_in_float32_are_counted_in_what_a_reading_takes(dtype: torch.dtype) -> None:
     subject = make_subject(model_of("llama").to(dtype), words_tokenizer())
-    reading = read(subject, WORDS)
+    reading = analyse_text(subject, WORDS)
     said = reading.bytes
     tasks = [reading.sequence(layer).computation for layer in reading.calls]
     kept = {
@@ -158,12 +162,12 @@ def test_copies_in_float32_are_counted_in_what_a_reading_takes(dtype: torch.dtyp
 def test_reading_stops_when_it_is_told_to() -> None:
     done = []
 
-    def stop(layers: int, total: int) -> None:
+    def stop(stage: str, layers: int, total: int) -> None:
         done.append((layers, total))
         if layers == 2:
             raise KeyError("enough")
 
     with pytest.raises(KeyError, match="enough"):
-        read(minilm().subject, CAT, progress=stop)
+        analyse_text(minilm().subject, CAT, progress=stop)
     assert done == [(1, 6), (2, 6)]
-    assert cat().num_tokens == read(minilm().subject, CAT).num_tokens
+    assert cat().num_tokens == analyse_text(minilm().subject, CAT).num_tokens

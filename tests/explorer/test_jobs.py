@@ -5,7 +5,8 @@ import threading
 import pytest
 
 from headwise.errors import OptionError
-from headwise.explorer.jobs import Job
+from headwise.explorer.api_types import JobAnswer
+from headwise.explorer.work import Job
 
 from .sessions import fresh_session, tiny_session
 
@@ -22,14 +23,7 @@ def test_a_job_says_how_far_it_is_and_what_it_found() -> None:
 
     assert job.start(work) and half.wait(10.0)
     assert not job.start(work), "one of a kind at a time"
-    assert job.as_json() | {"said": ""} == {
-        "name": "work",
-        "state": "running",
-        "stage": "first",
-        "done": 1,
-        "total": 2,
-        "said": "",
-    }
+    assert job.answer() == JobAnswer("work", "running", "first", 1, 2, "", None)
     go_on.set()
     job.wait(10.0)
     assert (job.state, job.result) == ("done", "found")
@@ -55,7 +49,7 @@ def test_work_that_waits_for_its_turn_says_so_and_can_be_stopped() -> None:
 
     def work(mine: Job) -> str:
         begun.set()
-        with mine.turn(turn):
+        with mine.hold(turn):
             return "found"
 
     with turn:
@@ -79,15 +73,15 @@ def test_what_goes_wrong_is_said() -> None:
 
     job.start(refuse)
     job.wait(10.0)
-    assert (job.state, job.said) == ("failed", "a sentence")
+    assert (job.state, job.error) == ("failed", "a sentence")
     job.start(lambda _: 1 / 0)
     job.wait(10.0)
-    assert (job.state, job.said) == ("failed", "ZeroDivisionError: division by zero")
+    assert (job.state, job.error) == ("failed", "ZeroDivisionError: division by zero")
 
 
 def test_the_twin_has_the_same_weights_and_other_modules() -> None:
     session = tiny_session("llama")
-    model, twin = session.subject.model, session.twin.model
+    model, twin = session.subject.model, session.job_model.model
     assert {id(one) for one in model.parameters()} == {id(one) for one in twin.parameters()}
     assert not {id(one) for one in model.modules()} & {id(one) for one in twin.modules()}
     assert model.config is not twin.config
@@ -95,24 +89,24 @@ def test_the_twin_has_the_same_weights_and_other_modules() -> None:
 
 def test_a_scan_runs_beside_the_page_and_adds_roles() -> None:
     session = tiny_session("bert")
-    assert session.found("scan") is None and session.scanned is None
+    assert session.job_answer("scan").found is None and session.scan_table is None
     session.start("scan")
     session.jobs["scan"].wait(60.0)
-    assert session.jobs["scan"].as_json()["said"] == ""
-    found = session.found("scan")
-    assert found is not None and len(found["names"]) == 15
-    assert "induction" in found["measures"] and session.scanned is not None
+    assert session.jobs["scan"].error == ""
+    found = session.job_answer("scan").found
+    assert found is not None and len(found.names) == 15
+    assert "induction" in found.measures and session.scan_table is not None
 
 
 def test_importance_runs_beside_the_page() -> None:
     session = tiny_session("gpt2")
     session.start("importance")
     session.jobs["importance"].wait(120.0)
-    assert session.jobs["importance"].as_json()["said"] == ""
-    found = session.found("importance")
-    assert found is not None and set(found["measures"]) == {"zero", "michel"}
-    assert all(value is not None for value in found["measures"]["zero"])
-    assert found["words"]["zero"] == "Loss added when it is silenced, on built-in text"
+    assert session.jobs["importance"].error == ""
+    found = session.job_answer("importance").found
+    assert found is not None and set(found.measures) == {"zero", "michel"}
+    assert all(value is not None for value in found.measures["zero"])
+    assert found.words["zero"] == "Loss added when it is silenced, on built-in text"
 
 
 @pytest.mark.slow
@@ -125,5 +119,5 @@ def test_both_kinds_of_work_begun_together_find_what_each_finds_alone() -> None:
         together.start(name)
     for name, job in together.jobs.items():
         job.wait(120.0)
-        assert job.as_json()["said"] == ""
-        assert together.found(name) == alone.found(name)
+        assert job.error == ""
+        assert together.job_answer(name).found == alone.job_answer(name).found

@@ -2,12 +2,14 @@
 
 import math
 import re
+from dataclasses import asdict
 from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from headwise.explorer.lesson.lesson import STEPS, LessonStep, lesson
+from headwise.explorer.lesson.lesson import lesson
+from headwise.explorer.lesson.quiz import STEPS, LessonStep
 
 from .browser import DESKTOP, PHONE, faults, page_at, served, until
 from .lesson_cases import browsers_weights
@@ -69,13 +71,13 @@ def move_warm_up(page: Page, figure: Locator, step: LessonStep) -> None:
 
 def move_why_many(page: Page, figure: Locator, step: LessonStep) -> None:
     rows = figure.locator("button.lesson-row")
-    expect(rows).to_have_count(len(step.figures["heads"]))
+    expect(rows).to_have_count(len(asdict(step.figures)["heads"]))
     assert_one_scale(figure, step)
-    head = step.figures["place"]["head"]
+    head = asdict(step.figures)["place"]["head"]
     expect(rows.nth(head)).to_have_attribute("aria-pressed", "true")
     page.get_by_role("button", name="Previous head").click()
     expect(rows.nth(head - 1)).to_have_attribute("aria-pressed", "true")
-    before = step.figures["heads"][head - 1]
+    before = asdict(step.figures)["heads"][head - 1]
     expect(figure).to_contain_text(f"{before['name']} puts {before['largest']:.2f} on")
     rows.nth(head - 1).press("ArrowDown")
     expect(rows.nth(head)).to_be_focused()
@@ -87,18 +89,20 @@ def assert_one_scale(figure: Locator, step: LessonStep) -> None:
         "all => all.map((one) => Math.max(...[...one.querySelectorAll('rect')]"
         ".map((bar) => bar.getBoundingClientRect().height)))"
     )
-    shown = [*step.figures["heads"], step.figures["single"]]
+    shown = [*asdict(step.figures)["heads"], asdict(step.figures)["single"]]
     pixels = [height / row["largest"] for height, row in zip(heights, shown, strict=True)]
     assert pixels == pytest.approx([pixels[0]] * len(pixels), rel=0.02)
     axis = figure.locator(".lesson-axis .lesson-token").all_inner_texts()
-    assert axis == [step.figures["place"]["tokens"][key] for key in step.figures["keys"]]
+    assert axis == [
+        asdict(step.figures)["place"]["tokens"][key] for key in asdict(step.figures)["keys"]
+    ]
 
 
 def move_projections(page: Page, figure: Locator, step: LessonStep) -> None:
     vector = figure.get_by_role("slider", name=re.compile("^Query"))
     vector.press("ArrowRight")
     expect(figure.locator(".lesson-read").nth(1)).to_have_text(
-        f"number 2: {step.figures['query'][1]:.3f}".replace("-", "\N{MINUS SIGN}")
+        f"number 2: {asdict(step.figures)['query'][1]:.3f}".replace("-", "\N{MINUS SIGN}")
     )
     expect(figure.locator(".lesson-strip")).to_have_count(4)
 
@@ -112,7 +116,7 @@ def move_heads(page: Page, figure: Locator, step: LessonStep) -> None:
 
 
 def move_scores(page: Page, figure: Locator, step: LessonStep) -> None:
-    expect(figure.locator("[role=slider]")).to_have_count(len(step.figures["scores"]))
+    expect(figure.locator("[role=slider]")).to_have_count(len(asdict(step.figures)["scores"]))
 
 
 def move_mixing(page: Page, figure: Locator, step: LessonStep) -> None:
@@ -120,7 +124,7 @@ def move_mixing(page: Page, figure: Locator, step: LessonStep) -> None:
     expect(figure.locator("caption")).to_contain_text("What")
     cells = figure.locator(".lesson-sums tr").nth(1).locator("td").all_inner_texts()
     numbers = [float(cell.replace("\N{MINUS SIGN}", "-")) for cell in cells]
-    figures = step.figures
+    figures = asdict(step.figures)
     part, whole = figures["parts"][2][0], figures["mixed"][0]
     wanted = [figures["values"][2][0], part, whole - part, whole]
     assert numbers == pytest.approx(wanted, abs=0.0006)
@@ -130,14 +134,14 @@ def move_output(page: Page, figure: Locator, step: LessonStep) -> None:
     expect(figure).to_contain_text("Segregation: 1.00")
     figure.get_by_role("button", name="After Wo").click()
     expect(figure).to_contain_text("in 384 of the 384 numbers")
-    expect(figure).to_contain_text(f"Segregation: {step.figures['segregation_output']:.2f}")
+    expect(figure).to_contain_text(f"Segregation: {asdict(step.figures)['segregation_output']:.2f}")
     figure.locator("[data-head$=H0]").click()
     expect(figure.locator("table")).to_contain_text("H0 adds")
     expect(figure.locator(".good")).to_contain_text("Checked")
 
 
 def move_spare(page: Page, figure: Locator, step: LessonStep) -> None:
-    most = step.figures["heads"][0]
+    most = asdict(step.figures)["heads"][0]
     figure.locator(f"[data-head={most['name']}]").click()
     expect(figure.locator(".lesson-answer")).to_contain_text(f"{most['name']} is silent.")
     expect(figure.locator(".lesson-value")).to_have_text(f"{most['value']:.4f}")
@@ -160,7 +164,7 @@ MOVES = {
 def test_a_dragged_score_shares_the_row_out_anew(
     chrome: Browser, site: str, steps: dict[str, LessonStep]
 ) -> None:
-    figures = steps["scores"].figures
+    figures = asdict(steps["scores"].figures)
     key = figures["drag"]["key"]
     with page_at(chrome, at(site, "scores")) as page:
         figure = drawn(page, "scores")
@@ -242,7 +246,7 @@ def test_another_token_is_followed_and_asked_about(chrome: Browser, site: str) -
         layer, head = int(name[1]), int(name[2])
         found = lesson(minilm().subject, CAT, layer=layer, head=head, position=2)
         step = found[STEPS.index("scores")]
-        assert shown_weights(page) == pytest.approx(step.figures["weights"], abs=0.0006)
+        assert shown_weights(page) == pytest.approx(asdict(step.figures)["weights"], abs=0.0006)
         page.fill("#lesson-number", str(step.question.answer))
         page.press("#lesson-number", "Enter")
         expect(page.locator(".lesson-verdict p.good")).to_contain_text("Right")
@@ -273,7 +277,7 @@ def test_a_causal_model_shows_groups_blocked_tokens_and_what_comes_next(chrome: 
 @pytest.mark.parametrize("family", ["gemma2", "gpt_oss"])
 def test_caps_and_sinks_take_part_in_the_softmax(chrome: Browser, family: str) -> None:
     session = tiny_session(family)
-    figures = lesson(session.subject, WORDS)[STEPS.index("scores")].figures
+    figures = asdict(lesson(session.subject, WORDS)[STEPS.index("scores")].figures)
     assert (figures["softcap"], figures["sink"]) != (None, None)
     seen = [key for key, added in enumerate(figures["added"]) if added is not None]
     raised = list(figures["scores"])
@@ -305,7 +309,7 @@ def test_what_is_wrong_is_said_in_the_panel(chrome: Browser, site: str) -> None:
         drawn(page, "warm-up")
         page.fill("#lesson-number", "plenty")
         page.get_by_role("button", name="Check").click()
-        expect(page.locator(".lesson-verdict")).to_contain_text("'plenty' is not a number")
+        expect(page.locator(".lesson-verdict")).to_contain_text("'plenty': write a number")
         with served(tiny_session("t5")) as address:
             page.goto(at(address, text=WORDS))
             expect(page.locator(".lesson-step .bad")).to_contain_text("several stacks of attention")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.explorer.lesson.effects import next_tokens
-from headwise.explorer.lesson.facts import Facts, facts_of
+from headwise.explorer.lesson.facts import Facts, _continuations, lesson_facts
 from headwise.explorer.lesson.last_steps import scores
-from headwise.explorer.lesson.lesson import STEPS, LessonStep, lesson
+from headwise.explorer.lesson.lesson import lesson
+from headwise.explorer.lesson.quiz import STEPS, LessonStep
 
 from .lesson_cases import (
     TAUGHT,
@@ -87,7 +87,7 @@ def told_with(facts: Facts, **rules: Any) -> str:
 
 
 def test_a_model_that_does_not_scale_is_said_not_to() -> None:
-    facts = facts_of(tiny_subject("bert"), WORDS, layer=1, head=2, position=3, table=None)
+    facts = lesson_facts(tiny_subject("bert"), WORDS, layer=1, head=2, position=3, table=None)
     told = told_with(facts, scale=1.0)
     assert told.endswith(UNSCALED)
     assert "The model multiplies it by 0.500, which makes" in told_with(facts, scale=0.5)
@@ -129,5 +129,5 @@ def test_a_next_token_that_the_tokenizer_does_not_know_is_called_by_its_number()
     tokenizer = SimpleNamespace(convert_ids_to_tokens=lambda _: None, decode=lambda _: "")
     subject = replace(tiny_subject("llama"), tokenizer=tokenizer)
     before = torch.tensor([0.2, 0.5, 0.3]).log()
-    found = next_tokens(subject, before, before[None])
+    found = _continuations(subject, before, before[None])
     assert [one.token for one in found] == ["1", "2", "0"]

@@ -10,9 +10,9 @@ from headwise.explorer.maps import (
     MapOptions,
     as_bytes,
     as_steps,
-    axes_of,
-    thinned,
-    weights_between,
+    map_axes,
+    map_weights,
+    reduce_maps,
 )
 from headwise.explorer.text_analysis import TextAnalysis
 from headwise.tracing.maps import Maps
@@ -39,11 +39,11 @@ def test_any_part_of_any_layer_is_that_part_of_its_weights(name: str) -> None:
     reading = tiny_session(name).read(WORDS)
     for layer in reading.calls:
         want = whole(reading, layer)
-        close(weights_between(reading, layer, MapOptions(), ALL, ALL), want)
-        part = weights_between(reading, layer, MapOptions(), slice(2, 7), slice(1, 4))
+        close(map_weights(reading, layer, MapOptions(), ALL, ALL), want)
+        part = map_weights(reading, layer, MapOptions(), slice(2, 7), slice(1, 4))
         close(part, want[:, 2:7, 1:4])
         for head in range(len(want)):
-            alone = weights_between(reading, layer, MapOptions(), slice(2, 7), ALL, head=head)
+            alone = map_weights(reading, layer, MapOptions(), slice(2, 7), ALL, head=head)
             close(alone, want[head : head + 1, 2:7])
 
 
@@ -55,8 +55,8 @@ def maps_of(reading: TextAnalysis, layer: str) -> Maps:
 def test_a_text_of_special_tokens_alone_says_what_can_be_seen_of_it() -> None:
     reading = tiny_session("bert").read("[CLS] [SEP] [CLS]")
     for look in (MapOptions(hides_special=True), MapOptions(is_by_word=True)):
-        with pytest.raises(OptionError, match="all tokens are special ones"):
-            weights_between(reading, "L0", look, ALL, ALL)
+        with pytest.raises(OptionError, match="special"):
+            map_weights(reading, "L0", look, ALL, ALL)
 
 
 def test_words_special_tokens_and_sink_are_those_of_a_trace() -> None:
@@ -68,19 +68,19 @@ def test_words_special_tokens_and_sink_are_those_of_a_trace() -> None:
         (MapOptions(drops_sink=True), maps.without_sink()),
         (MapOptions(hides_special=True, drops_sink=True), maps.without_sink().without_special()),
     ):
-        rows, keys = axes_of(reading.labels("L2"), look)
+        rows, keys = map_axes(reading.labels("L2"), look)
         assert (rows.labels, keys.labels) == (want.labels.queries, want.labels.keys)
-        close(weights_between(reading, "L2", look, ALL, ALL), want.weights)
-    rows, _ = axes_of(reading.labels("L2"), MapOptions(is_by_word=True))
+        close(map_weights(reading, "L2", look, ALL, ALL), want.weights)
+    rows, _ = map_axes(reading.labels("L2"), MapOptions(is_by_word=True))
     assert "unbelievably" in rows.labels
-    part = weights_between(reading, "L2", MapOptions(is_by_word=True), slice(3, 9), slice(7, 10))
+    part = map_weights(reading, "L2", MapOptions(is_by_word=True), slice(3, 9), slice(7, 10))
     close(part, maps.by_word().weights[:, 3:9, 7:10])
 
 
 def test_values_weigh_by_what_they_add_to_the_output() -> None:
     reading = cat()
     call = reading.call("L1")
-    got = weights_between(reading, "L1", MapOptions(is_valued=True), ALL, ALL)
+    got = map_weights(reading, "L1", MapOptions(is_valued=True), ALL, ALL)
     parts = call.output_weight.unflatten(0, (call.num_heads, -1))
     added = (call.values[0] @ parts).norm(dim=-1)
     close(got, whole(reading, "L1") * added[:, None])
@@ -95,7 +95,7 @@ def test_a_thinned_map_has_the_largest_of_every_block(
     want = whole(reading, "L3")
     size = want.shape[1]
     step = -(-size // most)
-    got = thinned(reading, "L3", MapOptions(), most)
+    got = reduce_maps(reading, "L3", MapOptions(), most)
     count = -(-size // step)
     assert got.shape == (12, count, count) and count <= most
     for row in range(count):
@@ -114,7 +114,7 @@ def test_a_small_map_looks_at_some_rows_of_every_block(
     want = whole(cat(), "L3")
     size = -(-want.shape[1] // most)
     tall = -(-size // step) * step
-    got = thinned(cat(), "L3", MapOptions(), most, looked_at=looked_at)
+    got = reduce_maps(cat(), "L3", MapOptions(), most, sampled_rows=looked_at)
     assert got.shape == (12, -(-want.shape[1] // tall), -(-want.shape[2] // size))
     for row in range(got.shape[1]):
         for column in range(got.shape[2]):
@@ -133,11 +133,11 @@ def test_steps_lose_no_more_than_half_a_step() -> None:
 
 def test_what_is_not_there_is_refused() -> None:
     reading = tiny_session("bloom").read(WORDS)
-    with pytest.raises(OptionError, match="no values to weigh them by"):
-        weights_between(reading, "L0", MapOptions(is_valued=True), ALL, ALL)
-    with pytest.raises(OptionError, match="there is no layer L9"):
-        weights_between(reading, "L9", MapOptions(), ALL, ALL)
+    with pytest.raises(OptionError, match=r"L0 .* no values"):
+        map_weights(reading, "L0", MapOptions(is_valued=True), ALL, ALL)
+    with pytest.raises(OptionError, match="L9"):
+        map_weights(reading, "L9", MapOptions(), ALL, ALL)
     labels = reading.labels("L0")
     bare = type(labels)(labels.queries, labels.keys)
-    with pytest.raises(OptionError, match="words are not known here"):
-        axes_of(bare, MapOptions(is_by_word=True))
+    with pytest.raises(OptionError, match="whole words"):
+        map_axes(bare, MapOptions(is_by_word=True))

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from headwise.explorer import session
 from headwise.pruning.selection.cut_plan import CutPlan
 from headwise.scans.scan import ScanJob
 from headwise.scans.settings import ScanSettings
@@ -75,6 +74,18 @@ def test_heads_are_drawn_chosen_walked_and_shared(chrome: Browser, site: str) ->
             other.wait_for_selector("body[data-head=L2H2]")
 
 
+def test_a_click_on_a_head_is_one_request(chrome: Browser, site: str) -> None:
+    with page_at(chrome, site) as page:
+        settle(page)
+        requests: list[str] = []
+        page.on("request", lambda request: requests.append(request.url))
+        page.click("#grid [data-head=L3H1]")
+        expect(page.locator("article.card")).to_contain_text("Where it looks, by distance")
+        page.wait_for_selector("body[data-head=L3H1]")
+        settle(page)
+        assert [re.sub(r".*/readings/\w+/|\?.*", "", url) for url in requests] == ["heads/L3H1"]
+
+
 def test_one_head_is_looked_at_in_every_way(chrome: Browser, site: str, tmp_path: Path) -> None:
     with page_at(chrome, f"{site}#head=L3H1") as page:
         show(page, CAT)
@@ -116,7 +127,7 @@ def test_the_grid_is_coloured_sorted_filtered_and_scanned(
     chrome: Browser, site: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = partial(ScanJob.of, settings=ScanSettings(per_relation=25, probe=True))
-    monkeypatch.setattr(session.ScanJob, "of", few)
+    monkeypatch.setattr(ScanJob, "of", few)
     with page_at(chrome, site) as page:
         page.select_option("#colour", "normalised_entropy")
         expect(page.locator("#legend")).to_contain_text("(faint) to 0.9")

@@ -51,7 +51,7 @@ def page(chrome: Browser, tiny: str) -> Iterator[Page]:
 
 def test_numbers_are_said_as_they_are(chrome: Browser, tiny: str) -> None:
     with page_at(chrome, tiny) as page:
-        script = "async (all) => all.map((await import('/static/head_view.js')).said)"
+        script = "async (all) => all.map((await import('/static/head_view.js')).format)"
         assert page.evaluate(script, list(NUMBERS)) == list(NUMBERS.values())
         page.select_option("#colour", "distance")
         expect(page.locator("#legend")).to_contain_text("Mean distance in tokens: from ")
@@ -114,7 +114,7 @@ def test_what_is_no_longer_kept_is_read_again_and_drawn(
     page: Page, session: Session, tmp_path: Path
 ) -> None:
     assert page.evaluate(TOKENS) == WORDS.split()
-    session.shelf._kept.clear()
+    session.analyses._analyses.clear()
     waiting: list[Route] = []
     page.route("**/api/readings", lambda route: waiting.append(route))
     page.click("article.card [data-look=values]")
@@ -126,9 +126,9 @@ def test_what_is_no_longer_kept_is_read_again_and_drawn(
     until(
         page,
         "performance.getEntriesByType('resource').some((one) => one.responseStatus === 200"
-        " && one.name.includes('/map?') && one.name.includes('is_valued=1'))",
+        " && one.name.includes('/heads/') && one.name.includes('is_valued=1'))",
     )
-    session.shelf._kept.clear()
+    session.analyses._analyses.clear()
     with page.expect_download() as waiting:
         page.click("article.card button:has-text('SVG')")
     waiting.value.save_as(tmp_path / "map.svg")
@@ -143,7 +143,7 @@ def test_a_text_that_is_never_kept_is_read_again_once(page: Page) -> None:
         route.fulfill(status=410, json={"error": "this text is no longer kept: send it again"})
 
     page.route("**/thumbs?*", lost)
-    page.route("**/axes?*", lost)
+    page.route("**/heads/*?*", lost)
     page.click("article.card [data-look=values]")
     expect(page.locator("#status")).to_have_text("This text is no longer kept: send it again")
     page.wait_for_timeout(300)

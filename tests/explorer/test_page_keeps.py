@@ -192,7 +192,7 @@ def test_labels_come_with_their_map_and_the_readout_goes_with_it(
                 page.keyboard.press(key)
         last = readout.inner_text()
         waiting: list[Route] = []
-        page.route("**/map?*", lambda route: waiting.append(route))
+        page.route("**/heads/*?*", lambda route: waiting.append(route))
         page.evaluate("document.querySelector('[data-look=words]').click()")
         while not waiting:
             page.wait_for_timeout(20)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -236,7 +237,7 @@ def test_squares_out_of_their_layers_say_their_names_and_roles_have_letters(
 
 def test_long_work_that_ends_changes_no_colour_chosen_meanwhile(chrome: Browser) -> None:
     session = tiny_session("bert")
-    found = session.grid(session.read(WORDS).table, {"previous": "On the token before"})
+    found = asdict(session.text_answer(session.read(WORDS)).heads)
     states = iter([{"state": "running", "stage": "", "done": 0, "total": 0}] * 3)
     done = {"state": "done", "found": found}
 

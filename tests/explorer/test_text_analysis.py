@@ -1,4 +1,4 @@
-"""A text is read by a model at rest, and what it cannot take is counted and told."""
+"""A text is read in evaluation mode, and tokens that do not fit are counted and reported."""
 
 import warnings
 
@@ -9,7 +9,7 @@ from torch import nn
 import headwise
 from headwise.errors import ModelError
 from headwise.explorer.session import Session
-from headwise.explorer.text_analysis import read
+from headwise.explorer.text_analysis import analyse_text
 from headwise.explorer.what_if import compare_gated
 from headwise.pruning.setting import Subject
 from headwise.pruning.surgery.cut import cut
@@ -29,7 +29,7 @@ def assert_in_training(model: nn.Module) -> None:
 
 def test_a_model_in_training_is_read_at_rest_and_goes_on_training() -> None:
     subject = subject_in_training("bert")
-    found, want = read(subject, WORDS).table, tiny_session("bert").read(WORDS).table
+    found, want = analyse_text(subject, WORDS).table, tiny_session("bert").read(WORDS).table
     pd.testing.assert_frame_equal(found.df, want.df)
     assert_in_training(subject.model)
 
@@ -48,7 +48,7 @@ def test_a_change_is_seen_at_rest_and_the_model_goes_on_training(name: str) -> N
 def test_a_session_leaves_the_model_in_training_and_its_twin_at_rest() -> None:
     session = Session(subject_in_training("bert"))
     assert_in_training(session.subject.model)
-    assert not any(module.training for module in session.twin.model.modules())
+    assert not any(module.training for module in session.job_model.model.modules())
     assert session.counts == tiny_session("bert").counts
 
 
@@ -63,7 +63,7 @@ def test_every_token_that_is_too_many_is_counted(more: int) -> None:
 
 
 @pytest.mark.parametrize(("more", "said"), [(0, []), (1, ["1 token"]), (39, ["39 tokens"])])
-def test_a_view_tells_what_was_left_out(more: int, said: list[str]) -> None:
+def test_a_view_warns_of_tokens_that_were_left_out(more: int, said: list[str]) -> None:
     with warnings.catch_warnings(record=True) as remarks:
         warnings.simplefilter("always")
         view = headwise.view(model_of("bert"), "w7 " * (LIMIT + more), tokenizer=words_tokenizer())
@@ -78,9 +78,9 @@ def test_a_model_without_heads_is_refused(name: str) -> None:
     counts = tiny_session(name).num_heads
     cut(model, [f"{layer}H{head}" for layer, heads in counts.items() for head in range(heads)])
     subject = Subject("bare", model, tokenizer, objective_of(name))
-    with pytest.raises(ModelError, match=r"^bare has no head left to look at$"):
+    with pytest.raises(ModelError, match="bare has no heads"):
         Session(subject)
-    with pytest.raises(ModelError, match=r"^bare has no head left to look at$"):
-        read(subject, WORDS)
-    with pytest.raises(ModelError, match=f"^{type(model).__name__} has no head left to look at$"):
+    with pytest.raises(ModelError, match="bare has no heads"):
+        analyse_text(subject, WORDS)
+    with pytest.raises(ModelError, match=f"{type(model).__name__} has no heads"):
         headwise.view(model, WORDS, tokenizer=tokenizer)

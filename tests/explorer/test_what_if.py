@@ -1,4 +1,4 @@
-"""What a change of heads does is what silencing and gating them does."""
+"""What if: its answers equal runs of the model with heads silenced or gated."""
 
 from dataclasses import replace
 
@@ -8,9 +8,9 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from headwise.errors import OptionError
 from headwise.explorer.session import Session
-from headwise.explorer.what_if import LONGEST, BaselineCache, Changes, compare_gated
+from headwise.explorer.what_if import LONGEST, BaselineCache, compare_gated
 from headwise.heads import HeadId, parse_heads
-from headwise.objectives.objective import MaskedToken
+from headwise.objectives.losses import MaskedToken
 from headwise.pruning.setting import make_subject
 from headwise.pruning.surgery.cut import count_parameters, cut
 from headwise.watching.gates import silence
@@ -21,8 +21,8 @@ from .sessions import WORDS, minilm, tiny_session
 TEXTS = ["The cat sat on the mat.", "A kitten lay on a rug.", "Stocks fell."]
 
 
-def silenced(heads: str) -> Changes:
-    return Changes(dict.fromkeys(parse_heads(heads), 0.0))
+def silenced(heads: str) -> dict[HeadId, float]:
+    return dict.fromkeys(parse_heads(heads), 0.0)
 
 
 @torch.no_grad()
@@ -34,28 +34,29 @@ def test_similarities_are_those_of_embeddings_with_heads_silenced() -> None:
     before = subject.objective.output(subject.model, inputs)
     with silence(subject.model, "L2H3 L5H0"):
         after = subject.objective.output(subject.model, inputs)
-    for name, one in (("before", before), ("after", after)):
-        torch.testing.assert_close(torch.tensor(found[name]), one @ one.T, rtol=0, atol=2e-4)
-    assert found["kept"] == pytest.approx((before * after).sum(-1).tolist(), abs=2e-4)
-    assert found["kept"][0] < 0.9999 and found["heads_off"] == 2
+    similarity = found.similarity
+    for got, want in ((similarity.before, before), (similarity.after, after)):
+        torch.testing.assert_close(torch.tensor(got), want @ want.T, rtol=0, atol=2e-4)
+    assert similarity.kept == pytest.approx((before * after).sum(-1).tolist(), abs=2e-4)
+    assert similarity.kept[0] < 0.9999 and found.heads_off == 2
 
 
-def test_what_would_be_saved_is_what_a_cut_saves() -> None:
+def test_savings_equal_the_parameters_that_a_cut_removes() -> None:
     session = minilm()
     found = compare_gated(session.subject, TEXTS, silenced("L2H3 L5H0 L5H1"), session.counts)
     model = make_subject("minilm").model
     before = count_parameters(model)
     cut(model, "L2H3 L5H0 L5H1")
-    assert found["saved"] == before - count_parameters(model)
-    assert found["parameters"] == before and found["cannot_cut"] is None
+    assert found.savings.saved == before - count_parameters(model)
+    assert found.savings.parameters == before and found.savings.cannot_cut is None
 
 
-def test_what_cannot_be_cut_says_why() -> None:
+def test_savings_say_why_heads_cannot_be_cut() -> None:
     session = tiny_session("llama")
     found = compare_gated(session.subject, [WORDS], silenced("L0H1"), session.counts)
-    assert found["saved"] == 0 and "share keys and values" in found["cannot_cut"]
+    assert found.savings.saved == 0 and "share keys and values" in found.savings.cannot_cut
     whole = compare_gated(session.subject, [WORDS], silenced("L0H0 L0H1 L0H2"), session.counts)
-    assert whole["saved"] > 0 and whole["cannot_cut"] is None
+    assert whole.savings.saved > 0 and whole.savings.cannot_cut is None
 
 
 @torch.no_grad()
@@ -63,7 +64,7 @@ def test_what_cannot_be_cut_says_why() -> None:
 def test_next_tokens_are_those_of_the_gated_model(factor: float) -> None:
     session = tiny_session("llama")
     subject, head = session.subject, HeadId(1, 2)
-    found = compare_gated(subject, [WORDS], Changes({head: factor}), session.counts)
+    found = compare_gated(subject, [WORDS], {head: factor}, session.counts)
     inputs = subject.tokenizer([WORDS], return_tensors="pt")
     ids = {"input_ids": inputs["input_ids"], "attention_mask": inputs["attention_mask"]}
     before = subject.model(**ids).logits[0, -1].softmax(-1)
@@ -74,12 +75,12 @@ def test_next_tokens_are_those_of_the_gated_model(factor: float) -> None:
         after = subject.model(**ids).logits[0, -1].softmax(-1)
     finally:
         hook.remove()
-    numbers = subject.tokenizer.convert_tokens_to_ids(found["names"])
-    assert found["before"] == pytest.approx(before[numbers].tolist(), abs=1e-5)
-    assert found["after"] == pytest.approx(after[numbers].tolist(), abs=1e-5)
-    assert int(before.argmax()) == numbers[0] and found["title"] == "Likeliest next tokens"
+    numbers = subject.tokenizer.convert_tokens_to_ids(found.prediction.names)
+    assert found.prediction.before == pytest.approx(before[numbers].tolist(), abs=1e-5)
+    assert found.prediction.after == pytest.approx(after[numbers].tolist(), abs=1e-5)
+    assert int(before.argmax()) == numbers[0] and found.prediction.title == "Likeliest next tokens"
     apart = (before * (before.log() - after.log())).sum()
-    assert found["divergence"] == pytest.approx(float(apart), abs=1e-4)
+    assert found.prediction.divergence == pytest.approx(float(apart), abs=1e-4)
 
 
 def scaled(concat: torch.Tensor, head: int, factor: float) -> torch.Tensor:
@@ -90,60 +91,67 @@ def scaled(concat: torch.Tensor, head: int, factor: float) -> torch.Tensor:
 
 def test_a_masked_model_predicts_its_mask_or_its_last_word() -> None:
     session = tiny_session("bert")
-    given = compare_gated(session.subject, ["w7 [MASK] w9"], Changes({}), session.counts)
+    given = compare_gated(session.subject, ["w7 [MASK] w9"], {}, session.counts)
     assert (
-        given["title"] == "Likeliest tokens at the first masked token" and given["divergence"] == 0
+        given.prediction.title == "Likeliest tokens at the first masked token"
+        and given.prediction.divergence == 0
     )
-    last = compare_gated(session.subject, ["w7 w8 w9"], Changes({}), session.counts)
-    assert last["title"] == "Likeliest tokens at the last word, 'w9', masked"
-    with pytest.raises(OptionError, match="no word to mask: all 3 tokens of the text are special"):
-        compare_gated(session.subject, ["[CLS] [SEP] [CLS]"], Changes({}), session.counts)
+    last = compare_gated(session.subject, ["w7 w8 w9"], {}, session.counts)
+    assert last.prediction.title == "Likeliest tokens at the last word, 'w9', masked"
+    with pytest.raises(OptionError, match=r"all 3 tokens .* special"):
+        compare_gated(session.subject, ["[CLS] [SEP] [CLS]"], {}, session.counts)
 
 
 def test_a_masked_model_whose_tokenizer_has_no_mask_is_refused() -> None:
     session = tiny_session("bert")
     subject = replace(session.subject, objective=MaskedToken(None))
-    with pytest.raises(OptionError, match="bert predicts masked tokens, and its tokenizer has no"):
-        compare_gated(subject, [WORDS], Changes({}), session.counts)
+    with pytest.raises(OptionError, match=r"bert .* no mask token"):
+        compare_gated(subject, [WORDS], {}, session.counts)
 
 
 def test_the_next_token_is_that_after_the_end_of_a_long_text() -> None:
     session = tiny_session("gpt2")
     words = [f"w{7 + place % 90}" for place in range(1200)]
-    found = compare_gated(session.subject, [" ".join(words)], Changes({}), session.counts)
+    found = compare_gated(session.subject, [" ".join(words)], {}, session.counts)
     room = min(LONGEST, session.subject.model.config.max_position_embeddings)
-    alone = compare_gated(session.subject, [" ".join(words[-room:])], Changes({}), session.counts)
-    assert (found["names"], found["before"]) == (alone["names"], alone["before"])
-    assert found["remarks"] == [f"Of text 1 the last {room} of 1,200 tokens are read here."]
-    assert found["title"] == "Likeliest next tokens" and alone["remarks"] == []
+    alone = compare_gated(session.subject, [" ".join(words[-room:])], {}, session.counts)
+    assert (found.prediction.names, found.prediction.before) == (
+        alone.prediction.names,
+        alone.prediction.before,
+    )
+    assert found.remarks == [f"Of text 1 the last {room} of 1,200 tokens are read here."]
+    assert found.prediction.title == "Likeliest next tokens" and alone.remarks == []
 
 
 def test_sentences_may_be_one_word_and_those_too_long_are_named() -> None:
     session = tiny_session("embedding")
     texts = ["w7", "w31 " * 1200]
-    found = compare_gated(session.subject, texts, Changes({}), session.counts)
+    found = compare_gated(session.subject, texts, {}, session.counts)
     room = min(LONGEST, session.subject.model.config.max_position_embeddings)
-    assert found["remarks"] == [f"Of text 2 the first {room} of 1,200 tokens are read here."]
-    assert found["before"][0][0] == pytest.approx(1, abs=1e-4)
+    assert found.remarks == [f"Of text 2 the first {room} of 1,200 tokens are read here."]
+    assert found.similarity.before[0][0] == pytest.approx(1, abs=1e-4)
     with pytest.raises(OptionError, match="text 2, '  ', has no tokens"):
-        compare_gated(session.subject, ["w7", "  "], Changes({}), session.counts)
+        compare_gated(session.subject, ["w7", "  "], {}, session.counts)
 
 
 def test_tokens_and_classes_are_called_by_their_names() -> None:
     session = tiny_session("t5")
-    found = compare_gated(session.subject, [WORDS], Changes({}), session.counts)
-    assert found["noun"] == "token" and found["title"] == "Likeliest tokens at the end of the text"
-    assert all(name.startswith(("w", "[")) for name in found["names"])
+    found = compare_gated(session.subject, [WORDS], {}, session.counts)
+    assert (
+        found.prediction.noun == "token"
+        and found.prediction.title == "Likeliest tokens at the end of the text"
+    )
+    assert all(name.startswith(("w", "[")) for name in found.prediction.names)
     sizes = {"hidden_size": 20, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = BertConfig(vocab_size=101, num_labels=3, intermediate_size=8, **sizes)
     model = BertForSequenceClassification(config).eval()
     judge = Session(make_subject(model, words_tokenizer()))
-    found = compare_gated(judge.subject, [WORDS], Changes({}), judge.counts)
-    assert found["noun"] == "class" and found["title"] == "Likeliest classes"
-    assert sorted(found["names"]) == ["LABEL_0", "LABEL_1", "LABEL_2"]
+    found = compare_gated(judge.subject, [WORDS], {}, judge.counts)
+    assert found.prediction.noun == "class" and found.prediction.title == "Likeliest classes"
+    assert sorted(found.prediction.names) == ["LABEL_0", "LABEL_1", "LABEL_2"]
 
 
-def test_heads_that_are_not_there_are_refused() -> None:
+def test_unknown_heads_raise() -> None:
     session = minilm()
     refused = {
         "L0H12": "L0 has heads 0..11",
@@ -155,12 +163,12 @@ def test_heads_that_are_not_there_are_refused() -> None:
             compare_gated(session.subject, TEXTS, silenced(name), session.counts)
 
 
-def test_the_untouched_model_is_asked_once_a_text() -> None:
-    kept, asked = BaselineCache(most=2), []
+def test_the_unchanged_model_runs_once_per_text() -> None:
+    cache, computed = BaselineCache(most=2), []
 
-    def say(name: str) -> torch.Tensor:
-        return kept.of([name], lambda: asked.append(name) or torch.zeros(1))
+    def output(name: str) -> torch.Tensor:
+        return cache.output([name], lambda: computed.append(name) or torch.zeros(1))
 
     for name in ("a", "a", "b", "c", "b", "a"):
-        say(name)
-    assert asked == ["a", "b", "c", "a"]
+        output(name)
+    assert computed == ["a", "b", "c", "a"]

@@ -14,8 +14,7 @@ from playwright.sync_api import expect
 import headwise
 from headwise.errors import MissingPackage, OptionError
 from headwise.explorer import widget
-from headwise.explorer.anywidget_view import MOST_ROWS
-from headwise.explorer.maps import STEPS, TILE, MapOptions, weights_between
+from headwise.explorer.maps import STEPS, TILE, MapOptions, map_weights
 from headwise.explorer.serve import open_socket
 
 from .browser import browser
@@ -40,7 +39,7 @@ def test_a_view_holds_the_map_of_its_head_and_follows_another_choice() -> None:
     assert (view.head, len(view.names)) == ("L3H1", 72) and view.row_labels[2] == "cat"
     for head, layer, number in (("L3H1", "L3", 1), ("L0H2", "L0", 2)):
         view.head = head
-        want = weights_between(cat(), layer, MapOptions(), slice(0, 99), slice(0, 99))[number]
+        want = map_weights(cat(), layer, MapOptions(), slice(0, 99), slice(0, 99))[number]
         assert np.abs(numbers(view) - want.numpy()).max() < 1e-4
         assert view.links and view.facts[1].startswith("normalised entropy")
     view.window = {"rows": [2, 6], "keys": [0, 3]}
@@ -73,7 +72,7 @@ def test_heads_that_were_not_measured_are_faint() -> None:
 def test_a_view_looks_at_words_and_values() -> None:
     view = shown(look=MapOptions(is_by_word=True, is_valued=True))
     look = MapOptions(is_by_word=True, is_valued=True)
-    want = weights_between(cat(), "L0", look, slice(0, 99), slice(0, 99))[0].numpy()
+    want = map_weights(cat(), "L0", look, slice(0, 99), slice(0, 99))[0].numpy()
     assert "unbelievably" in view.key_labels
     assert np.abs(numbers(view) - want).max() < 1e-4 * want.max() + 1e-4
 
@@ -85,16 +84,16 @@ def test_a_long_text_is_thinned_out_and_its_late_tokens_are_followed() -> None:
     size = len(view.row_labels)
     assert size > TILE and view.cells["rows"] == view.cells["keys"] == [0, size]
     first = list(view.links)
-    view.token = MOST_ROWS + 9
-    assert view.links != first and min(row for row, *_ in view.links) == MOST_ROWS
+    view.token = TILE + 9
+    assert view.links != first and min(row for row, *_ in view.links) == TILE
     view.token = 9
     assert view.links == first, "those of early tokens are there again"
-    view.token = MOST_ROWS + 9
+    view.token = TILE + 9
     view.head = "L0H3"
     view.head = "L0H2"
     assert view.links == first
-    view.token = MOST_ROWS + 9
-    assert min(row for row, *_ in view.links) == MOST_ROWS, "another choice begins anew"
+    view.token = TILE + 9
+    assert min(row for row, *_ in view.links) == TILE, "another choice begins anew"
     view.window = {"rows": [3, 9], "keys": [0, 5]}
     assert numbers(view).shape == (6, 5)
 

@@ -234,5 +234,5 @@ def test_an_empty_table_has_the_same_columns() -> None:
 
 
 def test_zero_resamples_raise() -> None:
-    with pytest.raises(OptionError, match="resamples is 0: .* at least 1"):
+    with pytest.raises(OptionError, match=r"resamples is 0: .* at least 1"):
         one_table(random_counts(3), 0)

@@ -14,18 +14,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from headwise.heads import HeadCounts, HeadId
-from headwise.objectives.evaluation import Evaluation, count_heads, make_evaluation
-from headwise.objectives.objective import (
-    Divergence,
-    Embedding,
-    Given,
-    Inputs,
-    MaskedToken,
-    NextToken,
-    Objective,
-    Sample,
-)
+from headwise.objectives.evaluation import Evaluation, count_heads
+from headwise.objectives.losses import CustomLoss, Divergence, Embedding, MaskedToken, NextToken
+from headwise.objectives.objective import Objective, Sample
 from headwise.pruning.surgery.cut import head_counts
+from headwise.reading.batch import Inputs
 from headwise.watching.gates import MeanOutputs, gate, silence
 
 from ..attention.tolerance import assert_same
@@ -40,7 +33,7 @@ OBJECTIVES: dict[str, Objective] = {
     "bert": MaskedToken(SPECIAL["[MASK]"], frozenset(SPECIAL.values())),
     "gpt2": NextToken(),
     "llama": NextToken(),
-    "clip": Given(lambda model, inputs: model(**inputs).text_embeds.square().sum(1)),
+    "clip": CustomLoss(lambda model, inputs: model(**inputs).text_embeds.square().sum(1)),
 }
 """What the families are measured by; all others by what they diverge from themselves."""
 
@@ -96,7 +89,7 @@ def plain(name: str) -> Inputs:
 def task_of(name: str) -> Evaluation:
     """A task of one padded batch and one that is not; of some families only the latter."""
     batches = [plain(name)] if name in UNPADDED else [padded(name), plain(name)]
-    return make_evaluation(model_of(name), objective_of(name), batches)
+    return Evaluation.of_batches(model_of(name), objective_of(name), batches)
 
 
 @functools.cache

@@ -6,10 +6,10 @@ from headwise.heads import HeadCounts, HeadId, parse_heads
 from headwise.pruning.surgery.cut import cut
 from headwise.pruning.units import (
     Unit,
-    by_unit,
     membership,
     one_of_each_group,
     single_heads,
+    sum_by_unit,
     whole_groups,
 )
 
@@ -55,12 +55,12 @@ def test_any_beginning_of_a_layers_units_can_be_cut() -> None:
 def test_the_interaction_of_units_is_the_sum_of_their_blocks() -> None:
     matrix = torch.randn(11, 11, dtype=torch.float64)
     units = whole_groups(HEADS, COUNTS)
-    found = by_unit(matrix, units, HEADS)
+    found = sum_by_unit(matrix, units, HEADS)
     for row, one in enumerate(units):
         for column, other in enumerate(units):
             rows, columns = ([HEADS.index(head) for head in unit.heads] for unit in (one, other))
             assert_close(found[row, column], matrix[rows][:, columns].sum(), torch.float64)
-    assert torch.equal(by_unit(matrix, single_heads(HEADS), HEADS), matrix)
+    assert torch.equal(sum_by_unit(matrix, single_heads(HEADS), HEADS), matrix)
 
 
 def test_membership_marks_a_units_heads() -> None:

@@ -1,5 +1,6 @@
 """Findings made by hand for tests of the report, and a reader of pages that minds every tag."""
 
+import json
 import math
 from html.parser import HTMLParser
 from typing import Any
@@ -9,8 +10,11 @@ import pandas as pd
 from headwise.drawing.heatmap import HeatMap
 from headwise.heads import HeadTable, parse_heads
 from headwise.objectives.evaluation import Estimate
+from headwise.pruning.record import ModelFacts
 from headwise.pruning.selection.curve import Curve
 from headwise.report.data import AttentionMaps, Cut, ReportData, Worth
+
+from ..pruning.records import prune_record
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 TOKENS = ("[CLS]", "red", "pens", ".", "[SEP]")
@@ -182,33 +186,9 @@ def curve_of() -> Curve:
 
 
 def record_of(model: str = "small") -> dict[str, Any]:
-    """What prune.json holds of a cut of two heads."""
-
-    def said(loss: float) -> dict[str, float]:
-        return {"loss": loss, "loss_se": 0.01, "cosine": 1 - loss}
-
-    sizes = {"heads": 13, "kv_heads": 13, "parameters": 2_000_000, "bytes": 8 << 20}
-    after = {"heads": 11, "kv_heads": 11, "parameters": 1_500_000, "bytes": 6 << 20}
-    return {
-        "model": {"model": model},
-        "heads_cut": "L0H3 L2H0",
-        "method": "rounds",
-        "settings": {"method": "rounds", "seed": 0, "is_uniform": False},
-        "sizes": {"before": sizes, "after": after},
-        "cut_against_silenced": 0.0,
-        "quality": {
-            "objective": "distance",
-            "unit": "cosine",
-            "uncut": said(0.0),
-            "cut": said(0.25),
-            "refitted": said(0.0625),
-            "random": [said(0.3), said(0.4)],
-            "random_mean": said(0.35),
-            "floor": said(0.5),
-        },
-        "speed": [],
-        "versions": {"headwise": "0.1.0"},
-    }
+    """The values of a prune.json: a cut of two heads."""
+    record: dict[str, Any] = json.loads(prune_record(model=ModelFacts(model)).to_json())
+    return record
 
 
 def cut_of(model: str = "small") -> Cut:

@@ -11,6 +11,7 @@ import pytest
 from headwise.drawing.heatmap import HeatMap, colour
 from headwise.drawing.html import figure
 from headwise.heads import HeadTable
+from headwise.pruning.export.sizes import Sizes
 from headwise.pruning.importance.importance import Importance, importance
 from headwise.report.cut_sections import expected_costs, stand_ins_part
 from headwise.report.data import AttentionMaps, ReportData, Worth
@@ -21,6 +22,7 @@ from headwise.report.style import DARK, LIGHT, style_sheet
 from headwise.roles import ROLES, UNKNOWN_ROLE
 from headwise.views.pruning import SIZES, sizes_table
 
+from ..pruning.records import prune_record
 from ..pruning.subjects import model_of, plain
 from .report_cases import Page, curve_of, drawn_of, everything, relations_of, table_of
 
@@ -183,13 +185,12 @@ def test_captions_claim_no_more_than_is_true(page: str) -> None:
 
 
 def test_sizes_have_one_name_in_the_terminal_and_on_the_page() -> None:
-    before = {name: 8.0 for name in SIZES}
     cut = everything().cut
     assert cut is not None
     cut = replace(cut, sizes=tuple((name, 8.0, 6.0) for name in SIZES))
     shown = section_of(report_page(replace(everything(), cut=cut)), "cut")
-    table = sizes_table({"before": before, "after": dict.fromkeys(before, 6.0)})
-    names = list(table.columns[0].cells)
+    eight, six = (Sizes(**dict.fromkeys(SIZES, size), positions=1) for size in (8, 6))
+    names = [row[0] for row in sizes_table(prune_record(before=eight, after=six)).rows]
     assert len(names) == len(SIZES)
     assert all(f"{name} 8" in shown for name in names)
 

@@ -149,7 +149,7 @@ def test_an_interaction_of_other_heads_is_refused(scan: Path, importance: Path) 
 @pytest.mark.parametrize("record", ["a text", [], {}, {**record_of(), "quality": {"unit": "x"}}])
 def test_a_record_that_is_none_is_refused(scan: Path, smaller: Path, record: Any) -> None:
     write_record(smaller, record)
-    with pytest.raises(OptionError, match=r"prune\.json cannot be read"):
+    with pytest.raises(OptionError, match=r"prune\.json is not a record"):
         read_folders(scan, None, smaller)
 
 

@@ -1,60 +1,89 @@
-"""Importance and cuts in the terminal: every row on one line of 80 columns, nothing below zero."""
+"""Importance and cuts in the terminal: every row on one line of 80 columns, no negative zeros."""
 
 import io
+import math
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import pytest
 from rich.console import Console
 
+from headwise.drawing.table import Table
+from headwise.heads import HeadTable
+from headwise.objectives.evaluation import Estimate
+from headwise.pruning.export.sizes import Speed
+from headwise.pruning.importance.importance import Importance
+from headwise.pruning.record import Score
+from headwise.pruning.selection.curve import Curve
 from headwise.views.pruning import (
     MEASURES,
     curve_table,
     held_out_line,
-    importance_line,
     importance_table,
+    importance_title,
+    layers_table,
     quality_table,
+    sizes_table,
     speed_lines,
 )
 
-WIDE = -0.000123456
+from ..pruning.records import QUALITY, prune_record, score, text_use
+
+LONG_NUMBER = -0.000123456
 """As long as a number gets when it is written with two digits."""
 
 
-def printed(table: Any) -> list[str]:
+def printed(table: Table) -> list[str]:
     console = Console(file=io.StringIO(), width=80)
-    console.print(table)
+    console.print(table.to_rich())
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
 
+def importance_of(rows: int = 7, stack: str = "", **about: Any) -> Importance:
+    numbers = {name: LONG_NUMBER for name in MEASURES}
+    numbers |= {f"{name}_se": -LONG_NUMBER for name in MEASURES}
+    heads = [
+        {"stack": stack, "layer": 11, "head": 10 + number, "stand_ins": "L0H1 L0H2"} | numbers
+        for number in range(rows)
+    ]
+    layers = pd.DataFrame(
+        [{"layer": "L0", "heads": 5, "best": "L0H3", "added": 0.25, "added_se": math.inf,
+          "shown": "0.7500"}]
+    )  # fmt: skip
+    facts = {"model": "m", "objective": "cosine distance", "unit": "cosine", "examples": 7}
+    table = HeadTable(pd.DataFrame(heads), {**facts, "loss": -1e-9, **about})
+    return Importance(table, pd.DataFrame(), (), layers)
+
+
 @pytest.mark.parametrize("stack", ["", "decoder"])
-def test_a_row_of_importance_is_one_line_of_80_columns(stack: str) -> None:
-    numbers = {name: WIDE for name in MEASURES} | {f"{name}_se": -WIDE for name in MEASURES}
-    row = {"stack": stack, "layer": 11, "head": 23, "stand_ins": "L0H1 L0H2 L0H3"} | numbers
-    rows = printed(importance_table(pd.DataFrame([row] * 7)))
-    assert sum("L11H23" in line for line in rows) == 7
-    assert all("-0.00012 ± 0.0001" in line for line in rows if "L11H23" in line)
+def test_importance_rows_fit_80_columns(stack: str) -> None:
+    rows = printed(importance_table(importance_of(stack=stack)))
+    heads = [line for line in rows if "L11H1" in line]
+    assert len(heads) == 7 and len(rows) == 4 + 7 + 1
+    assert all("-0.00012 ± 0.0001" in line for line in heads)
     assert not any("…" in line for line in rows)
-    assert len(rows) == 4 + 7 + 1
 
 
-def test_a_cut_of_the_curve_is_one_line_of_80_columns() -> None:
+def test_long_importance_lists_lose_their_middle() -> None:
+    rows = importance_table(importance_of(rows=30)).rows
+    assert len(rows) == 12 + 1 + 12 and rows[12][0] == "..."
+
+
+def test_layers_without_an_error_have_no_plus_minus() -> None:
+    assert layers_table(importance_of()).rows == (("L0", "5", "L0H3", "0.2500", "0.7500"),)
+
+
+def test_curve_rows_fit_80_columns() -> None:
     methods = ("quadratic", "ablation", "michel", "random", "cut and refitted")
     points = pd.DataFrame(
-        {
-            "method": method,
-            "cut": cut,
-            "share": cut / 720,
-            "quality": 0.123456,
-            "low": 0.1,
-            "high": 0.2,
-        }
+        {"method": method, "cut": cut, "share": cut / 720, "quality": 0.123456}
         for method in methods
         for cut in (360, 720)
     )
-    rows = printed(curve_table(points, "perplexity"))
-    cuts = [line.split() for line in rows if "%" in line]
+    curve = Curve(points, Estimate(0, 0), Estimate(1, 0), "quadratic", "perplexity", 720)
+    cuts = [line.split() for line in printed(curve_table(curve)) if "%" in line]
     assert cuts == [["360", "(50%)", *["0.1235"] * 5], ["720", "(100%)", *["0.1235"] * 5]]
 
 
@@ -66,30 +95,35 @@ def test_a_cut_of_the_curve_is_one_line_of_80_columns() -> None:
     ],
 )
 def test_held_out_text_is_named(source: str, unit: str, words: str) -> None:
-    text = {"source": source, "measured_on": {"examples": 1233, "tokens": 4096}}
-    assert words in held_out_line(text, unit)
+    record = prune_record(text=text_use(source), quality=replace(QUALITY, unit=unit))
+    assert words in held_out_line(record)
 
 
-def test_losses_that_are_no_numbers_are_left_open() -> None:
-    unknown, known = {"loss": None, "cosine": None}, {"loss": 0.25, "cosine": 0.75}
-    quality = {"uncut": known, "cut": unknown, "refitted": None, "random": [unknown, known]}
-    rows = printed(quality_table({**quality, "random_mean": unknown}, "cosine"))
-    cells = [line.split() for line in rows]
-    assert ["uncut", "0.7500", "0.2500"] in cells and ["cut", "-", "-"] in cells
-    assert ["from", "0.7500"] in cells and ["to", "0.7500"] in cells
-    rows = printed(
-        quality_table({**quality, "random": [unknown], "random_mean": unknown}, "cosine")
-    )
-    assert ["from", "-"] in [line.split() for line in rows]
+def test_sizes_that_the_model_does_not_have_are_left_out() -> None:
+    rows = {row[0]: row[1:] for row in sizes_table(prune_record()).rows}
+    assert rows["heads"] == ("13", "11", "15.4%") and rows["parameters"][2] == "25.0%"
+    assert "KV cache per token" not in rows
 
 
-def test_a_loss_of_nothing_has_no_sign() -> None:
-    about = {"model": "m", "objective": "cosine distance", "loss": -1e-9, "examples": 7}
-    assert importance_line(about).endswith("cosine distance 0.0000 on 7 examples")
+def test_scores_that_are_not_finite_are_dashes() -> None:
+    unknown = Score(math.nan, math.nan, math.nan)
+    quality = replace(QUALITY, cut=unknown, refitted=None, random=(unknown, score(0.25)))
+    rows = {row[0]: row[1:] for row in quality_table(prune_record(quality=quality)).rows}
+    assert rows["uncut"] == ("1.0000", "0.0000") and rows["cut"] == ("-", "-")
+    assert "cut and refitted" not in rows
+    assert rows["  lowest"] == rows["  highest"] == ("0.7500", "")
+    quality = replace(quality, random=(unknown,))
+    rows = {row[0]: row[1:] for row in quality_table(prune_record(quality=quality)).rows}
+    assert rows["  lowest"] == ("-", "")
 
 
-def test_a_speed_fits_a_line_of_80_columns() -> None:
-    speed = {"before": 12.3456, "after": 10.1234, "ratio": 1.2195, "spread": 0.163}
-    (line,) = speed_lines([{"batch": 16, "positions": 512} | speed])
+def test_loss_of_zero_has_no_sign() -> None:
+    title = importance_title(importance_of())
+    assert title.endswith("cosine distance 0.0000 on 7 examples")
+
+
+def test_speed_fits_80_columns() -> None:
+    speed = Speed(16, 512, 12.3456, 10.1234, 1.2195, 0.163)
+    (line,) = speed_lines(prune_record(speed=(speed,)))
     assert line.endswith("12.3 s before, 10.1 s after, 1.22 ± 0.16 times as fast")
     assert len(line) <= 80

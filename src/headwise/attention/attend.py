@@ -52,7 +52,7 @@ def attend(
             [0.5000, 0.5000, 0.0000],
             [0.3333, 0.3333, 0.3333]])
     """
-    return mix(queries, keys, values, merge_rules(rules, mask, is_causal), path=path).output
+    return mix(queries, keys, values, _merge_rules(rules, mask, is_causal), path=path).output
 
 
 def attend_with_lse(
@@ -69,7 +69,7 @@ def attend_with_lse(
 
     With no bias a single weight is `exp(scale * queries[q] . keys[k] - lse[q])`.
     """
-    rules = merge_rules(rules, mask, is_causal)
+    rules = _merge_rules(rules, mask, is_causal)
     output, lse = mix(queries, keys, values, rules, path=path, with_lse=True)
     assert lse is not None
     return output, lse
@@ -85,7 +85,7 @@ def attend_in_steps(
     rules: Rules | None = None,
 ) -> AttentionSteps:
     """Every intermediate, the weights of all heads among them; memory grows with query x key."""
-    rules = merge_rules(rules, mask, is_causal)
+    rules = _merge_rules(rules, mask, is_causal)
     prepared = prepare_call(queries, keys, values, rules, keeps_padding=True)
     each = [
         plain_steps(
@@ -123,7 +123,7 @@ def explain_path(
     >>> explain_path(*torch.zeros(3, 1, 2, 9, 4), is_causal=True)
     PathChoice(path='fused', reason='causal from the first key')
     """
-    rules = merge_rules(rules, mask, is_causal)
+    rules = _merge_rules(rules, mask, is_causal)
     prepared = prepare_call(queries, keys, values, rules)
     if prepared.why_apart is not None:
         return PathChoice("ragged", prepared.why_apart)
@@ -152,7 +152,7 @@ def typical_paths() -> dict[str, PathChoice]:
     }
 
 
-def merge_rules(rules: Rules | None, mask: Tensor | None, is_causal: bool) -> Rules:
+def _merge_rules(rules: Rules | None, mask: Tensor | None, is_causal: bool) -> Rules:
     """The rules with the shorthands `mask` and `is_causal` put in."""
     if rules is None and mask is None:
         return CAUSAL if is_causal else EVERY_KEY
@@ -183,7 +183,7 @@ def mix(
 ) -> Mixed:
     """Mixed values by the fastest path, or by the requested one; lse on request, or with sinks."""
     if (rules is EVERY_KEY or rules is CAUSAL) and path is None and not with_lse:
-        output = plain_attention(queries, keys, values, is_causal=rules is CAUSAL)
+        output = _plain_attention(queries, keys, values, is_causal=rules is CAUSAL)
         if output is not None:
             return Mixed(output, None)
     if path is not None and path not in PATHS:
@@ -196,7 +196,7 @@ def mix(
     )
 
 
-def plain_attention(
+def _plain_attention(
     queries: Tensor, keys: Tensor, values: Tensor, *, is_causal: bool
 ) -> Tensor | None:
     """torch's own fused attention if nothing but that is needed, else None.

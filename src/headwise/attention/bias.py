@@ -24,7 +24,7 @@ def bias_tile(
     if isinstance(rows, slice):
         rows = torch.arange(rows.start, rows.stop, device=device)
     columns = torch.arange(low, high, device=device)
-    bias = add_up(computation, mask, rows[:, None], columns)
+    bias = _add_up(computation, mask, rows[:, None], columns)
     return None if bias is None else bias.expand(-1, -1, len(rows), len(columns))
 
 
@@ -37,10 +37,10 @@ def bias_of_pairs(
         rows = query if mask.shape[2] > 1 else torch.zeros_like(query)
         columns = key if mask.shape[3] > 1 else torch.zeros_like(key)
         mask = mask[:, :, rows, columns]
-    return add_up(computation, mask, query, key)
+    return _add_up(computation, mask, query, key)
 
 
-def add_up(
+def _add_up(
     computation: Computation, mask: Tensor | None, query: Tensor, key: Tensor
 ) -> Tensor | None:
     """Sum of a part of the mask, the biases by distance, and -inf for pairs outside the band."""

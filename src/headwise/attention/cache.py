@@ -125,7 +125,7 @@ class KeyValueCache:
                     f"rows run from {int(rows.min())} to {int(rows.max())}: this cache has "
                     f"sequences 0..{batch - 1}"
                 )
-            with outside_inference():
+            with _outside_inference():
                 self.keys, self.values = self.keys[rows], self.values[rows]
 
     def reset(self) -> None:
@@ -157,7 +157,7 @@ class KeyValueCache:
 
     def _make_room(self, like: Tensor, needed: int) -> Tensor:
         batch, heads, _, width = like.shape
-        with outside_inference():
+        with _outside_inference():
             return like.new_empty(batch, heads, self.room_for(needed), width)
 
     def _move(self, old: Tensor, roomy: Tensor) -> Tensor:
@@ -165,7 +165,7 @@ class KeyValueCache:
         return roomy
 
 
-def outside_inference() -> AbstractContextManager[object]:
+def _outside_inference() -> AbstractContextManager[object]:
     """A context whose tensors can also be written to outside `torch.inference_mode`."""
     if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
         return nullcontext()  # the mode cannot be changed inside a graph

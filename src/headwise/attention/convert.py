@@ -31,7 +31,7 @@ def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHe
             f"it has {', '.join(name for name, _ in module.named_children()) or 'none'}"
         )
     projections = {name: linears[name.lower()] for name in PROJECTIONS}
-    check_no_others(module, projections.values())
+    _check_no_others(module, projections.values())
     heads = getattr(module, "num_heads", None) if num_heads is None else num_heads
     if not isinstance(heads, int):
         raise OptionError(f"{type(module).__name__} has no num_heads; give num_heads=...")
@@ -46,8 +46,8 @@ def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHe
             f"of {stacked // heads}"
         )
     d_value, d_context = rows["Wv"] // kv_heads, projections["Wk"].in_features
-    check_features("Wv", projections["Wv"], d_context, rows["Wv"])
-    check_features("Wo", projections["Wo"], heads * d_value, d_model)
+    _check_features("Wv", projections["Wv"], d_context, rows["Wv"])
+    _check_features("Wo", projections["Wo"], heads * d_value, d_model)
     layer = MultiHeadAttention(
         d_model,
         heads,
@@ -56,7 +56,7 @@ def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHe
         d_value=d_value,
         d_context=d_context,
         bias=[name for name, linear in projections.items() if linear.bias is not None],
-        dropout=dropout_of(module),
+        dropout=_dropout_of(module),
         device=projections["Wq"].weight.device,
         dtype=projections["Wq"].weight.dtype,
     )
@@ -68,7 +68,7 @@ def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHe
     return layer.train(module.training)
 
 
-def check_no_others(module: nn.Module, projections: Iterable[nn.Linear]) -> None:
+def _check_no_others(module: nn.Module, projections: Iterable[nn.Linear]) -> None:
     """Raise OptionError if `module` has parameters besides its four projections."""
     taken = {id(parameter) for linear in projections for parameter in linear.parameters()}
     left = [name for name, parameter in module.named_parameters() if id(parameter) not in taken]
@@ -79,7 +79,7 @@ def check_no_others(module: nn.Module, projections: Iterable[nn.Linear]) -> None
         )
 
 
-def dropout_of(module: nn.Module) -> float:
+def _dropout_of(module: nn.Module) -> float:
     """The module's dropout probability; 0 if it has none."""
     dropouts = {
         name: child.p
@@ -94,7 +94,7 @@ def dropout_of(module: nn.Module) -> float:
     return next(iter(dropouts.values()), 0.0)
 
 
-def check_features(name: str, linear: nn.Linear, in_features: int, out_features: int) -> None:
+def _check_features(name: str, linear: nn.Linear, in_features: int, out_features: int) -> None:
     """Raise OptionError unless `linear` maps `in_features` to `out_features`."""
     if (linear.in_features, linear.out_features) != (in_features, out_features):
         raise OptionError(
@@ -122,7 +122,7 @@ def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
         dtype=module.out_proj.weight.dtype,
     )
     with torch.no_grad():
-        for name, weight in zip(PROJECTIONS, in_weights(module), strict=False):
+        for name, weight in zip(PROJECTIONS, _in_weights(module), strict=False):
             getattr(layer, name).weight.copy_(weight)
         if module.in_proj_bias is not None:
             for name, bias in zip(PROJECTIONS, module.in_proj_bias.chunk(3), strict=False):
@@ -131,7 +131,7 @@ def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
     return layer.train(module.training)
 
 
-def in_weights(module: nn.MultiheadAttention) -> tuple[Tensor, ...]:
+def _in_weights(module: nn.MultiheadAttention) -> tuple[Tensor, ...]:
     """The query, key and value weights, packed in one parameter or apart."""
     if module._qkv_same_embed_dim:
         return module.in_proj_weight.chunk(3)
@@ -143,7 +143,7 @@ def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
 
     It has no causal setting: ask for causality in each call.
     """
-    obstacles = [name for name, is_used in unlike_torch(layer).items() if is_used]
+    obstacles = [name for name, is_used in _unlike_torch(layer).items() if is_used]
     if obstacles:
         raise OptionError(f"torch.nn.MultiheadAttention has no {', '.join(obstacles)}")
     module = nn.MultiheadAttention(
@@ -158,7 +158,7 @@ def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
         dtype=layer.Wo.weight.dtype,
     )
     with torch.no_grad():
-        for weight, name in zip(in_weights(module), PROJECTIONS, strict=False):
+        for weight, name in zip(_in_weights(module), PROJECTIONS, strict=False):
             weight.copy_(getattr(layer, name).weight)
         if module.in_proj_bias is not None:
             biases: list[Tensor] = [layer.Wq.bias, layer.Wk.bias, layer.Wv.bias]
@@ -167,7 +167,7 @@ def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
     return module.train(layer.training)
 
 
-def unlike_torch(layer: MultiHeadAttention) -> dict[str, bool]:
+def _unlike_torch(layer: MultiHeadAttention) -> dict[str, bool]:
     """Features that `torch.nn.MultiheadAttention` lacks, and whether the layer uses them."""
     has_bias = [getattr(layer, name).bias is not None for name in PROJECTIONS]
     return {

@@ -78,7 +78,7 @@ def fused(
     if d_key != d_value:
         queries, keys, values = same_width(queries, keys, values)
     if has_flash(queries):
-        queries, keys, values = unit_stride(queries), unit_stride(keys), unit_stride(values)
+        queries, keys, values = _unit_stride(queries), _unit_stride(keys), _unit_stride(values)
         if with_lse and torch.is_grad_enabled():
             both = FusedWithLse.apply(queries, keys, values, bias, is_causal, scale)  # type: ignore[no-untyped-call]
             output, lse = both
@@ -117,7 +117,7 @@ def same_width(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, T
     return queries, keys, values
 
 
-def unit_stride(tensor: Tensor) -> Tensor:
+def _unit_stride(tensor: Tensor) -> Tensor:
     """The tensor with neighbouring elements on its last axis, copied only if it has to be."""
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
@@ -210,14 +210,14 @@ def plain_steps(
     dropout: float = 0.0,
 ) -> AttentionSteps:
     """Attention with the whole weight matrix laid open; half precision is computed in float32."""
-    with without_autocast(queries):
-        scores, capped, biased = plain_scores(
+    with _without_autocast(queries):
+        scores, capped, biased = _plain_scores(
             queries, keys, scale=scale, bias=bias, softcap=softcap
         )
-        empty = empty_rows(bias)
-        weights = row_softmax(biased, empty)
-        mixed = plain_mix(weights, values, dropout).to(queries.dtype)
-        return AttentionSteps(scores, capped, biased, weights, mixed, row_lse(biased, empty))
+        empty = _empty_rows(bias)
+        weights = _row_softmax(biased, empty)
+        mixed = _plain_mix(weights, values, dropout).to(queries.dtype)
+        return AttentionSteps(scores, capped, biased, weights, mixed, _row_lse(biased, empty))
 
 
 def plain_mixed(  # noqa: PLR0913 - what `plain_steps` takes, and one more
@@ -232,20 +232,20 @@ def plain_mixed(  # noqa: PLR0913 - what `plain_steps` takes, and one more
     with_lse: bool,
 ) -> Mixed:
     """The result of `plain_steps` without its intermediates."""
-    with without_autocast(queries):
-        biased = plain_scores(queries, keys, scale=scale, bias=bias, softcap=softcap)[-1]
-        empty = empty_rows(bias)
-        mixed = plain_mix(row_softmax(biased, empty), values, dropout).to(queries.dtype)
-        return Mixed(mixed, row_lse(biased, empty) if with_lse else None)
+    with _without_autocast(queries):
+        biased = _plain_scores(queries, keys, scale=scale, bias=bias, softcap=softcap)[-1]
+        empty = _empty_rows(bias)
+        mixed = _plain_mix(_row_softmax(biased, empty), values, dropout).to(queries.dtype)
+        return Mixed(mixed, _row_lse(biased, empty) if with_lse else None)
 
 
-def without_autocast(queries: Tensor) -> torch.autocast:
+def _without_autocast(queries: Tensor) -> torch.autocast:
     """A context that computes products in their own dtype: autocast would round each of them."""
     device = queries.device.type
     return torch.autocast("cpu" if device == "meta" else device, enabled=False)
 
 
-def plain_scores(
+def _plain_scores(
     queries: Tensor, keys: Tensor, *, scale: float, bias: Tensor | None, softcap: float | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scores, scores after the softcap, and scores after masks and biases."""
@@ -256,19 +256,19 @@ def plain_scores(
     return scores, capped, capped if bias is None else capped + bias
 
 
-def empty_rows(bias: Tensor | None) -> Tensor | None:
+def _empty_rows(bias: Tensor | None) -> Tensor | None:
     """Which rows see no key; None if nothing is hidden."""
     return None if bias is None else (bias == -math.inf).all(-1, keepdim=True)
 
 
-def row_softmax(biased: Tensor, empty: Tensor | None) -> Tensor:
+def _row_softmax(biased: Tensor, empty: Tensor | None) -> Tensor:
     """Weights of each row, zeros where it sees no key."""
     if empty is None:
         return biased.softmax(-1)
     return biased.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)
 
 
-def row_lse(biased: Tensor, empty: Tensor | None) -> Tensor:
+def _row_lse(biased: Tensor, empty: Tensor | None) -> Tensor:
     """Log-sum-exp of each row, -inf where it sees no key."""
     if empty is None:
         return biased.logsumexp(-1)
@@ -276,7 +276,7 @@ def row_lse(biased: Tensor, empty: Tensor | None) -> Tensor:
     return lse.masked_fill(empty[..., 0], -math.inf)
 
 
-def plain_mix(weights: Tensor, values: Tensor, dropout: float) -> Tensor:
+def _plain_mix(weights: Tensor, values: Tensor, dropout: float) -> Tensor:
     """The mean of the values under the weights, after dropout."""
     weights = F.dropout(weights, dropout) if dropout else weights
     num_heads, kv_heads = weights.shape[1], values.shape[1]

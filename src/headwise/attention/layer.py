@@ -124,7 +124,7 @@ class MultiHeadAttention(nn.Module):
         self.softcap, self.position = softcap, position
         check_window(window)
         Rules(softcap=softcap, dropout=dropout)  # raises if one is out of range
-        biased = names_with_bias(bias)
+        biased = _names_with_bias(bias)
         sizes = {
             "Wq": (d_model, self.num_heads * self.d_key),
             "Wk": (self.d_context, self.num_kv_heads * self.d_key),
@@ -200,7 +200,7 @@ class MultiHeadAttention(nn.Module):
         source = x if context is None else context
         queries, keys, values = self.project(x, source, 0 if cache is None else cache.seen)
         if gates is not None:
-            gates = check_gates(gates, queries)
+            gates = _check_gates(gates, queries)
         rules = self.make_rules(mask, lengths, is_self=context is None, device=x.device)
         if cache is not None:
             if mask is not None:
@@ -347,7 +347,7 @@ class MultiHeadAttention(nn.Module):
         return ", ".join(parts)
 
 
-def names_with_bias(bias: bool | Collection[str]) -> Collection[str]:
+def _names_with_bias(bias: bool | Collection[str]) -> Collection[str]:
     """Names of the projections that have a bias."""
     if isinstance(bias, bool):
         return PROJECTIONS if bias else ()
@@ -362,7 +362,7 @@ def names_with_bias(bias: bool | Collection[str]) -> Collection[str]:
     return names
 
 
-def check_gates(gates: Tensor, queries: Tensor) -> Float[Tensor, "#batch heads 1 1"]:
+def _check_gates(gates: Tensor, queries: Tensor) -> Float[Tensor, "#batch heads 1 1"]:
     """The gates, one per head or one per sequence and head, ready to multiply."""
     if not isinstance(gates, Tensor):
         raise OptionError(

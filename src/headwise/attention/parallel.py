@@ -26,10 +26,10 @@ class ShardSinks(ParallelStyle):
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
         """Shard every parameter of the module on its first axis."""
         # torch calls what returns its hook's output "returning None"
-        return distribute_module(module, device_mesh, shard_rows, output_fn=to_local)  # type: ignore[arg-type]
+        return distribute_module(module, device_mesh, _shard_rows, output_fn=to_local)  # type: ignore[arg-type]
 
 
-def shard_rows(name: str, module: nn.Module, mesh: DeviceMesh) -> None:
+def _shard_rows(name: str, module: nn.Module, mesh: DeviceMesh) -> None:
     """Parameters become DTensors, the rows of each rank's heads on it."""
     for key, parameter in module.named_parameters(recurse=False):
         sharded = distribute_tensor(parameter, mesh, [Shard(0)])

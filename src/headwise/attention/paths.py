@@ -55,7 +55,7 @@ class PathChoice(NamedTuple):
 def choose_path(computation: Computation, *, with_lse: bool) -> PathChoice:
     """The fastest path that can carry out the computation."""
     band, num_queries, num_keys = computation.band, computation.num_queries, computation.num_keys
-    obstacle = why_not_fused(computation, with_lse=with_lse)
+    obstacle = _why_not_fused(computation, with_lse=with_lse)
     if obstacle is not None:
         is_small = score_bytes(computation.queries, num_queries, num_keys) <= TILE_BYTES
         return PathChoice("steps" if is_small or is_transformed() else "step_blocks", obstacle)
@@ -96,7 +96,7 @@ def trains_short_in_half(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
     )
 
 
-def why_not_fused(computation: Computation, *, with_lse: bool) -> str | None:
+def _why_not_fused(computation: Computation, *, with_lse: bool) -> str | None:
     """Reason why the fused kernels cannot carry out the computation; None if they can."""
     if computation.rules.softcap is not None:
         return "softcap changes the scores before the softmax"
@@ -113,11 +113,11 @@ def why_not_fused(computation: Computation, *, with_lse: bool) -> str | None:
     return None
 
 
-def why_not(path: str, computation: Computation, *, with_lse: bool) -> str | None:
+def _why_not(path: str, computation: Computation, *, with_lse: bool) -> str | None:
     """Reason why a requested path cannot carry out the computation; None if it can."""
     if path in ("steps", "step_blocks"):
         return None
-    obstacle = why_not_fused(computation, with_lse=with_lse)
+    obstacle = _why_not_fused(computation, with_lse=with_lse)
     if obstacle is not None or path == "blocks":
         return obstacle
     band = computation.band
@@ -141,16 +141,16 @@ def compute(computation: Computation, *, with_lse: bool = False, path: str | Non
     The log-sum-exp is None unless `with_lse`.
     """
     if 0 in computation.queries.shape or computation.num_keys == 0:
-        return nothing_seen(computation, with_lse)
+        return _nothing_seen(computation, with_lse)
     if path is None:
         path = choose_path(computation, with_lse=with_lse).path
-    elif (reason := why_not(path, computation, with_lse=with_lse)) is not None:
+    elif (reason := _why_not(path, computation, with_lse=with_lse)) is not None:
         raise PathError(f"path {path!r} cannot compute this: {reason}")
     output, lse = RUNNERS[path](computation, with_lse)
     return Mixed(output, lse if with_lse else None)
 
 
-def nothing_seen(computation: Computation, with_lse: bool) -> Mixed:
+def _nothing_seen(computation: Computation, with_lse: bool) -> Mixed:
     """Zeros with a graph, for a computation without queries or without keys."""
     queries, _, values = computation.tensors
     empty_sums = (tensor.flatten()[:0].sum() for tensor in computation.tensors)
@@ -160,7 +160,7 @@ def nothing_seen(computation: Computation, with_lse: bool) -> Mixed:
     return Mixed(output, lse if with_lse else None)
 
 
-def run_fused(computation: Computation, with_lse: bool) -> Mixed:
+def _run_fused(computation: Computation, with_lse: bool) -> Mixed:
     """Everything in one call."""
     is_causal = not computation.band.is_full
     return fused(
@@ -168,7 +168,7 @@ def run_fused(computation: Computation, with_lse: bool) -> Mixed:
     )
 
 
-def run_folded(computation: Computation, with_lse: bool) -> Mixed:
+def _run_folded(computation: Computation, with_lse: bool) -> Mixed:
     """Heads that share keys become more queries of the same head."""
     queries, keys, values = computation.tensors
     num_heads, kv_heads = queries.shape[1], keys.shape[1]
@@ -179,7 +179,7 @@ def run_folded(computation: Computation, with_lse: bool) -> Mixed:
     return Mixed(unfold_groups(output, num_heads), lse)
 
 
-def run_past(computation: Computation, with_lse: bool) -> Mixed:
+def _run_past(computation: Computation, with_lse: bool) -> Mixed:
     """All cached keys without a mask, then the new ones causally, joined and rounded once."""
     _, keys, values = computation.tensors
     band, offset = computation.band, computation.band.offset
@@ -195,14 +195,14 @@ def run_past(computation: Computation, with_lse: bool) -> Mixed:
         values=values[:, :, offset:],
         band=replace(band, offset=0),
     )
-    before, after = run_folded(cached, True), run_fused(fresh, True)
+    before, after = _run_folded(cached, True), _run_fused(fresh, True)
     assert before.lse is not None and after.lse is not None
     share = torch.sigmoid(after.lse - before.lse)[..., None]
     wide = torch.lerp(before.output.to(share.dtype), after.output.to(share.dtype), share)
     return Mixed(wide.to(keys.dtype), torch.logaddexp(before.lse, after.lse))
 
 
-def run_masked(computation: Computation, with_lse: bool) -> Mixed:
+def _run_masked(computation: Computation, with_lse: bool) -> Mixed:
     """One call with a dense bias."""
     by_kernel = not computation.band.is_full and has_flash(computation.queries)
     biased = computation
@@ -235,7 +235,7 @@ TileFunction = Callable[[QueryTile, Tensor, Tensor, Tensor], Mixed]
 """From a tile and its queries, keys and values to the queries' result."""
 
 
-def run_blocks(computation: Computation, with_lse: bool) -> Mixed:
+def _run_blocks(computation: Computation, with_lse: bool) -> Mixed:
     """Fused calls over blocks of queries."""
     memo: tuple[tuple[int, int, int], Tensor | None] | None = None
 
@@ -248,28 +248,28 @@ def run_blocks(computation: Computation, with_lse: bool) -> Mixed:
         scale = computation.scale
         return fused(queries, keys, values, scale=scale, bias=memo[1], with_lse=with_lse)
 
-    return over_tiles(computation, fuse, is_dense=computation.has_bias)
+    return _over_tiles(computation, fuse, is_dense=computation.has_bias)
 
 
-def run_steps(computation: Computation, with_lse: bool) -> Mixed:
+def _run_steps(computation: Computation, with_lse: bool) -> Mixed:
     """The whole matrix."""
     whole = QueryTile(0, computation.num_queries, 0, computation.num_keys)
-    return plain_tile(computation, with_lse)(whole, *computation.tensors)
+    return _plain_tile(computation, with_lse)(whole, *computation.tensors)
 
 
-def run_step_blocks(computation: Computation, with_lse: bool) -> Mixed:
+def _run_step_blocks(computation: Computation, with_lse: bool) -> Mixed:
     """Plain steps over blocks of queries, whose scores the backward pass computes again."""
-    plain = plain_tile(computation, with_lse)
+    plain = _plain_tile(computation, with_lse)
 
     def recompute(tile: QueryTile, queries: Tensor, keys: Tensor, values: Tensor) -> Mixed:
         result: Mixed = checkpoint(plain, tile, queries, keys, values, use_reentrant=False)
         return result
 
     function = recompute if torch.is_grad_enabled() else plain
-    return over_tiles(computation, function, is_dense=True)
+    return _over_tiles(computation, function, is_dense=True)
 
 
-def plain_tile(computation: Computation, with_lse: bool) -> TileFunction:
+def _plain_tile(computation: Computation, with_lse: bool) -> TileFunction:
     """A function that computes a tile of the computation in plain steps."""
 
     def plain(tile: QueryTile, queries: Tensor, keys: Tensor, values: Tensor) -> Mixed:
@@ -287,7 +287,7 @@ def plain_tile(computation: Computation, with_lse: bool) -> TileFunction:
     return plain
 
 
-def over_tiles(computation: Computation, function: TileFunction, *, is_dense: bool) -> Mixed:
+def _over_tiles(computation: Computation, function: TileFunction, *, is_dense: bool) -> Mixed:
     """`function` on every tile of queries with their keys, joined along the query axis.
 
     A slice for each tile would make the backward pass fill a full-size gradient for each. So
@@ -300,7 +300,7 @@ def over_tiles(computation: Computation, function: TileFunction, *, is_dense: bo
     has_grad = torch.is_grad_enabled() and (keys.requires_grad or values.requires_grad)
     if has_grad:
         key_pieces, value_pieces = keys.split(size, 2), values.split(size, 2)
-    tiles = query_tiles(computation, size, size if has_grad else 1)
+    tiles = _query_tiles(computation, size, size if has_grad else 1)
     pairs = list(zip(tiles, queries.split(size, 2), strict=True))
     results: dict[int, Mixed] = {}
     largest_first = pairs
@@ -340,7 +340,7 @@ def tile_rows(computation: Computation, *, is_dense: bool) -> int:
     return max(64, min(size // 64 * 64, 1024))
 
 
-def query_tiles(computation: Computation, size: int, align: int) -> Iterator[QueryTile]:
+def _query_tiles(computation: Computation, size: int, align: int) -> Iterator[QueryTile]:
     """Tiles of `size` queries, their key ranges widened to multiples of `align`."""
     num_queries, num_keys = computation.num_queries, computation.num_keys
     for first in range(0, num_queries, size):
@@ -359,11 +359,11 @@ def score_bytes(queries: Tensor, num_queries: int, num_keys: int) -> int:
 
 
 RUNNERS: dict[str, Callable[[Computation, bool], Mixed]] = {
-    "fused": run_fused,
-    "folded": run_folded,
-    "past": run_past,
-    "masked": run_masked,
-    "blocks": run_blocks,
-    "steps": run_steps,
-    "step_blocks": run_step_blocks,
+    "fused": _run_fused,
+    "folded": _run_folded,
+    "past": _run_past,
+    "masked": _run_masked,
+    "blocks": _run_blocks,
+    "steps": _run_steps,
+    "step_blocks": _run_step_blocks,
 }

@@ -48,7 +48,7 @@ class RotaryScaling:
 
     def __post_init__(self) -> None:
         """Reject unknown kinds, and factors that are not positive."""
-        check_name("the kind of rotary scaling", self.kind, SCALINGS)
+        _check_name("the kind of rotary scaling", self.kind, SCALINGS)
         if not self.factor > 0:
             raise OptionError(f"the rotary scaling factor is {self.factor}: it must be positive")
         if not self.original_length > 0:
@@ -80,14 +80,14 @@ class Rotary:
 
     def __post_init__(self) -> None:
         """Reject unknown layouts, and bases of 1 or less."""
-        check_name("the rotary layout", self.layout, LAYOUTS)
+        _check_name("the rotary layout", self.layout, LAYOUTS)
         if not self.base > 1:
             raise OptionError(f"the rotary base is {self.base}: it must be more than 1")
         if self.scaling is not None and not isinstance(self.scaling, RotaryScaling):
             raise OptionError(f"the rotary scaling is {self.scaling!r}: give a RotaryScaling(...)")
 
 
-def check_name(what: str, name: str, names: Collection[str]) -> None:
+def _check_name(what: str, name: str, names: Collection[str]) -> None:
     """Raise OptionError unless `name` is one of `names`."""
     if name not in names:
         raise OptionError(f"{what} is {name!r}: choose from {', '.join(names)}")
@@ -151,12 +151,12 @@ def rotary_frequencies(rotary: Rotary, d_rotary: int) -> tuple[Float[Tensor, " p
             base = rotary.base * scaling.factor ** (d_rotary / (d_rotary - 2))
             return base**-exponents, 1.0
         case "llama3":
-            return llama3_frequencies(frequencies, scaling), 1.0
+            return _llama3_frequencies(frequencies, scaling), 1.0
         case "yarn":
-            return yarn_frequencies(frequencies, scaling, rotary.base, d_rotary)
+            return _yarn_frequencies(frequencies, scaling, rotary.base, d_rotary)
 
 
-def llama3_frequencies(
+def _llama3_frequencies(
     frequencies: Float[Tensor, " pairs"], scaling: RotaryScaling
 ) -> Float[Tensor, " pairs"]:
     """Slow frequencies stretched, fast ones kept, a linear blend between."""
@@ -165,7 +165,7 @@ def llama3_frequencies(
     return torch.lerp(frequencies / scaling.factor, frequencies, fast_share.clamp(0, 1))
 
 
-def yarn_frequencies(
+def _yarn_frequencies(
     frequencies: Float[Tensor, " pairs"], scaling: RotaryScaling, base: float, d_rotary: int
 ) -> tuple[Float[Tensor, " pairs"], float]:
     """Frequencies blended by a ramp over the channel pairs, and YaRN's factor on the result."""
@@ -235,7 +235,7 @@ def rotate(
     layout: RotaryLayout = "half",
 ) -> Float[Tensor, "batch heads position width"]:
     """`x` with its first channels turned by the angles, pair by pair; the rest as it was."""
-    check_name("the rotary layout", layout, LAYOUTS)
+    _check_name("the rotary layout", layout, LAYOUTS)
     pairs = cos.shape[-1]
     if 2 * pairs > x.shape[-1]:
         raise ShapeError(f"{pairs} rotary pairs need {2 * pairs} channels; x has {x.shape[-1]}")

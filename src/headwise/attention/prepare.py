@@ -53,9 +53,9 @@ class Computation:
             band = band.simplified(num_queries, num_keys)
         mask = None if rules.mask is None else check_mask(rules.mask, queries, num_keys)
         if rules.lengths is not None and batch:
-            mask = restrict_mask(mask, is_real(rules.lengths, "lengths", keys)[:, None, None])
+            mask = restrict_mask(mask, _is_real(rules.lengths, "lengths", keys)[:, None, None])
         if rules.query_lengths is not None and batch:
-            rows = is_real(rules.query_lengths, "query_lengths", queries)
+            rows = _is_real(rules.query_lengths, "query_lengths", queries)
             mask = restrict_mask(mask, rows[:, None, :, None])
         scale = 1 / math.sqrt(queries.shape[-1]) if rules.scale is None else rules.scale
         if scale <= 0:  # the fused kernel scales after it has blocked, which turns -inf around
@@ -142,7 +142,7 @@ class Prepared:
         else:
             output, lse = results[0]
             if self.rules.query_lengths is not None and batch:
-                is_padding = ~is_real(self.rules.query_lengths, "query_lengths", self.queries)
+                is_padding = ~_is_real(self.rules.query_lengths, "query_lengths", self.queries)
                 output = output.masked_fill(is_padding[:, None, :, None], 0.0)
                 lse = None if lse is None else lse.masked_fill(is_padding[:, None], -math.inf)
         if self.rules.sinks is None:
@@ -213,7 +213,7 @@ def separate(
     """One computation per sequence, cut to its lengths."""
     batch, bottom_right = len(queries), keys.shape[2] - queries.shape[2]
     if isinstance(rules.offset, Tensor):
-        check_shape(rules.offset, "offset", batch)
+        _check_shape(rules.offset, "offset", batch)
         offsets = rules.offset.tolist()
     else:
         offsets = [bottom_right if rules.offset is None else rules.offset] * batch
@@ -260,7 +260,7 @@ def read_lengths(rules: Rules, queries: Tensor, keys: Tensor) -> SequenceLengths
         batch, size = padded.shape[0], padded.shape[2]
         if lengths is None:
             return [size] * batch
-        check_shape(lengths, name, batch)
+        _check_shape(lengths, name, batch)
         counts: list[int] = lengths.tolist()
         if counts and not 0 <= min(counts) <= max(counts) <= size:
             raise ShapeError(
@@ -342,15 +342,15 @@ def check_mask(mask: Tensor, queries: Tensor, num_keys: int) -> Tensor:
     return result
 
 
-def check_shape(tensor: Tensor, name: str, batch: int) -> None:
+def _check_shape(tensor: Tensor, name: str, batch: int) -> None:
     """Raise ShapeError unless the tensor has one number per sequence."""
     if tensor.shape != (batch,):
         raise ShapeError(f"{name} is {list(tensor.shape)}: it must be [batch {batch}]")
 
 
-def is_real(lengths: Tensor, name: str, padded: Tensor) -> Bool[Tensor, "batch position"]:
+def _is_real(lengths: Tensor, name: str, padded: Tensor) -> Bool[Tensor, "batch position"]:
     """Which positions of padded queries or keys are real: those before their sequence's length."""
-    check_shape(lengths, name, padded.shape[0])
+    _check_shape(lengths, name, padded.shape[0])
     positions = torch.arange(padded.shape[2], device=padded.device)
     return positions < lengths.to(padded.device)[:, None]
 

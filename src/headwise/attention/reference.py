@@ -87,7 +87,7 @@ def bias_by_definition(
     position = own(rules.offset, batch, default=num_keys - num_queries)
     real_keys = own(rules.lengths, batch, default=num_keys)
     real_queries = own(rules.query_lengths, batch, default=num_queries)
-    before, after = sides(rules)
+    before, after = _sides(rules)
     query, key = torch.arange(num_queries)[:, None], torch.arange(num_keys)
     distances = key - (query + position)
     may_look = (query < real_queries) & (key < real_keys)
@@ -101,7 +101,7 @@ def bias_by_definition(
         reach = rules.distance_bias.shape[1] // 2
         total = total + rules.distance_bias[head][distances.clamp(-reach, reach) + reach]
     if rules.mask is not None:
-        total = total + mask_of(rules.mask, batch, head, num_queries, num_keys)
+        total = total + _mask_of(rules.mask, batch, head, num_queries, num_keys)
     return total
 
 
@@ -112,7 +112,7 @@ def own(setting: int | Tensor | None, batch: int, *, default: int) -> int:
     return int(setting[batch]) if isinstance(setting, Tensor) else setting
 
 
-def sides(rules: Rules) -> tuple[float, float]:
+def _sides(rules: Rules) -> tuple[float, float]:
     """How far back and ahead a query may look."""
     if rules.window is None:
         return math.inf, math.inf
@@ -125,7 +125,7 @@ def sides(rules: Rules) -> tuple[float, float]:
     )
 
 
-def mask_of(
+def _mask_of(
     mask: Tensor, batch: int, head: int, num_queries: int, num_keys: int
 ) -> Float[Tensor, "query key"]:
     """One sequence's and head's part of a mask of two to four axes, as something to add."""
@@ -179,7 +179,7 @@ def layer_by_definition(
         mask=mask,
         softcap=layer.softcap,
         slopes=None if layer.slopes is None else alibi_slopes(layer.num_heads).double(),
-        distance_bias=bias_by_distance(layer),
+        distance_bias=_bias_by_distance(layer),
         sinks=None if layer.sinks is None else layer.sinks.values,
     )
     steps, contributions = [], []
@@ -188,10 +188,10 @@ def layer_by_definition(
         keys = project(source, own_weights.Wk, own_weights.bk)
         values = project(source, own_weights.Wv, own_weights.bv)
         if layer.q_norm is not None and layer.k_norm is not None:
-            queries, keys = rms_norm(queries, layer.q_norm), rms_norm(keys, layer.k_norm)
+            queries, keys = _rms_norm(queries, layer.q_norm), _rms_norm(keys, layer.k_norm)
         if isinstance(layer.position, Rotary):
-            queries = turn(queries, layer.position, first=len(keys) - len(queries))
-            keys = turn(keys, layer.position, first=0)
+            queries = _turn(queries, layer.position, first=len(keys) - len(queries))
+            keys = _turn(keys, layer.position, first=0)
         step = head_steps(queries, keys, values, rules=rules, head=head)
         if gates is not None:
             step = step._replace(mixed=step.mixed * gates[head])
@@ -209,13 +209,13 @@ def project(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return x @ weight if bias is None else x @ weight + bias
 
 
-def rms_norm(x: Tensor, norm: nn.RMSNorm) -> Tensor:
+def _rms_norm(x: Tensor, norm: nn.RMSNorm) -> Tensor:
     """Each row divided by its root mean square, times the learned gains."""
     eps = torch.finfo(x.dtype).eps if norm.eps is None else norm.eps
     return x / torch.sqrt((x * x).mean(1, keepdim=True) + eps) * norm.weight
 
 
-def bias_by_distance(layer: MultiHeadAttention) -> Float[Tensor, "heads distances"] | None:
+def _bias_by_distance(layer: MultiHeadAttention) -> Float[Tensor, "heads distances"] | None:
     """A learned relative bias laid out by distance."""
     bias = layer.position
     if layer.relative_bias is None or not isinstance(bias, RelativeBias):
@@ -225,7 +225,7 @@ def bias_by_distance(layer: MultiHeadAttention) -> Float[Tensor, "heads distance
     return layer.relative_bias.weight[buckets].T
 
 
-def turn(x: Float[Tensor, "position width"], rotary: Rotary, *, first: int) -> Tensor:
+def _turn(x: Float[Tensor, "position width"], rotary: Rotary, *, first: int) -> Tensor:
     """Each pair of channels multiplied by `exp(i * position * frequency)`, as complex numbers."""
     d_rotary = x.shape[1] if rotary.d_rotary is None else rotary.d_rotary
     frequencies, factor = rotary_frequencies(rotary, d_rotary)

@@ -94,10 +94,10 @@ class Rules:
         check_window(self.window)
         for name in ("lengths", "query_lengths"):
             if getattr(self, name) is not None:
-                check_integers(name, getattr(self, name))
+                _check_integers(name, getattr(self, name))
         offset: Any = self.offset
         if isinstance(offset, Tensor):
-            check_integers("offset", offset)
+            _check_integers("offset", offset)
         elif offset is not None and not isinstance(offset, int | torch.SymInt):
             if not hasattr(offset, "__index__"):
                 raise OptionError(
@@ -134,7 +134,7 @@ def check_window(window: Window | None) -> None:
         )
 
 
-def check_integers(name: str, counts: Any) -> None:
+def _check_integers(name: str, counts: Any) -> None:
     """Raise OptionError unless `counts` is a tensor of integers."""
     is_tensor = isinstance(counts, Tensor)
     if is_tensor and not counts.is_floating_point() and counts.dtype != torch.bool:

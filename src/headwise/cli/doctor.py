@@ -64,16 +64,16 @@ def examine() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "headwise": package_version("headwise"),
-        "packages": {name: package_version(name) for name in required_packages()},
-        "optional": {name: package_version(name) for name in OPTIONAL_PACKAGES},
+        "headwise": _package_version("headwise"),
+        "packages": {name: _package_version(name) for name in required_packages()},
+        "optional": {name: _package_version(name) for name in OPTIONAL_PACKAGES},
         "low_precision": {"is_safe": is_safe, "remedy": None if is_safe else REMEDY},
         "torch": facts,
         "models": embedded_models(),
     }
 
 
-def package_version(package: str) -> str | None:
+def _package_version(package: str) -> str | None:
     """The package's version; None if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
@@ -91,7 +91,7 @@ def required_packages() -> list[str]:
     return [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines]
 
 
-def torch_facts() -> dict[str, Any]:
+def _torch_facts() -> dict[str, Any]:
     """Threads, vector width, kernels and paths of torch and headwise in this process."""
     import torch
 

@@ -22,15 +22,15 @@ def explore_command(
     trust_remote_code: RemoteCode = False,
 ) -> None:
     """Show heads live in the browser, on this machine only and without a network."""
-    from headwise.explorer.serve import prepare, reserved, serve
+    from headwise.explorer.serve import open_socket, prepare, serve
     from headwise.views.terminal import quiet_console, say
 
-    with reserved(port) as here:
+    with open_socket(port) as sock:
         with quiet_console(is_stderr=True).status("loading the model"):
             options = with_head(dtype, device, revision, trust_remote_code)
-            ready = prepare(model, here, options=options)
+            server = prepare(model, sock, options=options)
         say(
             quiet_console(),
-            f"{ready.session.subject.name} is at {ready.address}  (Ctrl-C stops it)",
+            f"{server.session.subject.name} is at {server.address}  (Ctrl-C stops it)",
         )
-        serve(ready, opens=opens)
+        serve(server, opens=opens)

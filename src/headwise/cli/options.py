@@ -84,7 +84,7 @@ def texts_of(names: list[str] | None) -> list[str] | None:
     """Texts of the files; None if no file is named."""
     if names is None:
         return None
-    texts = [text_of(name) for name in names]
+    texts = [_text_of(name) for name in names]
     if not any(text.strip() for text in texts):
         raise OptionError(
             f"{join_words(names)} {'contain' if len(names) > 1 else 'contains'} no text: give "
@@ -93,7 +93,7 @@ def texts_of(names: list[str] | None) -> list[str] | None:
     return texts
 
 
-def text_of(name: str) -> str:
+def _text_of(name: str) -> str:
     """Text of one file, or of standard input."""
     if name != "-":
         if " " in name and not is_there(name):

@@ -1,7 +1,6 @@
 """`headwise prune`: a smaller model without the heads that it needs least."""
 
-import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,25 +18,23 @@ from headwise.cli.options import (
     with_head,
 )
 from headwise.errors import OptionError
-from headwise.formats import format_count, join_words
-from headwise.views.terminal import quiet_console, say, show_table
+from headwise.formats import format_count
+from headwise.views.terminal import ProgressDisplay, quiet_console, say, show_table
 
 if TYPE_CHECKING:
     from headwise.pruning.prune import Pruned
-    from headwise.pruning.settings import PruneSettings
 
 Out = Annotated[Path | None, typer.Option(help="Directory for the smaller model.")]
-Heads = Annotated[str | None, typer.Option(help='Cut these: "L0H1 L2H3".')]
-PlanFile = Annotated[
-    Path | None, typer.Option("--plan", help="Cut the heads that a plan file names.")
-]
+Heads = Annotated[str | None, typer.Option(help='Heads to cut, such as "L0H1 L2H3".')]
+PlanFile = Annotated[Path | None, typer.Option("--plan", help="Plan file of the heads to cut.")]
 CutCount = Annotated[
-    int | None, typer.Option("--cut", help="Cut this many heads; fewer where whole KV groups go.")
+    int | None,
+    typer.Option("--cut", help="Number of heads to cut; fewer if only whole KV groups can be cut."),
 ]
-Keep = Annotated[str | None, typer.Option(help="Keep this share of the heads: 60% or 0.6.")]
+Keep = Annotated[str | None, typer.Option(help="Share of heads to keep: 60% or 0.6.")]
 MaxLoss = Annotated[
     str | None,
-    typer.Option(help="Cut as many heads as cost no more than this on held-out text: 1%."),
+    typer.Option(help="Cut as many heads as cost at most this on held-out text: 1%."),
 ]
 Uniform = Annotated[bool, typer.Option("--uniform", help="Cut the same number in every layer.")]
 Policy = Annotated[
@@ -50,7 +47,7 @@ Method = Annotated[
         help="rounds, quadratic, greedy, ablation, michel, fisher or random (default: rounds)."
     ),
 ]
-Refit = Annotated[str, typer.Option(help="full, wide (feed-forward parts too), bias or none.")]
+Refit = Annotated[str, typer.Option(help="full, wide (also feed-forward layers), bias or none.")]
 Text = Annotated[
     list[str] | None,
     typer.Option(
@@ -58,48 +55,18 @@ Text = Annotated[
         help="Text file to choose, fit and measure on; - reads standard input. May be repeated.",
     ),
 ]
-ChooseTokens = Annotated[int, typer.Option(help="Tokens that heads are chosen on.")]
-FitTokens = Annotated[int, typer.Option(help="Tokens that projections are refitted on.")]
-HeldTokens = Annotated[int, typer.Option(help="Held-out tokens that figures are measured on.")]
-HasCurve = Annotated[bool, typer.Option("--curve/--no-curve", help="Measure other cuts, too.")]
+ChooseTokens = Annotated[int, typer.Option(help="Tokens to choose heads on.")]
+FitTokens = Annotated[int, typer.Option(help="Tokens to refit projections on.")]
+HeldTokens = Annotated[int, typer.Option(help="Held-out tokens to measure figures on.")]
+HasCurve = Annotated[bool, typer.Option("--curve/--no-curve", help="Also measure other cuts.")]
 HasSpeed = Annotated[bool, typer.Option("--speed/--no-speed", help="Time both models.")]
-Onnx = Annotated[bool, typer.Option("--onnx", help="Export the smaller model to ONNX, too.")]
+Onnx = Annotated[bool, typer.Option("--onnx", help="Also export the smaller model to ONNX.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print plan and sizes, write nothing.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing model.")]
 Seed = Annotated[int, typer.Option(help="Seed of texts, random cuts and projections.")]
 
 
-CHOOSING = ("backward passes", "silencing heads one by one", "cutting heads one by one")
-"""Stages in which prune finds out which heads are to go."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """How much is to go, and where to, as the options say it."""
-
-    heads: str | None
-    plan: Path | None
-    cut: int | None
-    keep: float | None
-    max_loss: float | None
-    out: Path | None
-    force: bool
-    onnx: bool
-
-    def check(self) -> None:
-        """Refuse none and several ways to say how much goes, and a cut of nothing."""
-        ways = {"--heads": self.heads, "--plan": self.plan, "--cut": self.cut, "--keep": self.keep}
-        ways["--max-loss"] = self.max_loss
-        given = [name for name, value in ways.items() if value is not None]
-        if len(given) != 1:
-            said = f"{join_words(given)} each say" if given else "nothing says"
-            raise OptionError(f"{said} how much to cut: give one of {', '.join(ways)}")
-        if self.cut == 0 or self.keep == 1:
-            asked = "--cut is 0" if self.cut == 0 else "--keep is 1"
-            raise OptionError(f"{asked}: every head would stay, and there is nothing to do")
-
-
-def prune_command(  # noqa: PLR0913 - one parameter an option
+def prune_command(  # noqa: PLR0913 - one parameter per option
     model: Model = "minilm",
     out: Out = None,
     heads: Heads = None,
@@ -127,25 +94,24 @@ def prune_command(  # noqa: PLR0913 - one parameter an option
     revision: Revision = None,
     trust_remote_code: RemoteCode = False,
 ) -> None:
-    """Choose heads, cut them, refit what is left, prove it on other text, write a model.
+    """Choose heads, cut them, refit what is left, measure it on other text, write a model.
 
     Say how much to cut with one of --heads, --plan, --cut, --keep and --max-loss.
     """
-    most, kept = share_of(max_loss, "--max-loss", "1%"), share_of(keep, "--keep", "60%")
-    place = None if dry_run else out
-    asked = Asked(heads, plan, cut, kept, most, place, force, onnx)
-    asked.check()
+    amount = _amount(heads, plan, cut, keep, max_loss)
     if out is None and not dry_run:
-        raise OptionError("nothing says where to write the model: give --out DIR, or --dry-run")
+        raise OptionError("there is nowhere to write the model: give --out DIR, or --dry-run")
+    folder = None if dry_run else out
+    from headwise.models.loading import load_model
     from headwise.pruning.export.directories import check_destination
+    from headwise.pruning.prune import prune
     from headwise.pruning.selection.methods import BEST
     from headwise.pruning.settings import PruneSettings
 
-    if place is not None:
-        check_destination(place.expanduser(), force=force)
-
-    has_curve, are_named = curve and not dry_run, heads is not None or plan is not None
-    if are_named and not has_curve:
+    if folder is not None:
+        check_destination(folder.expanduser(), force=force)
+    has_curve = curve and not dry_run
+    if "heads" in amount and not has_curve:
         refuse("the heads are named", {"--method": method, "--uniform": uniform})
     settings = PruneSettings(
         method=method or BEST,
@@ -159,18 +125,53 @@ def prune_command(  # noqa: PLR0913 - one parameter an option
         draws_curve=has_curve,
         times_speed=speed and not dry_run,
     )
-    options = with_head(dtype, device, revision, trust_remote_code)
     if dry_run and max_loss is None:
         settings = replace(settings, refit="none")  # plan and sizes do not depend on it
-    found = pruned(model, options, settings, asked, text)
+    texts = texts_of(text)
+    loaded = load_model(model, with_head(dtype, device, revision, trust_remote_code))
+    with ProgressDisplay(quiet_console(is_stderr=True), prints_lines=True) as progress:
+        pruned = prune(
+            loaded,
+            folder,
+            **amount,
+            texts=texts,
+            settings=settings,
+            with_onnx=onnx and folder is not None,
+            force=force,
+            progress=progress,
+        )
     if as_json:
-        typer.echo(json.dumps({**found.record, "plan": json.loads(found.plan.to_json())}))
+        typer.echo(pruned.to_json())
     else:
-        show(found, place)
+        _show(pruned, folder)
 
 
-def share_of(text: str | None, option: str, example: str) -> float | None:
-    """A share written as 1% or as 0.01; None where there is none."""
+def _amount(
+    heads: str | None, plan: Path | None, cut: int | None, keep: str | None, max_loss: str | None
+) -> dict[str, Any]:
+    """The arguments of `prune` that say how much to cut, checked before anything is loaded."""
+    from headwise.pruning.selection.cut_plan import CutPlan
+    from headwise.pruning.settings import Amount
+
+    if heads is not None and plan is not None:
+        raise OptionError("--heads and --plan both say how much to cut: give one of them")
+    named = heads if plan is None else CutPlan.read(plan)
+    if named is not None and not str(named).strip(" ,"):
+        raise OptionError(f"{plan or '--heads'} names no heads: there is nothing to cut")
+    amount = Amount(
+        None if named is None else str(named),
+        cut,
+        _share(keep, "--keep", "60%"),
+        _share(max_loss, "--max-loss", "1%"),
+    )
+    if amount.cut == 0 or amount.keep == 1:
+        option = "--cut is 0" if amount.cut == 0 else "--keep is 1"
+        raise OptionError(f"{option}, which keeps every head: there is nothing to do")
+    return amount.to_dict() | ({} if named is None else {"heads": named})
+
+
+def _share(text: str | None, option: str, example: str) -> float | None:
+    """A share written as 1% or as 0.01."""
     if text is None:
         return None
     try:
@@ -182,50 +183,7 @@ def share_of(text: str | None, option: str, example: str) -> float | None:
         ) from err
 
 
-def pruned(
-    model: str,
-    options: Any,
-    settings: "PruneSettings",
-    asked: Asked,
-    text: list[str] | None,
-) -> "Pruned":
-    """The smaller model, made as the options say."""
-    from headwise.models.loading import load_model
-    from headwise.pruning.prune import prune
-    from headwise.pruning.selection.cut_plan import CutPlan
-    from headwise.pruning.settings import Amount
-    from headwise.views.terminal import ProgressDisplay
-
-    named = asked.heads if asked.plan is None else CutPlan.read(asked.plan)
-    heads = str(named) if isinstance(named, CutPlan) else named
-    if heads is not None and not heads.strip(" ,"):
-        source = "--heads" if asked.plan is None else str(asked.plan)
-        raise OptionError(f"{source} names no head: there is nothing to cut")
-    Amount(heads=heads, cut=asked.cut, keep=asked.keep, max_loss=asked.max_loss)
-    texts = texts_of(text)
-    loaded = load_model(model, options)
-    with ProgressDisplay(quiet_console(is_stderr=True), prints_lines=True) as stages:
-
-        def told(stage: str, done: int, total: int) -> None:
-            stages(f"choosing heads: {stage}" if stage in CHOOSING else stage, done, total)
-
-        return prune(
-            loaded,
-            asked.out,
-            heads=named,
-            cut=asked.cut,
-            keep=asked.keep,
-            max_loss=asked.max_loss,
-            texts=texts,
-            settings=settings,
-            with_onnx=asked.onnx and asked.out is not None,
-            force=asked.force,
-            progress=told,
-        )
-
-
-def show(found: "Pruned", out: Path | None) -> None:
-    """What went, what is left, and what it scores."""
+def _show(pruned: "Pruned", out: Path | None) -> None:
     from rich.markup import escape
 
     from headwise.views.pruning import (
@@ -236,40 +194,33 @@ def show(found: "Pruned", out: Path | None) -> None:
         speed_lines,
     )
 
-    console, record = quiet_console(), found.record
-    unit, done = record["quality"]["unit"], "to cut" if out is None else "cut"
-    console.print(
-        f"[bold]{escape(found.plan.model)}[/bold]: {format_count(len(found.plan), 'head')} {done}"
-    )
-    console.print(found.plan.text() if out is None else str(found.plan), markup=False)
-    show_table(console, sizes_table(record["sizes"]))
-    show_table(console, quality_table(record["quality"], unit))
-    console.print(held_out_line(record["text"], unit))
-    if record["quality"]["refit_dropped"]:
-        console.print("the refit did not help on text it was not fitted on, and was dropped")
-    if found.curve is not None:
-        show_table(console, curve_table(found.curve.points, unit))
-        if found.curve.elbow:
-            cut = f"{found.curve.elbow} of {found.curve.total} heads cut"
-            console.print(f"elbow of {found.curve.method}: {cut}")
-    for line in speed_lines(record["speed"]):
+    console, plan, record, curve = quiet_console(), pruned.plan, pruned.record, pruned.curve
+    count = f"{format_count(len(plan), 'head')} {'to cut' if out is None else 'cut'}"
+    console.print(f"[bold]{escape(plan.model)}[/bold]: {count}")
+    console.print(plan.text() if out is None else str(plan), markup=False)
+    show_table(console, sizes_table(record).to_rich())
+    show_table(console, quality_table(record).to_rich())
+    console.print(held_out_line(record))
+    if record.quality.refit_dropped:
+        console.print("The refit did not help on text it was not fitted on, and was dropped.")
+    if curve is not None:
+        show_table(console, curve_table(curve).to_rich())
+        if curve.elbow:
+            console.print(f"elbow of {curve.method}: {curve.elbow} of {curve.total} heads cut")
+    for line in speed_lines(record):
         console.print(line)
-    difference = record["cut_against_silenced"]
-    if difference is not None:
-        console.print(
-            f"cut model against the same heads silenced: largest difference {difference:.1e}"
-        )
-    if found.onnx_difference is not None:
-        console.print(f"model.onnx: largest difference {found.onnx_difference:.1e}")
-    if out is not None and found.export is not None:
-        kind = (
+    for subject, difference in (
+        ("cut model against the same heads silenced", record.cut_against_silenced),
+        ("model.onnx", record.onnx_difference),
+    ):
+        if difference is not None:
+            console.print(f"{subject}: largest difference {difference:.1e}")
+    if pruned.export is not None:
+        loader = (
             "transformers loads it as it is"
-            if found.export.is_plain
-            else "headwise.load loads it, and so does transformers with trust_remote_code=True"
+            if pruned.export.is_plain
+            else "headwise.load loads it, and transformers does with trust_remote_code=True"
         )
-        say(console, f"\nwrote {out}: {kind}; prune.json says what was measured")
+        say(console, f"\nwrote {out}: {loader}; prune.json has every figure")
     if out is None:
-        say(
-            console,
-            "nothing was written: give --out DIR without --dry-run to keep the smaller model",
-        )
+        say(console, "nothing was written: give --out DIR without --dry-run to write the model")

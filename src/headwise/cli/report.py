@@ -55,7 +55,7 @@ def report_command(
     check_sentence(text)
     sentence = SENTENCE if text is None else text
     if data is None:
-        data = scan_minilm(importance, prune, sentence)
+        data = _scan_minilm(importance, prune, sentence)
     else:
         data = replace(data, maps=draw_maps(data.table, sentence))
     page = report_page(data)
@@ -67,7 +67,7 @@ def report_command(
     say(console, f"wrote {out}, {len(page.encode()) / 1024:,.0f} KiB")
 
 
-def scan_minilm(importance: Path | None, prune: Path | None, sentence: str) -> "ReportData":
+def _scan_minilm(importance: Path | None, prune: Path | None, sentence: str) -> "ReportData":
     """Scan minilm on the built-in text, print its table, and draw the maps.
 
     The folders and the sentence are checked before the scan, which takes a while.

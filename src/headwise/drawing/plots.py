@@ -70,7 +70,7 @@ def elbow(points: Iterable[Point]) -> float:
     >>> elbow([(0.0, 0.0), (1.0, 0.1), (2.0, 0.2), (3.0, 4.0)])
     2.0
     """
-    known = sorted(point for point in points if all(map(is_shown, point)))
+    known = sorted(point for point in points if all(map(_is_shown, point)))
     if not known or known[0][0] == known[-1][0]:
         return math.nan
     (left, first), (right, last) = known[0], known[-1]
@@ -97,33 +97,33 @@ def curves_svg(  # noqa: PLR0913 - what may be said of a plot, each by its name
     Numbers that are not finite leave a gap in their line, and so do those up to 0 where `log_y`;
     with `is_percent_x` an x of 1 is written 100%, and `x_names` are ticks with names of their own.
     """
-    marks = tuple((at, one_line(name)) for at, name in marks if is_shown(at))
-    levels = tuple((at, one_line(name)) for at, name in levels if is_shown(at, is_log=log_y))
-    x_names = tuple((at, one_line(name)) for at, name in x_names if is_shown(at))
+    marks = tuple((at, one_line(name)) for at, name in marks if _is_shown(at))
+    levels = tuple((at, one_line(name)) for at, name in levels if _is_shown(at, is_log=log_y))
+    x_names = tuple((at, one_line(name)) for at, name in x_names if _is_shown(at))
     heading = textwrap.wrap(one_line(title), MOST_LETTERS)
-    low, high = y_range(lines, levels, log_y)
+    low, high = _y_range(lines, levels, log_y)
     y_names = numbers(PlotAxis(low, high, 0.0, 1.0, log_y).ticks(), is_even=not log_y)
     left = EDGE + LEADING + room(y_names)
-    x = PlotAxis(*x_range(lines, marks, log_y), left, left + PLOT_WIDTH)
-    placed = placed_marks(x, marks)
+    x = PlotAxis(*_x_range(lines, marks, log_y), left, left + PLOT_WIDTH)
+    placed = _placed_marks(x, marks)
     rows = max((mark.row for mark in placed), default=-1) + 1
     top = EDGE + LEADING * (len(heading) + rows) + 8
     bottom = top + max(PLOT_HEIGHT, LEADING * (len(lines) + len(levels)))
     frame = Frame(x, PlotAxis(low, high, bottom, top, log_y))
     is_empty = not any(point for line in lines for point in frame.points(line))
-    entries = [*line_entries(frame, lines), *level_entries(frame, levels)]
+    entries = [*_line_entries(frame, lines), *_level_entries(frame, levels)]
     parts = [
-        *drawn_axes(frame, y_names, x_names or x_ticks(x, is_percent_x)),
-        *drawn_labels(frame, one_line(x_label), one_line(y_label), is_empty=is_empty),
-        *(drawn_mark(frame, mark) for mark in placed),
+        *_drawn_axes(frame, y_names, x_names or _x_ticks(x, is_percent_x)),
+        *_drawn_labels(frame, one_line(x_label), one_line(y_label), is_empty=is_empty),
+        *(_drawn_mark(frame, mark) for mark in placed),
         *(stroke(f"M{x.start:.1f} {frame.y.place(at):.1f}H{x.end:.1f}", GREY, "4 4")
           for at, _ in levels),
-        *(part for place, line in enumerate(lines) for part in drawn_line(frame, line, place)),
-        *drawn_key(frame, entries),
+        *(part for place, line in enumerate(lines) for part in _drawn_line(frame, line, place)),
+        *_drawn_key(frame, entries),
     ]  # fmt: skip
     ends = [mark.x + room([mark.name]) for mark in placed]
     right = max(x.end + KEY + room([one.name for one in entries]), left + room(heading), *ends)
-    body = drawn_heading(heading, left) + "".join(parts)
+    body = _drawn_heading(heading, left) + "".join(parts)
     return image(body, one_line(title), right + EDGE, bottom + 2.5 * LEADING + EDGE)
 
 
@@ -162,7 +162,7 @@ class Frame:
 
     def at(self, x: Number, y: Number) -> Point | None:
         """Where a point is on the image, if it has a place there."""
-        is_there = is_shown(x) and is_shown(y, is_log=self.y.is_log)
+        is_there = _is_shown(x) and _is_shown(y, is_log=self.y.is_log)
         return (self.x.place(x), self.y.place(y)) if is_there else None
 
     def points(self, line: Line) -> list[Point | None]:
@@ -179,7 +179,7 @@ class Frame:
         return found
 
 
-def is_shown(value: Number, *, is_log: bool = False) -> bool:
+def _is_shown(value: Number, *, is_log: bool = False) -> bool:
     """Whether a number has a place on an axis."""
     return abs(value) < LARGEST and (value > TINY or not is_log)
 
@@ -190,12 +190,12 @@ def ticks(low: float, high: float) -> list[float]:
     >>> ticks(0.0, 47.0)
     [0.0, 10.0, 20.0, 30.0, 40.0]
     """
-    step = tick_step(low, high)
+    step = _tick_step(low, high)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [count * step for count in range(first, last + 1)]
 
 
-def tick_step(low: float, high: float) -> float:
+def _tick_step(low: float, high: float) -> float:
     """The least round number of which at most six fill the way from low to high."""
     least = (high - low) / MOST_STEPS
     power = 10.0 ** math.floor(math.log10(least))
@@ -223,7 +223,7 @@ def numbers(
     return [text.replace("-", "\N{MINUS SIGN}") + sign for text in texts]
 
 
-def widened(values: Sequence[Number], least: float = TINY) -> Point:
+def _widened(values: Sequence[Number], least: float = TINY) -> Point:
     """The smallest and the largest, moved apart where they differ by no more than the least."""
     low, high = min(values, default=0.0), max(values, default=0.0)
     size = max(abs(low), abs(high))
@@ -233,27 +233,27 @@ def widened(values: Sequence[Number], least: float = TINY) -> Point:
     return low - around, high + around
 
 
-def x_range(lines: Sequence[Line], marks: Named, is_log: bool) -> Point:
+def _x_range(lines: Sequence[Line], marks: Named, is_log: bool) -> Point:
     """Ends of the x axis, a little wider than what is on it."""
     points = [point for line in lines for point in line.points]
-    known = [x for x, y in points if is_shown(x) and is_shown(y, is_log=is_log)]
-    low, high = widened([*known, *(at for at, _ in marks)])
+    known = [x for x, y in points if _is_shown(x) and _is_shown(y, is_log=is_log)]
+    low, high = _widened([*known, *(at for at, _ in marks)])
     return low - 0.02 * (high - low), high + 0.02 * (high - low)
 
 
-def y_range(lines: Sequence[Line], levels: Named, is_log: bool) -> Point:
+def _y_range(lines: Sequence[Line], levels: Named, is_log: bool) -> Point:
     """Ends of the y axis: the ticks around what is on it; on a log axis, a little wider."""
     values = [at for at, _ in levels]
     for line in lines:
         spread = line.spread or [(y, y) for _, y in line.points]
         for (x, y), pair in zip(line.points, spread, strict=True):
-            values += [end for end in (y, *pair) if is_shown(x) and is_shown(end, is_log=is_log)]
+            values += [end for end in (y, *pair) if _is_shown(x) and _is_shown(end, is_log=is_log)]
     if is_log:
-        low, high = widened([math.log(value) for value in values], 1e-6)
+        low, high = _widened([math.log(value) for value in values], 1e-6)
         margin = 0.04 * (high - low)
         return math.exp(low - margin), math.exp(high + margin)
-    low, high = widened(values)
-    step = tick_step(low, high)
+    low, high = _widened(values)
+    step = _tick_step(low, high)
     return math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
 
 
@@ -281,25 +281,25 @@ class Mark:
     row: int
 
 
-def line_entries(frame: Frame, lines: Sequence[Line]) -> Iterator[Entry]:
+def _line_entries(frame: Frame, lines: Sequence[Line]) -> Iterator[Entry]:
     """The names of the lines at the height of their last points."""
     right = max((point[0] for one in lines for point in frame.points(one) if point), default=0.0)
     for place, line in enumerate(lines):
         colour = COLOURS[place % len(COLOURS)]
-        sample = stroke("M0 0H22", colour, dash_of(line), 1.8) + marker(place, (11.0, 0.0))
+        sample = stroke("M0 0H22", colour, _dash_of(line), 1.8) + _marker(place, (11.0, 0.0))
         points = [point for point in frame.points(line) if point]
         name = one_line(line.name) if points else f"{one_line(line.name)} (no points)"
         x, y = points[-1] if points else (frame.x.start, frame.y.start)
         yield Entry(name, y, colour, sample, is_at_end=bool(points) and x == right)
 
 
-def level_entries(frame: Frame, levels: Named) -> Iterator[Entry]:
+def _level_entries(frame: Frame, levels: Named) -> Iterator[Entry]:
     """The names of the levels at their heights."""
     for at, name in levels:
         yield Entry(name, frame.y.place(at), GREY, stroke("M0 0H22", GREY, "4 4"))
 
 
-def spread_out(wanted: Sequence[float], low: float, high: float) -> list[float]:
+def _spread_out(wanted: Sequence[float], low: float, high: float) -> list[float]:
     """Sorted heights moved apart by a line of text, and kept between the two ends.
 
     >>> spread_out([10.0, 12.0, 90.0], 0.0, 92.0)
@@ -316,7 +316,7 @@ def spread_out(wanted: Sequence[float], low: float, high: float) -> list[float]:
     return found
 
 
-def placed_marks(x: PlotAxis, marks: Named) -> list[Mark]:
+def _placed_marks(x: PlotAxis, marks: Named) -> list[Mark]:
     """The marks, each above those to its right that its name would run into."""
     found: list[Mark] = []
     for at, name in sorted(marks, reverse=True):
@@ -329,7 +329,7 @@ def placed_marks(x: PlotAxis, marks: Named) -> list[Mark]:
 # Drawing: every function gives SVG elements.
 
 
-def drawn_line(frame: Frame, line: Line, place: int) -> Iterator[str]:
+def _drawn_line(frame: Frame, line: Line, place: int) -> Iterator[str]:
     """A line, its band below it and its markers above it."""
     colour = COLOURS[place % len(COLOURS)]
     if line.has_bars:
@@ -338,12 +338,12 @@ def drawn_line(frame: Frame, line: Line, place: int) -> Iterator[str]:
         around = [high for _, high in band] + [low for low, _ in reversed(band)]
         yield f'<path d="M{joined(around)}Z" fill="{colour}" fill-opacity="0.16"/>'
     for run in runs(frame.points(line)):
-        yield stroke(f"M{joined(run)}h0", colour, dash_of(line), 1.8)
+        yield stroke(f"M{joined(run)}h0", colour, _dash_of(line), 1.8)
     pairs = zip(line.points, frame.points(line), strict=True)
     shown = [(known, point) for known, point in pairs if point]
     for (x, y), point in shown[:: -(-len(shown) // MOST_MARKERS) or 1]:
         said = escape(f"{one_line(line.name)}: {x:.4g}, {y:.4g}")
-        yield marker(place, point, f"<title>{said}</title>")
+        yield _marker(place, point, f"<title>{said}</title>")
 
 
 def bar(low: Point, high: Point, colour: str) -> str:
@@ -360,12 +360,12 @@ def runs(items: Iterable[_Any | None]) -> Iterator[list[_Any]]:
             yield [item for item in group if item is not None]
 
 
-def x_ticks(x: PlotAxis, is_percent: bool) -> Named:
+def _x_ticks(x: PlotAxis, is_percent: bool) -> Named:
     """Round numbers on the x axis, and how they are written."""
     return tuple(zip(x.ticks(), numbers(x.ticks(), is_percent=is_percent), strict=True))
 
 
-def drawn_axes(frame: Frame, y_names: Sequence[str], x_names: Named) -> Iterator[str]:
+def _drawn_axes(frame: Frame, y_names: Sequence[str], x_names: Named) -> Iterator[str]:
     """Both axes, their ticks, and a faint line across at every tick of y."""
     x, y = frame.x, frame.y
     for at, name in zip(y.ticks(), y_names, strict=True):
@@ -379,7 +379,7 @@ def drawn_axes(frame: Frame, y_names: Sequence[str], x_names: Named) -> Iterator
     yield stroke(f"M{x.start:.1f} {y.end:.1f}V{y.start:.1f}H{x.end:.1f}", INK)
 
 
-def drawn_labels(frame: Frame, x_label: str, y_label: str, *, is_empty: bool) -> Iterator[str]:
+def _drawn_labels(frame: Frame, x_label: str, y_label: str, *, is_empty: bool) -> Iterator[str]:
     """What the axes measure, and that there is nothing to see where there is not."""
     middle_x, middle_y = (frame.x.start + frame.x.end) / 2, (frame.y.start + frame.y.end) / 2
     yield text(middle_x, frame.y.start + 8 + 2 * FONT + 4, x_label, "middle")
@@ -391,18 +391,18 @@ def drawn_labels(frame: Frame, x_label: str, y_label: str, *, is_empty: bool) ->
         yield text(middle_x, middle_y - LEADING / 2, "no points to draw", "middle")
 
 
-def drawn_mark(frame: Frame, mark: Mark) -> str:
+def _drawn_mark(frame: Frame, mark: Mark) -> str:
     """A vertical line up to its name above the plot."""
     bottom = frame.y.end - 4 - mark.row * LEADING
     path = f"M{mark.x:.1f} {frame.y.start:.1f}V{bottom - FONT * 0.8:.1f}"
     return stroke(path, GREY, "1.5 3") + text(mark.x + 4, bottom, mark.name)
 
 
-def drawn_key(frame: Frame, entries: Sequence[Entry]) -> Iterator[str]:
+def _drawn_key(frame: Frame, entries: Sequence[Entry]) -> Iterator[str]:
     """The names at the right, each with a sample, joined to its end where it had to move."""
     ordered = sorted(entries, key=lambda entry: entry.wanted)
     right, start = frame.x.end, frame.x.end + KEY - 30
-    heights = spread_out([entry.wanted for entry in ordered], frame.y.end, frame.y.start)
+    heights = _spread_out([entry.wanted for entry in ordered], frame.y.end, frame.y.start)
     for entry, y in zip(ordered, heights, strict=True):
         if entry.is_at_end and abs(y - entry.wanted) > LEADING / 2:
             path = f"M{right + 3:.1f} {entry.wanted:.1f}L{start - 4:.1f} {y:.1f}"
@@ -411,7 +411,7 @@ def drawn_key(frame: Frame, entries: Sequence[Entry]) -> Iterator[str]:
         yield text(start + 28, y + FONT * 0.36, entry.name)
 
 
-def drawn_heading(lines: Sequence[str], left: float) -> str:
+def _drawn_heading(lines: Sequence[str], left: float) -> str:
     """The title, in as many lines as it needs."""
     bold = 'font-weight="bold"'
     placed = enumerate(lines)
@@ -428,7 +428,7 @@ def image(body: str, title: str, width: float, height: float) -> str:
     )
 
 
-def dash_of(line: Line) -> str:
+def _dash_of(line: Line) -> str:
     """Lengths of dashes and gaps; nothing for a solid line."""
     return "6 4" if line.is_dashed else ""
 
@@ -438,7 +438,7 @@ def joined(points: Iterable[Point]) -> str:
     return "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
-def marker(place: int, at: Point, inner: str = "") -> str:
+def _marker(place: int, at: Point, inner: str = "") -> str:
     """The shape of the line at a place in the list; hollow, once every shape has been used."""
     colour = COLOURS[place % len(COLOURS)]
     fill = "#ffffff" if place // len(MARKERS) % 2 else colour

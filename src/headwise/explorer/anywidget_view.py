@@ -1,4 +1,4 @@
-"""What of the widget needs anywidget: its traits, and what follows when one of them changes."""
+"""The part of the widget that needs anywidget: its traits, and what follows when one changes."""
 
 from importlib import resources
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 import anywidget
 import traitlets
 
-from headwise.explorer.head_panel import MOST_ROWS
-from headwise.explorer.widget import Shown
+from headwise.explorer.maps import TILE
+from headwise.explorer.widget import WidgetData
 
 FILES = resources.files("headwise.explorer") / "static"
 
 
 class HeadView(anywidget.AnyWidget):
-    """Heads to choose from, the chosen one's map and the sentence with its arcs."""
+    """Heads to choose from, the map of the chosen one, and the sentence with its arcs."""
 
     _esm = (FILES / "head_view.js").read_text("utf-8")
     _css = (FILES / "head_view.css").read_text("utf-8")
@@ -29,33 +29,33 @@ class HeadView(anywidget.AnyWidget):
     window: Any = traitlets.Dict(allow_none=True, default_value=None).tag(sync=True)
     token: Any = traitlets.Int(-1).tag(sync=True)
 
-    def __init__(self, shown: Shown, head: str) -> None:
-        """Show one head first."""
-        self._shown = shown
-        shades, words = shown.shades()
-        parts = self._parts(shown.checked(head))
-        super().__init__(names=shown.names, shades=shades, words=words, **parts)
+    def __init__(self, data: WidgetData, head: str | None) -> None:
+        """Show `head` first, or the first head of the table."""
+        self._data = data
+        shades, words = data.shades()
+        parts = self._parts(data.check_name(head or data.names[0]))
+        super().__init__(names=data.names, shades=shades, words=words, **parts)
 
     def __repr__(self) -> str:
-        """The chosen head, and of how many."""
+        """The chosen head, and the number of heads."""
         return f"HeadView({self.head}, {len(self.names)} heads)"
 
     def _parts(self, head: str) -> dict[str, Any]:
-        shown = self._shown
-        rows, keys = shown.axes(head)
-        self._linked = 0  # the row that the links begin at
+        data = self._data
+        rows, keys = data.axes(head)
+        self._first_linked = 0
         return {
             "head": head,
             "row_labels": rows,
             "key_labels": keys,
-            "facts": shown.facts(head),
-            "cells": shown.cells(head, None),
-            "links": shown.links(head),
+            "facts": data.facts(head),
+            "cells": data.cells(head, None),
+            "links": data.links(head),
         }
 
     @traitlets.validate("head")
     def _check(self, proposal: Any) -> str:
-        return self._shown.checked(proposal["value"])
+        return self._data.check_name(proposal["value"])
 
     @traitlets.observe("head")
     def _choose(self, change: Any) -> None:
@@ -67,13 +67,14 @@ class HeadView(anywidget.AnyWidget):
                     self.set_trait(name, value)
 
     @traitlets.observe("window")
-    def _look(self, change: Any) -> None:
+    def _move(self, change: Any) -> None:
         if change["new"]:
-            self.set_trait("cells", self._shown.cells(self.head, change["new"]))
+            self.set_trait("cells", self._data.cells(self.head, change["new"]))
 
     @traitlets.observe("token")
-    def _follow(self, change: Any) -> None:
-        start = max(0, change["new"]) // MOST_ROWS * MOST_ROWS
-        if change["new"] >= 0 and start != self._linked:
-            self._linked = start
-            self.set_trait("links", self._shown.links(self.head, start))
+    def _link(self, change: Any) -> None:
+        """Send the links of the tile that the chosen token is in."""
+        start = max(0, change["new"]) // TILE * TILE
+        if change["new"] >= 0 and start != self._first_linked:
+            self._first_linked = start
+            self.set_trait("links", self._data.links(self.head, start))

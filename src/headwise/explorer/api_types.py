@@ -1,135 +1,498 @@
-"""Asked: what requests ask for, read strictly; anything else is an error in one sentence."""
+"""Requests and answers of the server; static/types.d.ts is generated from the answers.
+
+In: query parameters and JSON bodies. Out: frozen dataclasses, or an OptionError that names the
+field. msgspec converts and encodes them; the notebook's widget uses the types without msgspec.
+"""
 
 import json
 import re
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
 
+from headwise.checks import whole_number
 from headwise.errors import OptionError
-from headwise.explorer.maps import MapOptions
-from headwise.explorer.what_if import MOST_TEXTS, Changes
 from headwise.heads import HeadId
 
 LONGEST_TEXT = 200_000
-"""Characters of a text; what a model cannot take of it is left out."""
+"""Largest number of characters in a text; the part that a model cannot read is dropped later."""
+MAX_TEXTS = 8
+MAX_HEADS = 4096
+MAX_FACTOR = 4.0
 LONGEST_NAME = 80
-MOST_HEADS = 4096
-LARGEST_FACTOR = 4.0
-LOOKS = ("is_by_word", "hides_special", "drops_sink", "is_valued")
-Values = Mapping[str, Any]
+LONGEST_QUOTE = 40
+"""Characters of a wrong value that an error message quotes."""
+
+KINDS = {"str": "a text", "bool": "0 or 1", "int": "a whole number", "array": "a list"}
+"""What to write for each type that msgspec expects."""
+Request = TypeVar("Request")
 
 
-def fields(body: bytes) -> dict[str, Any]:
-    """The object that a request's body holds."""
+def read_body(kind: type[Request], body: bytes) -> Request:
+    """The JSON object in a request's body, as a `kind`."""
     try:
-        found = json.loads(body)
+        values = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise OptionError("the body of the request is no JSON") from error
-    if not isinstance(found, dict):
-        raise OptionError("the body of the request must be a JSON object")
-    return found
+        raise OptionError("the request's body is not JSON: send a JSON object") from error
+    if not isinstance(values, dict):
+        raise OptionError(f"the request's body is {_quote(values)}: send a JSON object")
+    return _convert(kind, values, is_text=False)
 
 
-def text_in(values: Values) -> str:
-    """A text with something in it."""
-    text = values.get("text")
-    if not isinstance(text, str):
-        raise OptionError("text must be a text")
+def read_query(kind: type[Request], values: Mapping[str, str]) -> Request:
+    """The query parameters of a request, as a `kind`."""
+    return _convert(kind, dict(values), is_text=True)
+
+
+def _convert(kind: type[Request], values: dict[str, Any], *, is_text: bool) -> Request:
+    import msgspec
+
+    try:
+        return msgspec.convert(values, kind, strict=not is_text)
+    except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, OptionError):  # raised by __post_init__
+            raise error.__cause__ from None
+        raise OptionError(_explain(str(error), values)) from error
+
+
+def _explain(message: str, values: dict[str, Any]) -> str:
+    missing = re.search(r"missing required field `(\w+)`", message)
+    if missing:
+        return f"{missing[1]} is missing from the request"
+    wrong = re.search(r"Expected `([^`|]+)[^`]*`.* - at `\$\.?(\w*)", message)
+    if wrong is None or wrong[2] not in values:
+        return message
+    name, expected = wrong[2], wrong[1].strip()
+    return f"{name} is {_quote(values[name])}: give {KINDS.get(expected, expected)}"
+
+
+def _quote(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}..."
+
+
+def encode_answer(answer: object) -> bytes:
+    """An answer as JSON: bytes in base64, and null for NaN and infinity."""
+    import msgspec
+
+    return msgspec.json.encode(answer)
+
+
+def parse_head(name: str) -> HeadId:
+    """The head called `name`."""
+    if len(name) > LONGEST_NAME:
+        raise OptionError(f"head is {_quote(name)}: give a name such as L3H11", option="head")
+    return HeadId.parse(name)
+
+
+def parse_range(values: Mapping[str, str], name: str, most: int) -> slice:
+    """The range of at most `most` rows or columns in a parameter such as rows=0:256."""
+    text = values.get(name, "")
+    bounds = re.fullmatch(r"([0-9]{1,6}):([0-9]{1,6})", text)
+    if bounds is None:
+        raise OptionError(f"{name} is {_quote(text)}: give a range such as 0:256", option=name)
+    start, stop = int(bounds[1]), int(bounds[2])
+    if not start < stop <= start + most:
+        raise OptionError(f"{name} is {text}: give a range of 1 to {most} of them", option=name)
+    return slice(start, stop)
+
+
+def _check_text(text: str) -> str:
+    """`text` without halves of characters and NUL, which tokenizers cannot read."""
     if len(text) > LONGEST_TEXT:
-        raise OptionError(f"text has {len(text):,} characters: give at most {LONGEST_TEXT:,}")
+        raise OptionError(f"text has {len(text):,} characters: send at most {LONGEST_TEXT:,}")
     readable = text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
     if not readable.strip():
         raise OptionError("text is empty: write a few words")
     return readable
 
 
-def texts_in(values: Values) -> list[str]:
-    """One text or several."""
-    texts = values.get("texts")
-    if not isinstance(texts, list) or not texts:
-        raise OptionError("texts must be a list of one text or more")
-    if len(texts) > MOST_TEXTS:
-        raise OptionError(f"there are {len(texts)} texts: give at most {MOST_TEXTS}")
-    return [text_in({"text": text}) for text in texts]
+@dataclass(frozen=True)
+class TextRequest:
+    """A text to read."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        """Replace characters that tokenizers cannot read."""
+        object.__setattr__(self, "text", _check_text(self.text))
 
 
-def head_in(values: Values) -> HeadId:
-    """The head that a value names."""
-    text = values.get("head")
-    if not isinstance(text, str) or len(text) > LONGEST_NAME:
-        raise OptionError("head must name a head, such as L3H11")
-    return HeadId.parse(text)
+@dataclass(frozen=True)
+class WhatIfRequest:
+    """Texts to run with heads silenced or scaled."""
+
+    texts: list[str]
+    gates: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the texts; the gates are checked by `factors`."""
+        if not 1 <= len(self.texts) <= MAX_TEXTS:
+            raise OptionError(f"texts has {len(self.texts)} texts: send 1 to {MAX_TEXTS}")
+        object.__setattr__(self, "texts", [_check_text(text) for text in self.texts])
+
+    def factors(self) -> dict[HeadId, float]:
+        """The factor of each head."""
+        _check_count("gates", self.gates)
+        factors = {}
+        for name, value in self.gates.items():
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not 0 <= value <= MAX_FACTOR:  # False for NaN
+                raise OptionError(
+                    f"the factor of {_quote(name)} is {_quote(value)}: give 0 to {MAX_FACTOR:g}"
+                )
+            factors[parse_head(name)] = float(value)
+        return factors
 
 
-def heads_in(values: Values) -> tuple[HeadId, ...]:
-    """The heads that a list names."""
-    names = values.get("heads")
-    if not isinstance(names, list) or len(names) > MOST_HEADS:
-        raise OptionError("heads must be a list of heads, such as L3H11")
-    return tuple(head_in({"head": one}) for one in names)
+def _check_count(name: str, heads: Any) -> None:
+    if len(heads) > MAX_HEADS:
+        raise OptionError(f"{name} has {len(heads):,} heads: send at most {MAX_HEADS:,}")
 
 
-def changes_in(values: Values) -> Changes:
-    """Heads and what they are multiplied by."""
-    gates = values.get("gates", {})
-    if not isinstance(gates, dict) or len(gates) > MOST_HEADS:
-        raise OptionError("gates must be an object of heads and factors")
-    found: dict[HeadId, float] = {}
-    for name, factor in gates.items():
-        is_number = isinstance(factor, int | float) and not isinstance(factor, bool)
-        if not is_number or not 0 <= factor <= LARGEST_FACTOR:  # nan is neither
-            raise OptionError(f"the factor of {name[:20]} must be from 0 to {LARGEST_FACTOR:g}")
-        found[head_in({"head": name})] = float(factor)
-    return Changes(found)
+@dataclass(frozen=True)
+class CutPlanRequest:
+    """Heads to cut."""
+
+    heads: list[str]
+
+    def head_ids(self) -> tuple[HeadId, ...]:
+        """The heads by layer and number."""
+        _check_count("heads", self.heads)
+        return tuple(parse_head(name) for name in self.heads)
 
 
-def look_in(values: Values) -> MapOptions:
-    """How a map is looked at: each choice is 1 or 0."""
-    chosen = {name: flag_in(values, name) for name in LOOKS}
-    return MapOptions(**chosen)
+@dataclass(frozen=True)
+class LessonRequest:
+    """A text, and the layer, head and token that the learner chose."""
+
+    text: str
+    layer: int | None = None
+    head: int | None = None
+    position: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        object.__setattr__(self, "text", _check_text(self.text))
+        for name in ("layer", "head", "position"):
+            if (value := getattr(self, name)) is not None:
+                whole_number(name, value, least=0, most=100_000)
 
 
-def flag_in(values: Values, name: str) -> bool:
-    """A choice of 1 or 0; 0 where nothing is said."""
-    value = values.get(name, "0")
-    if value not in ("0", "1"):
-        raise OptionError(f"{name} must be 0 or 1")
-    return bool(value == "1")
+@dataclass(frozen=True)
+class LessonAnswerRequest(LessonRequest):
+    """An answer to the question of one step of a lesson."""
+
+    step: str = ""
+    answer: Any = ""
 
 
-def choice_in(values: Values, name: str, choices: Collection[str]) -> str:
-    """One of a few names."""
-    value = values.get(name)
-    if not isinstance(value, str) or value not in choices:
-        raise OptionError(f"{name} must be one of {', '.join(choices)}, not {str(value)[:20]!r}")
-    return value
+@dataclass(frozen=True)
+class ThumbsQuery:
+    """The layer whose small maps are sent, and their size."""
+
+    layer: str
+    size: int = 32
+
+    def __post_init__(self) -> None:
+        """Check the size."""
+        whole_number("size", self.size, least=8, most=64)
 
 
-def part_in(values: Values, name: str, most: int) -> slice:
-    """A range such as 0:256 of at most so many rows or columns."""
-    found = re.fullmatch(r"([0-9]{1,6}):([0-9]{1,6})", str(values.get(name, "")))
-    if found is None:
-        raise OptionError(f"{name} must be a range such as 0:256")
-    start, stop = int(found[1]), int(found[2])
-    if not start < stop <= start + most:
-        raise OptionError(f"{name} must have from 1 to {most} of them, not {stop - start}")
-    return slice(start, stop)
+@dataclass(frozen=True)
+class PlanQuery:
+    """Sizes of the attention that a plan is for."""
+
+    d_model: int = 768
+    heads: int = 12
+    kv_heads: int | None = None
+    d_key: int | None = None
+    layers: int = 12
+    length: int = 1024
+    batch: int = 1
+    dtype: str = "bfloat16"
+
+    def __post_init__(self) -> None:
+        """Check every size."""
+        for name, most in PLAN_LIMITS.items():
+            if (value := getattr(self, name)) is not None:
+                whole_number(name, value, least=1, most=most)
 
 
-def number_in(values: Values, name: str, least: int, most: int, usual: int | None = None) -> int:
-    """A whole number within bounds."""
-    value = values.get(name, usual)
-    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,12}", value):
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise OptionError(f"{name} must be a whole number from {least:,} to {most:,}")
-    return value
+PLAN_LIMITS = {
+    "d_model": 65536,
+    "heads": 1024,
+    "kv_heads": 1024,
+    "d_key": 4096,
+    "layers": 1024,
+    "length": 10_000_000,
+    "batch": 65536,
+}
 
 
-def place_in(values: Values) -> dict[str, int | None]:
-    """Layer, head and position, each a number or left out."""
-    names = ("layer", "head", "position")
-    return {
-        name: None if values.get(name) is None else number_in(values, name, 0, 100_000)
-        for name in names
-    }
+@dataclass(frozen=True)
+class ProgressAnswer:
+    """Steps done of the current work, and the number of requests in the queue."""
+
+    done: int
+    total: int
+    waiting: int
+
+
+@dataclass(frozen=True)
+class HeadGrid:
+    """Columns with one value per head."""
+
+    names: list[str]
+    roles: list[list[str]]
+    measures: dict[str, list[float | None]]
+    """Values of each measure, in the order of `names`."""
+    words: dict[str, str]
+    """The meaning of each measure."""
+
+
+@dataclass(frozen=True)
+class JobAnswer:
+    """State of a job; `found` has the columns of its last finished run."""
+
+    name: str
+    state: str
+    stage: str
+    done: int
+    total: int
+    error: str
+    found: HeadGrid | None
+
+
+@dataclass(frozen=True)
+class LayerFacts:
+    """One layer of the model."""
+
+    name: str
+    heads: int
+    kv_heads: int
+
+
+@dataclass(frozen=True)
+class RoleFacts:
+    """How the page shows a role."""
+
+    meaning: str
+    letter: str
+    colour: str
+
+
+@dataclass(frozen=True)
+class ModelAnswer:
+    """The model's name, layers and roles, and what the page needs before it reads a text."""
+
+    name: str
+    loads_as: str | None
+    """Arguments that name the model on the command line; None if it was loaded otherwise."""
+    kind: Literal["similarity", "prediction"]
+    layers: list[LayerFacts]
+    roles: dict[str, RoleFacts]
+    measures: dict[str, str]
+    job_measures: dict[str, dict[str, str]]
+    """Measures that each job adds."""
+    text: str
+    """The sample text."""
+    other_texts: list[str]
+    max_texts: int
+    jobs: list[JobAnswer]
+
+
+@dataclass(frozen=True)
+class AxisLabels:
+    """Labels of a map's rows and keys; `keys` is None if they are the same."""
+
+    rows: list[str]
+    keys: list[str] | None
+
+
+MapView = Literal["pieces", "words", "ordinary"]
+"""Tokens as they are, merged into words, or without special tokens."""
+
+
+@dataclass(frozen=True)
+class TextAnswer:
+    """A text that the model has read: its tokens, and measures of every head."""
+
+    name: str
+    tokens: list[str]
+    labels: dict[str, dict[MapView, AxisLabels]]
+    """Labels of the maps of each stack; a view that the text does not allow is missing."""
+    has_words: bool
+    has_special: bool
+    left_out: int
+    """Tokens that were too many to read."""
+    is_models_limit: bool
+    measured: int
+    """Rows that every measure is a mean of."""
+    heads: HeadGrid
+    default_head: str
+
+
+@dataclass(frozen=True)
+class MapCells:
+    """A part of one head's map, or all of it reduced to fewer cells."""
+
+    rows: list[int]
+    """First row, and one past the last."""
+    keys: list[int]
+    shape: list[int]
+    values: bytes
+    """Two bytes per cell, little-endian; 65535 stands for `largest`."""
+    largest: float
+    tile: int
+    """Largest number of rows and columns that are sent unreduced."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Mean weight at each distance from the query."""
+
+    offsets: list[int]
+    means: list[float]
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """Length of a head's output at each token, before and after the output projection."""
+
+    before: list[float]
+    after: list[float]
+    share: list[float]
+    """Share of the sum of all heads' lengths."""
+    mean_share: float
+    equal_share: float
+
+
+@dataclass(frozen=True)
+class MeasureValue:
+    """One measure of a head."""
+
+    name: str
+    value: float
+    meaning: str
+
+
+@dataclass(frozen=True)
+class RoleEvidence:
+    """A head's score for one role, and what the score is compared with."""
+
+    role: str
+    is_held: bool
+    score: float
+    threshold: float | None
+    baseline: float | None
+    detail: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class ServedBy:
+    """The KV head that a query head reads."""
+
+    kv_head: int
+    kv_heads: int
+
+
+@dataclass(frozen=True)
+class HeadAnswer:
+    """Everything that a click on a head shows."""
+
+    head: str
+    stack: str
+    view: MapView
+    cells: MapCells
+    links: list[list[float]]
+    """Row, key and weight of the strongest links of the first rows."""
+    profile: Profile
+    contribution: Contribution | None
+    measures: list[MeasureValue]
+    roles: list[RoleEvidence]
+    is_scanned: bool
+    """Whether the roles come from a scan of built-in text."""
+    served_by: ServedBy | None
+    max_image: int
+    """Largest number of rows that /image.svg draws."""
+
+
+@dataclass(frozen=True)
+class Similarity:
+    """Cosines between sentence embeddings, before and after."""
+
+    before: list[list[float]]
+    after: list[list[float]]
+    kept: list[float]
+    """Cosine of each sentence's embedding to its own before the change."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Probabilities of the likeliest tokens or classes, before and after."""
+
+    noun: Literal["token", "class"]
+    title: str
+    names: list[str]
+    before: list[float]
+    after: list[float]
+    divergence: float
+    """Kullback-Leibler divergence, in nats."""
+
+
+@dataclass(frozen=True)
+class Savings:
+    """Parameters that cutting the silenced heads saves, or why they cannot be cut."""
+
+    parameters: int
+    saved: int
+    cannot_cut: str | None
+
+
+@dataclass(frozen=True)
+class WhatIfAnswer:
+    """Output with the gates, next to the output without them; one of the two kinds is set."""
+
+    remarks: list[str]
+    similarity: Similarity | None
+    prediction: Prediction | None
+    heads_off: int
+    savings: Savings
+
+
+@dataclass(frozen=True)
+class PlanAnswer:
+    """What the attention of one model costs."""
+
+    name: str
+    d_model: int
+    num_heads: int
+    num_kv_heads: int
+    d_key: int
+    num_layers: int
+    parameters_layer: int
+    parameters_attention: int
+    multiply_adds_per_token: float
+    cache_bytes: int
+    weight_matrix_bytes: int
+    decode_intensity: float | None
+
+
+@dataclass(frozen=True)
+class HeadChoiceAnswer:
+    """One number of heads that divides a width, and its drawbacks."""
+
+    heads: int
+    d_key: int
+    remarks: list[str]
+    parameters: int
+    multiply_adds: float
+
+
+ANSWERS = (
+    *(ModelAnswer, ProgressAnswer, TextAnswer, HeadAnswer, WhatIfAnswer, JobAnswer),
+    *(PlanAnswer, HeadChoiceAnswer),
+)
+"""Types that the page reads; lesson/quiz.py and lesson/figures.py have those of the lesson."""

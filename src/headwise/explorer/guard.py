@@ -1,16 +1,18 @@
-"""The guard: every request and response of the explorer passes it.
+"""The guard around the application: which requests it answers, and the headers of every response.
 
-It lets in only requests that name this machine (a page elsewhere that has its name point here is
-kept out), bounds their size, and sends headers that forbid a page everything but its own server.
+It rejects requests that do not name this machine (such as those of a page elsewhere whose host name
+points here), limits their size, and forbids the page to load anything from other servers.
 """
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headwise.explorer.api_types import encode_answer
 
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
 LARGEST_BODY = 1 << 20
@@ -31,91 +33,85 @@ HEADERS = {
 }
 
 
-def refused(status: int, sentence: str) -> JSONResponse:
-    """An error as JSON, in a sentence."""
-    return JSONResponse({"error": sentence}, status_code=status)
+@dataclass(frozen=True)
+class ErrorAnswer:
+    """What is wrong with a request, in one sentence."""
+
+    error: str
+
+
+class TooLarge(Exception):
+    """A request's body is larger than LARGEST_BODY."""
+
+
+def error_response(status: int, sentence: str) -> Response:
+    """An error in one sentence, as JSON."""
+    body = encode_answer(ErrorAnswer(sentence))
+    return Response(body, status_code=status, media_type="application/json")
 
 
 class Guard:
-    """Around the whole application, with its answers to faults of its own."""
+    """Wraps the whole application, its error responses included."""
 
     def __init__(self, app: ASGIApp) -> None:
-        """Around which application."""
+        """Guard `app`."""
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or say why not."""
+        """Pass an HTTP request on, or reject it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        said = objection(headers, scope["method"], scope["path"])
-        guarded = with_headers(send)
-        if said is not None:
-            await refused(*said)(scope, receive, guarded)
-            return
-        await self.app(scope, bounded(receive), guarded)
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        rejection = _rejection(Headers(scope=scope), scope["method"], scope["path"])
+        app: Any = self.app if rejection is None else error_response(*rejection)
+        await app(scope, _limit_body(receive), send_with_headers)
 
 
-def objection(headers: Headers, method: str, path: str) -> tuple[int, str] | None:
-    """Status and sentence for a request that is not let in."""
+def _rejection(headers: Headers, method: str, path: str) -> tuple[int, str] | None:
+    """Status and message for a rejected request; None if it is allowed."""
     host = headers.get("host", "")
-    if bare(host) not in HOSTS:
-        return 421, "this server answers to 127.0.0.1 and localhost alone"
+    name, _, port = host.rpartition(":")
+    if (name if port.isdigit() else host) not in HOSTS:
+        return 421, "this server only answers requests to 127.0.0.1 and localhost"
     origin = headers.get("origin")
     is_elsewhere = path.startswith("/api/") and headers.get("sec-fetch-site") == "cross-site"
-    if is_elsewhere or (origin is not None and not is_own(origin, host)):
-        return 403, "requests from other pages are not answered"
+    if is_elsewhere or (origin is not None and not _is_own(origin, host)):
+        return 403, "this server only answers requests from its own page"
     if method in ("POST", "PUT", "PATCH"):
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
-            return 415, "the body of a request must be application/json"
+        media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type != "application/json":
+            return 415, "the request's body must be application/json"
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > LARGEST_BODY:
-            return 413, f"the body of a request has at most {LARGEST_BODY:,} bytes"
+            return 413, f"the request's body is too large: send at most {LARGEST_BODY:,} bytes"
     return None
 
 
-def is_own(origin: str, host: str) -> bool:
-    """Whether an origin is the page's own; one that cannot be read is not."""
+def _is_own(origin: str, host: str) -> bool:
     try:
         return urlsplit(origin).netloc == host
     except ValueError:
         return False
 
 
-def bare(host: str) -> str:
-    """A host without its port."""
-    return host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+def _limit_body(receive: Receive) -> Receive:
+    """`receive`, until the body is too large: its stated length may be wrong, or missing."""
+    received = 0
 
-
-class TooLarge(Exception):
-    """More came than a request may bring."""
-
-
-def bounded(receive: Receive) -> Receive:
-    """The same messages, until they are too many: a length may be wrong, or missing."""
-    taken = 0
-
-    async def some() -> Message:
-        nonlocal taken
+    async def receive_some() -> Message:
+        nonlocal received
         message = await receive()
-        taken += len(message.get("body", b""))
-        if taken > LARGEST_BODY:
+        received += len(message.get("body", b""))
+        if received > LARGEST_BODY:
             raise TooLarge
         return message
 
-    return some
-
-
-def with_headers(send: Send) -> Callable[[Message], Any]:
-    """The same, with headers for every response that has none of the kind."""
-
-    async def more(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
-                headers.setdefault(name, value)
-        await send(message)
-
-    return more
+    return receive_some

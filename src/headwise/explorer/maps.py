@@ -1,12 +1,12 @@
-"""Looks: parts of one layer's maps as they are looked at: by piece or word, with or without sink.
+"""Attention maps of a text: any part of them, by token or word, with or without the sink.
 
-In: a reading, a layer, which rows and which keys. Out: just those weights, merged, weighted and
-thinned out as asked. A map of 2,048 tokens is never there as a whole.
+In: a TextAnalysis, a head or layer, MapOptions. Out: those weights only, as a tensor or as MapCells
+for the browser. The whole map of a long text is never in memory: it is reduced tile by tile.
 """
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,101 +15,122 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.errors import OptionError
+from headwise.explorer.api_types import AxisLabels, MapCells, MapView
 from headwise.explorer.text_analysis import TextAnalysis
 from headwise.heads import HeadId
 from headwise.measures.sequence_view import LEAST_LOG, value_lengths
 from headwise.reading.labels import Labels
 from headwise.reading.words import NO_WORD
-from headwise.watching.sequence_weights import SequenceWeights as Weights
+from headwise.watching.sequence_weights import SequenceWeights
 
 AT_ONCE = 1 << 21
-"""Weights, over all heads of a layer, that are worked out at a time."""
+"""Weights, over all heads of a layer, that are computed at a time."""
 TILE, OVERVIEW = 256, 512
-"""Most rows and columns of a part of a map that is sent, and of a whole one thinned out."""
+"""Largest number of rows and columns of an exact part of a map, and of a reduced map."""
 STEPS = 65535
-"""A weight is sent as one of so many steps: two bytes, and no more error than a printed digit."""
+"""Steps of a weight in two bytes: finer than a printed digit."""
 
 
 @dataclass(frozen=True)
 class MapOptions:
-    """How maps are looked at."""
+    """How maps are shown."""
 
     is_by_word: bool = False
     hides_special: bool = False
     drops_sink: bool = False
-    """The first key left out, and what remains of each row made to sum to one again."""
+    """Leave out the first key and rescale the rest of each row to sum to one."""
     is_valued: bool = False
-    """Weights times the length of what each value adds to the output."""
+    """Multiply each weight by the length of what the key's value adds to the output."""
+
+    @property
+    def view(self) -> MapView:
+        """The tokens that rows and columns stand for."""
+        return "words" if self.is_by_word else "ordinary" if self.hides_special else "pieces"
 
 
 @dataclass(frozen=True)
 class MapAxis:
-    """What the rows or columns of a map are: each a run of one or more positions."""
+    """Rows or columns of a map; each has a label and one or more positions."""
 
     labels: tuple[str, ...]
     groups: tuple[tuple[int, ...], ...]
 
     def __len__(self) -> int:
-        """Rows or columns."""
+        """Number of rows or columns."""
         return len(self.groups)
 
     def positions(self, part: slice) -> list[int]:
-        """Every position of some rows or columns."""
+        """Every position in a part of the axis."""
         return [position for group in self.groups[part] for position in group]
 
     def sizes(self, part: slice) -> list[int]:
-        """How many positions each of them has."""
+        """Number of positions in each row or column of a part."""
         return [len(group) for group in self.groups[part]]
 
 
 @functools.lru_cache(maxsize=64)
-def axes_of(labels: Labels, look: MapOptions) -> tuple[MapAxis, MapAxis]:
+def map_axes(labels: Labels, options: MapOptions) -> tuple[MapAxis, MapAxis]:
     """Rows and columns of a layer's maps."""
-    sides = labels.queries, labels.keys
-    rows, keys = (tuple((place,) for place in range(len(side))) for side in sides)
-    if look.is_by_word:
+    if options.is_by_word:
         if not labels.word_of or not labels.is_self:
-            raise OptionError("words are not known here: look at pieces")
-        words = groups_by(labels.word_of)
+            raise OptionError("whole words are not available for this text or layer: turn them off")
+        words = _positions_by_word(labels.word_of)
         if not words:
-            raise OptionError("there are no words: all tokens are special ones; look at pieces")
-        axis = MapAxis(tuple("".join(labels.keys[one] for one in word) for word in words), words)
-        return axis, axis
-    if look.hides_special and labels.is_special:
-        ordinary = tuple((one,) for one, special in enumerate(labels.is_special) if not special)
-        if not ordinary:
-            raise OptionError("all tokens are special ones: look at them, too")
-        keys, rows = ordinary, ordinary if labels.is_self else rows
-    return axis_of(labels.queries, rows), axis_of(labels.keys, keys)
+            raise OptionError("this text has no words, only special tokens: turn off whole words")
+        names = tuple("".join(labels.keys[position] for position in word) for word in words)
+        return (axis := MapAxis(names, words)), axis
+    rows, keys = range(len(labels.queries)), list(range(len(labels.keys)))
+    if options.hides_special and labels.is_special:
+        keys = [position for position in keys if not labels.is_special[position]]
+        if not keys:
+            raise OptionError("all tokens of this text are special: show special tokens")
+    return (
+        _single_positions(labels.queries, keys if labels.is_self else rows),
+        _single_positions(labels.keys, keys),
+    )
 
 
-def axis_of(labels: Sequence[str], groups: tuple[tuple[int, ...], ...]) -> MapAxis:
-    """Single positions as they are labelled."""
-    return MapAxis(tuple(labels[group[0]] for group in groups), groups)
+def _single_positions(labels: Sequence[str], positions: Sequence[int]) -> MapAxis:
+    names = tuple(labels[position] for position in positions)
+    return MapAxis(names, tuple((position,) for position in positions))
 
 
-def groups_by(word_of: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Positions of each word, in order; those of no word are left out."""
-    found: dict[int, list[int]] = {}
+def _positions_by_word(word_of: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    words: dict[int, list[int]] = {}
     for position, word in enumerate(word_of):
         if word != NO_WORD:
-            found.setdefault(word, []).append(position)
-    return tuple(tuple(found[word]) for word in sorted(found))
+            words.setdefault(word, []).append(position)
+    return tuple(tuple(words[word]) for word in sorted(words))
+
+
+def view_labels(labels: Labels) -> dict[MapView, AxisLabels]:
+    """Labels of the maps of a stack in each view that the text allows."""
+    by_view: dict[MapView, AxisLabels] = {}
+    for options in (MapOptions(), MapOptions(is_by_word=True), MapOptions(hides_special=True)):
+        try:
+            rows, keys = map_axes(labels, options)
+        except OptionError:
+            continue
+        is_same = rows.labels == keys.labels
+        by_view[options.view] = AxisLabels(
+            list(rows.labels), None if is_same else list(keys.labels)
+        )
+    return by_view
 
 
 @torch.inference_mode()
-def weights_between(
-    reading: TextAnalysis,
+def map_weights(
+    analysis: TextAnalysis,
     layer: str,
-    look: MapOptions,
+    options: MapOptions,
     rows: slice,
     keys: slice,
     *,
     head: int | None = None,
 ) -> Float[Tensor, "heads row key"]:
-    """Weights of all heads of a layer, or of one, between some rows and some keys."""
-    sequence = reading.sequence(layer, head)
-    row_axis, key_axis = axes_of(reading.labels(layer), look)
+    """Weights of one head of a layer, or of all its heads, between some rows and some keys."""
+    sequence = analysis.sequence(layer, head)
+    row_axis, key_axis = map_axes(analysis.labels(layer), options)
     device = sequence.mixed.device
     queries = torch.tensor(row_axis.positions(rows), device=device)
     columns = torch.tensor(key_axis.positions(keys), device=device)
@@ -118,116 +139,164 @@ def weights_between(
             sequence.num_heads, len(row_axis.groups[rows]), len(key_axis.groups[keys])
         )
     low, high = int(columns.min()), int(columns.max()) + 1
-    found = exact(sequence, queries, low, high)
-    if look.drops_sink:
-        first = exact(sequence, queries, 0, 1)
+    weights = _tile(sequence, queries, low, high)
+    if options.drops_sink:
+        rest = 1 - _tile(sequence, queries, 0, 1)
         if low == 0:
-            found[:, :, 0] = 0
-        rest = 1 - first
-        found /= rest.masked_fill(rest <= 1e-6, 1)
-    if look.is_valued:
-        of_all = lengths(reading, layer)[:, None, low:high]
-        found *= of_all if head is None else of_all[head]
+            weights[:, :, 0] = 0
+        weights /= rest.masked_fill(rest <= 1e-6, 1)
+    if options.is_valued:
+        lengths = _value_lengths(analysis, layer)[:, None, low:high]
+        weights *= lengths if head is None else lengths[head]
     if len(columns) < high - low:
-        found = found[:, :, columns - low]
-    if not look.is_by_word:
-        return found
-    found = added(found, key_axis.sizes(keys), dim=2)
+        weights = weights[:, :, columns - low]
+    if not options.is_by_word:
+        return weights
+    weights = _sum_neighbours(weights, key_axis.sizes(keys), dim=2)
     sizes = row_axis.sizes(rows)
-    return added(found, sizes, dim=1) / torch.tensor(sizes, device=device)[:, None]
+    return _sum_neighbours(weights, sizes, dim=1) / torch.tensor(sizes, device=device)[:, None]
 
 
-def exact(sequence: Weights, rows: Tensor, low: int, high: int) -> Tensor:
-    """Weights between some positions and the keys `low..high`; none where no row may look."""
-    seen_from, seen_to = sequence.band.range_of(rows, sequence.num_keys)
-    start, stop = max(low, int(seen_from.min())), min(high, int(seen_to.max()))
+def _tile(sequence: SequenceWeights, rows: Tensor, low: int, high: int) -> Tensor:
+    """Weights between `rows` and the keys `low..high`; 0 for keys that a row cannot see."""
+    first, last = sequence.band.range_of(rows, sequence.num_keys)
+    start, stop = max(low, int(first.min())), min(high, int(last.max()))
     if stop <= start:
         return torch.zeros(sequence.num_heads, len(rows), high - low, device=rows.device)
     logs = sequence.log_weights(sequence.tile(rows, start, stop))
-    found = logs.clamp_(min=LEAST_LOG).exp_()
-    return torch.nn.functional.pad(found, (start - low, high - stop))
+    weights = logs.clamp_(min=LEAST_LOG).exp_()
+    return torch.nn.functional.pad(weights, (start - low, high - stop))
 
 
-def lengths(reading: TextAnalysis, layer: str) -> Float[Tensor, "heads key"]:
-    """How long what each key's value adds to the output is, head by head."""
-    found = value_lengths(reading.sequence(layer), reading.roots(layer))
-    if found is None:
-        raise OptionError(f"{layer} shows its weights alone: it has no values to weigh them by")
-    return found
+def _value_lengths(analysis: TextAnalysis, layer: str) -> Float[Tensor, "heads key"]:
+    lengths = value_lengths(analysis.sequence(layer), analysis.roots(layer))
+    if lengths is None:
+        raise OptionError(f"{layer} returns only its weights: it has no values to weight them by")
+    return lengths
 
 
-def added(tensor: Tensor, sizes: Sequence[int], *, dim: int) -> Tensor:
-    """Neighbours along an axis added up, so many at a time."""
-    place = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes)).to(tensor.device)
+def _sum_neighbours(tensor: Tensor, sizes: Sequence[int], *, dim: int) -> Tensor:
+    """Sums over runs of neighbours along `dim`; `sizes` has the length of each run."""
+    index = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes)).to(tensor.device)
     shape = list(tensor.shape)
     shape[dim] = len(sizes)
-    return tensor.new_zeros(shape).index_add_(dim, place, tensor)
+    return tensor.new_zeros(shape).index_add_(dim, index, tensor)
 
 
-def thinned(
-    reading: TextAnalysis,
+def reduce_maps(
+    analysis: TextAnalysis,
     layer: str,
-    look: MapOptions,
+    options: MapOptions,
     most: int,
     *,
     head: int | None = None,
-    looked_at: int | None = None,
+    sampled_rows: int | None = None,
 ) -> Float[Tensor, "heads row key"]:
-    """The whole maps of a layer in at most so many rows and columns: the largest of each block.
+    """The whole maps of a layer in at most `most` rows and columns: the maximum of each block.
 
-    Of every block about `looked_at` rows are worked out, evenly spread, if that is given.
+    With `sampled_rows`, only about that many rows of every block, evenly spread, are computed.
     """
-    row_axis, key_axis = axes_of(reading.labels(layer), look)
-    tall, wide = (max(1, -(-len(axis) // most)) for axis in (row_axis, key_axis))
-    step = 1 if looked_at is None else max(1, tall // looked_at)
-    of_block = -(-tall // step)
-    heads = reading.call(layer).num_heads if head is None else 1
-    blocks = max(1, AT_ONCE // (heads * max(1, len(key_axis)) * of_block))
+    row_axis, key_axis = map_axes(analysis.labels(layer), options)
+    height, width = (max(1, -(-len(axis) // most)) for axis in (row_axis, key_axis))
+    step = 1 if sampled_rows is None else max(1, height // sampled_rows)
+    block_rows = -(-height // step)
+    heads = analysis.call(layer).num_heads if head is None else 1
+    blocks = max(1, AT_ONCE // (heads * max(1, len(key_axis)) * block_rows))
     parts = []
-    for start in range(0, len(row_axis), blocks * of_block * step):
-        rows = slice(start, min(start + blocks * of_block * step, len(row_axis)), step)
-        whole = slice(0, len(key_axis))
-        weights = weights_between(reading, layer, look, rows, whole, head=head)
-        parts.append(largest_of_blocks(weights, of_block, wide))
+    for start in range(0, len(row_axis), blocks * block_rows * step):
+        rows = slice(start, min(start + blocks * block_rows * step, len(row_axis)), step)
+        every_key = slice(0, len(key_axis))
+        weights = map_weights(analysis, layer, options, rows, every_key, head=head)
+        parts.append(_block_maxima(weights, block_rows, width))
     return torch.cat(parts, 1) if parts else torch.zeros(heads, 0, 0)
 
 
-def largest_of_blocks(weights: Tensor, tall: int, wide: int) -> Tensor:
-    """The largest number of every block of so many rows and columns."""
-    rows, columns = -(-weights.shape[1] // tall), -(-weights.shape[2] // wide)
-    padding = (0, columns * wide - weights.shape[2], 0, rows * tall - weights.shape[1])
+def _block_maxima(weights: Tensor, height: int, width: int) -> Tensor:
+    rows, columns = -(-weights.shape[1] // height), -(-weights.shape[2] // width)
+    padding = (0, columns * width - weights.shape[2], 0, rows * height - weights.shape[1])
     padded = torch.nn.functional.pad(weights, padding) if any(padding) else weights
-    found: Tensor = padded.unflatten(2, (columns, wide)).amax(3).unflatten(1, (rows, tall)).amax(2)
-    return found
+    blocks = padded.unflatten(2, (columns, width)).unflatten(1, (rows, height))
+    maxima: Tensor = blocks.amax((2, 4))
+    return maxima
 
 
-def part_of_map(
-    reading: TextAnalysis, head: HeadId, look: MapOptions, rows: slice, keys: slice
-) -> tuple[npt.NDArray[np.uint16], float]:
-    """A part of one head's map as steps, and what the largest step stands for."""
-    found = weights_between(reading, head.layer_name, look, rows, keys, head=head.head)[0]
-    return as_steps(found, largest := scale(reading, head, look)), largest
+@dataclass(frozen=True, eq=False)
+class MapTile:
+    """One head's map between some rows and keys: exact weights, or all of them reduced."""
+
+    weights: Float[Tensor, "row key"]
+    rows: tuple[int, int]
+    keys: tuple[int, int]
+    largest: float
+    """The largest weight that any part of the head's map can have."""
+    is_exact: bool
+
+    def cells(self) -> MapCells:
+        """The tile as the browser reads it."""
+        return MapCells(
+            rows=list(self.rows),
+            keys=list(self.keys),
+            shape=list(self.weights.shape),
+            values=as_steps(self.weights, self.largest).tobytes(),
+            largest=self.largest,
+            tile=TILE,
+        )
 
 
-def whole_map(
-    reading: TextAnalysis, head: HeadId, look: MapOptions, most: int = OVERVIEW
-) -> tuple[npt.NDArray[np.uint16], float]:
-    """One head's whole map, thinned out, as steps, and what the largest step stands for."""
-    found = thinned(reading, head.layer_name, look, most, head=head.head)[0]
-    return as_steps(found, largest := scale(reading, head, look)), largest
-
-
-def scale(reading: TextAnalysis, head: HeadId, look: MapOptions) -> float:
-    """The largest number that a head's map can have: the same for all its parts."""
-    return float(lengths(reading, head.layer_name)[head.head].max()) if look.is_valued else 1.0
+def map_tile(
+    analysis: TextAnalysis,
+    head: HeadId,
+    options: MapOptions,
+    window: tuple[slice, slice] | None = None,
+) -> MapTile:
+    """The part of a head's map in `window`; the whole map without one, or if it is too large."""
+    axes = map_axes(analysis.labels(head.layer_name), options)
+    parts = [slice(0, len(axis)) for axis in axes] if window is None else window
+    is_exact = max(part.stop - part.start for part in parts) <= TILE
+    if is_exact:
+        rows, keys = parts
+        weights = map_weights(analysis, head.layer_name, options, rows, keys, head=head.head)
+    else:
+        rows, keys = (slice(0, len(axis)) for axis in axes)
+        weights = reduce_maps(analysis, head.layer_name, options, OVERVIEW, head=head.head)
+    lengths = _value_lengths(analysis, head.layer_name)[head.head] if options.is_valued else None
+    largest = 1.0 if lengths is None else float(lengths.max())
+    return MapTile(weights[0], (rows.start, rows.stop), (keys.start, keys.stop), largest, is_exact)
 
 
 def as_steps(weights: Tensor, largest: float) -> npt.NDArray[np.uint16]:
-    """Numbers from 0 to the largest, as steps of two bytes."""
+    """Weights from 0 to `largest` as whole numbers from 0 to STEPS."""
     steps = (weights / (largest or 1) * STEPS).round().clamp(0, STEPS)
     return steps.to(torch.int32).cpu().numpy().astype("<u2")
 
 
 def as_bytes(weights: Tensor) -> npt.NDArray[np.uint8]:
-    """Roots of weights as single bytes: what is small stays visible in a small picture."""
+    """Square roots of weights as single bytes: small weights stay visible in a small picture."""
     return (weights.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).cpu().numpy()
+
+
+def strongest_links(
+    analysis: TextAnalysis, head: HeadId, options: MapOptions, rows: slice
+) -> list[list[float]]:
+    """Row, key and weight of the largest weights in each of some rows, at most TILE rows."""
+    row_axis, key_axis = map_axes(analysis.labels(head.layer_name), options)
+    start, stop, _ = rows.indices(len(row_axis))
+    part, every_key = slice(start, min(stop, start + TILE)), slice(0, len(key_axis))
+    plain = replace(options, is_valued=False)
+    weights = map_weights(analysis, head.layer_name, plain, part, every_key, head=head.head)
+    return links_in(weights[0], start)
+
+
+LINKS = 3
+"""Links per row: its largest weights, however small."""
+
+
+def links_in(weights: Float[Tensor, "row key"], start: int = 0) -> list[list[float]]:
+    """Row, key and weight of the largest weights in each row; none of weight 0."""
+    values, places = weights.topk(min(LINKS, weights.shape[1]), dim=1)
+    return [
+        [start + row, key, weight]
+        for row, pairs in enumerate(zip(values.tolist(), places.tolist(), strict=True))
+        for value, key in zip(*pairs, strict=True)
+        if (weight := round(value, 4)) > 0
+    ]

@@ -1,7 +1,7 @@
-"""Run: the explorer on a port of this machine, until Ctrl-C.
+"""Serve the explorer on a port of this machine, until Ctrl-C.
 
-In: a model, or its name. Out: a page that answers on the loopback address alone. Nothing large is
-imported before the port is known to be free.
+In: a model, or its name. Out: a page at the loopback address. Nothing large is imported before the
+port is known to be free.
 """
 
 import asyncio
@@ -20,52 +20,49 @@ if TYPE_CHECKING:
     from headwise.models.loaded import Source
     from headwise.models.loading import LoadOptions
 
-
 HOST = "127.0.0.1"
-
-
-USUAL = 8123
-"""The port that is tried first where none is asked for."""
-
-
-WAITING = 128
-"""Connections that wait for the server at most."""
+DEFAULT_PORT = 8123
+BACKLOG = 128
+"""Largest number of connections that wait for the server."""
 
 
 def open_socket(port: int | None) -> socket.socket:
-    """A socket on the port asked for; without one, on the usual port or any that is free.
+    """A listening socket on `port`; without one, on the default port or any that is free.
 
-    It listens already: nobody else gets the port, and who comes before the server is ready waits.
+    It listens at once: nobody else gets the port, and early browsers wait until it is ready.
     """
-    for number in [port] if port is not None else [USUAL, 0]:
-        # asyncio sends at once only where the protocol is named; else each answer waits 40 ms.
-        found = socket.socket(proto=socket.IPPROTO_TCP)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    for package in ("starlette", "uvicorn", "msgspec"):
+        if importlib.util.find_spec(package) is None:
+            raise MissingPackage(f"the explorer needs {package}: pip install 'headwise[explorer]'")
+    for number in [port] if port is not None else [DEFAULT_PORT, 0]:
+        # asyncio sends at once only if the protocol is named; otherwise each answer waits 40 ms.
+        sock = socket.socket(proto=socket.IPPROTO_TCP)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            found.bind((HOST, number))
-            found.listen(WAITING)
+            sock.bind((HOST, number))
+            sock.listen(BACKLOG)
         except (OSError, OverflowError) as error:
-            found.close()
+            sock.close()
             if port is not None:
-                why = getattr(error, "strerror", None) or "there is no such port"
+                reason = getattr(error, "strerror", None) or "ports are 0 to 65535"
                 raise OptionError(
-                    f"port {port} cannot be used: {why}; leave it out, and a free one is taken"
+                    f"cannot use port {port}: {reason}; omit the port to get a free one"
                 ) from error
             continue
-        return found
-    raise OptionError("no port of this machine is free")
+        return sock
+    raise OptionError("no port of this machine is free: close a program that uses one")
 
 
 @dataclass(frozen=True)
 class ExplorerServer:
-    """A model that is loaded, and the socket that its page is to be served on."""
+    """A loaded model, and the socket that its page is served on."""
 
     session: "Session"
     socket: socket.socket
 
     @property
     def address(self) -> str:
-        """Where the page is."""
+        """URL of the page."""
         return f"http://{HOST}:{self.socket.getsockname()[1]}/"
 
 
@@ -79,22 +76,22 @@ def explore(
 ) -> None:
     """Serve the explorer: print its address, and answer until interrupted.
 
-    With `opens` a browser is opened on it. In a notebook use `headwise.view`, which does not wait.
+    With `opens`, open a browser. In a notebook use `headwise.view`, which does not block.
     """
-    if is_in_notebook():
+    if _is_in_notebook():
         raise OptionError(
-            "explore answers until it is interrupted, and a notebook would wait for it: use "
-            "headwise.view here, or run headwise explore in a terminal"
+            "explore would block this notebook until it is interrupted: use headwise.view here, or "
+            "run headwise explore in a terminal"
         )
-    with reserved(port) as here:
-        ready = prepare(model, here, tokenizer=tokenizer, options=options)
-        print(f"{ready.session.subject.name} is at {ready.address}  (Ctrl-C ends)", flush=True)
+    with open_socket(port) as sock:
+        server = prepare(model, sock, tokenizer=tokenizer, options=options)
+        print(f"{server.session.subject.name} is at {server.address}  (Ctrl-C ends)", flush=True)
         with suppress(KeyboardInterrupt):
-            serve(ready, opens=opens)
+            serve(server, opens=opens)
 
 
-def is_in_notebook() -> bool:
-    """Whether an event loop runs already, as it does in notebooks."""
+def _is_in_notebook() -> bool:
+    """Whether an event loop is running, as in notebooks."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -102,36 +99,28 @@ def is_in_notebook() -> bool:
     return True
 
 
-def reserved(port: int | None) -> socket.socket:
-    """A socket to serve on, taken before anything large is imported."""
-    for package in ("starlette", "uvicorn"):
-        if importlib.util.find_spec(package) is None:
-            raise MissingPackage(f"the explorer needs {package}: pip install 'headwise[explorer]'")
-    return open_socket(port)
-
-
 def prepare(
     model: "Source",
-    here: socket.socket,
+    sock: socket.socket,
     *,
     tokenizer: Any = None,
     options: "LoadOptions | None" = None,
 ) -> ExplorerServer:
-    """The model loaded, with what it predicts with."""
+    """Load the model and start its session."""
     from headwise.explorer.session import Session
     from headwise.pruning.setting import make_subject
 
-    return ExplorerServer(Session(make_subject(model, tokenizer, options=options)), here)
+    return ExplorerServer(Session(make_subject(model, tokenizer, options=options)), sock)
 
 
-def serve(ready: ExplorerServer, *, opens: bool) -> NoReturn:
-    """Answer until interrupted, and then raise KeyboardInterrupt."""
+def serve(server: ExplorerServer, *, opens: bool) -> NoReturn:
+    """Answer until interrupted, then raise KeyboardInterrupt."""
     import uvicorn
 
     from headwise.explorer.server import Explorer
 
     config = uvicorn.Config(
-        Explorer(ready.session).app(),
+        Explorer(server.session).app(),
         log_level="warning",
         access_log=False,
         lifespan="off",
@@ -140,10 +129,10 @@ def serve(ready: ExplorerServer, *, opens: bool) -> NoReturn:
         h11_max_incomplete_event_size=65536,
     )
     if opens:
-        threading.Timer(0.5, webbrowser.open, [ready.address]).start()
+        threading.Timer(0.5, webbrowser.open, [server.address]).start()
     try:
-        uvicorn.Server(config).run(sockets=[ready.socket])
+        uvicorn.Server(config).run(sockets=[server.socket])
     finally:
-        for job in ready.session.jobs.values():
+        for job in server.session.jobs.values():
             job.stop()
-    raise KeyboardInterrupt  # uvicorn hands the signal on, and on a busy machine at times does not
+    raise KeyboardInterrupt  # uvicorn re-raises the signal, but on a busy machine not always

@@ -1,14 +1,13 @@
-"""Readings: one text, read once, and everything that a model's heads did with it.
+"""One text, read once: what every layer computed, and every measure of every head on it.
 
-In: a model and a text. Out: what every layer computed, kept so that any part of any map can be
-asked for later, and every measure of every head on this text. Nothing here is ever a whole tensor
-of weights.
+In: a model and a text. Out: a TextAnalysis, from which maps.py computes any part of any map later.
+No weight matrix is ever stored whole. AnalysisCache keeps the last few.
 """
 
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -19,6 +18,7 @@ from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId, HeadTable, abbreviate, check_head
 from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, make_measures
 from headwise.measures.head_sums import HeadSums
+from headwise.progress import Progress, no_progress
 from headwise.pruning.setting import Subject
 from headwise.reading.batch import Batch
 from headwise.reading.labels import Labels, token_labels
@@ -31,11 +31,10 @@ from headwise.watching.sites import find_sites
 from headwise.watching.watch import watch
 
 LONGEST = 4096
-"""Tokens that are read at most, whatever the model could take."""
+"""Largest number of tokens that are read, even if the model could read more."""
 ROWS_MEASURED = 512
-"""Rows of a text, drawn at random where it has more, that measures are means of."""
-Progress = Callable[[int, int], None]
-"""Told how many of how many layers are done; may raise to stop the work."""
+"""Largest number of rows that measures are means of; drawn at random from a longer text."""
+STAGE = "reading layers"
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,43 +45,43 @@ class TextAnalysis:
     """A digest of the text."""
     batch: Batch
     calls: Mapping[str, Call]
-    """By layer's name, in the order of the layers."""
+    """By layer name, in the order of the layers."""
     table: HeadTable
-    """Every measure on this text alone."""
+    """Every measure, on this text only."""
     left_out: int
-    """Tokens of the text that were too many."""
+    """Tokens of the text that were too many to read."""
     tokenizer: object = field(repr=False)
     kept: LayerCache = field(repr=False)
 
     def call(self, layer: str) -> Call:
-        """One layer's attention."""
+        """The attention call of a layer."""
         if layer not in self.calls:
-            raise OptionError(f"there is no layer {layer}: it has {abbreviate(list(self.calls))}")
+            layers = abbreviate(list(self.calls))
+            raise OptionError(f"layer is {layer!r}: the model has {layers}", option="layer")
         return self.calls[layer]
 
-    def checked(self, head: HeadId) -> HeadId:
-        """The head, if the model has it."""
+    def check_head(self, head: HeadId) -> HeadId:
+        """`head`, if the model has it."""
         return check_head(head, {name: call.num_heads for name, call in self.calls.items()})
 
     def sequence(self, layer: str, head: int | None = None) -> SequenceWeights:
-        """The layer's weights, or one head's, ready to be worked out a block at a time."""
+        """Weights of a layer, or of one of its heads, to be computed tile by tile."""
         if layer not in self._sequences:
             self._sequences[layer] = self.call(layer).sequence(0, slice(None), slice(None))
-        found = self._sequences[layer]
-        return found if head is None else found.of_head(head)
+        sequence = self._sequences[layer]
+        return sequence if head is None else sequence.of_head(head)
 
     def labels(self, layer: str) -> Labels:
-        """What stands at each position of the layer's queries and keys."""
+        """Labels of the layer's queries and keys."""
         call = self.call(layer)
         if call.stack not in self._labels:
-            found = token_labels(
+            self._labels[call.stack] = token_labels(
                 self.batch, call.stack, self.tokenizer, call.num_queries, call.num_keys
             )
-            self._labels[call.stack] = found
         return self._labels[call.stack]
 
     def roots(self, layer: str) -> Tensor | None:
-        """Small matrices that give lengths after each head's part of the output projection."""
+        """Matrices that give lengths after each head's part of the output projection."""
         return self.kept.output_roots(self.call(layer))
 
     @cached_property
@@ -95,106 +94,105 @@ class TextAnalysis:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens that were read."""
+        """Number of tokens that were read."""
         return self.batch.num_tokens
 
     @property
     def num_measured(self) -> int:
-        """Rows that every measure is a mean of."""
+        """Number of rows that every measure is a mean of."""
         return min(self.num_tokens, ROWS_MEASURED)
 
     @cached_property
     def bytes(self) -> int:
-        """What is kept of it in memory, roughly, once every layer was looked at."""
-        return sum(bytes_of(one) for call in self.calls.values() for one in tensors_of(call))
+        """Approximate size in memory once every layer has been shown."""
+        return sum(_bytes(tensor) for call in self.calls.values() for tensor in _tensors(call))
 
 
-def tensors_of(call: Call) -> tuple[Tensor, ...]:
-    """The large tensors that a call holds."""
+def _tensors(call: Call) -> tuple[Tensor, ...]:
     if isinstance(call, WeightsCall):
         return call.known_weights, call.mixed
     return call.queries, call.keys, call.values, call.mixed
 
 
-def bytes_of(tensor: Tensor) -> int:
-    """What a tensor takes in memory, with the wider copy that a sequence has of half precision."""
+def _bytes(tensor: Tensor) -> int:
+    """Size of a tensor, with the float32 copy that a sequence makes of half precision."""
     wide = at_least_float32(tensor)
     copied = 0 if wide == tensor.dtype else wide.itemsize
     return tensor.numel() * (tensor.element_size() + copied)
 
 
-def name_of(text: str) -> str:
-    """A short name that the same text always has."""
+def text_name(text: str) -> str:
+    """A short digest of a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def check_heads_left(name: str, layers: Collection[str]) -> None:
-    """Raise where no layer of the model has a head."""
+    """Raise ModelError if no layer of the model has a head."""
     if not layers:
-        raise ModelError(f"{name} has no head left to look at")
+        raise ModelError(f"{name} has no heads left: choose a model with attention heads")
 
 
-def read(subject: Subject, text: str, *, progress: Progress | None = None) -> TextAnalysis:
-    """Let the model read a text, or its beginning where it is too long."""
-    reader = Reader(subject.tokenizer, subject.model.config, length=LONGEST)
+def analyse_text(subject: Subject, text: str, *, progress: Progress = no_progress) -> TextAnalysis:
+    """Run the model on a text, or on the beginning of one that is too long."""
+    model = subject.model
+    reader = Reader(subject.tokenizer, model.config, length=LONGEST)
     window = reader.windows([text])[0]
     batch = reader.batch([window], subject.device)
-    total = len(find_sites(subject.model))
+    num_layers = len(find_sites(model))
     sums, kept = HeadSums(), LayerCache()
-    count = HeadCounter(sums, make_measures(), RowChoice(ROWS_MEASURED), compares=False, cache=kept)
+    counter = HeadCounter(
+        sums, make_measures(), RowChoice(ROWS_MEASURED), compares=False, cache=kept
+    )
     calls: dict[str, Call] = {}
 
-    def each(call: Call) -> None:
+    def add(call: Call) -> None:
         calls[call.site.layer_name] = call
-        count.add(call, batch)
-        if progress is not None:
-            progress(len(calls), total)
+        counter.add(call, batch)
+        progress(STAGE, len(calls), num_layers)
 
-    model = subject.model
-    with torch.inference_mode(), in_evaluation(model), watch(model, each, needs_lse=True):
+    with torch.inference_mode(), in_evaluation(model), watch(model, add, needs_lse=True):
         forward_batch(model, batch.inputs)
     check_heads_left(subject.name, calls)
-    table = head_table(sums, {"model": subject.name})
-    around = sum(map(len, reader.around))
+    special_tokens = sum(map(len, reader.around))
     return TextAnalysis(
-        name=name_of(text),
+        name=text_name(text),
         batch=batch,
         calls=calls,
-        table=table,
-        left_out=len(reader.ids(text)) + around - len(window.ids),
+        table=head_table(sums, {"model": subject.name}),
+        left_out=len(reader.ids(text)) + special_tokens - len(window.ids),
         tokenizer=subject.tokenizer,
         kept=kept,
     )
 
 
 class AnalysisCache:
-    """The last few readings, as many as fit."""
+    """The last few analyses, by the name of their text."""
 
     def __init__(self, *, most: int = 8, most_bytes: int = 1 << 30) -> None:
-        """How many, and how large together; the last one always stays."""
+        """Keep at most `most` analyses of `most_bytes` together; the last one always stays."""
         self.most, self.most_bytes = most, most_bytes
-        self._kept: OrderedDict[str, TextAnalysis] = OrderedDict()
-        self._lock = threading.Lock()  # readings are put by one thread and found by another
+        self._analyses: OrderedDict[str, TextAnalysis] = OrderedDict()
+        self._lock = threading.Lock()  # one thread puts analyses in, another gets them
 
-    def put(self, reading: TextAnalysis) -> None:
-        """Keep a reading, and let go of the oldest ones that no longer fit."""
+    def put(self, analysis: TextAnalysis) -> None:
+        """Add an analysis and drop the oldest ones that no longer fit."""
         with self._lock:
-            self._kept[reading.name] = reading
-            self._kept.move_to_end(reading.name)
-            while len(self._kept) > 1 and (
-                len(self._kept) > self.most
-                or sum(one.bytes for one in self._kept.values()) > self.most_bytes
+            self._analyses[analysis.name] = analysis
+            self._analyses.move_to_end(analysis.name)
+            while len(self._analyses) > 1 and (
+                len(self._analyses) > self.most
+                or sum(each.bytes for each in self._analyses.values()) > self.most_bytes
             ):
-                self._kept.popitem(last=False)
+                self._analyses.popitem(last=False)
 
-    def find(self, name: str) -> TextAnalysis | None:
-        """A reading that is still there."""
+    def get(self, name: str) -> TextAnalysis | None:
+        """The analysis of a text; None if it was dropped."""
         with self._lock:
-            found = self._kept.get(name)
-            if found is not None:
-                self._kept.move_to_end(name)
-            return found
+            analysis = self._analyses.get(name)
+            if analysis is not None:
+                self._analyses.move_to_end(name)
+            return analysis
 
     def __len__(self) -> int:
-        """How many are kept."""
-        return len(self._kept)
+        """Number of analyses."""
+        return len(self._analyses)

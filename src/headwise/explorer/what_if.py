@@ -1,109 +1,100 @@
-"""What if: what a model says when heads are silenced or scaled, beside what it says untouched.
+"""What if: a model's output with heads silenced or scaled, next to its output without.
 
-In: a subject, a text or several, and a gate for each head that is changed. Out: next-token
-probabilities, similarities of sentences, or what else the model is for, before and after.
+In: a subject, one text or several, and a factor for each changed head. Out: a WhatIfAnswer with
+next-token probabilities, similarities of sentences, or probabilities of classes.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from headwise.errors import HeadwiseError, OptionError
+from headwise.explorer.api_types import Prediction, Savings, Similarity, WhatIfAnswer
 from headwise.heads import HeadCounts, HeadId, check_head
-from headwise.objectives.objective import Embedding, MaskedToken, NextToken
+from headwise.objectives.losses import Embedding, MaskedToken, NextToken
 from headwise.pruning.setting import Subject
-from headwise.pruning.surgery.cut import count_parameters, plan_slices
 from headwise.reading.labels import token_text
 from headwise.reading.reader import Reader, Window
 from headwise.watching.gates import gate
 from headwise.watching.running import in_evaluation
 
 LONGEST = 512
-"""Tokens of a text that are read at most: changes are to show at once."""
+"""Largest number of tokens of a text that are read: the effect of a click must show at once."""
 TOP = 8
-"""Predictions that are shown of each model."""
-MOST_TEXTS = 8
-
-
-@dataclass(frozen=True)
-class Changes:
-    """Heads whose outputs are multiplied, and by what; 0 is silence."""
-
-    factors: Mapping[HeadId, float]
-
-    def gates(self, counts: HeadCounts) -> dict[str, Tensor]:
-        """Gates of every layer in which something changes."""
-        num_heads = {name: heads for name, (heads, _) in counts.items()}
-        found: dict[str, Tensor] = {}
-        for head, factor in self.factors.items():
-            name = check_head(head, num_heads).layer_name
-            found.setdefault(name, torch.ones(num_heads[name]))[head.head] = factor
-        return found
-
-    @property
-    def silent(self) -> tuple[HeadId, ...]:
-        """Heads that give nothing."""
-        return tuple(sorted(head for head, factor in self.factors.items() if factor == 0))
+"""Number of predictions shown of each model."""
 
 
 class BaselineCache:
-    """What a model said of the last few texts as it is, so that only changes are computed anew."""
+    """Outputs of the unchanged model on the last few texts."""
 
     def __init__(self, most: int = 8) -> None:
-        """How many are kept."""
+        """Keep the outputs of at most `most` requests."""
         self.most = most
-        self._said: OrderedDict[tuple[str, ...], Tensor] = OrderedDict()
+        self._outputs: OrderedDict[tuple[str, ...], Tensor] = OrderedDict()
 
-    def of(self, texts: Sequence[str], say: Callable[[], Tensor]) -> Tensor:
-        """What was said of these texts, or is now."""
+    def output(self, texts: Sequence[str], compute: Callable[[], Tensor]) -> Tensor:
+        """The output on `texts`, from the cache or computed."""
         key = tuple(texts)
-        if key not in self._said:
-            self._said[key] = say()
-            if len(self._said) > self.most:
-                self._said.popitem(last=False)
-        return self._said[key]
+        if key not in self._outputs:
+            self._outputs[key] = compute()
+            if len(self._outputs) > self.most:
+                self._outputs.popitem(last=False)
+        return self._outputs[key]
 
 
 @torch.inference_mode()
 def compare_gated(
     subject: Subject,
     texts: Sequence[str],
-    changes: Changes,
+    factors: Mapping[HeadId, float],
     counts: HeadCounts,
-    untouched: BaselineCache | None = None,
-) -> dict[str, Any]:
-    """What the model says untouched and changed, and what a cut of the silent heads would save."""
-    untouched = untouched or BaselineCache()
+    baselines: BaselineCache | None = None,
+) -> WhatIfAnswer:
+    """Output with each head's output multiplied by its factor, next to the unchanged output."""
+    baselines = baselines or BaselineCache()
+    gates = _gates(factors, counts)
+    similarity, prediction = None, None
     with in_evaluation(subject.model):
         if isinstance(subject.objective, Embedding):
-            said = similarities(subject, texts, changes.gates(counts), untouched)
+            similarity, remarks = _similarity(subject, texts, gates, baselines)
         else:
-            said = predictions(subject, texts[0], changes.gates(counts), untouched)
-    return said | {"heads_off": len(changes.silent)} | savings(subject, changes)
+            prediction, remarks = _prediction(subject, texts[0], gates, baselines)
+    silenced = tuple(sorted(head for head, factor in factors.items() if factor == 0))
+    savings = _savings(subject, silenced)
+    return WhatIfAnswer(remarks, similarity, prediction, len(silenced), savings)
 
 
-def savings(subject: Subject, changes: Changes) -> dict[str, Any]:
-    """Parameters that cutting the silent heads would save, or why they cannot be cut."""
-    total = count_parameters(subject.model)
-    found: dict[str, Any] = {"parameters": total, "saved": 0, "cannot_cut": None}
+def _gates(factors: Mapping[HeadId, float], counts: HeadCounts) -> dict[str, Tensor]:
+    """Gates of every layer with a changed head."""
+    num_heads = {name: heads for name, (heads, _) in counts.items()}
+    gates: dict[str, Tensor] = {}
+    for head, factor in factors.items():
+        name = check_head(head, num_heads).layer_name
+        gates.setdefault(name, torch.ones(num_heads[name]))[head.head] = factor
+    return gates
+
+
+def _savings(subject: Subject, silenced: tuple[HeadId, ...]) -> Savings:
+    """Parameters that cutting the silenced heads saves, or why they cannot be cut."""
+    from headwise.pruning.surgery.cut import count_parameters, plan_slices
+
+    total, saved = count_parameters(subject.model), 0
     try:
-        parts = plan_slices(subject.model, changes.silent)
+        changes = plan_slices(subject.model, silenced)
     except HeadwiseError as error:
-        return found | {"cannot_cut": str(error)}
-    for change in parts:
+        return Savings(total, 0, str(error))
+    for change in changes:
         for part in change.slices:
             tensor = change.layer.base.get_parameter(part.path)
-            gone = 1 - len(part.kept) / tensor.shape[part.axis]
-            found["saved"] += round(tensor.numel() * gone)
-    return found
+            saved += round(tensor.numel() * (1 - len(part.kept) / tensor.shape[part.axis]))
+    return Savings(total, saved, None)
 
 
-def inputs_of(subject: Subject, texts: Sequence[str]) -> tuple[dict[str, Tensor], list[str]]:
-    """Some texts as one batch, and what is to be said of those that are too long for it.
+def _read_texts(subject: Subject, texts: Sequence[str]) -> tuple[dict[str, Tensor], list[str]]:
+    """The texts as one batch, and a remark for each text that is too long.
 
     A model that predicts the next token reads the end of a long text, the others its beginning.
     """
@@ -125,56 +116,47 @@ def inputs_of(subject: Subject, texts: Sequence[str]) -> tuple[dict[str, Tensor]
     return dict(reader.batch(windows, subject.device).inputs), remarks
 
 
-def similarities(
-    subject: Subject, texts: Sequence[str], gates: Mapping[str, Tensor], untouched: BaselineCache
-) -> dict[str, Any]:
-    """How alike the sentences' embeddings are, before and after."""
-    inputs, remarks = inputs_of(subject, texts)
-    before = untouched.of(texts, lambda: subject.objective.output(subject.model, inputs))
+def _similarity(
+    subject: Subject, texts: Sequence[str], gates: Mapping[str, Tensor], baselines: BaselineCache
+) -> tuple[Similarity, list[str]]:
+    inputs, remarks = _read_texts(subject, texts)
+    before = baselines.output(texts, lambda: subject.objective.output(subject.model, inputs))
     with gate(subject.model, gates):
         after = subject.objective.output(subject.model, inputs)
-    return {
-        "kind": "similarity",
-        "remarks": remarks,
-        "texts": list(texts),
-        "before": as_lists(before @ before.T),
-        "after": as_lists(after @ after.T),
-        "kept": [round(float(one), 4) for one in (before * after).sum(-1)],
-    }
+    kept = [round(cosine, 4) for cosine in (before * after).sum(-1).tolist()]
+    return Similarity(_rounded(before @ before.T), _rounded(after @ after.T), kept), remarks
 
 
-def as_lists(matrix: Tensor) -> list[list[float]]:
-    """A small matrix as JSON holds it."""
+def _rounded(matrix: Tensor) -> list[list[float]]:
     return [[round(value, 4) for value in row] for row in matrix.tolist()]
 
 
-def predictions(
-    subject: Subject, text: str, gates: Mapping[str, Tensor], untouched: BaselineCache
-) -> dict[str, Any]:
-    """The likeliest tokens, or classes, at the place that the model predicts, before and after."""
-    inputs, remarks = inputs_of(subject, [text])
-    place, title = predicted_place(subject, inputs)
-    before = untouched.of([text], lambda: log_probabilities(subject, inputs, place))
+def _prediction(
+    subject: Subject, text: str, gates: Mapping[str, Tensor], baselines: BaselineCache
+) -> tuple[Prediction, list[str]]:
+    """The likeliest tokens, or classes, at the position that the model predicts."""
+    inputs, remarks = _read_texts(subject, [text])
+    position, title = _predicted_position(subject, inputs)
+    before = baselines.output([text], lambda: _log_probabilities(subject, inputs, position))
     with gate(subject.model, gates):
-        after = log_probabilities(subject, inputs, place)
-    shown = list(dict.fromkeys([*top(before), *top(after)]))
+        after = _log_probabilities(subject, inputs, position)
+    likeliest = list(dict.fromkeys([*_top(before), *_top(after)]))
     config: Any = subject.model.config
     is_token = len(before) == config.get_text_config().vocab_size
-    name = token_name if is_token else class_name
-    return {
-        "kind": "prediction",
-        "remarks": remarks,
-        "noun": "token" if is_token else "class",
-        "title": title if is_token else "Likeliest classes",
-        "names": [name(subject, number) for number in shown],
-        "before": [round(float(before[number].exp()), 5) for number in shown],
-        "after": [round(float(after[number].exp()), 5) for number in shown],
-        "divergence": round(float((before.exp() * (before - after)).sum()), 5),
-    }
+    name = token_name if is_token else _class_name
+    prediction = Prediction(
+        noun="token" if is_token else "class",
+        title=title if is_token else "Likeliest classes",
+        names=[name(subject, number) for number in likeliest],
+        before=[round(float(before[number].exp()), 5) for number in likeliest],
+        after=[round(float(after[number].exp()), 5) for number in likeliest],
+        divergence=round(float((before.exp() * (before - after)).sum()), 5),
+    )
+    return prediction, remarks
 
 
-def predicted_place(subject: Subject, inputs: dict[str, Tensor]) -> tuple[int, str]:
-    """The position whose prediction is shown, and its title; a mask is set where there is none."""
+def _predicted_position(subject: Subject, inputs: dict[str, Tensor]) -> tuple[int, str]:
+    """The position whose prediction is shown, and its title; masks a word if no token is masked."""
     last = inputs["input_ids"].shape[1] - 1
     if isinstance(subject.objective, NextToken):
         return last, "Likeliest next tokens"
@@ -182,54 +164,48 @@ def predicted_place(subject: Subject, inputs: dict[str, Tensor]) -> tuple[int, s
         return last, "Likeliest tokens at the end of the text"
     if subject.objective.mask_id is None:
         raise OptionError(
-            f"{subject.name} predicts masked tokens, and its tokenizer has no mask: give one that "
-            "has"
+            f"{subject.name} predicts masked tokens, but its tokenizer has no mask token: pass a "
+            "tokenizer that has one"
         )
-    return masked_place(subject, inputs, subject.objective.mask_id)
+    return _masked_position(subject, inputs, subject.objective.mask_id)
 
 
-def masked_place(subject: Subject, inputs: dict[str, Tensor], mask: int) -> tuple[int, str]:
-    """The first mask, and its title; the last word is masked where there is none."""
+def _masked_position(subject: Subject, inputs: dict[str, Tensor], mask: int) -> tuple[int, str]:
+    """The first masked position, and its title; masks the last word if no token is masked."""
     ids = inputs["input_ids"][0]
     masked = (ids == mask).nonzero().flatten().tolist()
     if masked:
         return masked[0], "Likeliest tokens at the first masked token"
-    ordinary = [
-        place
-        for place, one in enumerate(ids.tolist())
-        if one not in subject.tokenizer.all_special_ids
-    ]
-    if not ordinary:
+    special_ids = subject.tokenizer.all_special_ids
+    words = [position for position, id_ in enumerate(ids.tolist()) if id_ not in special_ids]
+    if not words:
         raise OptionError(
-            f"there is no word to mask: all {len(ids)} tokens of the text are special ones; write "
-            "a few words"
+            f"all {len(ids)} tokens of the text are special, so there is no word to mask: write a "
+            "few words"
         )
-    hidden = token_name(subject, int(ids[ordinary[-1]]))
+    hidden = token_name(subject, int(ids[words[-1]]))
     inputs["input_ids"] = inputs["input_ids"].clone()
-    inputs["input_ids"][0, ordinary[-1]] = mask
-    return ordinary[-1], f"Likeliest tokens at the last word, {hidden!r}, masked"
+    inputs["input_ids"][0, words[-1]] = mask
+    return words[-1], f"Likeliest tokens at the last word, {hidden!r}, masked"
 
 
-def log_probabilities(subject: Subject, inputs: dict[str, Tensor], place: int) -> Tensor:
-    """Log-probability of every token, or class, at that place."""
+def _log_probabilities(subject: Subject, inputs: dict[str, Tensor], position: int) -> Tensor:
+    """Log-probability of every token, or class, at a position."""
     logits = subject.objective.output(subject.model, inputs)
-    at = logits[0, place] if logits.dim() == 3 else logits[0]
-    return at.float().log_softmax(-1)
+    return (logits[0, position] if logits.dim() == 3 else logits[0]).float().log_softmax(-1)
 
 
-def top(values: Tensor) -> list[int]:
-    """Numbers of the likeliest."""
-    found: list[int] = values.topk(min(TOP, len(values))).indices.tolist()
-    return found
+def _top(values: Tensor) -> list[int]:
+    indices: list[int] = values.topk(min(TOP, len(values))).indices.tolist()
+    return indices
 
 
 def token_name(subject: Subject, number: int) -> str:
-    """What to write for a token; its number where the model has more than the tokenizer knows."""
+    """A token's label; its number if the model has more tokens than the tokenizer."""
     piece = subject.tokenizer.convert_ids_to_tokens(number)
     return str(number) if piece is None else token_text(piece, subject.tokenizer.decode([number]))
 
 
-def class_name(subject: Subject, number: int) -> str:
-    """What to write for a class; its number where the model has no name for it."""
+def _class_name(subject: Subject, number: int) -> str:
     names = getattr(subject.model.config, "id2label", None) or {}
     return str(names.get(number, number))

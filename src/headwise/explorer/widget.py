@@ -1,12 +1,13 @@
-"""The widget: the explorer's head view in a notebook, and the chosen head back in Python.
+"""The explorer's head view in a notebook; the chosen head is available in Python.
 
-In: a model and a text, or a head table alone. Out: an anywidget for Jupyter, VS Code and marimo. It
-draws with the same file as the explorer's page, and needs no network.
+In: a model and a text, or only a head table. Out: an anywidget for Jupyter, VS Code and marimo,
+drawn by the same file as the explorer's page, without a network.
 """
 
 import importlib.util
 import math
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from headwise.errors import MissingPackage, OptionError
@@ -19,14 +20,9 @@ if TYPE_CHECKING:
     from headwise.models.loaded import Source
 
 SHADED = "normalised_entropy"
-"""The measure that heads are shaded by: faint ones look at many tokens, or were not measured."""
-TOLD = (SHADED, "confidence", "distance", "previous", "first", "special", "output_share")
-
-
-def check_package() -> None:
-    """Raise where anywidget is missing."""
-    if importlib.util.find_spec("anywidget") is None:
-        raise MissingPackage("views in notebooks need anywidget: pip install 'headwise[notebook]'")
+"""The measure that shades heads: faint ones attend to many tokens, or were not measured."""
+FACTS = (SHADED, "confidence", "distance", "previous", "first", "special", "output_share")
+"""Measures shown of the chosen head."""
 
 
 def view(
@@ -40,55 +36,56 @@ def view(
     """A view of every head of a model on a text, for a notebook; `view.head` is the chosen one.
 
     view = headwise.view("minilm", "The cat sat on the mat because it was warm.")
-    view.head  # "L0H0", or what was clicked since
+    view.head  # "L0H0", or the head that was clicked last
     """
-    check_package()
+    _check_package()
     from headwise.errors import warn_user
     from headwise.explorer.anywidget_view import HeadView
-    from headwise.explorer.text_analysis import read
+    from headwise.explorer.text_analysis import analyse_text
     from headwise.pruning.setting import make_subject
 
     subject = make_subject(model, tokenizer)
     if subject.tokenizer is None:
-        raise OptionError(f"{subject.name} has no tokenizer: give one")
-    reading = read(subject, text)
-    if left := reading.left_out:
-        warn_user(f"the text is {format_count(left, 'token')} too long: its end was left out")
-    return HeadView(Shown(reading.table, reading, look), head or str(reading.table.heads[0]))
+        raise OptionError(f"{subject.name} has no tokenizer: pass one as tokenizer")
+    analysis = analyse_text(subject, text)
+    if extra := analysis.left_out:
+        warn_user(f"the text is {format_count(extra, 'token')} too long: its end was left out")
+    return HeadView(WidgetData(analysis.table, analysis, look), head)
 
 
 def view_table(table: HeadTable, *, head: str | None = None) -> Any:
     """A view of a table's heads, for a notebook; `view.head` is the chosen one."""
-    check_package()
+    _check_package()
     from headwise.explorer.anywidget_view import HeadView
 
-    return HeadView(Shown(table), head or str(table.heads[0]))
+    return HeadView(WidgetData(table), head)
 
 
-class Shown:
-    """What a view shows: facts and maps of heads."""
+def _check_package() -> None:
+    if importlib.util.find_spec("anywidget") is None:
+        raise MissingPackage("views in notebooks need anywidget: pip install 'headwise[notebook]'")
+
+
+class WidgetData:
+    """Facts and maps of heads, as the widget shows them."""
 
     def __init__(
         self,
         table: HeadTable,
-        reading: "TextAnalysis | None" = None,
-        look: "MapOptions | None" = None,
+        analysis: "TextAnalysis | None" = None,
+        options: "MapOptions | None" = None,
     ) -> None:
-        """A table, and a reading where there is one."""
-        self.table, self.reading, self.look = table, reading, look
+        """Show the heads of `table`, with their maps if `analysis` is given."""
+        self.table, self.analysis, self._options = table, analysis, options
+        self.names = [str(head) for head in table.heads]
 
-    @property
-    def names(self) -> list[str]:
-        """Every head."""
-        return list(map(str, self.table.heads))
-
-    def checked(self, head: str) -> str:
-        """The head as it is named everywhere, if it is there."""
-        counts = Counter(one.layer_name for one in self.table.heads)
+    def check_name(self, head: str) -> str:
+        """The head's full name; raises OptionError if the table does not have it."""
+        counts = Counter(each.layer_name for each in self.table.heads)
         return str(check_head(HeadId.parse(head), counts))
 
     def shades(self) -> tuple[list[float], list[str]]:
-        """How strongly each head is shaded, and in words."""
+        """Shade of each head from 0 to 1, and its description."""
         missing = [math.nan] * len(self.table)
         values = self.table.df[SHADED].tolist() if SHADED in self.table.df else missing
         words = [
@@ -98,59 +95,45 @@ class Shown:
         return [1 - value if math.isfinite(value) else 0.0 for value in values], words
 
     def facts(self, head: str) -> list[str]:
-        """Lines about a head."""
+        """Lines about a head: its roles and measures."""
         row = self.table[head]
-        shown = [
+        measures = [
             f"{name.replace('_', ' ')} {row[name]:.3f}"
-            for name in TOLD
+            for name in FACTS
             if name in row and math.isfinite(row[name])
         ]
-        roles = ", ".join(row["roles"]) or "no role found"
-        return [roles, "; ".join(shown)]
+        return [", ".join(row["roles"]) or "no role found", "; ".join(measures)]
+
+    @property
+    def options(self) -> "MapOptions":
+        """How maps are shown."""
+        from headwise.explorer.maps import MapOptions
+
+        return self._options or MapOptions()
 
     def axes(self, head: str) -> tuple[list[str], list[str]]:
         """Labels of the rows and keys of a head's map."""
-        if self.reading is None:
+        if self.analysis is None:
             return [], []
-        from headwise.explorer.maps import axes_of
+        from headwise.explorer.maps import map_axes
 
-        rows, keys = axes_of(self.reading.labels(HeadId.parse(head).layer_name), self._look)
+        rows, keys = map_axes(self.analysis.labels(HeadId.parse(head).layer_name), self.options)
         return list(rows.labels), list(keys.labels)
 
-    @property
-    def _look(self) -> "MapOptions":
-        from headwise.explorer.maps import MapOptions
-
-        return self.look or MapOptions()
-
     def cells(self, head: str, window: dict[str, Any] | None) -> dict[str, Any]:
-        """A part of a head's map, or all of it thinned out."""
-        if self.reading is None:
+        """A part of a head's map, or all of it, as the fields of MapCells."""
+        if self.analysis is None:
             return {}
-        from headwise.explorer.maps import TILE, part_of_map, whole_map
+        from headwise.explorer.maps import map_tile
 
-        at, look = HeadId.parse(head), self._look
-        whole = [[0, len(axis)] for axis in self.axes(head)]
-        rows, keys = (window["rows"], window["keys"]) if window else whole
-        if max(rows[1] - rows[0], keys[1] - keys[0]) <= TILE:
-            steps, largest = part_of_map(self.reading, at, look, slice(*rows), slice(*keys))
-        else:
-            steps, largest = whole_map(self.reading, at, look)
-            rows, keys = whole
-        return {
-            "rows": list(rows),
-            "keys": list(keys),
-            "shape": list(steps.shape),
-            "values": steps.tobytes(),
-            "largest": largest,
-            "tile": TILE,
-        }
+        parts = (slice(*window["rows"]), slice(*window["keys"])) if window else None
+        return asdict(map_tile(self.analysis, HeadId.parse(head), self.options, parts).cells())
 
-    def links(self, head: str, start: int = 0) -> list[list[int | float]]:
-        """The strongest links of a head, from some row on."""
-        if self.reading is None:
+    def links(self, head: str, start: int = 0) -> list[list[float]]:
+        """The strongest links of a head, from row `start`."""
+        if self.analysis is None:
             return []
-        from headwise.explorer.head_panel import MOST_ROWS, links
+        from headwise.explorer.maps import TILE, strongest_links
 
-        part = slice(start, start + MOST_ROWS)
-        return links(self.reading, HeadId.parse(head), self._look, part)
+        rows = slice(start, start + TILE)
+        return strongest_links(self.analysis, HeadId.parse(head), self.options, rows)

@@ -1,76 +1,161 @@
-"""The desk: work on a model off the event loop, one piece at a time, stopped when nobody waits."""
+"""Work on a model off the event loop: ModelQueue for requests, Job for work that takes minutes.
+
+In: functions that take a progress callback. Out: their results. The callback raises StopWork once
+the browser has left or the user has pressed Stop.
+"""
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 
 from headwise.errors import HeadwiseError
-from headwise.explorer.jobs import Stopped
+from headwise.explorer.api_types import HeadGrid, JobAnswer, ProgressAnswer
+from headwise.progress import Progress, StopWork
 
-MOST_WAITING = 64
-"""Requests that wait for the model at most."""
-LOOK_EVERY = 0.25
-"""Seconds between looks whether the one who asked is still there."""
+MAX_WAITING = 64
+"""Largest number of requests in the queue."""
+POLL_REQUEST = 0.25
+"""Seconds between checks whether the browser is still connected."""
+POLL_LOCK = 0.1
+"""Seconds between checks whether a waiting job should stop."""
 
-Told = Callable[[int, int], None]
 Answer = TypeVar("Answer")
 
 
 class Busy(HeadwiseError):
-    """Too many requests wait already."""
+    """The queue is full."""
 
 
 class ModelQueue:
-    """Where work on one model queues."""
+    """Runs the work of requests on one model, one piece at a time."""
 
     def __init__(self) -> None:
-        """Nothing to do yet."""
+        """Start with an empty queue."""
         self._lock = asyncio.Lock()
-        # Always the same thread: torch keeps a team of its own for every thread that computes, and
-        # teams that wait for work take the processors from the one that has some.
+        # Always the same thread: torch keeps a pool of threads for every thread that computes, and
+        # pools that wait for work take the processors from the one that has some.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwise")
-        self.waiting = 0
-        self.done, self.total = 0, 0
-        """How far the work under way has come, in layers."""
+        self._waiting, self._done, self._total = 0, 0, 0
 
-    async def do(self, request: Request, work: Callable[[Told], Answer]) -> Answer:
-        """The answer of some work, done in a thread when it is its turn.
+    def progress(self) -> ProgressAnswer:
+        """Steps done of the current work, and the length of the queue."""
+        return ProgressAnswer(self._done, self._total, self._waiting)
 
-        The work is given a function to tell how far it has come, which raises `Stopped` as soon as
-        the one who asked has gone.
+    async def run(self, request: Request, work: Callable[[Progress], Answer]) -> Answer:
+        """Call `work` in the queue's thread when its turn comes, and return its result.
+
+        Its progress callback raises StopWork as soon as the request is disconnected.
         """
-        if self.waiting >= MOST_WAITING:
-            raise Busy("too many requests wait for the model: try again in a second")
-        self.waiting += 1
+        if self._waiting >= MAX_WAITING:
+            raise Busy(f"{self._waiting} requests are waiting for the model: try again in a second")
+        self._waiting += 1
         try:
             async with self._lock:
                 if await request.is_disconnected():
-                    raise Stopped
-                return await self._run(request, work)
+                    raise StopWork
+                return await self._run_now(request, work)
         finally:
-            self.waiting -= 1
+            self._waiting -= 1
 
-    async def _run(self, request: Request, work: Callable[[Told], Answer]) -> Answer:
-        gone = threading.Event()
-        self.done, self.total = 0, 0
+    async def _run_now(self, request: Request, work: Callable[[Progress], Answer]) -> Answer:
+        is_disconnected = threading.Event()
+        self._done, self._total = 0, 0
 
-        def told(done: int, total: int) -> None:
-            self.done, self.total = done, total
-            if gone.is_set():
-                raise Stopped
+        def report(stage: str, done: int, total: int, /) -> None:
+            self._done, self._total = done, total
+            if is_disconnected.is_set():
+                raise StopWork
 
-        task = asyncio.get_running_loop().run_in_executor(self._thread, work, told)
+        task = asyncio.get_running_loop().run_in_executor(self._thread, work, report)
         try:
             while not task.done():
-                await asyncio.wait({task}, timeout=LOOK_EVERY)
+                await asyncio.wait({task}, timeout=POLL_REQUEST)
                 if not task.done() and await request.is_disconnected():
-                    gone.set()
+                    is_disconnected.set()
         except asyncio.CancelledError:
-            gone.set()
+            is_disconnected.set()
             await asyncio.wait({task})
             raise
         return task.result()
+
+
+@dataclass
+class Job:
+    """Work that runs in a thread of its own while the page stays usable."""
+
+    name: str
+    state: str = "idle"
+    """idle, running, done, stopped or failed."""
+    stage: str = ""
+    done: int = 0
+    total: int = 0
+    error: str = ""
+    """Why the job failed, in one sentence."""
+    result: Any = None
+    """Result of the last run that finished."""
+    _stop: threading.Event = field(default_factory=threading.Event, repr=False)
+    _thread: threading.Thread | None = field(default=None, repr=False)
+
+    def start(self, work: Callable[["Job"], Any]) -> bool:
+        """Call `work` in a new thread unless the job is running; return whether it started."""
+        if self.state == "running":
+            return False
+        self.state, self.stage, self.done, self.total, self.error = "running", "", 0, 0, ""
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+        self._thread.start()
+        return True
+
+    def _run(self, work: Callable[["Job"], Any]) -> None:
+        try:
+            self.result = work(self)
+            self.state = "done"
+        except StopWork:
+            self.state = "stopped"
+        except HeadwiseError as error:
+            self.state, self.error = "failed", str(error)
+        except Exception as error:
+            self.state, self.error = "failed", f"{type(error).__name__}: {error}"
+
+    @contextmanager
+    def hold(self, lock: threading.Lock) -> Iterator[None]:
+        """Hold `lock` inside the block; raises StopWork if the job is stopped while it waits."""
+        self.stage = "waiting for other work"
+        while not lock.acquire(timeout=POLL_LOCK):
+            self._check_stop()
+        self.stage = ""
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def progress(self, stage: str, done: int, total: int, /) -> None:
+        """Keep the progress, unless `total` is 0; raises StopWork if the job should stop."""
+        if total:
+            self.stage, self.done, self.total = stage, done, total
+        self._check_stop()
+
+    def _check_stop(self) -> None:
+        if self._stop.is_set():
+            raise StopWork
+
+    def stop(self) -> None:
+        """Stop the job at its next progress report."""
+        self._stop.set()
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait until the job has ended, at most `seconds`."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def answer(self, found: HeadGrid | None = None) -> JobAnswer:
+        """State and progress, with the columns that the last finished run found."""
+        return JobAnswer(
+            self.name, self.state, self.stage, self.done, self.total, self.error, found
+        )

@@ -58,7 +58,7 @@ def open_model(
     `tokenizer` replaces the model's own.
     """
     if isinstance(source, nn.Module):
-        source = unwrap_compiled(source)
+        source = _unwrap_compiled(source)
         return LoadedModel(type(source).__name__, source, tokenizer)
     if isinstance(source, str | PathLike):
         from headwise.models.loading import load_model
@@ -81,9 +81,9 @@ def as_module(model: nn.Module | LoadedModel) -> nn.Module:
             f"{str(model)!r} is not a loaded model: pass the result of load_model, or a torch "
             "module"
         )
-    return unwrap_compiled(model)
+    return _unwrap_compiled(model)
 
 
-def unwrap_compiled(model: nn.Module) -> nn.Module:
+def _unwrap_compiled(model: nn.Module) -> nn.Module:
     """The module that was passed to `torch.compile`, if this is its result; else the module."""
     return getattr(model, "_orig_mod", model)

@@ -1,13 +1,16 @@
-"""Task: a model, what it is measured by, and the examples that it is measured on.
+"""Evaluation: a model on examples under an objective.
 
-In: a model and batches. Out: its mean loss with a standard error, as it is or with heads silenced.
+In: a model, and texts or batches. Out: its mean loss with a standard error, as it is or with some
+heads silenced, and the heads that the model has.
 """
 
 import math
+import random
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +18,22 @@ from torch import Tensor, nn
 from headwise.errors import OptionError
 from headwise.formats import format_count
 from headwise.heads import HeadCounts, HeadId
+from headwise.models.loaded import LoadedModel
 from headwise.objectives.objective import Losses, Objective, Sample
 from headwise.reading.batch import NO_LABEL, Inputs
-from headwise.reading.reader import Reader
+from headwise.reading.manual import manual_texts, split_sentences
+from headwise.reading.reader import Reader, as_documents
+from headwise.reading.tensors import as_batches, check_input_names
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.gates import silence
 from headwise.watching.running import forward_batch
 from headwise.watching.sites import Site, find_sites
 from headwise.watching.watch import watch
+
+LENGTH = 256
+"""Longest window of text in tokens: shorter windows make more examples."""
+ROOM = 100_000_000
+"""Numbers that the output for one pass may have: 400 MB in float32."""
 
 
 class Estimate(NamedTuple):
@@ -34,145 +45,197 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """A model in evaluation mode, an objective and samples."""
+    """A model in eval mode, an objective and samples."""
 
     model: nn.Module
     objective: Objective
     samples: tuple[Sample, ...]
 
-    @property
-    def places(self) -> tuple[Site, ...]:
+    @classmethod
+    @torch.no_grad()
+    def of_batches(
+        cls,
+        model: nn.Module,
+        objective: Objective,
+        batches: Sequence[Inputs],
+        *,
+        has_losses: bool = True,
+    ) -> "Evaluation":
+        """An evaluation on batches of the model's inputs; labels may change the objective.
+
+        This model is the reference of objectives that compare with one. Without `has_losses` the
+        samples get no reference, which is enough for refitting.
+        """
+        if not batches:
+            raise OptionError("there is nothing to measure on: give at least one batch")
+        if "labels" in batches[0]:
+            labelled = objective.on_labels()
+            is_pair = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+            if labelled is not objective and is_pair and "decoder_input_ids" not in batches[0]:
+                raise OptionError(
+                    f"the batches of {type(model).__name__} have labels but no decoder_input_ids: "
+                    "add them, because the model has an encoder and a decoder"
+                )
+            objective = labelled
+        model.eval()
+        samples = []
+        for number, inputs in enumerate(batches):
+            sample = objective.prepare(inputs, number)
+            if objective.needs_reference and has_losses:
+                sample = replace(sample, reference=objective.output(model, sample.inputs))
+            samples.append(sample)
+        return cls(model, objective, tuple(samples))
+
+    @classmethod
+    def of_texts(
+        cls,
+        loaded: LoadedModel,
+        objective: Objective,
+        texts: Sequence[str],
+        *,
+        max_tokens: int | None,
+        seed: int = 0,
+        has_losses: bool = True,
+    ) -> "Evaluation":
+        """An evaluation on texts: on single sentences or on windows, as the objective needs."""
+        if loaded.tokenizer is None:
+            raise OptionError(f"{loaded.name} has no tokenizer: give batches of its inputs instead")
+        texts = list(texts)
+        if objective.reads_sentences:
+            texts = list(split_sentences(texts)) or texts
+        random.Random(seed).shuffle(texts)  # so that max_tokens takes text of many documents
+        reader = Reader(loaded.tokenizer, loaded.model.config, length=LENGTH)
+        room, device = max_batch_tokens(loaded.model, objective), loaded.device
+        batches = []
+        for windows in reader.batches(reader.windows(texts, max_tokens)):
+            size = max(1, room // len(windows[0].ids))
+            batches += [
+                reader.batch(windows[start : start + size], device).inputs
+                for start in range(0, len(windows), size)
+            ]
+        return cls.of_batches(loaded.model, objective, batches, has_losses=has_losses)
+
+    @cached_property
+    def sites(self) -> tuple[Site, ...]:
         """Where the model's attention is."""
         return find_sites(self.model)
 
+    @cached_property
+    def counts(self) -> HeadCounts:
+        """Heads and KV heads of every layer that the samples run through."""
+        return count_heads(self.model, self.samples[0].inputs)
+
+    @cached_property
+    def heads(self) -> tuple[HeadId, ...]:
+        """Every head, layer by layer."""
+        return tuple(
+            HeadId(site.layer, head, site.stack)
+            for site in self.sites
+            for head in range(self.counts.get(site.layer_name, (0, 0))[0])
+        )
+
     @property
     def num_examples(self) -> int:
-        """Examples in all."""
+        """Number of examples in all samples."""
         return sum(map(len, self.samples))
 
     @property
     def num_tokens(self) -> int:
-        """Tokens without padding; examples where the model reads no tokens."""
+        """Number of tokens without padding; of examples if the model reads no tokens."""
         return sum(sample.num_tokens for sample in self.samples)
 
-    @property
-    def amount(self) -> str:
-        """How much is measured on, in words."""
+    def describe_size(self) -> str:
+        """Number of tokens, or of examples if the model reads no tokens, as text."""
         reads_tokens = self.samples[0].is_token is not None
         return format_count(self.num_tokens, "token" if reads_tokens else "example")
 
     @torch.no_grad()
     def losses(self) -> Losses:
-        """The loss of every example, as the model is at this moment."""
-        found = [
+        """The loss of every example, by the model as it is now."""
+        losses = [
             self.objective.losses(self.objective.output(self.model, sample.inputs), sample)
             for sample in self.samples
         ]
-        return joined(found)
+        return Losses(
+            torch.cat([batch.sums.double().cpu() for batch in losses]),
+            torch.cat([batch.weights.double().cpu() for batch in losses]),
+        )
 
     def loss(self, silenced: Sequence[HeadId] = ()) -> Estimate:
-        """The mean loss, with some heads silenced."""
+        """The mean loss with some heads silenced."""
         if not silenced:
-            return mean_of(self.losses())
-        with silence(self.model, silenced):
-            return mean_of(self.losses())
+            losses = self.losses()
+        else:
+            with silence(self.model, silenced):
+                losses = self.losses()
+        return estimate_ratio(losses.sums, losses.weights)
 
-    def checked_loss(self, name: str) -> Estimate:
-        """The mean loss of the model as it is; an error if no head can be measured by it."""
-        found = self.loss()
-        if not math.isfinite(found.value):
+    def finite_loss(self, name: str) -> Estimate:
+        """The mean loss of the model called `name`; raises OptionError if it is not finite."""
+        loss = self.loss()
+        if not math.isfinite(loss.value):
             raise OptionError(
-                f"the loss of {name} is {found.value}, and no head can be measured by it: give "
-                "other examples, or another objective"
+                f"the loss of {name} is {loss.value}, so no head can be measured by it: use other "
+                "examples or another objective"
             )
-        return found
+        return loss
 
     @torch.no_grad()
     def outputs(self) -> Tensor:
-        """What is measured of every example, one after the other."""
-        return torch.cat([self.objective.output(self.model, one.inputs) for one in self.samples])
+        """The measured output of every example, one after the other."""
+        outputs = [self.objective.output(self.model, sample.inputs) for sample in self.samples]
+        return torch.cat(outputs)
 
-    def of(self, model: nn.Module) -> "Evaluation":
-        """The same of another model; what it is compared with stays."""
+    def with_model(self, model: nn.Module) -> "Evaluation":
+        """Another model on the same samples, compared with the same reference."""
         return replace(self, model=model)
 
 
-@torch.no_grad()
-def make_evaluation(
-    model: nn.Module, objective: Objective, batches: Iterable[Inputs], *, is_measured: bool = True
-) -> Evaluation:
-    """A task on some batches; where outputs are compared with the uncut model's, this is it.
-
-    With `is_measured` off there is nothing to compare with: enough for refitting.
-    """
-    model.eval()
-    samples = []
-    for number, inputs in enumerate(batches):
-        sample = objective.prepare(inputs, number)
-        if objective.needs_reference and is_measured:
-            sample = replace(sample, reference=objective.output(model, sample.inputs))
-        samples.append(sample)
-    if not samples:
-        raise OptionError("there is nothing to measure on: give at least one batch")
-    return Evaluation(model, objective, tuple(samples))
-
-
-def counted_batches(count: int) -> str:
-    """How many batches there are, in words."""
-    return f"{count:,} batch{'' if count == 1 else 'es'}"
-
-
-def text_batches(
-    reader: Reader,
-    texts: Iterable[str],
-    *,
-    max_tokens: int | None,
-    most_tokens: int,
-    device: torch.device,
-) -> list[Inputs]:
-    """Texts as batches of what a model takes, none of more than `most_tokens` if that can be."""
-    windows = reader.windows(texts, max_tokens)
-    found = []
-    for group in reader.batches(windows):
-        size = max(1, most_tokens // len(group[0].ids))
-        found += [
-            reader.batch(group[start : start + size], device).inputs
-            for start in range(0, len(group), size)
-        ]
-    return found
-
-
-def joined(losses: Sequence[Losses]) -> Losses:
-    """The losses of several batches, one after the other."""
-    sums = torch.cat([one.sums.double().cpu() for one in losses])
-    return Losses(sums, torch.cat([one.weights.double().cpu() for one in losses]))
-
-
-def mean_of(losses: Losses) -> Estimate:
-    """Sum of losses over sum of weights, and its standard error over examples."""
-    return ratio(losses.sums, losses.weights)
-
-
-def ratio(sums: Tensor, weights: Tensor) -> Estimate:
-    """A ratio of sums, and its standard error from how far examples are off it; inf of one."""
+def estimate_ratio(sums: Tensor, weights: Tensor) -> Estimate:
+    """Sum of losses over sum of weights, and its standard error over examples; inf for one."""
     total = float(weights.sum())
     if total == 0:
         raise OptionError(
-            "the examples hold nothing to predict: give longer texts, or labels of which some are "
-            f"not {NO_LABEL}"
+            "the examples have nothing to predict: give longer texts, or some labels other than "
+            f"{NO_LABEL}"
         )
     value = float(sums.sum()) / total
-    off = sums - value * weights
     count = len(sums)
     if count == 1:
         return Estimate(value, math.inf)
+    residuals = sums - value * weights
     inflation = count / (count - 1)
-    return Estimate(value, math.sqrt(float((off**2).sum()) * inflation) / total)
+    return Estimate(value, math.sqrt(float((residuals**2).sum()) * inflation) / total)
+
+
+def choose_texts(texts: str | Sequence[str] | None) -> Sequence[str]:
+    """The user's documents, checked; Python's manual if `texts` is None."""
+    documents = as_documents(texts)
+    return manual_texts() if documents is None else documents
+
+
+def choose_batches(
+    model: nn.Module, batches: Iterable[Mapping[str, Tensor]], texts: object = None
+) -> list[Inputs]:
+    """The user's batches as a list, if the model can be called with them and `texts` is None."""
+    if texts is not None:
+        raise OptionError("texts and batches are both given: give one of them to measure on")
+    checked = as_batches(batches)
+    for batch in checked:
+        check_input_names(model, batch)
+    return checked
+
+
+def max_batch_tokens(model: nn.Module, objective: Objective) -> int:
+    """Number of tokens in a batch whose output fits in ROOM."""
+    config: Any = model.config
+    vocabulary = getattr(config.get_text_config(), "vocab_size", 1)
+    return max(LENGTH, ROOM // objective.output_size(vocabulary))
 
 
 @torch.no_grad()
 def count_heads(model: nn.Module, inputs: Inputs) -> HeadCounts:
-    """How many heads each layer has, seen while the model reads one example; in order of places."""
+    """Heads and KV heads of every layer that runs when the model reads one example."""
     first = {name: value[:1] for name, value in inputs.items()}
     counts: dict[str, tuple[int, int]] = {}
 
@@ -181,17 +244,8 @@ def count_heads(model: nn.Module, inputs: Inputs) -> HeadCounts:
         counts[call.site.layer_name] = (call.num_heads, kv_heads)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that weights are read: here they are dropped at once
+        warnings.simplefilter("ignore")  # about the memory of weights, which are dropped at once
         with watch(model, count):
             forward_batch(model, first)
-    names = [place.layer_name for place in find_sites(model)]
+    names = [site.layer_name for site in find_sites(model)]
     return {name: counts[name] for name in names if name in counts}
-
-
-def head_ids(places: Sequence[Site], counts: HeadCounts) -> tuple[HeadId, ...]:
-    """Every head of a model, layer by layer."""
-    return tuple(
-        HeadId(place.layer, head, place.stack)
-        for place in places
-        for head in range(counts.get(place.layer_name, (0, 0))[0])
-    )

@@ -41,11 +41,11 @@ LAYER_KEYS = (*config_facts.PATTERN_KEYS, "global_attn_every_n_layers", "max_win
 
 def read_shape(place: str) -> tuple[Shape, str]:
     """Shape of the model in a directory or on a hub, and a note on what was assumed, or ""."""
-    config = read_config_file(place)
-    return shape_of_config(config, place), note_of_config(config)
+    config = _read_config_file(place)
+    return shape_of_config(config, place), _note_of_config(config)
 
 
-def read_config_file(place: str) -> dict[str, Any]:
+def _read_config_file(place: str) -> dict[str, Any]:
     """The config.json of a directory or of a model on the hub."""
     path = Path(place)
     if path.is_dir():
@@ -55,7 +55,7 @@ def read_config_file(place: str) -> dict[str, Any]:
     elif not path.is_file():
         if place.startswith((".", "/", "~")) or place.count("/") > 1:
             raise ModelError(f"{place} is not a directory with a config.json")
-        path = download(place)
+        path = _download(place)
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as err:
@@ -65,7 +65,7 @@ def read_config_file(place: str) -> dict[str, Any]:
     return config
 
 
-def download(name: str) -> Path:
+def _download(name: str) -> Path:
     """Path of a hub model's config in the local cache, after a download if the hub answers."""
     from huggingface_hub import constants, hf_hub_download
     from huggingface_hub.errors import (
@@ -140,7 +140,7 @@ def shape_of_config(config: Config, name: str) -> Shape:
     )
 
 
-def note_of_config(config: Config) -> str:
+def _note_of_config(config: Config) -> str:
     """Assumptions about a model, and what is unusual about it; "" if there is nothing to say."""
     config = _with_defaults(config)
     model_type, notes = _model_type(config), []

@@ -69,7 +69,7 @@ def visible_pairs(length: int, *, is_causal: bool, window: int | None) -> int:
     return length + before * (1 if is_causal else 2)
 
 
-def projection_weights(shape: Shape) -> int:
+def _projection_weights(shape: Shape) -> int:
     """Entries of one layer's four matrices, which are its multiply-adds per token."""
     return shape.d_model * sum(widths(shape).values())
 
@@ -80,7 +80,7 @@ def multiply_adds(shape: Shape, length: int) -> dict[str, int]:
     full = visible_pairs(length, is_causal=shape.is_causal, window=None)
     pairs = shape.num_local * local + (shape.num_layers - shape.num_local) * full
     return {
-        "projections": length * projection_weights(shape) * shape.num_layers,
+        "projections": length * _projection_weights(shape) * shape.num_layers,
         "scores": pairs * shape.num_heads * shape.d_key,
         "mixing": pairs * shape.num_heads * shape.d_value,
     }
@@ -123,7 +123,7 @@ class Decoding:
 def decoding(shape: Shape, workload: Workload) -> Decoding:
     """One step of decoding with a full cache."""
     pairs = cached_positions(shape, workload.length) * shape.num_heads
-    weights = projection_weights(shape) * shape.num_layers
+    weights = _projection_weights(shape) * shape.num_layers
     work = workload.batch * (weights + pairs * (shape.d_key + shape.d_value))
     bytes_read = weights * workload.bytes_each + cache_bytes(shape, workload)
     return Decoding(multiply_adds=work, bytes_read=bytes_read)

@@ -1,13 +1,14 @@
-"""Prune: choose heads on some text, cut them, refit what is left, and prove it on other text.
+"""Prune: choose heads on some text, cut them, refit what is left, and measure it on other text.
 
-In: a model, how much is to go, and text. Out: a smaller model, the plan of the cut, the curve that
-it lies on, and a record of what was measured. The model that was given stays as it is.
+In: a model, the amount to cut, and text. Out: a smaller model, the plan of the cut, the curve of
+other cuts, and a record of what was measured. The model that was passed in does not change.
 """
 
+import copy
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,21 +16,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from headwise.errors import HeadwiseError, OptionError
-from headwise.files import write_aside
-from headwise.formats import format_count, replace_nonfinite
-from headwise.heads import HeadCounts, HeadId, parse_heads
-from headwise.models.loaded import Source
-from headwise.objectives.evaluation import Estimate
+from headwise.formats import format_count
+from headwise.heads import HeadId, parse_heads
+from headwise.models.loaded import Source, open_model
+from headwise.models.loading import LoadOptions
+from headwise.objectives.evaluation import Estimate, max_batch_tokens
+from headwise.objectives.model_objective import objective_for
 from headwise.objectives.objective import Objective
-from headwise.pruning.bench import (
-    PruneSetup,
-    RefittedCut,
-    about_text,
-    cut_and_refit,
-    describe_budget,
-    largest_within,
-    make_bench,
-)
+from headwise.progress import Progress, no_progress
 from headwise.pruning.export.directories import check_destination
 from headwise.pruning.export.export import (
     Export,
@@ -52,48 +46,52 @@ from headwise.pruning.export.sizes import (
     time_both,
     untimed_inputs,
 )
-from headwise.pruning.importance.ablation import Progress, untold
+from headwise.pruning.record import ModelFacts, PruneRecord, Quality, Score
+from headwise.pruning.refit.refit import LayerFit, refit
 from headwise.pruning.selection.curve import (
     RANDOM_ORDERS,
     Curve,
     as_csv,
     draw_curve,
     mean_over_orders,
-    quality,
 )
 from headwise.pruning.selection.cut_plan import CutPlan
 from headwise.pruning.selection.methods import CutOrder, CutSearch, order_units, random_cut
-from headwise.pruning.setting import make_subject, most_tokens
-from headwise.pruning.settings import Amount, PruneSettings, to_go
-from headwise.pruning.surgery.cut import head_counts, plan_slices
+from headwise.pruning.settings import Amount, PruneSettings
+from headwise.pruning.setup import PruneSetup, prepare_setup
+from headwise.pruning.stages import PruneStage
+from headwise.pruning.surgery.cut import Surgery, cut as cut_heads, head_counts, plan_slices
 from headwise.pruning.units import Unit
 from headwise.reading.batch import Inputs
 from headwise.reading.reader import position_limit
 from headwise.watching.running import in_evaluation, layer_inputs
 
 BATCHES = (1, 16)
-"""Sizes of the batches whose speed is measured, where their outputs are not too large."""
+"""Batch sizes to time, as far as their outputs fit in memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pruned:
-    """A smaller model and everything that is known of it."""
+    """A smaller model, and everything that is known about it."""
 
     model: nn.Module
     plan: CutPlan
-    record: dict[str, Any]
-    """What `prune.json` holds."""
+    record: PruneRecord
     curve: Curve | None = None
     export: Export | None = None
-    onnx_difference: float | None = None
-    """Largest difference of the ONNX model's outputs, where one was asked for."""
 
     def __repr__(self) -> str:
-        """One line: what was cut from what."""
+        """One line with the model and the number of heads cut."""
         return f"Pruned({self.plan.model!r}, {format_count(len(self.plan), 'head')} cut)"
 
+    def to_json(self) -> str:
+        """The record and the plan as one JSON text."""
+        return json.dumps(
+            json.loads(self.record.to_json()) | {"plan": json.loads(self.plan.to_json())}
+        )
 
-def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
+
+def prune(  # noqa: PLR0913 - one keyword per way to say how much to cut
     source: Source,
     out: str | Path | None = None,
     *,
@@ -108,303 +106,343 @@ def prune(  # noqa: PLR0913 - the ways to say how much goes, each by its name
     settings: PruneSettings | None = None,
     with_onnx: bool = False,
     force: bool = False,
-    progress: Progress = untold,
+    progress: Progress = no_progress,
 ) -> Pruned:
-    """The model without the heads that it needs least; with `out`, as a directory that loads.
+    """Cut the heads that the model needs least; with `out`, write a directory that loads.
 
-    How much goes is said by one of `heads` ("L0H1 L2H3" or a plan), `cut` (how many heads), `keep`
-    (the share that stays) and `max_loss` (0.01: the largest cut that costs no more than 1% of
-    perplexity or of a loss of your own, 0.01 of cosine, 0.01 nats of others). It is measured on
-    `texts`, or on `batches` of what the model takes, which may hold labels.
+    Say how much to cut with one of `heads` ("L0H1 L2H3" or a plan), `cut` (number of heads), `keep`
+    (share of heads to keep) and `max_loss` (0.01: the largest cut that costs at most 1% of
+    perplexity or of a loss of your own, 0.01 of cosine, 0.01 nats of other losses). Heads are
+    measured on `texts`, or on `batches` of the model's inputs, which may have labels.
 
     pruned = headwise.prune("minilm", "smaller", keep=0.6)
     """
-    named = str(heads) if isinstance(heads, CutPlan) else heads
-    amount = Amount(heads=named, cut=cut, keep=keep, max_loss=max_loss)
-    place = None if out is None else Path(out).expanduser()
-    if place is not None:
-        check_destination(place, force=force)
+    plan = heads if isinstance(heads, CutPlan) else None
+    amount = Amount(None if heads is None else str(heads), cut, keep, max_loss)
+    folder = None if out is None else Path(out).expanduser()
+    if folder is not None:
+        check_destination(folder, force=force)
     if with_onnx:
-        if place is None:
-            raise OptionError("an ONNX file is written beside a model: give out, a directory")
+        if folder is None:
+            raise OptionError("with_onnx needs a directory to write to: give out")
         check_onnx_packages()
-    subject = make_subject(source, tokenizer, objective)
-    if place is not None:
-        check_exportable(subject.model)
-        sentence_modules(subject.folder)  # raises before the long work where they are broken
+    loaded = open_model(source, tokenizer, options=LoadOptions(keeps_head=True))
+    if folder is not None:
+        check_exportable(loaded.model)
+        sentence_modules(loaded.folder)  # raises if they are broken
     if with_onnx:
-        check_onnx_model(subject.model)
-    with in_evaluation(subject.model):
-        bench = make_bench(subject, texts, settings or PruneSettings(), progress, batches=batches)
+        check_onnx_model(loaded.model)
+    with in_evaluation(loaded.model):
+        setup = prepare_setup(
+            loaded,
+            objective_for(loaded, objective),
+            settings or PruneSettings(),
+            texts=texts,
+            batches=batches,
+            progress=progress,
+        )
         if with_onnx:
-            check_onnx_inputs(bench.inputs)
-        plan, curve, found = choose_heads(
-            bench, amount, heads if isinstance(heads, CutPlan) else None
-        )
-        found = found or cut_and_refit(bench, plan.heads)
-        written_too = "" if place is None else ", and writing it"
-        bench.progress(f"measuring what is left{written_too}", 0, 1)
-        if curve is not None and found.fits:
-            curve = curve.with_point("cut and refitted", len(plan), found.loss)
-        record = replace_nonfinite(
-            {"amount": amount.given()} | record_of(bench, plan, found, curve)
-        )
-        pruned = Pruned(found.model, plan, record, curve)
-        if place is None:
+            check_onnx_inputs(setup.inputs)
+        plan, curve, result = choose_heads(setup, amount, plan)
+        result = result or cut_and_refit(setup, plan.heads)
+        stage = PruneStage.RESULT if folder is None else PruneStage.RESULT_AND_FILES
+        progress(stage, 0, 1)
+        if curve is not None and result.fits:
+            curve = curve.with_point("cut and refitted", len(plan), result.loss)
+        record = measure_result(setup, amount, plan, result, curve)
+        pruned = Pruned(result.model, plan, record, curve)
+        if folder is None:
             return pruned
-        written = export(
-            found.model,
-            place,
-            tokenizer=subject.tokenizer,
-            source=subject.folder,
-            inputs=bench.inputs,
-            force=force,
-            extras=extras_of(plan, record, curve),
-        )
-        pruned = replace(pruned, export=written)
-        return with_onnx_beside(pruned, bench.inputs) if with_onnx else pruned
+        exported = _write(setup, pruned, folder, force=force)
+        pruned = replace(pruned, export=exported)
+        return _with_onnx(pruned, exported, setup.inputs) if with_onnx else pruned
 
 
-def with_onnx_beside(pruned: Pruned, inputs: Inputs) -> Pruned:
-    """The same with a `model.onnx` in its directory; the model there stays if none can be made."""
-    assert pruned.export is not None
-    place = pruned.export.path
-    try:
-        difference = export_onnx(pruned.model, place / "model.onnx", inputs)
-    except HeadwiseError as error:
-        raise type(error)(f"{error}; the smaller model itself is in {place}") from error
-    record = pruned.record | {"onnx_difference": difference}
-    write_aside(place / "prune.json", json.dumps(record, indent=1))
-    return replace(pruned, record=record, export=pruned.export.rescan(), onnx_difference=difference)
-
-
-def choose_heads(
-    bench: PruneSetup, amount: Amount, given: CutPlan | None = None
-) -> tuple[CutPlan, Curve | None, RefittedCut | None]:
-    """Which heads go, the curve of what other cuts would cost, and the cut model if it is made."""
-    problem, settings = bench.problem, bench.settings
-    cuttable = sum(len(unit.heads) for unit in problem.cuttable)
-    wanted = amount.wanted(len(problem.heads), cuttable)
-    check_least(problem, wanted)
-    plan = None if amount.heads is None else named_plan(bench, amount.heads, given)
-    bench.progress(
-        f"{amount_in_words(bench, amount, wanted if plan is None else len(plan))}, "
-        f"{ways_of_text(bench, has_order=settings.draws_curve or plan is None)}",
-        0,
-        0,
-    )
-    order = curve = None
-    if settings.draws_curve or plan is None:
-        needs_all = settings.draws_curve or wanted is None
-        most = None if needs_all or wanted is None else wanted // smallest(problem.units)
-        order = order_units(settings.method, problem, count=most)
-    if settings.draws_curve and order is not None:
-        curve = draw_curve(bench.held_out, problem, order, progress=bench.progress)
-    if plan is not None:
-        return plan, curve, None
-    assert order is not None
-    step = len(problem.units_by_layer) if settings.is_uniform else 1
-    if wanted is None:
-        assert amount.max_loss is not None
-        count, found = largest_within(bench, order.units, amount.max_loss, step=step)
-        return plan_of(bench, order, count), curve, found
-    count = fitting(order.units, wanted, step)
-    if wanted and not count:  # layers have units of different sizes
-        first = sum(len(unit.heads) for unit in order.units[:step])
-        raise OptionError(
-            f"{to_go(wanted)}, and the first that {settings.method} cuts are {first} "
-            "at once: cut as many, or name heads"
-        )
-    return plan_of(bench, order, count), curve, None
-
-
-def check_least(problem: CutSearch, wanted: int | None) -> None:
-    """Raise where the smallest cut takes more heads than are to go."""
-    sizes = {unit.layer: len(unit.heads) for unit in problem.units}
-    least = sum(sizes.values()) if problem.is_uniform else min(sizes.values())
-    if wanted and wanted < least:
-        raise OptionError(
-            f"{to_go(wanted)}, and the smallest cut of this model takes {least}: give at "
-            "least as many"
-        )
-
-
-def step_of(problem: CutSearch) -> int:
-    """How many heads go at a time: a KV group's, of every layer in a uniform cut.
-
-    1 where layers differ, for then it depends on which are chosen.
-    """
-    sizes = {len(unit.heads) for unit in problem.units}
-    layers = len(problem.units_by_layer) if problem.is_uniform else 1
-    return min(sizes) * layers if len(sizes) == 1 else 1
-
-
-def amount_in_words(bench: PruneSetup, amount: Amount, count: int | None) -> str:
-    """How many of the model's heads go; `count` is None where that has to be measured."""
-    total, at_once = len(bench.problem.heads), step_of(bench.problem)
-    if count is None:
-        most = describe_budget(bench.subject.objective, amount.max_loss or 0.0)
-        return f"as many of {total} heads go as cost no more than {most}"
-    asked, count = count, count if amount.heads is not None else count - count % at_once
-    verb = "is" if count == 1 else "are"
-    steps = "" if count == asked else f" ({asked} asked for; {at_once} go at a time)"
-    return f"{count} of {total} heads {verb} to go{steps}, {total - count} to stay"
-
-
-def ways_of_text(bench: PruneSetup, *, has_order: bool) -> str:
-    """What the text is used for, in words."""
-    used = [f"measured on {bench.held_out.amount} of other text"]
-    if bench.settings.refit != "none":
-        used.insert(0, f"fitted on {bench.fit.amount}")
-    if has_order:
-        used.insert(0, f"chosen on {bench.problem.task.amount}")
-    return ", ".join(used)
-
-
-def named_plan(bench: PruneSetup, heads: str, given: CutPlan | None) -> CutPlan:
-    """A plan of named heads that this model can lose."""
-    plan = given
-    if plan is None:
-        plan = CutPlan(parse_heads(heads), bench.subject.name, bench.counts, "named")
-    plan.check(bench.counts)
-    plan_slices(
-        bench.subject.model, plan.heads
-    )  # raises before the long work where a group would break
-    method = plan.method or "named"
-    return replace(plan, counts=bench.counts, model=bench.subject.name, method=method)
-
-
-def smallest(units: Sequence[Unit]) -> int:
-    """Heads of the smallest unit."""
-    return min(len(unit.heads) for unit in units)
-
-
-def fitting(units: Sequence[Unit], wanted: int, step: int) -> int:
-    """How many of the units hold no more than so many heads, in whole steps."""
-    count = heads = 0
-    for unit in units:
-        heads += len(unit.heads)
-        if heads > wanted:
-            break
-        count += 1
-    return count - count % step
-
-
-def plan_of(bench: PruneSetup, order: CutOrder, count: int) -> CutPlan:
-    """The first units of an order as a plan, with a reason and a cost for every head."""
-    reasons: dict[HeadId, str] = {}
-    costs: dict[HeadId, float] = {}
-    for place, unit in enumerate(order.units[:count]):
-        cost = order.costs[place]
-        for head in unit.heads:
-            known = math.isfinite(cost)  # a random order has no costs, and a plan holds no others
-            others = len(unit.heads) - 1
-            together = f", with {format_count(others, 'other')}" if others else ""
-            reasons[head] = f"number {place + 1} by {order.method}{together}"
-            if known:
-                costs[head] = cost / len(unit.heads)
-    return CutPlan(
-        order.first(count),
-        bench.subject.name,
-        bench.counts,
-        order.method,
-        reasons,
-        costs,
-        {"seed": bench.settings.seed, "headwise": version("headwise")},
-    )
-
-
-def record_of(
-    bench: PruneSetup, plan: CutPlan, found: RefittedCut, curve: Curve | None
-) -> dict[str, Any]:
-    """Everything that was measured, as JSON can hold it."""
-    model, settings = bench.subject.model, bench.settings
-    positions = min(POSITIONS, longest(bench))
-    sizes = {
-        "before": asdict(sizes_of(model, bench.counts, positions=positions)),
-        "after": asdict(sizes_of(found.model, counts_after(bench, found), positions=positions)),
-    }
-    return {
-        "model": bench.subject.about,
-        "heads_cut": str(plan),
-        "method": plan.method,
-        "settings": asdict(settings),
-        "text": about_text(bench)
-        | {"source": "given" if bench.has_own_text else "Python's manual"},
-        "sizes": sizes,
-        "cut_against_silenced": found.surgery.difference,
-        "quality": qualities(bench, plan, found, curve),
-        "refit": [asdict(one) for one in found.fits],
-        "speed": [asdict(one) for one in speeds(bench, found, positions)],
-        "versions": {name: version(name) for name in ("headwise", "torch", "transformers")},
-    }
-
-
-def longest(bench: PruneSetup) -> int:
-    """The most tokens that the model takes."""
-    return position_limit(bench.subject.tokenizer, bench.subject.model.config)
-
-
-def counts_after(bench: PruneSetup, found: RefittedCut) -> HeadCounts:
-    """Heads of the cut model by layer, of those layers that were counted before."""
-    return {layer: own for layer, own in head_counts(found.model).items() if layer in bench.counts}
-
-
-def qualities(
-    bench: PruneSetup, plan: CutPlan, found: RefittedCut, curve: Curve | None
-) -> dict[str, Any]:
-    """What the model scores on held-out text: uncut, cut, refitted, cut at random, no attention."""
-    unit = bench.subject.objective.unit
-    uncut = bench.held_out.loss() if curve is None else curve.uncut
-
-    def said(one: Estimate) -> dict[str, float]:
-        return {"loss": one.value, "loss_se": one.error, unit: quality(one.value, unit)}
-
-    seeds = range(bench.settings.seed + 1, bench.settings.seed + RANDOM_ORDERS + 1)
-    cuts = [random_cut(bench.problem, plan.heads, seed) for seed in seeds]
-    chances = [bench.held_out.loss(heads) for heads in cuts]
-    shown: dict[str, Any] = {
-        "objective": bench.subject.objective.name,
-        "unit": unit,
-        "uncut": said(uncut),
-        "cut": said(found.unrefitted),
-        "refitted": said(found.loss) if found.fits else None,
-        "random": [said(one) for one in chances],
-        "random_mean": said(mean_over_orders(chances)),
-        "refit_dropped": found.is_dropped,
-    }
-    if curve is not None:
-        shown["floor"] = said(curve.floor)
-    return shown
-
-
-def speeds(bench: PruneSetup, found: RefittedCut, positions: int) -> list[Speed]:
-    """How long uncut and cut model take, side by side, for batches whose output is not too large.
-
-    Not measured of models that read more than tokens.
-    """
-    inputs = layer_inputs(bench.subject.model, bench.held_out.samples[0].inputs)
-    if not bench.settings.times_speed:
-        return []
-    others = untimed_inputs(inputs)
-    if others:
-        bench.progress(f"the speed is not measured of models that read {', '.join(others)}", 0, 0)
-        return []
-    most = max(1, most_tokens(bench.subject) // positions)
-    return [
-        time_both(bench.subject.model, found.model, full_batch(inputs, batch, positions))
-        for batch in dict.fromkeys(min(batch, most) for batch in BATCHES)
-    ]
-
-
-def extras_of(plan: CutPlan, record: dict[str, Any], curve: Curve | None) -> dict[str, str]:
-    """Files that go beside the model, by name."""
-    found = {
+def _write(setup: PruneSetup, pruned: Pruned, folder: Path, *, force: bool) -> Export:
+    """Export the model with its card, record, plan and curve."""
+    plan, record, curve = pruned.plan, pruned.record, pruned.curve
+    files = {
         "README.md": measured_lines(record),
-        "prune.json": json.dumps(record, indent=1),
+        "prune.json": record.to_json(),
         "plan.json": plan.to_json(),
     }
     if curve is not None:
-        found["curve.csv"] = as_csv(curve)
-        found["curve.svg"] = curve.svg(f"{plan.model}: quality against heads cut")
-    return found
+        files["curve.csv"] = as_csv(curve)
+        files["curve.svg"] = curve.svg(f"{plan.model}: quality against heads cut")
+    return export(
+        pruned.model,
+        folder,
+        tokenizer=setup.loaded.tokenizer,
+        source=setup.loaded.folder,
+        inputs=setup.inputs,
+        force=force,
+        extras=files,
+    )
+
+
+def _with_onnx(pruned: Pruned, exported: Export, inputs: Inputs) -> Pruned:
+    """Add `model.onnx` to the exported directory; the model stays there if that fails."""
+    folder = exported.path
+    try:
+        difference = export_onnx(pruned.model, folder / "model.onnx", inputs)
+    except HeadwiseError as error:
+        raise type(error)(f"{error}; the smaller model itself is in {folder}") from error
+    record = replace(pruned.record, onnx_difference=difference)
+    record.write(folder)
+    return replace(pruned, record=record, export=exported.rescan())
+
+
+# Which heads to cut.
+
+
+def choose_heads(
+    setup: PruneSetup, amount: Amount, plan: CutPlan | None = None
+) -> tuple[CutPlan, Curve | None, "RefittedCut | None"]:
+    """The heads to cut, the curve of other cuts, and the cut model if it exists already."""
+    search, settings = setup.search, setup.settings
+    cuttable = sum(len(unit.heads) for unit in search.cuttable)
+    count = amount.head_count(len(search.heads), cuttable)
+    _check_smallest_cut(search, count)
+    if amount.heads is not None:
+        plan = _named_plan(setup, plan or CutPlan(parse_heads(amount.heads), method="named"))
+    needs_order = settings.draws_curve or plan is None
+    setup.progress(_describe_work(setup, amount, count if plan is None else len(plan)), 0, 0)
+    order = curve = None
+    if needs_order:
+        smallest = min(len(unit.heads) for unit in search.units)
+        needs_all = settings.draws_curve or count is None
+        order = order_units(
+            settings.method, search, count=None if needs_all else (count or 0) // smallest
+        )
+        if settings.draws_curve:
+            curve = draw_curve(setup.held_out, search, order, progress=setup.progress)
+    if plan is not None or order is None:
+        assert plan is not None
+        return plan, curve, None
+    step = len(search.units_by_layer) if settings.is_uniform else 1
+    result = None
+    if count is None:
+        assert amount.max_loss is not None
+        units, result = largest_within(setup, order.units, amount.max_loss, step=step)
+    else:
+        units = _units_within(order.units, count, step)
+    if count and not units:  # layers have units of different sizes
+        first = sum(len(unit.heads) for unit in order.units[:step])
+        raise OptionError(
+            f"cannot cut {format_count(count, 'head')}: {settings.method} starts with {first} at "
+            f"once; ask for at least {first}, or name heads"
+        )
+    return _plan_of_order(setup, order, units), curve, result
+
+
+def _check_smallest_cut(search: CutSearch, count: int | None) -> None:
+    sizes = {unit.layer: len(unit.heads) for unit in search.units}
+    least = sum(sizes.values()) if search.is_uniform else min(sizes.values())
+    if count and count < least:
+        raise OptionError(
+            f"cannot cut {format_count(count, 'head')}: the smallest cut of this model removes "
+            f"{least}; ask for at least {least}"
+        )
+
+
+def _named_plan(setup: PruneSetup, plan: CutPlan) -> CutPlan:
+    """The plan for this model; raises if the model cannot lose its heads."""
+    plan.check(setup.counts)
+    plan_slices(setup.loaded.model, plan.heads)  # raises if KV groups would differ in size
+    name, method = setup.loaded.name, plan.method or "named"
+    return replace(plan, counts=setup.counts, model=name, method=method)
+
+
+def _units_within(units: Sequence[Unit], count: int, step: int) -> int:
+    """How many of the first units have at most `count` heads, in multiples of `step`."""
+    fitting = heads = 0
+    for unit in units:
+        heads += len(unit.heads)
+        if heads > count:
+            break
+        fitting += 1
+    return fitting - fitting % step
+
+
+def _plan_of_order(setup: PruneSetup, order: CutOrder, count: int) -> CutPlan:
+    """The first `count` units of an order as a plan, with a reason and a cost per head."""
+    reasons: dict[HeadId, str] = {}
+    costs: dict[HeadId, float] = {}
+    for index, (unit, cost) in enumerate(zip(order.units[:count], order.costs, strict=False)):
+        others = len(unit.heads) - 1
+        together = f", with {format_count(others, 'other')}" if others else ""
+        for head in unit.heads:
+            reasons[head] = f"number {index + 1} by {order.method}{together}"
+            if math.isfinite(cost):  # a random order has no costs
+                costs[head] = cost / len(unit.heads)
+    about = {"seed": setup.settings.seed, "headwise": version("headwise")}
+    name, heads = setup.loaded.name, order.first(count)
+    return CutPlan(heads, name, setup.counts, order.method, reasons, costs, about)
+
+
+def _describe_work(setup: PruneSetup, amount: Amount, count: int | None) -> str:
+    """One line: how many heads will be cut, on which text; `count` is None if a loss decides."""
+    search, evaluations = setup.search, setup.evaluations
+    total = len(search.heads)
+    if count is None:
+        budget = setup.objective.describe_budget(amount.max_loss or 0.0)
+        line = f"cutting as many of {total} heads as cost at most {budget}"
+    else:
+        sizes = {len(unit.heads) for unit in search.units}
+        layers = len(search.units_by_layer) if search.is_uniform else 1
+        step = min(sizes) * layers if len(sizes) == 1 and amount.heads is None else 1
+        exact = count - count % step
+        asked = "" if exact == count else f" ({count} asked for; {step} are cut at a time)"
+        line = f"cutting {exact} of {total} heads{asked}, keeping {total - exact}"
+    uses = [f"measured on {evaluations.held_out.describe_size()} of other text"]
+    if setup.settings.refit != "none":
+        uses.insert(0, f"fitted on {evaluations.fit.describe_size()}")
+    if setup.settings.draws_curve or amount.heads is None:
+        uses.insert(0, f"chosen on {evaluations.choose.describe_size()}")
+    return f"{line}: {', '.join(uses)}"
+
+
+# The cut model.
+
+
+@dataclass(frozen=True, eq=False)
+class RefittedCut:
+    """A cut model, and its losses on held-out text."""
+
+    model: nn.Module
+    surgery: Surgery
+    unrefitted: Estimate
+    loss: Estimate
+    """Of the model as it is: refitted, unless there was no refit or it did not help."""
+    fits: tuple[LayerFit, ...] = ()
+    is_dropped: bool = False
+    """Whether a refit did not help and was undone."""
+
+
+def cut_and_refit(setup: PruneSetup, heads: Sequence[HeadId]) -> RefittedCut:
+    """A copy of the model without these heads, its output projections refitted if that helps.
+
+    A refit must lower the loss twice: on the text that the ridge was chosen on, and on the held-out
+    text. With little text to fit on, the first alone does not promise the second.
+    """
+    uncut, evaluations = setup.loaded.model, setup.evaluations
+    model = copy.deepcopy(uncut)
+    surgery = cut_heads(model, heads, inputs=setup.inputs)
+    held_out, ridge = (evaluations.held_out.with_model(model), evaluations.ridge.with_model(model))
+    loss = held_out.loss()
+    if setup.settings.refit == "none" or not heads:
+        return RefittedCut(model, surgery, loss, loss)
+    before = ridge.loss()
+    weights = {name: value.clone() for name, value in model.state_dict().items()}
+    fits = refit(
+        model,
+        uncut,
+        evaluations.fit.samples,
+        evaluations.ridge.samples,
+        variant=setup.settings.refit,  # type: ignore[arg-type]
+        progress=setup.progress,
+    )
+    refitted = held_out.loss()
+    if ridge.loss().value < before.value and refitted.value < loss.value:  # False for NaN
+        return RefittedCut(model, surgery, loss, refitted, fits)
+    model.load_state_dict(weights)
+    return RefittedCut(model, surgery, loss, loss, is_dropped=True)
+
+
+def largest_within(
+    setup: PruneSetup, units: Sequence[Unit], max_loss: float, *, step: int = 1
+) -> tuple[int, RefittedCut]:
+    """How many of the first units can be cut within `max_loss` on held-out text, and that cut.
+
+    The amount is thus chosen on the text whose figures are reported. Raises OptionError if not even
+    the first `step` units can be cut.
+    """
+    base = setup.held_out.loss().value
+    budget = setup.objective.budget(base, max_loss)
+    low, high = 0, len(units) // step + 1
+    best: RefittedCut | None = None
+    least = math.inf
+    while high - low > 1:
+        middle = (low + high) // 2
+        heads = [head for unit in units[: middle * step] for head in unit.heads]
+        result = cut_and_refit(setup, heads)
+        if result.loss.value <= budget:
+            low, best = middle, result
+        else:
+            high, least = middle, result.loss.value - base
+    if best is None:
+        raise OptionError(
+            f"max_loss is {setup.objective.describe_budget(max_loss)}, but the smallest cut adds "
+            f"{least:.3g} to a loss of {base:.3g}: allow more, or give cut or keep",
+            option="max_loss",
+        )
+    return low * step, best
+
+
+# What became of it.
+
+
+def measure_result(
+    setup: PruneSetup, amount: Amount, plan: CutPlan, result: RefittedCut, curve: Curve | None
+) -> PruneRecord:
+    """Sizes, scores and speed before and after the cut."""
+    loaded = setup.loaded
+    positions = min(POSITIONS, position_limit(loaded.tokenizer, loaded.model.config))
+    after = {
+        layer: own for layer, own in head_counts(result.model).items() if layer in setup.counts
+    }
+    return PruneRecord(
+        amount=amount,
+        model=ModelFacts(loaded.name, loaded.about),
+        heads_cut=plan.heads,
+        method=plan.method,
+        settings=setup.settings,
+        text=setup.text_use(),
+        before=sizes_of(loaded.model, setup.counts, positions=positions),
+        after=sizes_of(result.model, after, positions=positions),
+        quality=_measure_quality(setup, plan, result, curve),
+        refit=result.fits,
+        speed=_measure_speed(setup, result.model, positions),
+        cut_against_silenced=result.surgery.difference,
+        versions={name: version(name) for name in ("headwise", "torch", "transformers")},
+    )
+
+
+def _measure_quality(
+    setup: PruneSetup, plan: CutPlan, result: RefittedCut, curve: Curve | None
+) -> Quality:
+    """Scores on held-out text: uncut, cut, refitted, cut at random, and without attention."""
+
+    def score(loss: Estimate) -> Score:
+        return Score(loss.value, loss.error, setup.objective.quality(loss.value))
+
+    seeds = range(setup.settings.seed + 1, setup.settings.seed + RANDOM_ORDERS + 1)
+    random = [setup.held_out.loss(random_cut(setup.search, plan.heads, seed)) for seed in seeds]
+    return Quality(
+        objective=setup.objective.name,
+        unit=setup.objective.unit,
+        uncut=score(setup.held_out.loss() if curve is None else curve.uncut),
+        cut=score(result.unrefitted),
+        random_mean=score(mean_over_orders(random)),
+        random=tuple(map(score, random)),
+        refitted=score(result.loss) if result.fits else None,
+        floor=None if curve is None else score(curve.floor),
+        refit_dropped=result.is_dropped,
+    )
+
+
+def _measure_speed(setup: PruneSetup, model: nn.Module, positions: int) -> tuple[Speed, ...]:
+    """Time both models side by side; empty for models that read more than tokens."""
+    uncut = setup.loaded.model
+    inputs = layer_inputs(uncut, setup.held_out.samples[0].inputs)
+    if not setup.settings.times_speed:
+        return ()
+    others = untimed_inputs(inputs)
+    if others:
+        setup.progress(f"speed is not measured for models that read {', '.join(others)}", 0, 0)
+        return ()
+    most = max(1, max_batch_tokens(uncut, setup.objective) // positions)
+    return tuple(
+        time_both(uncut, model, full_batch(inputs, batch, positions))
+        for batch in dict.fromkeys(min(batch, most) for batch in BATCHES)
+    )

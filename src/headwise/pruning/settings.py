@@ -1,7 +1,7 @@
-"""Settings: how much is cut from a model, how it is chosen, and on how much text."""
+"""Settings: how much to cut from a model, how heads are chosen, and on how much text."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from headwise.checks import real_number, whole_number
@@ -13,8 +13,11 @@ POLICIES = {
     "groups": "whole KV heads with all query heads that they serve: the cache gets smaller",
     "even": "the same number of query heads of every KV head: the cache stays",
 }
-"""How heads that share keys and values may go."""
+"""How to cut heads that share keys and values."""
 REFITS = ("full", "wide", "bias", "none")
+LEAST = {"choose_tokens": 16, "fit_tokens": 64, "held_tokens": 16, "seed": 0}
+"""Smallest settings. A window is 2 tokens and the special ones around it, hardly ever more than 14;
+the ridge is chosen on a quarter of `fit_tokens`."""
 
 
 @dataclass(frozen=True)
@@ -27,18 +30,18 @@ class PruneSettings:
     """Whether every layer loses the same number of heads."""
     refit: str = "full"
     choose_tokens: int = 4096
-    """Text that heads are chosen on."""
+    """Tokens of text to choose heads on."""
     fit_tokens: int = 16384
-    """Text that output projections are refitted on; a quarter more chooses the ridge."""
+    """Tokens of text to refit output projections on; a quarter more chooses the ridge."""
     held_tokens: int = 4096
-    """Text that no head is chosen on and nothing fitted on: what is reported is measured on it.
-    It decides whether a refit stays, and with `max_loss` how much goes."""
+    """Tokens of text to report figures on. No head is chosen and nothing fitted there; but it
+    decides whether a refit stays, and with `max_loss` how many heads are cut."""
     seed: int = 0
     draws_curve: bool = True
     times_speed: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what there is not."""
+        """Raise OptionError for unknown names and for numbers that are too small."""
         for name, known in (("method", METHODS), ("policy", POLICIES), ("refit", REFITS)):
             if getattr(self, name) not in known:
                 raise OptionError(
@@ -50,77 +53,60 @@ class PruneSettings:
             object.__setattr__(self, name, number)
 
 
-LEAST = {"choose_tokens": 16, "fit_tokens": 64, "held_tokens": 16, "seed": 0}
-"""The smallest settings. A window is 2 tokens and the special ones around it, few of which are more
-than 14; a ridge is chosen on a quarter of `fit_tokens`."""
-
-
-def to_go(count: int) -> str:
-    """How many heads are to go, in words."""
-    return f"{format_count(count, 'head')} {'is' if count == 1 else 'are'} to go"
-
-
 @dataclass(frozen=True)
 class Amount:
-    """How much goes: named heads, a number, a share that stays, or a loss that is borne."""
+    """How much to cut, said in one of four ways."""
 
     heads: str | None = None
+    """Names of the heads to cut."""
     cut: int | None = None
+    """Number of heads to cut."""
     keep: float | None = None
+    """Share of heads to keep, 0 to 1."""
     max_loss: float | None = None
+    """Largest loss to accept, in the objective's terms: see `Objective.budget`."""
 
     def __post_init__(self) -> None:
-        """Refuse none, several, and what is out of range."""
-        given = [name for name, value in self.named().items() if value is not None]
-        if len(given) != 1:
-            said = join_words(given) if given else "none of them"
-            raise OptionError(
-                "how much goes is said by one of heads (names or a plan), cut, keep and max_loss, "
-                f"and by {said} here"
-            )
+        """Raise OptionError unless exactly one way is set, to a value in its range."""
+        ways = list(self.to_dict())
+        if len(ways) != 1:
+            problem = f"{join_words(ways)} are set" if ways else "the amount to cut is not set"
+            raise OptionError(f"{problem}: give one of heads, cut, keep and max_loss")
         if self.cut is not None:
-            object.__setattr__(self, "cut", whole_number("cut", self.cut))
+            object.__setattr__(self, "cut", whole_number("cut", self.cut, least=0))
         for name, example in (("keep", "0.6"), ("max_loss", "0.01")):
-            if (given_as := getattr(self, name)) is not None:
-                object.__setattr__(self, name, real_number(name, given_as, example))
-        if self.cut is not None and self.cut < 0:
-            raise OptionError(
-                f"cut is {self.cut}: it counts heads, and cannot be below 0", option="cut"
-            )
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, real_number(name, value, example))
         if self.keep is not None and not 0 <= self.keep <= 1:
             raise OptionError(
-                f"keep is {self.keep}: it is the share of heads that stay, 0 to 1", option="keep"
+                f"keep is {self.keep}: it is the share of heads to keep, 0 to 1", option="keep"
             )
         if self.max_loss is not None and not 0 <= self.max_loss < math.inf:
             raise OptionError(
-                f"max_loss is {self.max_loss}: it must be 0 or more, as 0.01 is", option="max_loss"
+                f"max_loss is {self.max_loss}: it must be finite and not negative, such as 0.01",
+                option="max_loss",
             )
 
-    def named(self) -> dict[str, Any]:
-        """The four ways by name."""
-        return {
-            "heads": self.heads,
-            "cut": self.cut,
-            "keep": self.keep,
-            "max_loss": self.max_loss,
-        }
+    def to_dict(self) -> dict[str, Any]:
+        """The way that is set, by its name."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
-    def given(self) -> dict[str, Any]:
-        """The one way that was taken, by its name."""
-        return {name: value for name, value in self.named().items() if value is not None}
-
-    def wanted(self, total: int, cuttable: int) -> int | None:
-        """How many heads go at most; None where that has to be measured, or heads are named."""
+    def head_count(self, total: int, cuttable: int) -> int | None:
+        """Number of heads to cut at most; None if heads are named or a loss decides it."""
         if self.cut is not None:
-            wanted = self.cut
+            count = self.cut
         elif self.keep is not None:
-            wanted = round((1 - self.keep) * total)
-            if not wanted and self.keep < 1:
+            count = round((1 - self.keep) * total)
+            if not count and self.keep < 1:
                 raise OptionError(
-                    f"keep is {self.keep:g}: of {total} heads that leaves every one", option="keep"
+                    f"keep is {self.keep:g}, which keeps all {total} heads: use a smaller share",
+                    option="keep",
                 )
         else:
             return None
-        if wanted > cuttable:
-            raise OptionError(f"{to_go(wanted)}, and only {cuttable} of the model's {total} can")
-        return wanted
+        if count > cuttable:
+            raise OptionError(
+                f"cannot cut {format_count(count, 'head')}: only {cuttable} of the model's {total} "
+                "can be cut"
+            )
+        return count

@@ -1,7 +1,7 @@
-"""Units: what can be cut from a model at a time, a head or the heads that one KV head serves.
+"""Units: the smallest cuts of a model, a head or the heads that share one KV head.
 
-In: how many heads each layer has. Out: units in order, each a run of heads of one layer. Cutting
-single query heads out of a group would leave groups of different sizes, which no model computes.
+In: how many heads each layer has. Out: units, each some heads of one layer. Cutting single query
+heads out of a group would leave groups of different sizes, which no model computes.
 """
 
 from collections.abc import Sequence
@@ -16,51 +16,42 @@ from headwise.heads import HeadCounts, HeadId
 
 @dataclass(frozen=True)
 class Unit:
-    """Heads of one layer that go together."""
+    """Heads of one layer that are cut together."""
 
     heads: tuple[HeadId, ...]
 
     @property
     def layer(self) -> str:
-        """Name of the layer that it is in."""
+        """Name of the heads' layer."""
         return self.heads[0].layer_name
 
     def __str__(self) -> str:
-        """Its heads."""
+        """Names of the heads."""
         return " ".join(map(str, self.heads))
 
 
 def whole_groups(heads: Sequence[HeadId], counts: HeadCounts) -> tuple[Unit, ...]:
-    """The heads of every KV head as a unit; single heads where each has a KV head of its own."""
-    found: dict[tuple[str, int], list[HeadId]] = {}
-    for head in heads:
-        num_heads, num_kv_heads = counts[head.layer_name]
-        group = head.head // (num_heads // num_kv_heads)
-        found.setdefault((head.layer_name, group), []).append(head)
-    return tuple(Unit(tuple(one)) for one in found.values())
+    """One unit per KV head, with all heads that it serves."""
+    return tuple(Unit(tuple(group)) for group in _by_group(heads, counts).values())
 
 
 def single_heads(heads: Sequence[HeadId]) -> tuple[Unit, ...]:
-    """Every head a unit of its own: for measuring, not for cutting."""
+    """One unit per head: for measuring, not for cutting."""
     return tuple(Unit((head,)) for head in heads)
 
 
 def one_of_each_group(
     heads: Sequence[HeadId], counts: HeadCounts, scores: Sequence[float]
 ) -> tuple[Unit, ...]:
-    """The least important head of each KV group of a layer as a unit, then the second, and so on.
+    """Per layer, the lowest-scored head of each KV group as a unit, then the second, and so on.
 
     Cutting any number of a layer's units, first ones first, leaves its groups of one size. The last
-    one of each group stays: it would leave KV heads that serve nobody.
+    head of each group stays: without it a KV head would serve nobody.
     """
-    found: dict[tuple[str, int], list[tuple[float, HeadId]]] = {}
-    for head, score in zip(heads, scores, strict=True):
-        num_heads, num_kv_heads = counts[head.layer_name]
-        group = head.head // (num_heads // num_kv_heads)
-        found.setdefault((head.layer_name, group), []).append((score, head))
+    score_of = dict(zip(heads, scores, strict=True))
     layers: dict[str, list[list[HeadId]]] = {}
-    for (layer, _), scored in found.items():
-        layers.setdefault(layer, []).append([head for _, head in sorted(scored)])
+    for (layer, _), group in _by_group(heads, counts).items():
+        layers.setdefault(layer, []).append(sorted(group, key=lambda head: (score_of[head], head)))
     return tuple(
         Unit(tuple(sorted(ranked)))
         for groups in layers.values()
@@ -68,18 +59,28 @@ def one_of_each_group(
     )
 
 
-def by_unit(
+def _by_group(heads: Sequence[HeadId], counts: HeadCounts) -> dict[tuple[str, int], list[HeadId]]:
+    """Heads by layer and KV head."""
+    groups: dict[tuple[str, int], list[HeadId]] = {}
+    for head in heads:
+        num_heads, num_kv_heads = counts[head.layer_name]
+        group = head.head // (num_heads // num_kv_heads)
+        groups.setdefault((head.layer_name, group), []).append(head)
+    return groups
+
+
+def sum_by_unit(
     matrix: Float[Tensor, "heads heads"], units: Sequence[Unit], heads: Sequence[HeadId]
 ) -> Float[Tensor, "units units"]:
-    """An interaction matrix of heads, added up for units of them."""
+    """An interaction matrix of heads, summed over the heads of each unit."""
     member = membership(units, heads).to(matrix)
     return member @ matrix @ member.T
 
 
 def membership(units: Sequence[Unit], heads: Sequence[HeadId]) -> Float[Tensor, "units heads"]:
-    """1 where a head belongs to a unit."""
-    place = {head: index for index, head in enumerate(heads)}
-    found = torch.zeros(len(units), len(heads), dtype=torch.float64)
+    """1 for each head in its unit, 0 elsewhere."""
+    index = {head: number for number, head in enumerate(heads)}
+    member = torch.zeros(len(units), len(heads), dtype=torch.float64)
     for row, unit in enumerate(units):
-        found[row, [place[head] for head in unit.heads]] = 1
-    return found
+        member[row, [index[head] for head in unit.heads]] = 1
+    return member

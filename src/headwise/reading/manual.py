@@ -59,7 +59,7 @@ def manual_texts() -> tuple[str, ...]:
     library = Path(sysconfig.get_path("stdlib"))
     files = _modules(library) if library.is_dir() else []
     sources = [*_topics(), *map(_docstrings, files)]
-    texts = unique_paragraphs("\n\n".join(_prose(text)) for text in sources)
+    texts = _unique_paragraphs("\n\n".join(_prose(text)) for text in sources)
     if not texts:
         raise OptionError("this Python has no manual to calibrate on: pass your own texts")
     return texts
@@ -94,7 +94,7 @@ def split_documents(
     texts = tuple(texts)
     parts = [part for text in texts for part in split_paragraphs(text)]
     if len(parts) > 1:  # a single paragraph may be huge, and has no repeats
-        documents = unique_paragraphs(texts)
+        documents = _unique_paragraphs(texts)
         if len(documents) > 1:
             return _split(documents, held_out, seed)
         parts = [part for text in documents for part in split_paragraphs(text)]
@@ -107,7 +107,7 @@ def split_documents(
     return ("\n\n".join(fitted),), ("\n\n".join(rest),)
 
 
-def unique_paragraphs(texts: Iterable[str]) -> tuple[str, ...]:
+def _unique_paragraphs(texts: Iterable[str]) -> tuple[str, ...]:
     """The documents without repeated paragraphs and without empty documents."""
     seen: set[str] = set()
     documents = []
@@ -176,11 +176,11 @@ def _prose(text: str) -> Iterator[str]:
         for part in _BULLET.split(block):
             line = _UNFINISHED.sub("", " ".join(part.split()))
             line = _MARKS.sub("", _QUOTED.sub(r"\1\2", line))
-            if reads_as_prose(line):
+            if _reads_as_prose(line):
                 yield line
 
 
-def reads_as_prose(line: str) -> bool:
+def _reads_as_prose(line: str) -> bool:
     """Whether a paragraph is English sentences, not code, grammar, names or tables.
 
     >>> reads_as_prose("The rest of it is quiet."), reads_as_prose("int x, float y, str z.")

@@ -14,7 +14,7 @@ from headwise.formats import format_count, format_number, format_with_error
 from headwise.heads import HeadId, HeadTable
 from headwise.report.data import Cut, ReportData, Worth, is_same_model, number_or_nan
 from headwise.report.heads_section import HeadCell, head_grid_html, value_cell
-from headwise.views.pruning import MEASURES, SAID, size_rows
+from headwise.views.pruning import MEASURES, size_rows
 
 ENDS = 8
 """Heads shown at each end of the ranking; the whole ranking is folded away."""
@@ -236,7 +236,8 @@ def _quality_name(name: str, cut: Cut) -> str:
     if name == "random_mean":
         ends = f", {min(cut.random):.3f} to {max(cut.random):.3f}" if cut.random else ""
         return f"same number at random, mean of {len(cut.random)}{ends}"
-    return "floor: every head silent" if name == "floor" else SAID.get(name, name)
+    names = {"refitted": "cut and refitted", "floor": "floor: every head silent"}
+    return names.get(name, name)
 
 
 def _curve_figure(cut: Cut) -> Html:

@@ -7,7 +7,7 @@ other files, or with another model's heads, raises OptionError.
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +15,16 @@ import pandas as pd
 
 from headwise.drawing.heatmap import HeatMap
 from headwise.errors import OptionError
-from headwise.heads import HeadId, HeadTable, parse_heads
+from headwise.heads import HeadId, HeadTable
 
 if TYPE_CHECKING:
+    from headwise.pruning.record import PruneRecord
     from headwise.pruning.selection.curve import Curve
 
 PAIR_COLUMNS = ("a", "b", "cka")
 RELATION_COLUMNS = ("source", "relation", "reading", "name", "head", "accuracy", "arcs")
 LAYER_COLUMNS = ("layer", "heads", "best", "added", "shown")
 CURVE_COLUMNS = ("method", "cut", "share", "loss", "loss_se", "quality", "low", "high")
-SPEED_FIELDS = ("batch", "positions", "before", "after", "ratio", "spread")
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,13 +153,10 @@ def read_importance(folder: Path, scanned: HeadTable) -> Worth:
 
 def read_cut(folder: Path, scanned: HeadTable) -> Cut:
     """The record in a pruned model's directory, of the scanned model or of its result."""
-    file = _find_record(folder)
-    try:
-        cut = _parse_record(json.loads(file.read_text("utf-8")), folder / "curve.csv")
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
-        if isinstance(error, OptionError):
-            raise
-        raise OptionError(f"{file} cannot be read as the record of a cut: {error!r}") from error
+    from headwise.pruning.record import PruneRecord
+
+    _find_record(folder)
+    cut = _cut_of_record(PruneRecord.read(folder), folder / "curve.csv")
     name = str(scanned.about.get("model", ""))
     is_result = bool(name) and Path(name).expanduser().resolve() == folder.resolve()
     if not is_result:
@@ -173,37 +170,31 @@ def read_cut(folder: Path, scanned: HeadTable) -> Cut:
     return cut
 
 
-def _parse_record(record: dict[str, Any], curve: Path) -> Cut:
-    quality, sizes = record["quality"], record["sizes"]
-    unit = str(quality["unit"])
+def _cut_of_record(record: "PruneRecord", curve: Path) -> Cut:
+    quality, before, after = record.quality, asdict(record.before), asdict(record.after)
     scores = {
-        name: quality[name]
-        for name in ("uncut", "cut", "refitted", "floor", "random_mean")
-        if quality.get(name) is not None
+        "uncut": quality.uncut,
+        "cut": quality.cut,
+        "refitted": quality.refitted,
+        "floor": quality.floor,
+        "random_mean": quality.random_mean,
     }
-    randoms = [_float_or_none(score[unit]) for score in quality["random"]]
-    method, total = str(record["settings"]["method"]), int(sizes["before"]["heads"])
+    values = json.loads(record.to_json())
     return Cut(
-        model=str(record["model"].get("model") or record["model"].get("name") or ""),
-        heads=parse_heads(record["heads_cut"]),
-        method=str(record["method"]),
-        unit=unit,
-        objective=str(quality["objective"]),
-        sizes=tuple(
-            (str(name), float(before), float(sizes["after"][name]))
-            for name, before in sizes["before"].items()
-        ),
+        model=record.model.name,
+        heads=record.heads_cut,
+        method=record.method,
+        unit=quality.unit,
+        objective=quality.objective,
+        sizes=tuple((name, float(before[name]), float(after[name])) for name in before),
         qualities={
-            name: (_float_or_none(score["loss"]), _float_or_none(score[unit]))
-            for name, score in scores.items()
+            name: (score.loss, score.value) for name, score in scores.items() if score is not None
         },
-        random=tuple(value for value in randoms if value is not None),
-        speeds=tuple(
-            {name: float(speed[name]) for name in SPEED_FIELDS} for speed in record.get("speed", ())
-        ),
-        about={key: record[key] for key in ("settings", "versions", "text") if key in record},
-        curve=read_curve(curve, method, unit, total),
-        difference=_float_or_none(record.get("cut_against_silenced")),
+        random=tuple(score.value for score in quality.random if not math.isnan(score.value)),
+        speeds=tuple(asdict(speed) for speed in record.speed),
+        about={key: values[key] for key in ("settings", "versions", "text")},
+        curve=read_curve(curve, record.settings.method, quality.unit, record.before.heads),
+        difference=record.cut_against_silenced,
     )
 
 
@@ -254,10 +245,6 @@ def number_or_nan(row: Mapping[str, Any] | pd.Series, name: str) -> float:
     """A row's number; NaN if it has none of this name."""
     value = row.get(name)
     return math.nan if value is None else float(value)
-
-
-def _float_or_none(value: Any) -> float | None:
-    return None if value is None else float(value)
 
 
 def _find_importance(folder: Path) -> Path:

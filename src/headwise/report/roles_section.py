@@ -102,7 +102,7 @@ def _score_table(heads: list[HeadRow], role: str, caption: str) -> Html:
         (
             str(row.name),
             *(format_number(number_or_nan(row, f"{role}_{name}")) for name in SCORE_COLUMNS),
-            describe_detail(str(row.get(f"{role}_detail", ""))),
+            _describe_detail(str(row.get(f"{role}_detail", ""))),
         )
         for row in heads
     ]
@@ -132,7 +132,7 @@ def _sharpest_part(data: ReportData) -> Html:
     )
 
 
-def describe_detail(detail: str) -> str:
+def _describe_detail(detail: str) -> str:
     """A role's detail in words: a distance or a relation; other details are returned unchanged.
 
     >>> describe_detail("-1"), describe_detail("verb-object, governor")

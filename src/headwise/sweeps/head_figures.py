@@ -55,7 +55,7 @@ def measure_heads(
     shares: list[list[float]] = []
     for call in _attention_calls(model, examples.symbols):
         counter.add(call, batch)
-        shares += answer_weights(call, examples.places).tolist()
+        shares += _answer_weights(call, examples.places).tolist()
     table = head_table(sums, {})
     return tuple(
         HeadFigures(
@@ -104,7 +104,7 @@ def _attention_calls(
     return calls
 
 
-def answer_weights(
+def _answer_weights(
     call: AttentionCall, places: Int[Tensor, "batch position question"]
 ) -> Float[Tensor, "heads question"]:
     """Mean weight each head puts on the position of the answer; NaN if there is none."""

@@ -94,7 +94,7 @@ class RunRecords:
         if run not in self._records and self.folder is not None:
             path = self.folder / f"{run.name}.json"
             if path.exists():
-                self._records[run] = read_record(path)
+                self._records[run] = _read_record(path)
         return self._records.get(run)
 
     def add(self, record: RunRecord) -> None:
@@ -104,7 +104,7 @@ class RunRecords:
             write_aside(self.folder / f"{record.run.name}.json", json.dumps(record.to_json()))
 
 
-def read_record(path: Path) -> RunRecord:
+def _read_record(path: Path) -> RunRecord:
     """The record in a file; raises OutputError if the file is damaged."""
     try:
         return RunRecord.from_json(json.loads(path.read_text(encoding="utf-8")))

@@ -1,170 +1,164 @@
-"""Importance and cuts in the terminal.
+"""Importance and cuts as tables and sentences, for the terminal and for the report.
 
-In: what was measured of heads, and of a model before and after a cut. Out: rich tables and lines.
+In: `Importance`, `PruneRecord` and `Curve`. Out: `drawing.Table` objects and lines of text.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-from rich.box import SIMPLE_HEAD
 from rich.markup import escape
-from rich.table import Table
 
+from headwise.drawing.table import Table
 from headwise.formats import format_count, format_large_count, format_size
 from headwise.heads import HeadId
 
-SHOWN = 12
-"""Heads shown at either end of a long list."""
+if TYPE_CHECKING:
+    from headwise.pruning.importance.importance import Importance
+    from headwise.pruning.record import PruneRecord, Score
+    from headwise.pruning.selection.curve import Curve
+
+MOST_HEADS = 12
+"""Heads at either end of a long list."""
 MEASURES = ("zero", "mean", "michel", "fisher", "expected")
-
-
-def table_of(title: str, columns: tuple[str, ...], *, first: str = "") -> Table:
-    """An empty table: names at the left, numbers at the right."""
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column(first)
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
-
-
-def importance_line(about: Mapping[str, Any]) -> str:
-    """What was measured, of which model, and on how much."""
-    return (
-        f"[bold]{escape(about['model'])}[/bold], {about['objective']} {about['loss']:z.4f} on "
-        f"{format_count(about['examples'], 'example')}"
-    )
-
-
-def importance_table(df: pd.DataFrame) -> Table:
-    """Heads by what the loss gains when they are silent, least first, the middle left out."""
-    ranked = df.sort_values("zero")
-    table = table_of(
-        "Loss that each head adds when it is silent (zero), smallest first",
-        MEASURES,
-        first="head",
-    )
-    for place, (_, row) in enumerate(ranked.iterrows()):
-        if SHOWN <= place < len(ranked) - SHOWN:
-            if place == SHOWN:
-                table.add_row("...")
-            continue
-        head = HeadId(row["layer"], row["head"], row["stack"])
-        first, *others = (f"{row[name]:.2g}" for name in MEASURES)  # of the others no error: narrow
-        first += give_or_take(row[f"{MEASURES[0]}_se"])
-        table.add_row(str(head), first, *others)
-    return table
-
-
-def give_or_take(error: float) -> str:
-    """A standard error, to be put behind a figure; nothing where one example allows none."""
-    return f" ± {error:.1g}" if math.isfinite(error) else ""
-
-
-def layers_table(layers: pd.DataFrame, unit: str) -> Table:
-    """What it costs to leave one head in a layer, one layer at a time."""
-    table = table_of(
-        "One head left in a layer, all its others silent",
-        ("heads", "best head", "loss added", unit),
-        first="layer",
-    )
-    for _, row in layers.iterrows():
-        added = f"{row['added']:.4f}{give_or_take(row['added_se'])}"
-        table.add_row(row["layer"], str(row["heads"]), row["best"], added, row["shown"])
-    return table
-
-
-def sizes_table(sizes: Mapping[str, Mapping[str, int]]) -> Table:
-    """Before and after a cut, and what is gone."""
-    before, after = sizes["before"], sizes["after"]
-    table = table_of("What is gone", ("before", "after", "gone"))
-    for words, was, now, left in size_rows((name, before[name], after[name]) for name in before):
-        table.add_row(words, was, now, f"{1 - left:.1%}")
-    return table
-
-
 SIZES = {
     "heads": ("heads", format_large_count),
     "kv_heads": ("KV heads", format_large_count),
     "parameters": ("parameters", format_large_count),
     "attention_parameters": ("attention parameters", format_large_count),
     "bytes": ("bytes", format_size),
-    "cache_bytes_per_token": ("KV cache of a token", format_size),
+    "cache_bytes_per_token": ("KV cache per token", format_size),
     "attention_multiply_adds": ("attention multiply-adds", format_large_count),
 }
-"""Sizes of a model that a cut changes: what each is called, and how it is written."""
+"""Sizes of a model that a cut changes: their names, and how to format them."""
+
+
+def importance_title(importance: "Importance") -> str:
+    """Which model was measured, by what and on how much; with rich's markup."""
+    about = importance.table.about
+    return (
+        f"[bold]{escape(about['model'])}[/bold], {about['objective']} {about['loss']:z.4f} on "
+        f"{format_count(about['examples'], 'example')}"
+    )
+
+
+def importance_table(importance: "Importance") -> Table:
+    """Heads by the loss that silencing them adds, least first, without the middle of the list."""
+    ranked = importance.table.df.sort_values("zero")
+    rows: list[tuple[str, ...]] = []
+    for index, (_, row) in enumerate(ranked.iterrows()):
+        if MOST_HEADS <= index < len(ranked) - MOST_HEADS:
+            if index == MOST_HEADS:
+                rows.append(("...", *[""] * len(MEASURES)))
+            continue
+        head = HeadId(row["layer"], row["head"], row["stack"])
+        zero, *others = (f"{row[name]:.2g}" for name in MEASURES)
+        rows.append((str(head), f"{zero}{plus_minus(row['zero_se'])}", *others))
+    title = "Loss that silencing each head adds (zero), smallest first"
+    return Table(title, ("head", *MEASURES), tuple(rows), frozenset(MEASURES))
+
+
+def plus_minus(error: float) -> str:
+    """A standard error behind its number; empty if one example was all there was."""
+    return f" ± {error:.1g}" if math.isfinite(error) else ""
+
+
+def layers_table(importance: "Importance") -> Table:
+    """The cost of leaving one head in a layer, one layer at a time."""
+    columns = ("layer", "heads", "best head", "loss added", importance.table.about["unit"])
+    rows = [
+        (
+            row["layer"],
+            str(row["heads"]),
+            row["best"],
+            f"{row['added']:.4f}{plus_minus(row['added_se'])}",
+            row["shown"],
+        )
+        for _, row in importance.layers.iterrows()
+    ]
+    title = "One head left in a layer, all its others silent"
+    return Table(title, columns, tuple(rows), frozenset(columns[1:]))
 
 
 def size_rows(
     sizes: Iterable[tuple[str, float, float]],
 ) -> Iterator[tuple[str, str, str, float]]:
-    """Of every size its name, before and after in words, and the share that is left."""
-    known = {name: (before, after) for name, before, after in sizes if before}
-    for name, (words, say) in SIZES.items():
-        if name in known:
-            before, after = known[name]
-            yield words, say(int(before)), say(int(after)), after / before
+    """Name, size before, size after and share left, from field, before and after in `Sizes`."""
+    values = {name: (before, after) for name, before, after in sizes if before}
+    for name, (words, format_value) in SIZES.items():
+        if name in values:
+            before, after = values[name]
+            yield words, format_value(int(before)), format_value(int(after)), after / before
 
 
-def quality_table(quality: Mapping[str, Any], unit: str) -> Table:
-    """What the model scores on held-out text; "-" for what is no finite number."""
-    table = table_of("On held-out text", (unit, "loss"))
-    for name in ("uncut", "cut", "refitted", "floor"):
-        found = quality.get(name)
-        if found is not None:
-            table.add_row(SAID.get(name, name), figure(found[unit]), figure(found["loss"]))
-    randoms = [one[unit] for one in quality["random"]]
-    if randoms:
-        mean, known = quality["random_mean"], [one for one in randoms if one is not None]
-        name = f"as many at random, mean of {len(randoms)}"
-        table.add_row(name, figure(mean[unit]), figure(mean["loss"]))
-        table.add_row("  from", figure(min(known, default=None)), "")
-        table.add_row("  to", figure(max(known, default=None)), "")
-    return table
+def sizes_table(record: "PruneRecord") -> Table:
+    """The model's sizes before and after the cut, and the share removed."""
+    columns = ("", "before", "after", "removed")
+    sizes = ((name, getattr(record.before, name), getattr(record.after, name)) for name in SIZES)
+    rows = tuple(
+        (words, before, after, f"{1 - left:.1%}") for words, before, after, left in size_rows(sizes)
+    )
+    return Table("Size", columns, rows, frozenset(columns[1:]))
 
 
-def figure(value: float | None) -> str:
-    """A score or a loss; JSON has none for what is infinite."""
-    return "-" if value is None else f"{value:z.4f}"
+def quality_table(record: "PruneRecord") -> Table:
+    """Scores on held-out text; "-" for a score that is not finite."""
+    quality = record.quality
+    scores: list[tuple[str, Score | None]] = [
+        ("uncut", quality.uncut),
+        ("cut", quality.cut),
+        ("cut and refitted", quality.refitted),
+        ("every head silent", quality.floor),
+    ]
+    if quality.random:
+        count = len(quality.random)
+        scores.append((f"same number at random, mean of {count}", quality.random_mean))
+    rows = [
+        (name, format_score(score.value), format_score(score.loss))
+        for name, score in scores
+        if score is not None
+    ]
+    if quality.random:
+        values = [score.value for score in quality.random if math.isfinite(score.value)]
+        rows.append(("  lowest", format_score(min(values, default=math.nan)), ""))
+        rows.append(("  highest", format_score(max(values, default=math.nan)), ""))
+    columns = ("", quality.unit, "loss")
+    return Table("On held-out text", columns, tuple(rows), frozenset(columns[1:]))
 
 
-SAID = {
-    "refitted": "cut and refitted",
-    "floor": "every head silent",
-}
-"""Models of a cut in other words than their names."""
+def format_score(value: float) -> str:
+    """A score or a loss with four decimals; "-" if it is not finite."""
+    return f"{value:z.4f}" if math.isfinite(value) else "-"
 
 
-def held_out_line(text: Mapping[str, Any], unit: str) -> str:
-    """Which text the figures were measured on."""
-    held = text["measured_on"]
-    what = "sentences" if unit == "cosine" else "passages"
-    whose = "of your text" if text["source"] == "given" else f"of {text['source']}"
-    return f"That text: {held['examples']:,} {what} {whose}, {held['tokens']:,} tokens."
+def held_out_line(record: "PruneRecord") -> str:
+    """The text that the scores were measured on."""
+    from headwise.pruning.record import OWN_TEXT
+
+    part = record.text.measured_on
+    noun = "sentences" if record.quality.unit == "cosine" else "passages"
+    source = "your text" if record.text.source == OWN_TEXT else record.text.source
+    return f"That text: {part.examples:,} {noun} of {source}, {part.tokens:,} tokens."
 
 
-def curve_table(points: pd.DataFrame, unit: str) -> Table:
-    """Quality of every method at every cut; curve.csv has the range of random cuts, too."""
-    methods = list(dict.fromkeys(points.method))
-    table = table_of(f"{unit} against heads cut", tuple(methods), first="cut")
-    for cut, rows in points.groupby("cut", sort=True):
-        by_method = {row.method: row for row in rows.itertuples()}
-        cells = [cell(by_method.get(method)) for method in methods]
-        share = float(rows["share"].iloc[0])
-        table.add_row(f"{cut} ({share:.0%})", *cells)
-    return table
+def curve_table(curve: "Curve") -> Table:
+    """Quality by method and number of heads cut; curve.csv also has the range of random cuts."""
+    methods = tuple(dict.fromkeys(curve.points.method))
+    rows = []
+    for cut, points in curve.points.groupby("cut", sort=True):
+        by_method: dict[str, Any] = {str(row.method): row for row in points.itertuples()}
+        cells = [
+            f"{by_method[method].quality:.4g}" if method in by_method else "-" for method in methods
+        ]
+        rows.append((f"{cut} ({float(points['share'].iloc[0]):.0%})", *cells))
+    title = f"{curve.unit} against heads cut"
+    return Table(title, ("cut", *methods), tuple(rows), frozenset(methods))
 
 
-def cell(row: Any) -> str:
-    """A point of a curve; of random cuts the mean."""
-    return "-" if row is None else f"{row.quality:.4g}"
-
-
-def speed_lines(speeds: list[dict[str, Any]]) -> Iterator[str]:
-    """How much faster the cut model is."""
-    for one in speeds:
+def speed_lines(record: "PruneRecord") -> Iterator[str]:
+    """How long both models take, one line per batch size."""
+    for speed in record.speed:
         yield (
-            f"batch {one['batch']} x {one['positions']} tokens: {one['before']:.3g} s before, "
-            f"{one['after']:.3g} s after, {one['ratio']:.2f} ± {one['spread']:.2f} times as fast"
+            f"batch {speed.batch} x {speed.positions} tokens: {speed.before:.3g} s before, "
+            f"{speed.after:.3g} s after, {speed.ratio:.2f} ± {speed.spread:.2f} times as fast"
         )

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from headwise.heads import HeadCounts, HeadId
-from headwise.objectives.evaluation import Estimate, Evaluation, head_ids, make_evaluation, ratio
+from headwise.heads import HeadId
+from headwise.objectives.evaluation import Estimate, Evaluation, estimate_ratio
 from headwise.pruning.importance import ablation
 from headwise.pruning.importance.ablation import ablate
 from headwise.pruning.units import Unit, single_heads
@@ -19,7 +19,6 @@ from ..subjects import (
     added_by_hand,
     assert_close,
     assert_unchanged,
-    counts_of,
     model_of,
     objective_of,
     padded,
@@ -36,7 +35,7 @@ EACH = pytest.mark.parametrize(
 
 def units_of(name: str) -> tuple[Unit, ...]:
     """Every second head alone, and two units of several."""
-    heads = head_ids(task_of(name).places, counts_of(name))
+    heads = task_of(name).heads
     last = [
         head for head in heads if (head.stack, head.layer) == (heads[-1].stack, heads[-1].layer)
     ]
@@ -54,7 +53,6 @@ def dtype_of(name: str) -> torch.dtype:
 
 def assert_as_by_hand(
     task: Evaluation,
-    counts: HeadCounts,
     units: Sequence[Unit],
     dtype: torch.dtype,
     *,
@@ -63,7 +61,7 @@ def assert_as_by_hand(
     """Every unit adds what silencing it adds."""
     batches = [sample.inputs for sample in task.samples]
     means = mean_outputs(task.model, batches) if with_means else None
-    found = ablate(task, units, counts, means=means)
+    found = ablate(task, units, means=means)
     want = [added_by_hand(task, unit.heads, means) for unit in units]
     got = torch.tensor([one.value for one in found], dtype=torch.float64)
     assert_close(got, torch.tensor(want, dtype=torch.float64), dtype)
@@ -73,30 +71,29 @@ def assert_as_by_hand(
 @EACH
 def test_ablation_is_the_loss_under_silence_less_the_loss(name: str) -> None:
     task, before = task_of(name), state_of(task_of(name).model)
-    assert_as_by_hand(task, counts_of(name), units_of(name), dtype_of(name), with_means=False)
+    assert_as_by_hand(task, units_of(name), dtype_of(name), with_means=False)
     assert_unchanged(task.model, before)
 
 
 @pytest.mark.parametrize("name", ["embedding", "gpt2", "albert", "bart"])
 def test_ablation_by_means_is_the_loss_when_means_stand_in(name: str) -> None:
     units = units_of(name)[::3]
-    assert_as_by_hand(task_of(name), counts_of(name), units, dtype_of(name), with_means=True)
+    assert_as_by_hand(task_of(name), units, dtype_of(name), with_means=True)
 
 
 def test_copies_of_a_batch_and_how_it_is_split_make_no_difference(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model, objective = model_of("gpt2"), objective_of("gpt2")
-    counts = counts_of("gpt2")
-    whole = make_evaluation(model, objective, [padded("gpt2")])
-    parts = make_evaluation(model, objective, split(padded("gpt2"), 3, 1))
+    whole = Evaluation.of_batches(model, objective, [padded("gpt2")])
+    parts = Evaluation.of_batches(model, objective, split(padded("gpt2"), 3, 1))
     units = units_of("gpt2")
-    want = ablate(whole, units, counts)
-    assert_estimates(ablate(parts, units, counts), want)
+    want = ablate(whole, units)
+    assert_estimates(ablate(parts, units), want)
     monkeypatch.setattr(ablation, "MOST_TOKENS", 2 * padded("gpt2")["input_ids"].numel())
-    assert_estimates(ablate(whole, units, counts), want)
+    assert_estimates(ablate(whole, units), want)
     monkeypatch.setattr(ablation, "ROOM", 1)
-    assert_estimates(ablate(whole, units, counts), want)
+    assert_estimates(ablate(whole, units), want)
 
 
 def assert_estimates(got: list[Estimate], want: list[Estimate]) -> None:
@@ -106,19 +103,19 @@ def assert_estimates(got: list[Estimate], want: list[Estimate]) -> None:
 
 def test_the_error_is_that_of_a_ratio_over_examples() -> None:
     sums, weights = torch.tensor([3.0, 4.0, 8.0]), torch.tensor([1.0, 2.0, 2.0])
-    found = ratio(sums, weights)
+    found = estimate_ratio(sums, weights)
     # off a mean of 3 they are 0, -2 and 2; 8 squared in all, 3/2 for the mean, over 5
     assert found == pytest.approx((3.0, math.sqrt(8 * 3 / 2) / 5))
-    alone = ratio(torch.tensor([1.0]).double(), torch.tensor([49.0]).double())
+    alone = estimate_ratio(torch.tensor([1.0]).double(), torch.tensor([49.0]).double())
     assert alone.error == math.inf  # and no NaN where 1 / 49 * 49 is 1
 
 
 def test_units_of_any_order_keep_their_places() -> None:
-    task, counts = task_of("bart"), counts_of("bart")
+    task = task_of("bart")
     units = single_heads([HeadId(2, 4, "cross"), HeadId(0, 1, "encoder"), HeadId(1, 0, "decoder")])
-    want = [one.value for unit in units for one in ablate(task, [unit], counts)]
-    assert [one.value for one in ablate(task, units, counts)] == pytest.approx(want)
-    assert ablate(task, [], counts) == []
+    want = [one.value for unit in units for one in ablate(task, [unit])]
+    assert [one.value for one in ablate(task, units)] == pytest.approx(want)
+    assert ablate(task, []) == []
 
 
 def test_progress_is_told_batch_by_batch() -> None:
@@ -126,7 +123,6 @@ def test_progress_is_told_batch_by_batch() -> None:
     ablate(
         task_of("gpt2"),
         units_of("gpt2")[:1],
-        counts_of("gpt2"),
         progress=lambda *step: told.append(step),
     )
     assert told == [("silencing heads one by one", done, 2) for done in (0, 1)]

@@ -10,13 +10,14 @@ from torch import Tensor, nn
 
 from headwise.errors import OptionError
 from headwise.heads import HeadId
-from headwise.objectives.evaluation import Evaluation, count_heads, head_ids, make_evaluation
-from headwise.objectives.objective import Embedding, Given, MaskedToken, NextToken, Sample
+from headwise.objectives.evaluation import Evaluation
+from headwise.objectives.losses import CustomLoss, Embedding, MaskedToken, NextToken
+from headwise.objectives.objective import Sample
 from headwise.pruning.importance.gradients import (
-    by_layer_norm,
+    _per_example,
+    _without_weight_gradients,
+    divide_by_layer_norm,
     gradients,
-    per_example,
-    without_weight_gradients,
 )
 from headwise.pruning.prune import prune
 from headwise.pruning.settings import PruneSettings
@@ -26,7 +27,6 @@ from headwise.watching.gates import silence
 from ..subjects import (
     STEP,
     assert_close,
-    counts_of,
     differences,
     gated_output,
     model_of,
@@ -43,7 +43,7 @@ DRAWS = 96
 
 
 def heads_of(name: str) -> tuple[HeadId, ...]:
-    return head_ids(task_of(name).places, counts_of(name))
+    return task_of(name).heads
 
 
 def away(name: str) -> Evaluation:
@@ -52,7 +52,7 @@ def away(name: str) -> Evaluation:
     if not task.objective.needs_reference:
         return task
     with silence(task.model, heads_of(name)[::3]):
-        return make_evaluation(
+        return Evaluation.of_batches(
             task.model, task.objective, [sample.inputs for sample in task.samples]
         )
 
@@ -65,11 +65,11 @@ def test_an_objective_without_gradients_is_refused() -> None:
     task = task_of("gpt2")
     with torch.no_grad():
         known = task.objective.output(task.model, plain("gpt2")).mean((1, 2))
-    given = make_evaluation(task.model, Given(lambda model, inputs: known), [plain("gpt2")])
-    with pytest.raises(
-        OptionError, match=r"losses without gradients: .* torch.no_grad and argmax$"
-    ):
-        gradients(given, counts_of("gpt2"))
+    given = Evaluation.of_batches(
+        task.model, CustomLoss(lambda model, inputs: known), [plain("gpt2")]
+    )
+    with pytest.raises(OptionError, match=r"no gradients: .* torch.no_grad and argmax$"):
+        gradients(given)
 
 
 @torch.no_grad()
@@ -81,7 +81,10 @@ def flat(model: nn.Module, inputs: Inputs) -> Tensor:
 @pytest.mark.parametrize(
     ("options", "advice"),
     [
-        ({"policy": "even", "method": "ablation"}, "or choose the policy groups, for even goes by"),
+        (
+            {"policy": "even", "method": "ablation"},
+            "or choose the policy groups, because even",
+        ),
         ({"policy": "groups", "method": "fisher"}, "or prune by ablation, greedy or random$"),
     ],
 )
@@ -98,8 +101,8 @@ def test_what_works_without_gradients_is_advised(options: dict[str, str], advice
 
 
 def test_what_a_head_alone_is_expected_to_cost_is_said_once() -> None:
-    found = gradients(task_of("gpt2"), counts_of("gpt2"), draws=1)
-    alone = [found.cost_of([one]) for one in range(len(found.heads))]
+    found = gradients(task_of("gpt2"), draws=1)
+    alone = [found.expected_cost([one]) for one in range(len(found.heads))]
     assert found.expected.tolist() == alone
 
 
@@ -107,7 +110,7 @@ def test_what_a_head_alone_is_expected_to_cost_is_said_once() -> None:
 def test_gradients_of_every_example_are_finite_differences(name: str) -> None:
     task = away(name)
     sample = task.samples[0]
-    got, _, weights = per_example(task, sample, counts_of(name), 1, random())
+    got, _, weights = _per_example(task, sample, 1, random())
     some = slice(None, None, 3 if name == "bart" else 1)  # BART has 36 heads
     want = torch.stack([slope(task, sample, head) for head in heads_of(name)[some]], 1)
     assert_close(got[:, some], want, torch.float32, "gradients by head")
@@ -128,8 +131,8 @@ def slope(task: Evaluation, sample: Sample, head: HeadId) -> Tensor:
 @EACH
 def test_pull_and_michel_are_means_over_examples(name: str) -> None:
     task = away(name)
-    found = gradients(task, counts_of(name), draws=1)
-    parts = [per_example(task, sample, counts_of(name), 1, random()) for sample in task.samples]
+    found = gradients(task, draws=1)
+    parts = [_per_example(task, sample, 1, random()) for sample in task.samples]
     slopes, weights = torch.cat([one[0] for one in parts]), torch.cat([one[2] for one in parts])
     assert found.heads == heads_of(name)
     assert_close(found.pull, slopes.sum(0) / weights.sum(), torch.float32)
@@ -157,7 +160,7 @@ class EveryAxis(Embedding):
 
 
 def every_axis(batches: Sequence[dict[str, Tensor]]) -> Evaluation:
-    return make_evaluation(task_of("embedding").model, EveryAxis(), batches)
+    return Evaluation.of_batches(task_of("embedding").model, EveryAxis(), batches)
 
 
 WIDTH = 35
@@ -192,17 +195,17 @@ def weighted(task: Evaluation, sample: Sample, slopes: Tensor) -> Tensor:
 
 def test_axes_in_the_place_of_projections_give_the_exact_interaction() -> None:
     task, heads = every_axis([padded("bert"), plain("bert")]), heads_of("embedding")
-    found = gradients(task, counts_of("embedding"), draws=WIDTH)
+    found = gradients(task, draws=WIDTH)
     assert_close(found.interaction, exact_interaction(task, heads), torch.float32)
 
 
 @EACH
 def test_random_scalars_have_the_exact_interaction_on_average(name: str) -> None:
     task, heads = task_of(name), heads_of(name)
-    task = make_evaluation(
+    task = Evaluation.of_batches(
         task.model, task.objective, [padded("bert" if name == "embedding" else name)]
     )
-    parts = [per_example(task, one, counts_of(name), DRAWS, random()) for one in task.samples]
+    parts = [_per_example(task, one, DRAWS, random()) for one in task.samples]
     weight = sum(float(one[2].sum()) for one in parts)
     some = slice(None, None, 3 if name == "bart" else 1)
     drawn = [one[1][..., some] for one in parts]
@@ -222,16 +225,18 @@ def test_batches_add_up(name: str) -> None:
         tasks = [every_axis(one) for one in (whole, parts)]
         names, draws = ["interaction", "expected_error", "michel", "fisher"], WIDTH
     else:
-        tasks = [make_evaluation(task_of(name).model, NextToken(), one) for one in (whole, parts)]
+        tasks = [
+            Evaluation.of_batches(task_of(name).model, NextToken(), one) for one in (whole, parts)
+        ]
         names, draws = ["michel", "michel_error", "fisher", "fisher_error", "pull"], 1
-    one, other = (gradients(task, counts_of(name), draws=draws) for task in tasks)
+    one, other = (gradients(task, draws=draws) for task in tasks)
     for kind in names:
         assert_close(getattr(other, kind), getattr(one, kind), torch.float32, kind)
 
 
 def test_the_interaction_tells_small_changes_of_the_gates_to_second_order() -> None:
     task, heads = every_axis([padded("bert")]), heads_of("embedding")
-    found = gradients(task, counts_of("embedding"), draws=WIDTH)
+    found = gradients(task, draws=WIDTH)
     direction = torch.linspace(-1, 1, len(heads), dtype=torch.float64)
     want = float(direction @ found.interaction @ direction) / 2
     off = [abs(loss_at(task, heads, direction * step) / step**2 - want) for step in STEPS]
@@ -251,18 +256,18 @@ def loss_at(task: Evaluation, heads: Sequence[HeadId], change: Tensor) -> float:
 
 
 def test_costs_of_cuts_come_from_the_interaction_and_the_pull() -> None:
-    found = gradients(task_of("gpt2"), counts_of("gpt2"), draws=2)
+    found = gradients(task_of("gpt2"), draws=2)
     part = found.interaction[[1, 4]][:, [1, 4]]
     want = float(part.sum()) / 2 - float(found.pull[1] + found.pull[4])
-    assert found.cost_of([1, 4]) == pytest.approx(want)
-    assert found.cost_of([]) == 0
+    assert found.expected_cost([1, 4]) == pytest.approx(want)
+    assert found.expected_cost([]) == 0
 
 
 def test_a_model_compared_with_itself_is_scored_by_its_random_scalars() -> None:
     task = task_of("embedding")
-    found = gradients(task, counts_of("embedding"), draws=3, seed=5)
+    found = gradients(task, draws=3, seed=5)
     drawn = torch.Generator().manual_seed(5)
-    parts = [per_example(task, one, counts_of("embedding"), 3, drawn)[1] for one in task.samples]
+    parts = [_per_example(task, one, 3, drawn)[1] for one in task.samples]
     scalars = torch.cat(parts, 1)
     assert_close(found.michel, scalars.abs().mean((0, 1)), torch.float32)
     assert_close(found.fisher, (scalars**2).mean((0, 1)), torch.float32)
@@ -274,16 +279,16 @@ def test_a_batch_with_nothing_to_predict_counts_nothing() -> None:
     nothing = {"input_ids": torch.full((1, 3), 2), "attention_mask": torch.ones(1, 3).long()}
     model, objective = task_of("bert").model, objective_of("bert")
     assert isinstance(objective, MaskedToken)
-    with_it = make_evaluation(model, objective, [plain("bert"), nothing])
-    without = make_evaluation(model, objective, [plain("bert")])
-    got = gradients(with_it, counts_of("bert"), draws=2)
-    want = gradients(without, counts_of("bert"), draws=2)
+    with_it = Evaluation.of_batches(model, objective, [plain("bert"), nothing])
+    without = Evaluation.of_batches(model, objective, [plain("bert")])
+    got = gradients(with_it, draws=2)
+    want = gradients(without, draws=2)
     assert_close(got.pull, want.pull, torch.float32)
     assert_close(got.interaction, want.interaction, torch.float32)
 
 
 def test_heads_that_a_loss_does_not_look_at_have_no_gradient() -> None:
-    found = gradients(task_of("clip"), counts_of("clip"), draws=1)
+    found = gradients(task_of("clip"), draws=1)
     is_seen = torch.tensor([head.stack == "text" for head in found.heads])
     assert torch.equal(found.michel > 0, is_seen)
     assert torch.equal(found.pull != 0, is_seen)
@@ -292,28 +297,26 @@ def test_heads_that_a_loss_does_not_look_at_have_no_gradient() -> None:
 
 def test_one_example_has_no_standard_error() -> None:
     one = {name: value[:1] for name, value in plain("gpt2").items()}
-    task = make_evaluation(task_of("gpt2").model, NextToken(), [one])
-    found = gradients(task, counts_of("gpt2"), draws=1)
+    task = Evaluation.of_batches(task_of("gpt2").model, NextToken(), [one])
+    found = gradients(task, draws=1)
     assert found.michel_error.isinf().all() and found.expected_error.isinf().all()
     assert found.michel.isfinite().all()
 
 
 def test_the_error_of_what_is_expected_is_that_of_a_mean_over_examples() -> None:
     task = every_axis([plain("bert")])
-    found = gradients(task, counts_of("embedding"), draws=WIDTH)
-    _, drawn, _ = per_example(task, task.samples[0], counts_of("embedding"), WIDTH, random())
+    found = gradients(task, draws=WIDTH)
+    _, drawn, _ = _per_example(task, task.samples[0], WIDTH, random())
     each = (drawn**2).mean(0) / 2
     assert_close(found.expected_error, each.std(0) / len(each) ** 0.5, torch.float32)
     many = every_axis([{name: value.repeat(9, 1) for name, value in plain("bert").items()}])
-    fewer = gradients(many, counts_of("embedding"), draws=WIDTH).expected_error
+    fewer = gradients(many, draws=WIDTH).expected_error
     share = (3 / 35) ** 0.5  # standard errors divide by one example less: 4 - 1 and 36 - 1
     assert_close(fewer, found.expected_error * share, torch.float32)
 
 
 def test_the_same_seed_draws_the_same() -> None:
-    found = [
-        gradients(task_of("gpt2"), counts_of("gpt2"), draws=2, seed=seed) for seed in (1, 1, 2)
-    ]
+    found = [gradients(task_of("gpt2"), draws=2, seed=seed) for seed in (1, 1, 2)]
     assert torch.equal(found[0].interaction, found[1].interaction)
     assert not torch.equal(found[0].interaction, found[2].interaction)
 
@@ -324,11 +327,11 @@ def test_weights_ask_for_gradients_as_before() -> None:
     frozen.requires_grad_(False)
     asked = {name: one.requires_grad for name, one in model.named_parameters()}
     before = state_of(model)
-    with pytest.raises(KeyboardInterrupt), without_weight_gradients(model):
+    with pytest.raises(KeyboardInterrupt), _without_weight_gradients(model):
         assert not any(one.requires_grad for one in model.parameters())
         raise KeyboardInterrupt
-    task = make_evaluation(model, NextToken(), [plain("gpt2")])
-    gradients(task, count_heads(model, plain("gpt2")), draws=1)
+    task = Evaluation.of_batches(model, NextToken(), [plain("gpt2")])
+    gradients(task, draws=1)
     assert {name: one.requires_grad for name, one in model.named_parameters()} == asked
     assert all(one.grad is None for one in model.parameters())
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
@@ -336,5 +339,5 @@ def test_weights_ask_for_gradients_as_before() -> None:
 
 def test_scores_over_their_layers_norm_have_norm_one_in_every_layer() -> None:
     heads = [HeadId(0, 0), HeadId(0, 1), HeadId(1, 0), HeadId(1, 0, "cross"), HeadId(1, 1)]
-    found = by_layer_norm(torch.tensor([3.0, 4.0, 0.0, 7.0, 0.0]), heads)
+    found = divide_by_layer_norm(torch.tensor([3.0, 4.0, 0.0, 7.0, 0.0]), heads)
     assert_close(found, torch.tensor([0.6, 0.8, 0.0, 1.0, 0.0]), torch.float32)

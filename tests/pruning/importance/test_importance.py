@@ -1,29 +1,32 @@
-"""The table of importance has a row a head, a column a measure, and standard errors."""
+"""Importance has a row per head and a column per measure, with standard errors."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from headwise.errors import OptionError
+from headwise.errors import OptionError, OutputError
 from headwise.heads import HeadId
-from headwise.objectives.evaluation import head_ids, make_evaluation
+from headwise.models.loaded import LoadedModel
+from headwise.objectives.evaluation import Evaluation
 from headwise.pruning.importance.importance import (
+    FILES,
     Importance,
-    amount_of_work,
-    best_alone,
+    _best_alone,
+    _stand_ins,
     importance,
-    stand_ins,
+    measure_importance,
 )
-from headwise.pruning.importance.redundancy import Redundant
+from headwise.pruning.importance.redundancy import RedundantHeads
 from headwise.pruning.surgery.cut import cut
 
 from ..differences import every_head
 from ..subjects import (
     added_by_hand,
     assert_unchanged,
-    counts_of,
     model_of,
     plain,
     state_of,
@@ -41,7 +44,7 @@ def found() -> Importance:
     return importance(model_of("llama"), batches=[plain("llama")])
 
 
-def test_there_is_a_row_a_head_and_an_error_for_every_measure(found: Importance) -> None:
+def test_every_head_has_a_row_and_every_measure_an_error(found: Importance) -> None:
     df = found.table.df
     assert len(df) == 18
     assert list(zip(df["layer"], df["head"], strict=True)) == [
@@ -58,7 +61,7 @@ def test_there_is_a_row_a_head_and_an_error_for_every_measure(found: Importance)
 
 def test_columns_are_what_their_names_say(found: Importance) -> None:
     task, df = task_of("llama"), found.table.df
-    small = make_evaluation(task.model, task.objective, [plain("llama")])
+    small = Evaluation.of_batches(task.model, task.objective, [plain("llama")])
     near = 1e4 * torch.finfo(torch.float32).eps
     for head in (HeadId(0, 0), HeadId(2, 5)):
         is_it = (df["layer"] == head.layer) & (df["head"] == head.head)
@@ -67,7 +70,7 @@ def test_columns_are_what_their_names_say(found: Importance) -> None:
 
 
 def test_the_interaction_is_named_by_heads_and_symmetric(found: Importance) -> None:
-    names = [str(head) for head in head_ids(task_of("llama").places, counts_of("llama"))]
+    names = [str(head) for head in task_of("llama").heads]
     assert list(found.interaction.index) == list(found.interaction.columns) == names
     matrix = found.interaction.to_numpy()
     assert np.allclose(matrix, matrix.T, rtol=0, atol=torch.finfo(torch.float32).eps)
@@ -75,11 +78,10 @@ def test_the_interaction_is_named_by_heads_and_symmetric(found: Importance) -> N
 
 
 def test_the_best_alone_is_best_when_all_others_are_silent() -> None:
-    task, counts = task_of("gpt2"), counts_of("gpt2")
-    heads = head_ids(task.places, counts)
-    base = task.loss()
-    told: list[int] = []
-    layers = best_alone(task, heads, counts, base, progress=lambda _, done, __: told.append(done))
+    task = task_of("gpt2")
+    heads, base = task.heads, task.loss()
+    steps: list[int] = []
+    layers = _best_alone(task, base, lambda _, done, __: steps.append(done))
     assert list(layers.layer) == ["L0", "L1", "L2"] and list(layers.heads) == [5, 5, 5]
     for _, row in layers.iterrows():
         own = [head for head in heads if str(head).startswith(f"{row.layer}H")]
@@ -89,18 +91,18 @@ def test_the_best_alone_is_best_when_all_others_are_silent() -> None:
         }
         assert row.best == min(costs, key=lambda name: costs[name])
         assert row.added == pytest.approx(costs[row.best])
-        assert row.shown == task.objective.shown(base.value + costs[row.best])
-    assert told == [0, 1, 2]
+        assert row.shown == task.objective.format_quality(base.value + costs[row.best])
+    assert steps == [0, 1, 2]
 
 
-def test_a_layer_of_one_head_loses_nothing() -> None:
+def test_best_head_of_a_layer_with_one_head_costs_nothing() -> None:
     model = model_of("gpt2")
     cut(model, "L1H0 L1H1 L1H2 L1H4")
     layers = importance(model, batches=[plain("gpt2")]).layers
     assert tuple(layers.iloc[1][["heads", "best", "added", "added_se"]]) == (1, "L1H0", 0.0, 0.0)
 
 
-def test_texts_are_read_and_the_model_stays_as_it_is() -> None:
+def test_measuring_on_texts_leaves_the_model_unchanged() -> None:
     model = model_of("bert")
     before = state_of(model)
     found = importance(model, texts(), tokenizer=words_tokenizer(), max_tokens=300)
@@ -115,35 +117,74 @@ def test_encoder_decoders_have_rows_for_every_stack() -> None:
     assert counted == {"encoder": 6, "decoder": 15, "cross": 15}
 
 
-def test_a_model_without_heads_is_refused() -> None:
+def test_model_without_heads_raises() -> None:
     model = model_of("gpt2")
     cut(model, every_head(model))
-    with pytest.raises(OptionError, match="GPT2LMHeadModel has no head left to measure"):
+    with pytest.raises(OptionError, match="GPT2LMHeadModel has no heads left"):
         importance(model, batches=[plain("gpt2")])
 
 
 def test_stand_ins_are_the_others_of_a_group() -> None:
     heads = tuple(HeadId(0, number) for number in range(3))
-    groups = [Redundant(heads, 0.9, 0.8, 1.0, 2.0)]
-    assert stand_ins(heads[1], groups) == "L0H0 L0H2"
-    assert stand_ins(HeadId(1, 0), groups) == ""
+    groups = [RedundantHeads(heads, 0.9, 0.8, 1.0, 2.0)]
+    assert _stand_ins(heads[1], groups) == "L0H0 L0H2"
+    assert _stand_ins(HeadId(1, 0), groups) == ""
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_loss_that_is_no_number_is_refused_before_the_work(bad: float) -> None:
-    told: list[str] = []
-    with pytest.raises(OptionError, match=f"the loss of GPT2LMHeadModel is {bad}, and no head can"):
+def test_loss_that_is_not_finite_raises_before_the_work(bad: float) -> None:
+    stages: list[str] = []
+    with pytest.raises(OptionError, match=f"GPT2LMHeadModel is {bad}"):
         importance(
             model_of("gpt2"),
             batches=[plain("gpt2")],
             objective=lambda model, inputs: model(**inputs).logits.mean((1, 2)) * bad,
-            progress=lambda stage, *_: told.append(stage),
+            progress=lambda stage, *_: stages.append(stage),
         )
-    assert told == []
+    assert stages == []
 
 
-def test_the_work_is_told_in_its_number() -> None:
-    task = task_of("gpt2")
-    one = make_evaluation(task.model, task.objective, [plain("gpt2")])
-    assert amount_of_work(one, 1).startswith("measuring 1 head on ")
-    assert amount_of_work(one, 2).endswith(" in 1 batch")
+def test_progress_starts_with_the_amount_of_work() -> None:
+    task, remarks = task_of("gpt2"), list[str]()
+    batch = Evaluation.of_batches(task.model, task.objective, [plain("gpt2")])
+    loaded = LoadedModel("gpt2", task.model, None)
+    measure_importance(
+        loaded, batch, progress=lambda stage, _, total: remarks.append(stage) if not total else None
+    )
+    assert remarks == [f"measuring 15 heads on {batch.num_tokens} tokens in 1 batch"]
+
+
+# Folders.
+
+
+def test_importance_survives_its_folder(found: Importance, tmp_path: Path) -> None:
+    pair = RedundantHeads((HeadId(0, 1), HeadId(2, 3)), 0.9, 0.8, 1.0, 2.0)
+    found = replace(found, groups=(pair,))
+    found.write(tmp_path / "out")
+    assert set(FILES) <= {file.name for file in (tmp_path / "out").iterdir()}
+    read = Importance.read(tmp_path / "out")
+    assert read.table == found.table and read.groups == found.groups
+    assert read.layers["shown"].tolist() == found.layers["shown"].tolist()
+    np.testing.assert_allclose(read.interaction, found.interaction, rtol=1e-14)
+
+
+def test_existing_tables_are_replaced_only_by_force(found: Importance, tmp_path: Path) -> None:
+    found.write(tmp_path)
+    with pytest.raises(OutputError, match=r"importance\.parquet.*--force"):
+        found.write(tmp_path)
+    with pytest.raises(OutputError, match=r"importance\.parquet.*--force"):
+        importance("no such model", out=tmp_path)
+    found.write(tmp_path, force=True)
+
+
+@pytest.mark.parametrize("name", FILES[2:])
+def test_unreadable_folders_raise_with_the_file(
+    found: Importance, tmp_path: Path, name: str
+) -> None:
+    found.write(tmp_path)
+    (tmp_path / name).write_text("1,2\n3,4\n", "utf-8")
+    with pytest.raises(OptionError, match=name):
+        Importance.read(tmp_path)
+    (tmp_path / name).unlink()
+    with pytest.raises(OptionError, match=f"no {name}"):
+        Importance.read(tmp_path)

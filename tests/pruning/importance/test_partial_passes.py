@@ -5,13 +5,12 @@ import torch
 from torch import Tensor, nn
 
 from headwise.pruning.importance.partial_passes import (
-    block_name,
+    _block_name,
+    _replace_forward,
     find_blocks,
-    recorded,
-    replaced_forward,
+    record_blocks,
     run_block,
     skip_blocks,
-    stack_of,
 )
 from headwise.watching.running import forward
 from headwise.watching.sites import find_sites
@@ -34,23 +33,23 @@ def hidden(output: object) -> Tensor:
 def test_a_block_alone_gives_what_it_gives_in_the_whole(name: str) -> None:
     task = task_of(name)
     model, inputs = task.model, task.samples[0].inputs
-    blocks = find_blocks(model, task.places)
-    with torch.no_grad(), recorded(blocks) as found:
+    blocks = find_blocks(model, task.sites)
+    with torch.no_grad(), record_blocks(blocks) as found:
         forward(model, inputs)
     assert [block.name for block in found.blocks] == [block.name for block in blocks]
     states: dict[str, object] = {}
     for index, block in enumerate(blocks):
         got = run_block(model, blocks, index, inputs, states)
         assert_close(hidden(got), hidden(found.outputs[index]), torch.float32, block.name)
-        states[stack_of(block)] = found.outputs[index]
+        states[block.stack] = found.outputs[index]
 
 
 @EACH
 def test_what_is_left_out_changes_nothing_and_is_put_back(name: str) -> None:
     task = task_of(name)
     model, inputs = task.model, task.samples[0].inputs
-    blocks, before = find_blocks(model, task.places), state_of(task.model)
-    with torch.no_grad(), recorded(blocks) as found:
+    blocks, before = find_blocks(model, task.sites), state_of(task.model)
+    with torch.no_grad(), record_blocks(blocks) as found:
         want = task.objective.output(model, inputs)
     twice = task.samples[0].repeated(2).inputs
     for count in range(len(blocks) + 1):
@@ -65,7 +64,7 @@ def test_what_is_left_out_changes_nothing_and_is_put_back(name: str) -> None:
 def test_blocks_that_are_left_out_are_not_computed() -> None:
     model, inputs = model_of("gpt2"), padded("gpt2")
     blocks = find_blocks(model, find_sites(model))
-    with torch.no_grad(), recorded(blocks) as found:
+    with torch.no_grad(), record_blocks(blocks) as found:
         want = output_of(forward(model, inputs))
     with torch.no_grad():
         for parameter in blocks[0].module.parameters():
@@ -79,10 +78,10 @@ def test_a_pass_that_fails_leaves_the_model_as_it_was() -> None:
     model, inputs = model_of("gpt2"), padded("gpt2")
     before = state_of(model)
     blocks = find_blocks(model, find_sites(model))
-    with pytest.raises(RuntimeError), recorded(blocks):
+    with pytest.raises(RuntimeError), record_blocks(blocks):
         forward(model, {"input_ids": inputs["input_ids"], "attention_mask": torch.ones(3, 2)})
     with pytest.raises(RuntimeError):
-        wrong = {stack_of(blocks[0]): torch.zeros(1, 2, 3)}
+        wrong = {blocks[0].stack: torch.zeros(1, 2, 3)}
         run_block(model, blocks, 1, inputs, wrong)
     assert_unchanged(model, before)
 
@@ -90,24 +89,24 @@ def test_a_pass_that_fails_leaves_the_model_as_it_was() -> None:
 def test_a_forward_replaced_twice_is_put_back_twice() -> None:
     module = nn.Linear(2, 3)
     want = module(torch.ones(2))
-    with replaced_forward(module, lambda _: 1):
-        with replaced_forward(module, lambda _: 2):
+    with _replace_forward(module, lambda _: 1):
+        with _replace_forward(module, lambda _: 2):
             assert module(torch.ones(2)) == 2
         assert module(torch.ones(2)) == 1
     assert torch.equal(module(torch.ones(2)), want)
 
 
 def test_blocks_are_named_by_the_first_number_of_a_path() -> None:
-    assert block_name("encoder.layer.3.attention.self") == "encoder.layer.3"
-    assert block_name("stages.1.layers.0.attn") == "stages.1"
-    assert block_name("attention") == "attention"
+    assert _block_name("encoder.layer.3.attention.self") == "encoder.layer.3"
+    assert _block_name("stages.1.layers.0.attn") == "stages.1"
+    assert _block_name("attention") == "attention"
 
 
 def test_a_decoder_block_holds_both_of_its_attentions() -> None:
-    blocks = find_blocks(task_of("bart").model, task_of("bart").places)
-    assert [len(block.places) for block in blocks] == [1, 1, 2, 2, 2]
-    assert [place.stack for place in blocks[-1].places] == ["decoder", "cross"]
+    blocks = find_blocks(task_of("bart").model, task_of("bart").sites)
+    assert [len(block.sites) for block in blocks] == [1, 1, 2, 2, 2]
+    assert [place.stack for place in blocks[-1].sites] == ["decoder", "cross"]
 
 
 def test_layers_that_share_their_weights_are_no_blocks() -> None:
-    assert find_blocks(task_of("albert").model, task_of("albert").places) == ()
+    assert find_blocks(task_of("albert").model, task_of("albert").sites) == ()

@@ -7,19 +7,19 @@ import torch
 from torch import Tensor, nn
 
 from headwise.heads import HeadId
-from headwise.objectives.evaluation import Evaluation, count_heads, head_ids, make_evaluation
+from headwise.objectives.evaluation import Evaluation
 from headwise.pruning.importance.gradients import Gradients, gradients
 from headwise.pruning.importance.redundancy import (
-    Redundant,
-    alikeness,
-    components,
-    correlations,
+    RedundantHeads,
+    _components,
+    effect_correlations,
+    output_similarity,
     redundant_groups,
 )
 from headwise.watching.running import real_queries
 from headwise.watching.sites import find_sites
 
-from ..subjects import assert_close, counts_of, model_of, objective_of, padded, plain, task_of
+from ..subjects import assert_close, model_of, objective_of, padded, plain, task_of
 
 SIZE = 7
 
@@ -38,16 +38,15 @@ def with_twins(model: nn.Module, layer: int, one: int, other: int) -> nn.Module:
 
 
 def twin_task() -> Evaluation:
-    return make_evaluation(
+    return Evaluation.of_batches(
         with_twins(model_of("embedding"), 1, 1, 3), objective_of("embedding"), [plain("bert")]
     )
 
 
 def test_heads_that_were_copied_are_found_and_no_others() -> None:
     task = twin_task()
-    counts = count_heads(task.model, task.samples[0].inputs)
-    found = gradients(task, counts, draws=16)
-    alike = alikeness(task, counts)
+    found = gradients(task, draws=16)
+    alike = output_similarity(task)
     groups = redundant_groups(found, alike)
     twins = [group for group in groups if HeadId(1, 1) in group.heads]
     assert [group.heads for group in twins] == [(HeadId(1, 1), HeadId(1, 3))]
@@ -55,11 +54,11 @@ def test_heads_that_were_copied_are_found_and_no_others() -> None:
     assert twins[0].cka == pytest.approx(1.0)
     # two effects that are one: together four times one of them, apart twice
     one, other = (found.heads.index(head) for head in twins[0].heads)
-    assert twins[0].cost_apart == found.cost_of([one]) + found.cost_of([other])
+    assert twins[0].cost_apart == found.expected_cost([one]) + found.expected_cost([other])
     pull = float(found.pull[[one, other]].sum())
     assert twins[0].cost_together + pull == pytest.approx(2 * (twins[0].cost_apart + pull))
     honest = task_of("embedding")
-    before = redundant_groups(gradients(honest, counts, draws=16), alikeness(honest, counts))
+    before = redundant_groups(gradients(honest, draws=16), output_similarity(honest))
     assert not any({HeadId(1, 1), HeadId(1, 3)} <= set(group.heads) for group in before)
 
 
@@ -69,9 +68,9 @@ def test_alikeness_is_cka_of_the_heads_in_their_order(name: str) -> None:
     model = model_of(name)
     silent = HeadId(0, 1, "cross") if name == "bart" else HeadId(1, 2)
     silence_values(model, name)
-    task = make_evaluation(model, objective_of(name), [plain(name)])
-    heads = head_ids(task.places, counts_of(name))
-    found = alikeness(task, counts_of(name))
+    task = Evaluation.of_batches(model, objective_of(name), [plain(name)])
+    heads = task.heads
+    found = output_similarity(task)
     rows = [str(head) for head, row in zip(heads, found, strict=True) if row.isnan().all()]
     assert rows == [str(silent)]
     known = [number for number, head in enumerate(heads) if head != silent]
@@ -97,7 +96,7 @@ def test_padding_is_not_compared() -> None:
     whole = {name: value[:1] for name, value in padded("bert").items()}
     short = {name: value[:, :7] for name, value in whole.items()}
     found = [
-        alikeness(make_evaluation(model, objective_of("embedding"), [one]), counts_of("embedding"))
+        output_similarity(Evaluation.of_batches(model, objective_of("embedding"), [one]))
         for one in (whole, short)
     ]
     assert_close(found[0], found[1], torch.float64)
@@ -109,7 +108,7 @@ def test_padding_of_an_encoder_that_reads_less_than_its_decoder_is_not_compared(
     whole["attention_mask"] = (torch.arange(whole["input_ids"].shape[1]) < 5).long()[None]
     short = {name: value if "decoder" in name else value[:, :5] for name, value in whole.items()}
     found = [
-        alikeness(make_evaluation(model, objective_of("bart"), [one]), counts_of("bart"))
+        output_similarity(Evaluation.of_batches(model, objective_of("bart"), [one]))
         for one in (whole, short)
     ]
     assert_close(found[0], found[1], torch.float64)
@@ -125,10 +124,10 @@ def test_no_mask_of_tokens_says_which_parts_of_a_picture_are_real() -> None:
 
 def test_too_few_rows_say_nothing() -> None:
     short = {name: value[:, :3] for name, value in plain("bert").items()}
-    task = make_evaluation(task_of("embedding").model, objective_of("embedding"), [short])
-    found = alikeness(task, counts_of("embedding"))
+    task = Evaluation.of_batches(task_of("embedding").model, objective_of("embedding"), [short])
+    found = output_similarity(task)
     assert found.isnan().all()
-    heads = head_ids(task.places, counts_of("embedding"))
+    heads = task.heads
     assert redundant_groups(acting(heads, torch.ones(15, 15)), found) == ()
 
 
@@ -157,7 +156,7 @@ def test_costs_are_those_that_importance_expects() -> None:
 def test_correlations_are_of_effects_and_0_without_one() -> None:
     slopes = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 3.0], [-1.0, 0.0], [0.0, 0.0]]).double()
     want = [[1, 1, 0, -1, 0], [1, 1, 0, -1, 0], [0, 0, 1, 0, 0], [-1, -1, 0, 1, 0], [0] * 5]
-    assert_close(correlations(slopes @ slopes.T), torch.tensor(want).double(), torch.float64)
+    assert_close(effect_correlations(slopes @ slopes.T), torch.tensor(want).double(), torch.float64)
 
 
 def joined(*pairs: tuple[int, int], size: int = 6) -> Tensor:
@@ -168,8 +167,8 @@ def joined(*pairs: tuple[int, int], size: int = 6) -> Tensor:
 
 
 def test_components_are_joined_through_others() -> None:
-    assert components(joined((0, 4), (4, 2), (1, 5))) == [[0, 2, 4], [1, 5], [3]]
-    assert components(joined()) == [[number] for number in range(6)]
+    assert _components(joined((0, 4), (4, 2), (1, 5))) == [[0, 2, 4], [1, 5], [3]]
+    assert _components(joined()) == [[number] for number in range(6)]
 
 
 def test_the_group_that_hides_most_comes_first_and_says_so() -> None:
@@ -183,8 +182,7 @@ def test_the_group_that_hides_most_comes_first_and_says_so() -> None:
     assert found[0].cost_together == pytest.approx(3.3)
     assert found[0].correlation == 0.9
     assert str(found[1]) == (
-        "L0H0 L0H1: effects correlate by 0.60 or more, outputs are alike by a CKA of 1.00 or more; "
-        "cutting all costs 1.6000, one by one they "
-        "would cost 1.0000"
+        "L0H0 L0H1: effects correlate by 0.60 or more, outputs have a CKA of 1.00 or more; "
+        "cutting all costs 1.6000, but the single costs add up to 1.0000"
     )
-    assert isinstance(found[0], Redundant)
+    assert isinstance(found[0], RedundantHeads)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import ModelError, OptionError
-from headwise.objectives.evaluation import Evaluation, make_evaluation
+from headwise.objectives.evaluation import Evaluation
 from headwise.pruning.refit.normal_equations import NormalEquations
 from headwise.pruning.refit.refit import (
     RIDGES,
@@ -47,7 +47,7 @@ def task_on(model: nn.Module, name: str, *, batch: int = 8) -> Evaluation:
     whole = inputs_of(FAMILIES["bert" if name == "embedding" else name], 3 * batch, 13)
     parts = {key: value.split(batch) for key, value in whole.items()}
     batches = [{key: parts[key][place] for key in parts} for place in range(3)]
-    return make_evaluation(model, objective_of(name), batches)
+    return Evaluation.of_batches(model, objective_of(name), batches)
 
 
 def refitted(
@@ -129,9 +129,9 @@ def test_a_head_that_is_a_linear_copy_of_a_kept_one_is_not_missed() -> None:
     assert first.ridge is None and first.before == 0  # nothing was cut there
     assert second.ridge == min(RIDGES)
     assert second.after < RIDGES[0] * second.before
-    loss, unfitted = task.of(model).loss().value, copy.deepcopy(task.model)
+    loss, unfitted = task.with_model(model).loss().value, copy.deepcopy(task.model)
     cut(unfitted, "L1H3")
-    assert loss < RIDGES[0] * task.of(unfitted).loss().value
+    assert loss < RIDGES[0] * task.with_model(unfitted).loss().value
     assert third.before < RIDGES[0] * second.before
     _, _, other = refitted("embedding", ["L1H3"])
     assert other[1].after > 0.01 * other[1].before
@@ -221,7 +221,7 @@ def test_a_layer_without_heads_is_refitted_as_far_as_it_has_a_bias(
     assert (fits[0].ridge is None) == (name == "llama")
     if name == "llama":
         assert any(fit.ridge is not None for fit in fits[1:])
-    assert task.of(model).losses().sums.isfinite().all()
+    assert task.with_model(model).losses().sums.isfinite().all()
 
 
 def test_a_model_that_was_cut_before_can_be_cut_and_refitted_again() -> None:
@@ -243,7 +243,7 @@ def test_padding_has_no_say() -> None:
     for batches in ([batch], [garbage], alone):
         model = copy.deepcopy(uncut)
         cut(model, "L0H1 L1H2")
-        samples = make_evaluation(uncut, objective_of("gpt2"), batches).samples
+        samples = Evaluation.of_batches(uncut, objective_of("gpt2"), batches).samples
         found.append(refit(model, uncut, samples, samples))
     near = torch.finfo(torch.float32).eps ** 0.5  # a minimum moves by roots of what is rounded
     for other in found[1:]:

@@ -9,9 +9,9 @@ import torch
 
 from headwise.errors import OptionError
 from headwise.heads import HeadId, parse_heads
-from headwise.objectives.evaluation import head_ids, make_evaluation
+from headwise.objectives.evaluation import Evaluation
 from headwise.pruning.importance.ablation import ablate
-from headwise.pruning.importance.gradients import Gradients, by_layer_norm, gradients
+from headwise.pruning.importance.gradients import Gradients, divide_by_layer_norm, gradients
 from headwise.pruning.selection import methods
 from headwise.pruning.selection.methods import (
     BEST,
@@ -34,11 +34,9 @@ EACH = pytest.mark.parametrize("method", METHODS)
 def problem_of(name: str, **options: object) -> CutSearch:
     """Every group of heads of a model, on a batch without padding."""
     task = task_of(name)
-    small = make_evaluation(task.model, task.objective, [plain(name)])
-    heads = head_ids(task.places, counts_of(name))
-    found = CutSearch(
-        small, counts_of(name), whole_groups(heads, counts_of(name)), rounds=3, draws=2
-    )
+    small = Evaluation.of_batches(task.model, task.objective, [plain(name)])
+    heads = task.heads
+    found = CutSearch(small, whole_groups(heads, counts_of(name)), rounds=3, draws=2)
     return replace(found, **options)  # type: ignore[arg-type]
 
 
@@ -69,7 +67,7 @@ def test_a_random_cut_takes_as_many_heads_as_the_one_it_stands_beside(named: str
     assert len(set(found)) > 1
     for one in found:
         assert lost_of_groups(one) == lost_of_groups(heads)
-        assert plan_slices(problem.task.model, one)  # it can be cut
+        assert plan_slices(problem.evaluation.model, one)  # it can be cut
 
 
 def test_of_whole_units_the_random_cut_is_a_beginning_of_a_random_order() -> None:
@@ -83,7 +81,7 @@ def test_of_whole_units_the_random_cut_is_a_beginning_of_a_random_order() -> Non
 @EACH
 def test_each_unit_goes_once_and_a_part_is_a_beginning(method: str) -> None:
     problem = problem_of("llama")
-    before = state_of(problem.task.model)
+    before = state_of(problem.evaluation.model)
     order = order_units(method, problem)
     assert order.method == method and len(order.costs) == len(problem.units)
     assert Counter(order.units) == Counter(problem.units)
@@ -92,7 +90,7 @@ def test_each_unit_goes_once_and_a_part_is_a_beginning(method: str) -> None:
     assert order_units(method, problem, count=99).units == order.units
     assert order_units(method, problem, count=0).units == ()
     assert len(order.first(2)) == 6 and list(order.first(2)) == sorted(order.first(2))
-    assert_unchanged(problem.task.model, before)
+    assert_unchanged(problem.evaluation.model, before)
 
 
 @EACH
@@ -136,9 +134,7 @@ def test_ablation_takes_the_cheapest_first_and_says_the_costs() -> None:
     problem = problem_of("gpt2")
     exact = {
         unit: one.value
-        for unit, one in zip(
-            problem.units, ablate(problem.task, problem.units, problem.counts), strict=True
-        )
+        for unit, one in zip(problem.units, ablate(problem.evaluation, problem.units), strict=True)
     }
     order = order_units("ablation", problem)
     assert list(order.units) == sorted(problem.units, key=lambda unit: exact[unit])
@@ -151,17 +147,19 @@ def test_greedy_takes_the_best_of_what_is_left() -> None:
     for count in range(3):
         gone = order.first(count)
         left = [unit for unit in problem.units if unit not in order.units[:count]]
-        losses = {unit: problem.task.loss([*gone, *unit.heads]).value for unit in left}
+        losses = {unit: problem.evaluation.loss([*gone, *unit.heads]).value for unit in left}
         assert order.units[count] == min(left, key=lambda unit: losses[unit])
-        added = losses[order.units[count]] - problem.task.loss(gone).value
+        added = losses[order.units[count]] - problem.evaluation.loss(gone).value
         assert order.costs[count] == pytest.approx(added, abs=1e3 * torch.finfo(torch.float64).eps)
 
 
 @pytest.mark.parametrize("method", ["michel", "fisher"])
 def test_gradient_scores_are_added_up_over_a_unit(method: str) -> None:
     problem = problem_of("llama")
-    found = gradients(problem.task, problem.counts, draws=1)
-    scores = by_layer_norm(found.michel, problem.heads) if method == "michel" else found.fisher
+    found = gradients(problem.evaluation, draws=1)
+    scores = (
+        divide_by_layer_norm(found.michel, problem.heads) if method == "michel" else found.fisher
+    )
     worth = dict(zip(problem.heads, scores.tolist(), strict=True))
     order = order_units(method, problem)
     sums = [sum(worth[head] for head in unit.heads) for unit in order.units]
@@ -194,7 +192,7 @@ def test_of_two_heads_that_stand_in_for_each_other_one_goes_first_and_one_last(
     assert places == [0, 14]
     assert order.costs == pytest.approx([0.25, *[0.5] * 13, 2.25])
     costs = planted(problem, matrix, torch.zeros(15).double())
-    assert sum(order.costs) == pytest.approx(costs.cost_of(range(15)))
+    assert sum(order.costs) == pytest.approx(costs.expected_cost(range(15)))
 
 
 def test_a_head_whose_silence_helps_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +248,7 @@ def test_rounds_tell_how_far_all_of_them_together_are() -> None:
     told: list[tuple[str, int, int]] = []
     problem = problem_of("gpt2", progress=lambda *said: told.append(said))
     order_units("rounds", problem)
-    batches = len(problem.task.samples)
+    batches = len(problem.evaluation.samples)
     assert told == [
         ("backward passes", done, problem.rounds * batches)
         for done in range(problem.rounds * batches)

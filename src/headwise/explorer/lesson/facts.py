@@ -1,23 +1,26 @@
-"""Lesson facts: everything a lesson tells, measured once on the learner's text.
+"""Everything that a lesson states, measured once on the learner's text.
 
-In: a subject, a text, and what the learner chose of layer, head and token. Out: the trace of one
-layer, how its scores become weights, and what becomes of the model's output without each head.
+In: a subject, a text, and the layer, head and token that the learner chose. Out: Facts: the trace
+of one layer, how its scores become weights, and the effect of silencing each head on the output.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from headwise.errors import OptionError
-from headwise.explorer.lesson.effects import Effects, silenced_one_by_one
+from headwise.explorer.lesson.figures import Place
 from headwise.explorer.lesson.token_text import ordinal, quoted, visible
+from headwise.explorer.what_if import token_name
 from headwise.heads import HeadTable
+from headwise.objectives.evaluation import ROOM
+from headwise.objectives.losses import CustomLoss, Embedding, NextToken, read_logits
 from headwise.pruning.setting import Subject
 from headwise.reading.batch import Batch
 from headwise.reading.reader import Reader, Window
@@ -25,20 +28,51 @@ from headwise.tracing.blur import ComparedRows, compare_rows
 from headwise.tracing.record import Trace
 from headwise.tracing.trace import trace
 from headwise.watching.calls import AttentionCall
+from headwise.watching.gates import gate
 from headwise.watching.running import forward_batch, in_evaluation
 from headwise.watching.sites import find_sites
 from headwise.watching.watch import watch
 
-MOST_TOKENS = 24
-"""Tokens of the text that are followed: more rows and columns than that nobody reads."""
-MOST_CHARACTERS = 4000
-"""Of a text that is tokenized at all; far more than 24 tokens have."""
+MAX_TOKENS = 24
+"""Largest number of tokens that the lesson follows: nobody reads larger tables."""
+MAX_CHARACTERS = 4000
+"""Characters of the text that are tokenized: far more than MAX_TOKENS need."""
 LARGEST, RESTING = 0.95, 0.5
-"""A head to show is sharp but not all or nothing, and not mostly at rest on special tokens."""
+"""Limits for the head to show: its largest weight, and its weight on resting places."""
 CLEAR = 0.5
-"""In a layer to show, heads differ at least by this share of the most that they differ anywhere."""
+"""In the layer to show, heads differ at least by this share of the largest difference."""
 BLOCKED = -1e30
-"""Scores at or below it are blocked: models write their dtype's lowest number for -inf."""
+"""Scores at or below this are masked: models use their dtype's lowest number for -inf."""
+NUM_NEXT = 5
+"""Number of next tokens shown."""
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A likely next token, and its probability with each head silenced."""
+
+    token: str
+    probability: float
+    without: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Change of the output when each head is silenced."""
+
+    unit: Literal["cosine", "nats", "loss"]
+    """`cosine`, `nats` or `loss`."""
+    values: tuple[float, ...]
+    """Cosine to the unchanged output, divergence from it, or the loss, per head."""
+    sizes: tuple[float, ...]
+    """Distance per head, 0 for no effect: 1 - cosine, divergence, or change of loss."""
+    next: tuple[Continuation, ...] = ()
+    """Next tokens of a causal model, likeliest first."""
+
+    @property
+    def ranked(self) -> list[int]:
+        """Heads by effect, largest first."""
+        return sorted(range(len(self.sizes)), key=lambda head: -self.sizes[head])
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,19 +83,19 @@ class Scoring:
     scale: float
     softcap: float | None
     added: Float[Tensor, " key"]
-    """What the model adds by position; -inf for what the token may not see."""
+    """Numbers that the model adds by position; -inf for tokens that cannot be seen."""
     sink: float | None
-    """A score that takes part in the softmax and belongs to no token."""
+    """A score that joins the softmax and belongs to no token."""
 
     def weights(self, scores: Tensor | None = None) -> Float[Tensor, " key"]:
-        """The row of weights of these scores, or of others in their place."""
+        """The row of weights, for these scores or for `scores`."""
         logits = self.bent((self.scores if scores is None else scores).double()) + self.added
         if self.sink is None:
             return logits.softmax(0)
         return torch.cat([logits, logits.new_tensor([self.sink])]).softmax(0)[:-1]
 
     def bent(self, scores: Tensor) -> Tensor:
-        """Scores after scaling and the cap, if there is one."""
+        """Scores after scaling and softcap."""
         scaled, cap = scores * self.scale, self.softcap
         return scaled if cap is None else cap * torch.tanh(scaled / cap)
 
@@ -73,7 +107,7 @@ class Facts:
     subject: Subject
     batch: Batch
     is_cut: bool
-    """Whether the text was longer than what is followed."""
+    """Whether the text was longer than MAX_TOKENS."""
     call: AttentionCall
     trace: Trace
     head: int
@@ -82,7 +116,7 @@ class Facts:
 
     @cached_property
     def tokens(self) -> tuple[str, ...]:
-        """Every token as it is shown."""
+        """Every token, as the lesson shows it."""
         return tuple(map(visible, self.trace.labels.keys))
 
     @property
@@ -96,7 +130,7 @@ class Facts:
         return self.quoted(self.position)
 
     def quoted(self, position: int) -> str:
-        """A token inside a sentence, with its turn where the text has it several times."""
+        """A token inside a sentence, numbered if the text has it several times."""
         token = self.tokens[position]
         turn = self.tokens[: position + 1].count(token)
         return quoted(token) + (f" ({ordinal(turn)})" if self.tokens.count(token) > 1 else "")
@@ -112,20 +146,20 @@ class Facts:
 
     @cached_property
     def compared(self) -> ComparedRows:
-        """The token's rows in all heads, beside where they rest."""
+        """The token's rows in all heads, without resting places."""
         return compare_rows(
-            self.step("weights")[:, self.position], resting_places(self.batch).cpu()
+            self.step("weights")[:, self.position], _resting_places(self.batch).cpu()
         )
 
     @cached_property
     def by_weight(self) -> list[int]:
-        """Tokens that may be seen, the one with the largest weight first."""
+        """Positions that can be seen, by weight, largest first."""
         order = self.row.argsort(descending=True, stable=True).tolist()
         return [key for key in order if bool(self.scoring.added[key] > -math.inf)]
 
     @property
     def sees_one(self) -> bool:
-        """Whether one token alone may be seen, as from the first of a causal model."""
+        """Whether only one token can be seen, as from the first of a causal model."""
         return len(self.by_weight) == 1
 
     @property
@@ -167,37 +201,37 @@ class Facts:
 
     @cached_property
     def effects(self) -> Effects:
-        """What the model's output loses without each head of the layer."""
+        """Change of the model's output when each head of the layer is silenced."""
         with torch.no_grad(), in_evaluation(self.subject.model):
-            return silenced_one_by_one(
+            return silencing_effects(
                 self.subject, self.batch.inputs, self.trace.prefix, self.trace.num_heads
             )
 
     @cached_property
     def roles(self) -> list[list[str]] | None:
-        """Roles of the layer's heads by the table; None without one."""
+        """Roles of the layer's heads; None without a table."""
         if self.table is None:
             return None
         held = dict(zip(map(str, self.table.heads), self.table.df["roles"].tolist(), strict=True))
         return [list(held.get(self.trace.name_of(h), ())) for h in range(self.trace.num_heads)]
 
     @property
-    def place(self) -> dict[str, Any]:
-        """Where in the model and in the text a step is, for the browser."""
-        return {
-            "model": self.subject.name,
-            "layer": self.call.layer,
-            "head": self.head,
-            "name": self.name,
-            "position": self.position,
-            "token": self.tokens[self.position],
-            "tokens": list(self.tokens),
-            "is_special": list(self.trace.labels.is_special),
-            "is_cut": self.is_cut,
-        }
+    def place(self) -> Place:
+        """The head and the token, as the browser gets them."""
+        return Place(
+            model=self.subject.name,
+            layer=self.call.layer,
+            head=self.head,
+            name=self.name,
+            position=self.position,
+            token=self.tokens[self.position],
+            tokens=list(self.tokens),
+            is_special=list(self.trace.labels.is_special),
+            is_cut=self.is_cut,
+        )
 
 
-def facts_of(
+def lesson_facts(
     subject: Subject,
     text: str,
     *,
@@ -206,110 +240,109 @@ def facts_of(
     position: int | None,
     table: HeadTable | None,
 ) -> Facts:
-    """Read the text, choose what was left open, and trace it."""
-    check_model(subject)
-    batch, where, is_cut = read_text(subject, text)
+    """Read the text, choose a head and a token unless they are given, and trace the layer."""
+    _check_model(subject)
+    batch, where, is_cut = _read_text(subject, text)
     size = batch.inputs["input_ids"].shape[1]
     if position is not None and not 0 <= position < size:
-        raise OptionError(f"there is no token {position}: the text has 0..{size - 1}")
-    calls = calls_of(subject.model, batch)
+        raise OptionError(f"position is {position}: the text has positions 0..{size - 1}")
+    calls = _attention_calls(subject.model, batch)
     last = calls[-1].layer
     if layer is not None and layer not in [call.layer for call in calls]:
-        raise OptionError(f"there is no layer {layer}: the model has layers 0..{last}")
-    position = last_word(batch, where) if position is None else position
-    call, head = chosen_head(calls, batch, position, layer=layer, head=head)
-    found = trace(subject.model, batch.inputs, layer=call.layer, tokenizer=subject.tokenizer)
+        raise OptionError(f"layer is {layer}: the model has layers 0..{last}")
+    position = _last_word(batch, where) if position is None else position
+    call, head = _choose_head(calls, batch, position, layer=layer, head=head)
+    layer_trace = trace(subject.model, batch.inputs, layer=call.layer, tokenizer=subject.tokenizer)
     return Facts(
         subject=subject,
         batch=batch,
         is_cut=is_cut,
         call=call,
-        trace=found,
+        trace=layer_trace,
         head=head,
         position=position,
         table=table,
     )
 
 
-def check_model(subject: Subject) -> None:
-    """Raise where a lesson cannot be given on a model."""
+def _check_model(subject: Subject) -> None:
+    """Raise OptionError if the lesson cannot use the model."""
     name, places = subject.name, find_sites(subject.model)
     if subject.tokenizer is None:
-        raise OptionError(f"{name} came without a tokenizer: a lesson reads a text")
+        raise OptionError(f"{name} has no tokenizer: the lesson reads text; pass one")
     stacks = list(dict.fromkeys(place.stack for place in places))
     if len(stacks) > 1:
         raise OptionError(
-            f"{name} has several stacks of attention ({', '.join(stacks)}): the lesson follows "
-            "models that have one"
+            f"{name} has several stacks of attention ({', '.join(stacks)}): the lesson needs a "
+            "model with one"
         )
-    shown = [type(place.module).__name__ for place in places if not place.is_routed]
-    if shown:
+    weights_only = [type(place.module).__name__ for place in places if not place.is_routed]
+    if weights_only:
         raise OptionError(
-            f"{name} shows its weights alone ({shown[0]} does not ask transformers' attention "
-            "interface): the lesson needs queries, keys and scores, as of minilm or smollm2"
+            f"{name} returns only its weights ({weights_only[0]} does not use transformers' "
+            "attention interface): the lesson needs queries, keys and scores, as in minilm"
         )
 
 
-def read_text(subject: Subject, text: str) -> tuple[Batch, range, bool]:
-    """The text's first tokens as a batch, where among all tokens they are, and whether it is cut.
+def _read_text(subject: Subject, text: str) -> tuple[Batch, range, bool]:
+    """The text's first tokens as a batch, their positions, and whether the text is longer.
 
     Halves of characters, which no tokenizer reads, become question marks.
     """
     whole = text.strip().encode("utf-8", "replace").decode()
-    part = whole[:MOST_CHARACTERS]
+    part = whole[:MAX_CHARACTERS]
     reader = Reader(subject.tokenizer, subject.model.config)
     before, after = reader.around
     ids = subject.tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"]
     if len(ids) < 2:
         raise OptionError(
-            f"the lesson needs at least 2 tokens of text, and {part[:20]!r} has {len(ids)}: write "
-            "a short sentence"
+            f"text {part[:20]!r} has {len(ids)} tokens, but the lesson needs at least 2: write a "
+            "short sentence"
         )
-    kept = ids[: min(MOST_TOKENS, reader.length - len(before) - len(after))]
+    kept = ids[: min(MAX_TOKENS, reader.length - len(before) - len(after))]
     batch = reader.batch([Window(0, (*before, *kept, *after))], subject.device)
     where = range(len(before), len(before) + len(kept))
     return batch, where, len(kept) < len(ids) or len(part) < len(whole)
 
 
-def last_word(batch: Batch, where: range) -> int:
-    """The last token that is neither special nor punctuation; the last one, if all are."""
+def _last_word(batch: Batch, where: range) -> int:
+    """Position of the last word; of the last token, if the text has no words."""
     facts = batch.tokens[""]
-    assert facts.is_special is not None and facts.is_punctuation is not None, "a tokenizer says"
+    assert facts.is_special is not None and facts.is_punctuation is not None, "the tokenizer knows"
     is_word = ~(facts.is_special | facts.is_punctuation)[0]
     return max((place for place in where if is_word[place]), default=where[-1])
 
 
-def resting_places(batch: Batch) -> Bool[Tensor, " key"]:
-    """Special tokens and the first one, where heads often rest."""
+def _resting_places(batch: Batch) -> Bool[Tensor, " key"]:
+    """True for special tokens and the first one, where heads park unused attention."""
     is_special = batch.tokens[""].is_special
-    assert is_special is not None, "a tokenizer says"
+    assert is_special is not None, "the tokenizer knows"
     is_rest = is_special[0].clone()
     is_rest[0] = True
     return is_rest
 
 
-def calls_of(model: nn.Module, batch: Batch) -> list[AttentionCall]:
-    """Every layer's attention on the text."""
+def _attention_calls(model: nn.Module, batch: Batch) -> list[AttentionCall]:
     with torch.no_grad(), in_evaluation(model), watch(model) as watched:
         forward_batch(model, batch.inputs)
     return [call for call in watched.calls if isinstance(call, AttentionCall)]
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
-    """A head that may be shown."""
+class _Candidate:
+    """A head that the lesson can show."""
 
     call: AttentionCall
     head: int
     is_odd: bool
-    """Whether its row is hard to read: at rest, or all or nothing."""
+    """Whether its row is hard to read: mostly on resting places, or all on one token."""
     gap: float
     """How much sharper its layer's heads are than their average."""
     worse: float
-    """The smaller, the better: entropy, or what rests of an odd row."""
+    """Entropy, or the weight on resting places of an odd row; smaller is better."""
 
 
-def chosen_head(
+def _choose_head(
     calls: Sequence[AttentionCall],
     batch: Batch,
     position: int,
@@ -317,14 +350,13 @@ def chosen_head(
     layer: int | None,
     head: int | None,
 ) -> tuple[AttentionCall, int]:
-    """The head that was asked for; left open, the one whose row for the token is best to read.
+    """The given head, or the one whose row for the token is easiest to read.
 
-    That is one which looks mostly at one other ordinary token, and neither at it alone nor mostly
-    at special ones or the first: the sharpest, of layers whose heads differ. Else the one that
-    rests least.
+    That is the sharpest head that attends mostly to one other ordinary token, but not to it alone,
+    in a layer whose heads differ; if there is none, the one that puts least on resting places.
     """
-    is_rest = resting_places(batch).cpu()
-    found: list[Choice] = []
+    is_rest = _resting_places(batch).cpu()
+    candidates: list[_Candidate] = []
     for call in calls:
         if layer is not None and call.layer != layer:
             continue
@@ -337,11 +369,68 @@ def chosen_head(
             is_plain = rest <= RESTING and not is_rest[top] and top != position
             is_odd = not is_plain or float(row[top]) > LARGEST
             blur = float(torch.special.entr(row).sum())
-            found.append(Choice(call, number, is_odd, gap, rest if is_odd else blur))
-    if not found:
+            candidates.append(_Candidate(call, number, is_odd, gap, rest if is_odd else blur))
+    if not candidates:
         counts = [call.num_heads for call in calls if layer in (None, call.layer)]
-        there = "this model" if layer is None else f"layer {layer}"
-        raise OptionError(f"there is no head {head} in {there}: it has heads 0..{max(counts) - 1}")
-    clear = CLEAR * max((one.gap for one in found if not one.is_odd), default=0.0)
-    best = min(found, key=lambda one: (one.is_odd, one.gap < clear, one.worse))
+        where = "this model" if layer is None else f"layer {layer}"
+        raise OptionError(f"head is {head}: {where} has heads 0..{max(counts) - 1}")
+    clear = CLEAR * max((each.gap for each in candidates if not each.is_odd), default=0.0)
+    best = min(candidates, key=lambda each: (each.is_odd, each.gap < clear, each.worse))
     return best.call, best.head
+
+
+def silencing_effects(
+    subject: Subject, inputs: Mapping[str, Tensor], layer: str, num_heads: int
+) -> Effects:
+    """Change of the output when each head of a layer is silenced, in the objective's terms."""
+    gates = torch.cat([torch.ones(1, num_heads), 1 - torch.eye(num_heads)])
+    objective = subject.objective
+    size = _copies_at_once(subject, inputs)
+    outputs = torch.cat(
+        [_gated_outputs(subject, inputs, layer, part) for part in gates.split(size)]
+    ).double()
+    unchanged, silent = outputs[0], outputs[1:]
+    if isinstance(objective, Embedding):
+        cosines = (silent * unchanged).sum(-1).clamp(-1, 1).tolist()
+        return Effects("cosine", tuple(cosines), tuple(1 - one for one in cosines))
+    if isinstance(objective, CustomLoss):
+        changes = (silent - unchanged).abs().tolist()
+        return Effects("loss", tuple(silent.tolist()), tuple(changes))
+    before, after = unchanged.log_softmax(-1), silent.log_softmax(-1)
+    divergence = (before.exp() * (before - after)).sum(-1).clamp(min=0)
+    sizes = tuple(
+        divergence.flatten(1).mean(1).tolist() if divergence.dim() > 1 else divergence.tolist()
+    )
+    is_causal = isinstance(objective, NextToken)
+    return Effects(
+        "nats", sizes, sizes, _continuations(subject, before, after) if is_causal else ()
+    )
+
+
+def _gated_outputs(
+    subject: Subject, inputs: Mapping[str, Tensor], layer: str, gates: Float[Tensor, "copies heads"]
+) -> Tensor:
+    """The outputs to compare, one per row of gates; a causal model's is its next-token logits."""
+    copies = {name: value.repeat(len(gates), 1) for name, value in inputs.items()}
+    with gate(subject.model, {layer: gates}):
+        if isinstance(subject.objective, Embedding | CustomLoss):
+            return subject.objective.output(subject.model, copies)
+        logits = read_logits(subject.model, copies)
+        return logits[:, -1] if isinstance(subject.objective, NextToken) else logits
+
+
+def _copies_at_once(subject: Subject, inputs: Mapping[str, Tensor]) -> int:
+    config: Any = subject.model.config
+    words = getattr(config.get_text_config(), "vocab_size", 1)
+    return max(1, ROOM // (inputs["input_ids"].numel() * words))
+
+
+def _continuations(
+    subject: Subject, before: Float[Tensor, " word"], after: Float[Tensor, "heads word"]
+) -> tuple[Continuation, ...]:
+    continuations = []
+    for token in before.topk(min(NUM_NEXT, len(before))).indices.tolist():
+        name = visible(token_name(subject, token))
+        without = tuple(after[:, token].exp().tolist())
+        continuations.append(Continuation(name, float(before[token].exp()), without))
+    return tuple(continuations)

@@ -1,22 +1,30 @@
-"""Many heads: the warm-up and the first three steps, from one row of weights to many heads.
+"""The warm-up and the first three steps of the lesson, from one row of weights to many heads.
 
-In: facts. Out: steps. What their figures hold is written in `lesson`.
+In: Facts. Out: LessonSteps. last_steps.py has the other four.
 """
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor
 
 from headwise.attention.worked_example import cat_sleeps
-from headwise.explorer.lesson.facts import MOST_TOKENS, Facts
+from headwise.explorer.lesson.facts import MAX_TOKENS, Facts
+from headwise.explorer.lesson.figures import (
+    HeadCountFigure,
+    HeadsFigure,
+    ProjectionsFigure,
+    RowFigure,
+    ShapeFigure,
+    WarmUpFigure,
+    WhyManyFigure,
+)
 from headwise.explorer.lesson.quiz import (
     MINUTES,
     LessonStep,
     QuizQuestion,
-    asks_choice,
-    asks_number,
+    choice_question,
+    number_question,
 )
 from headwise.explorer.lesson.token_text import few, number, quoted, share
 from headwise.formats import format_count, join_words
@@ -27,7 +35,8 @@ from headwise.tracing.record import nested_lists
 
 ITSELF = "the token itself"
 TIE = 1e-3
-"""Candidates of a question that are no further apart are not asked about."""
+"""Candidates of a question must differ by more than this."""
+WARM_UP_STEPS = ("input", "queries", "scores", "scaled", "weights", "mixed", "concat", "output")
 
 
 def warm_up() -> LessonStep:
@@ -45,20 +54,20 @@ def warm_up() -> LessonStep:
         minutes=MINUTES["warm-up"],
         paragraphs=(
             f'Take the sentence "Cat sleeps". Each word is {len(x[0])} numbers: Cat '
-            f"{vector(x[0].tolist())}, sleeps {vector(x[1].tolist())}. Head 0 reads the first two "
-            "columns, head 1 the last two.",
+            f"{_vector(x[0].tolist())}, sleeps {_vector(x[1].tolist())}. Head 0 reads the first "
+            "two columns, head 1 the last two.",
             "A score says how well two words match: multiply their numbers in pairs and add up "
-            f"the products. In head 0, Cat with itself scores {products(x[0, :2].tolist())} = "
+            f"the products. In head 0, Cat with itself scores {_products(x[0, :2].tolist())} = "
             f"{number(score)}, with sleeps {number(float(steps['scores'][0, 0, 1]))}. Divided "
             f"by the square root of {steps['queries'].shape[-1]}, {number(score)} becomes "
             f"{scaled:.2f}. Softmax turns scores into shares that add up to one: Cat gives itself "
             f"{share(cat[0])} and sleeps {share(cat[1])}. Sleeps, all zeros in these columns, "
             f"shares evenly: {share(sleeps[0])} and {share(sleeps[1])}.",
             "Head 1 is the mirror image. Side by side, the heads' results for Cat are "
-            f"{vector(before)}; the matrix Wo mixes them into {vector(after)}.",
+            f"{_vector(before)}; the matrix Wo mixes them into {_vector(after)}.",
         ),
         exercise="Switch between head 0 and head 1 and watch which word stays sharp.",
-        question=asks_number(
+        question=number_question(
             "In head 1, how much of its attention does sleeps give itself?",
             mirror,
             f"Head 1 reads the columns that hold the numbers of sleeps. Its score with itself is "
@@ -67,24 +76,19 @@ def warm_up() -> LessonStep:
             f"head 0, hence the same share, {mirror:.4f}.",
             0.015,
         ),
-        figures={
-            "tokens": tokens,
-            "heads": [trace.name_of(head) for head in range(trace.num_heads)],
-            "formulas": {name: trace[name].formula for name in trace.steps},
-            "shapes": {name: trace[name].shape for name in trace.steps},
-            "Wo": nested_lists(trace["Wo"].values),
-            **{name: nested_lists(values) for name, values in steps.items()},
-        },
+        figures=WarmUpFigure(
+            tokens=list(tokens),
+            Wo=nested_lists(trace["Wo"].values),
+            **{name: nested_lists(steps[name]) for name in WARM_UP_STEPS},
+        ),
     )
 
 
-def products(numbers: list[float]) -> str:
-    """The products of a vector with itself, to be added up."""
+def _products(numbers: list[float]) -> str:
     return " + ".join(f"{number(one)} x {number(one)}" for one in numbers)
 
 
-def vector(numbers: list[float]) -> str:
-    """A short vector in a sentence."""
+def _vector(numbers: list[float]) -> str:
     return f"[{', '.join(f'{one:.2f}'.removesuffix('.00') for one in numbers)}]"
 
 
@@ -96,7 +100,7 @@ def why_many(facts: Facts) -> LessonStep:
     heads, single = blur.heads, blur.single
     entropy = math.fsum(row.entropy for row in heads) / len(heads)
     largest = math.fsum(row.largest for row in heads) / len(heads)
-    cut = f" Only your first {MOST_TOKENS} tokens are followed."
+    cut = f" Only your first {MAX_TOKENS} tokens are followed."
     return LessonStep(
         name="why-many",
         title="Why one head is not enough",
@@ -105,37 +109,40 @@ def why_many(facts: Facts) -> LessonStep:
             "A head gives every token (a word or a piece of one) a row of weights: shares, adding "
             f"up to {'one' if facts.scoring.sink is None else 'less than one'}, of what it takes "
             f"from each. In layer {facts.call.layer}, {facts.token} has "
-            f"{format_count(len(heads), 'row')}: {told_rows(facts, heads)}."
+            f"{format_count(len(heads), 'row')}: {_rows_sentence(facts, heads)}."
             + (cut if facts.is_cut else ""),
-            *told_rest(facts),
-            *(told_alone() if facts.sees_one else told_blur(heads, single, entropy, largest)),
+            *_left_out_paragraph(facts),
+            *(
+                _one_token_paragraphs()
+                if facts.sees_one
+                else _blur_paragraphs(heads, single, entropy, largest)
+            ),
         ),
         exercise="Step through the heads and compare each row with the average row below them.",
-        question=ask_about_blur(facts, heads[facts.head], len(heads)),
-        figures={
-            "place": facts.place,
-            "keys": list(rows.keys),
-            "heads": [
-                {**row_figure(row, rows.keys), "resting": resting}
+        question=_blur_question(facts, heads[facts.head], len(heads)),
+        figures=WhyManyFigure(
+            place=facts.place,
+            keys=list(rows.keys),
+            heads=[
+                _row_figure(row, rows.keys, resting)
                 for row, resting in zip(heads, rows.resting, strict=True)
             ],
-            "single": row_figure(single, rows.keys),
-            "mean_entropy": entropy,
-            "mean_largest": largest,
-        },
+            single=_row_figure(single, rows.keys, 0.0),
+            mean_entropy=entropy,
+            mean_largest=largest,
+        ),
     )
 
 
-def told_rows(facts: Facts, heads: tuple[Row, ...]) -> str:
-    """Where the chosen head's row has most, and another head's."""
-    top = largest_key(heads[facts.head], facts.compared.keys)
+def _rows_sentence(facts: Facts, heads: tuple[Row, ...]) -> str:
+    top = _largest_key(heads[facts.head], facts.compared.keys)
     where = ITSELF if top == facts.position else facts.quoted(top)
     own = f"{facts.name} puts {share(float(facts.row[top]))} on {where}"
     weights = facts.step("weights")[:, facts.position]
     others = {
         head: key
         for head, row in enumerate(heads)
-        if (key := largest_key(row, facts.compared.keys)) != top
+        if (key := _largest_key(row, facts.compared.keys)) != top
     }
     if not others:
         return own
@@ -146,9 +153,8 @@ def told_rows(facts: Facts, heads: tuple[Row, ...]) -> str:
     )
 
 
-def told_rest(facts: Facts) -> tuple[str, ...]:
-    """What is left out of the comparison, if anything is."""
-    is_special = facts.place["is_special"]
+def _left_out_paragraph(facts: Facts) -> tuple[str, ...]:
+    is_special = facts.place.is_special
     left_out = [key for key in range(len(facts.tokens)) if key not in facts.compared.keys]
     if not left_out:
         return ()
@@ -163,8 +169,7 @@ def told_rest(facts: Facts) -> tuple[str, ...]:
     )
 
 
-def told_alone() -> tuple[str, str]:
-    """That there is nothing to compare."""
+def _one_token_paragraphs() -> tuple[str, str]:
     return (
         "From here only one token can be seen, so every row lies on it alone: the heads cannot "
         "differ, and their average is as sharp as they are.",
@@ -173,10 +178,9 @@ def told_alone() -> tuple[str, str]:
     )
 
 
-def told_blur(
+def _blur_paragraphs(
     heads: tuple[Row, ...], single: Row, entropy: float, largest: float
 ) -> tuple[str, str]:
-    """What becomes of the rows in their average."""
     if len(heads) == 1:
         return (
             "This layer has only one head, so its single row has to serve every purpose, and what "
@@ -195,11 +199,10 @@ def told_blur(
     )
 
 
-def ask_about_blur(facts: Facts, row: Row, num_heads: int) -> QuizQuestion:
-    """What is left of a sharp weight in the average."""
-    weight, top = row.largest, largest_key(row, facts.compared.keys)
+def _blur_question(facts: Facts, row: Row, num_heads: int) -> QuizQuestion:
+    weight, top = row.largest, _largest_key(row, facts.compared.keys)
     if num_heads == 1 or facts.sees_one:
-        return asks_number(
+        return number_question(
             f"This layer has {format_count(num_heads, 'head')}. How many rows of weights does each "
             "token have in it?",
             num_heads,
@@ -207,7 +210,7 @@ def ask_about_blur(facts: Facts, row: Row, num_heads: int) -> QuizQuestion:
         )
     answer = weight / num_heads
     scaled = ", scaled up," if facts.compared.resting[facts.head] else ""
-    return asks_number(
+    return number_question(
         f"{facts.name}{scaled} puts {weight:.3f} on {facts.quoted(top)}. If the other "
         f"{format_count(num_heads - 1, 'head')} ignored that token, how much weight would the "
         f"average of all {num_heads} rows put on it?",
@@ -218,20 +221,13 @@ def ask_about_blur(facts: Facts, row: Row, num_heads: int) -> QuizQuestion:
     )
 
 
-def largest_key(row: Row, keys: Sequence[int]) -> int:
-    """The token that a row over some tokens puts most on."""
+def _largest_key(row: Row, keys: Sequence[int]) -> int:
     return keys[int(row.weights.argmax())]
 
 
-def row_figure(row: Row, keys: Sequence[int]) -> dict[str, Any]:
-    """A row as numbers."""
-    return {
-        "name": row.name,
-        "weights": row.weights.double().tolist(),
-        "entropy": row.entropy,
-        "largest": row.largest,
-        "largest_key": largest_key(row, keys),
-    }
+def _row_figure(row: Row, keys: Sequence[int], resting: float) -> RowFigure:
+    weights = row.weights.double().tolist()
+    return RowFigure(row.name, weights, row.entropy, row.largest, _largest_key(row, keys), resting)
 
 
 def projections(facts: Facts) -> LessonStep:
@@ -252,42 +248,36 @@ def projections(facts: Facts) -> LessonStep:
             "vectors for every head: a query, what this token is looking for; a key, "
             "what it can be found by; a value, what it hands over when it is found. Each comes "
             "from a matrix, Wq, Wk or Wv, whose numbers were learned in training.",
-            f"In {facts.name}{served if is_grouped(facts) else ''} the query of {facts.token} is "
+            f"In {facts.name}{served if _is_grouped(facts) else ''} the query of {facts.token} is "
             f"{few(query.tolist())}, its key {few(key.tolist())}, its value {few(value.tolist())}. "
             f"Query and key both have {len(query)} numbers, since they will be compared; the value "
             f"has {many}. These are the very numbers the model works with, after any bias or "
             "rotation by position.",
         ),
         exercise="Pick another token and watch its query, key and value change.",
-        question=ask_about_projections(facts),
-        figures={
-            "place": facts.place,
-            "input": None if inputs is None else nested_lists(inputs),
-            "query": nested_lists(query),
-            "key": nested_lists(key),
-            "value": nested_lists(value),
-            "kv_head": facts.kv_head,
-            "is_grouped": is_grouped(facts),
-            "d_model": width,
-            "shapes": [
-                {
-                    "step": name,
-                    "formula": facts.trace[name].formula,
-                    "shape": facts.trace[name].shape,
-                }
+        question=_projection_question(facts),
+        figures=ProjectionsFigure(
+            place=facts.place,
+            input=None if inputs is None else nested_lists(inputs),
+            query=nested_lists(query),
+            key=nested_lists(key),
+            value=nested_lists(value),
+            kv_head=facts.kv_head,
+            is_grouped=_is_grouped(facts),
+            shapes=[
+                ShapeFigure(name, facts.trace[name].formula, facts.trace[name].shape)
                 for name in ("input", "queries", "keys", "values")
                 if name in facts.trace.steps
             ],
-        },
+        ),
     )
 
 
-def is_grouped(facts: Facts) -> bool:
-    """Whether heads share keys and values."""
+def _is_grouped(facts: Facts) -> bool:
     return facts.num_kv_heads < facts.trace.num_heads
 
 
-def ask_about_projections(facts: Facts) -> QuizQuestion:
+def _projection_question(facts: Facts) -> QuizQuestion:
     """Whose query meets whose key: told by which product is the score."""
     queries, keys = facts.step("queries")[facts.head], facts.step("keys")[facts.kv_head]
     here = facts.position
@@ -295,12 +285,12 @@ def ask_about_projections(facts: Facts) -> QuizQuestion:
         if facts.tokens[other] == facts.tokens[here]:
             continue
         score = float(facts.scoring.scores[other])
-        forward, back = dot(queries[here], keys[other]), dot(queries[other], keys[here])
+        forward, back = _dot(queries[here], keys[other]), _dot(queries[other], keys[here])
         if abs(forward - back) <= TIE * max(1.0, abs(score)):
             continue
         assert abs(forward - score) < abs(back - score)
         name = facts.quoted(other)
-        return asks_choice(
+        return choice_question(
             f"Which two vectors decide how much {facts.token} looks at {name}?",
             f"the query of {facts.token} and the key of {name}",
             (
@@ -312,15 +302,14 @@ def ask_about_projections(facts: Facts) -> QuizQuestion:
             f"way round it would be {back:.2f}. Values play no part in who looks where.",
         )
     d_key, count = len(queries[here]), facts.num_kv_heads
-    return asks_number(
+    return number_question(
         "How many numbers do all the keys of this one token have together, over the whole layer?",
         count * d_key,
         f"{format_count(count, 'key')} of {d_key} numbers: {count * d_key:,}.",
     )
 
 
-def dot(one: Tensor, other: Tensor) -> float:
-    """Sum of products."""
+def _dot(one: Tensor, other: Tensor) -> float:
     return float(one.double() @ other.double())
 
 
@@ -333,7 +322,7 @@ def heads(facts: Facts) -> LessonStep:
         [head for head, served in enumerate(facts.trace.kv_head_of) if served == kv_head]
         for kv_head in range(facts.num_kv_heads)
     ]
-    if is_grouped(facts):
+    if _is_grouped(facts):
         kin = [facts.trace.name_of(head) for head in groups[facts.kv_head]]
         last_words = (
             f"Keys and values are fewer here: {format_count(facts.num_kv_heads, 'KV head')} for "
@@ -358,26 +347,24 @@ def heads(facts: Facts) -> LessonStep:
             last_words,
         ),
         exercise="Pick another row of the table and watch the pieces get longer or shorter.",
-        question=ask_about_heads(facts),
-        figures={
-            "place": facts.place,
-            "d_model": d_model,
-            "d_key": d_key,
-            "d_value": int(facts.call.values.shape[-1]),
-            "num_heads": num_heads,
-            "num_kv_heads": facts.num_kv_heads,
-            "num_tokens": len(facts.tokens),
-            "columns": [first, last + 1],
-            "kv_head_of": list(facts.trace.kv_head_of),
-            "groups": groups,
-            "table": dimension_table(d_model, num_heads, d_key, len(facts.tokens)),
-        },
+        question=_heads_question(facts),
+        figures=HeadsFigure(
+            place=facts.place,
+            d_model=d_model,
+            d_key=d_key,
+            num_heads=num_heads,
+            num_kv_heads=facts.num_kv_heads,
+            num_tokens=len(facts.tokens),
+            columns=[first, last + 1],
+            groups=groups,
+            table=_head_count_table(d_model, num_heads, d_key, len(facts.tokens)),
+        ),
     )
 
 
-def dimension_table(
+def _head_count_table(
     d_model: int, num_heads: int, d_key: int, num_tokens: int
-) -> list[dict[str, Any]]:
+) -> list[HeadCountFigure]:
     """A row for every head count that shares the width out evenly, and the model's own."""
     choices = {
         (one.num_heads, one.d_key): list(one.remarks)
@@ -385,27 +372,26 @@ def dimension_table(
     }
     choices.setdefault((num_heads, d_key), ["heads do not share out d_model here"])
     return [
-        {
-            "num_heads": count,
-            "d_key": size,
-            "numbers": count * size,
-            "scores": count * num_tokens**2,
-            "multiply_adds": count * size * num_tokens**2,
-            "remarks": remarks,
-            "is_own": (count, size) == (num_heads, d_key),
-        }
+        HeadCountFigure(
+            num_heads=count,
+            d_key=size,
+            numbers=count * size,
+            scores=count * num_tokens**2,
+            multiply_adds=count * size * num_tokens**2,
+            remarks=remarks,
+            is_own=(count, size) == (num_heads, d_key),
+        )
         for (count, size), remarks in sorted(choices.items())
     ]
 
 
-def ask_about_heads(facts: Facts) -> QuizQuestion:
-    """Which KV head serves another head; or how long the pieces would be."""
+def _heads_question(facts: Facts) -> QuizQuestion:
     num_heads, kv_head_of = facts.trace.num_heads, facts.trace.kv_head_of
     others = [head for head in range(num_heads) if kv_head_of[head] != facts.kv_head]
-    if others and is_grouped(facts):
+    if others and _is_grouped(facts):
         head = others[len(others) // 2]
         group = num_heads // facts.num_kv_heads
-        return asks_number(
+        return number_question(
             f"{num_heads} heads share {facts.num_kv_heads} KV heads, in order. Which KV head, "
             f"counted from 0, serves {facts.trace.name_of(head)}?",
             kv_head_of[head],
@@ -419,7 +405,7 @@ def ask_about_heads(facts: Facts) -> QuizQuestion:
         key=lambda size: abs(math.log(size / wanted)),
     )
     answer = facts.d_model // count
-    return asks_number(
+    return number_question(
         f"If {format_count(count, 'head')} shared out the width of {facts.d_model:,}, how many "
         "numbers would each have?",
         answer,

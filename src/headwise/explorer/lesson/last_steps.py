@@ -1,33 +1,40 @@
-"""Scores to output: the last four steps, from scores to what each head is worth.
+"""The last four steps of the lesson, from scores to the effect of silencing each head.
 
-In: facts. Out: steps. What their figures hold is written in `lesson`.
+In: Facts. Out: LessonSteps. first_steps.py has the others.
 """
 
 import math
-from typing import Any
 
-from headwise.explorer.lesson.effects import Effects
-from headwise.explorer.lesson.facts import Facts, Scoring
+from headwise.explorer.lesson.facts import Effects, Facts, Scoring
+from headwise.explorer.lesson.figures import (
+    SHOWN,
+    DragFigure,
+    MixingFigure,
+    NextFigure,
+    OutputFigure,
+    OwnerFigure,
+    ScoresFigure,
+    SpareFigure,
+    SpareHeadFigure,
+)
 from headwise.explorer.lesson.first_steps import TIE
 from headwise.explorer.lesson.quiz import (
     MINUTES,
     LessonStep,
     QuizQuestion,
-    asks_choice,
-    asks_number,
+    choice_question,
+    number_question,
 )
 from headwise.explorer.lesson.token_text import few, number, percent, power, quoted, share
 from headwise.formats import format_count, join_words
 from headwise.roles import ROLES
 from headwise.tracing.record import nested_lists, segregation
 
-SHOWN = 8
-"""Numbers of a long vector that are shown."""
-MOST_OPTIONS = 4
+MAX_OPTIONS = 4
 
 
 def scores(facts: Facts) -> LessonStep:
-    """From products to shares."""
+    """From products of queries and keys to weights."""
     scoring, top = facts.scoring, facts.by_weight[0]
     score = float(scoring.scores[top])
     return LessonStep(
@@ -35,32 +42,31 @@ def scores(facts: Facts) -> LessonStep:
         title="From scores to shares",
         minutes=MINUTES["scores"],
         paragraphs=(
-            f"{told_product(facts, top)}, number by number, and adds up the products: the score is "
-            f"{score:.2f}. {told_scaling(facts, score)}{told_extras(facts, top)}",
+            f"{_product_clause(facts, top)}, number by number, and adds up the products: the score "
+            f"is {score:.2f}. {_scaling_sentence(facts, score)}{_extras_sentences(facts, top)}",
             "Softmax makes shares of a row of scores: e to the power of each, divided by the sum "
             f"of all. Here {facts.quoted(top)} gets {share(float(facts.row[top]))}"
-            f"{runner_up(facts)}.{told_hidden(facts)}",
-            told_raising(facts),
+            f"{_second_clause(facts)}.{_hidden_sentence(facts)}",
+            _raising_sentence(facts),
         ),
-        exercise=told_drag(facts, top),
-        question=ask_about_scores(facts),
-        figures={
-            "place": facts.place,
-            "scores": nested_lists(scoring.scores),
-            "scale": scoring.scale,
-            "softcap": scoring.softcap,
-            "added": nested_lists(scoring.added),
-            "sink": scoring.sink,
-            "scaled": nested_lists(facts.step("scaled")[facts.head, facts.position].double()),
-            "weights": nested_lists(facts.row),
-            "drag": {"key": top, "score": score, "weight": float(facts.row[top])},
-            "step": 1 / scoring.scale,
-        },
+        exercise=_drag_exercise(facts, top),
+        question=_score_question(facts),
+        figures=ScoresFigure(
+            place=facts.place,
+            scores=nested_lists(scoring.scores),
+            scale=scoring.scale,
+            softcap=scoring.softcap,
+            added=nested_lists(scoring.added),
+            sink=scoring.sink,
+            scaled=nested_lists(facts.step("scaled")[facts.head, facts.position].double()),
+            weights=nested_lists(facts.row),
+            drag=DragFigure(top, score, float(facts.row[top])),
+            step=1 / scoring.scale,
+        ),
     )
 
 
-def told_product(facts: Facts, top: int) -> str:
-    """Which two vectors are multiplied."""
+def _product_clause(facts: Facts, top: int) -> str:
     start = f"To see how well {facts.token}"
     if top == facts.position:
         return f"{start} matches itself, {facts.name} multiplies its query by its key"
@@ -68,8 +74,7 @@ def told_product(facts: Facts, top: int) -> str:
     return f"{both} the query of the first by the key of the second"
 
 
-def told_scaling(facts: Facts, score: float) -> str:
-    """What the scale makes of a score."""
+def _scaling_sentence(facts: Facts, score: float) -> str:
     scale, d_key = facts.scoring.scale, facts.call.queries.shape[-1]
     if scale == 1:
         return "Many models now scale such sums down; this one takes them as they are."
@@ -81,24 +86,22 @@ def told_scaling(facts: Facts, score: float) -> str:
     return f"The model multiplies it by {number(scale)}, which makes {score * scale:.2f}."
 
 
-def told_extras(facts: Facts, top: int) -> str:
-    """What else this model does to a score."""
+def _extras_sentences(facts: Facts, top: int) -> str:
     scoring = facts.scoring
-    told = ""
+    sentences = ""
     if scoring.softcap is not None:
         bent = float(scoring.bent(scoring.scores[top]))
-        told += f" A cap bends it to {bent:.2f}: no score passes {number(scoring.softcap)}."
+        sentences += f" A cap bends it to {bent:.2f}: no score passes {number(scoring.softcap)}."
     if any(one not in (0.0, -math.inf) for one in scoring.added.tolist()):
-        told += " This model also adds a number that depends on their distance."
+        sentences += " This model also adds a number that depends on their distance."
     if scoring.sink is not None:
-        told += (
+        sentences += (
             f" A further score of {scoring.sink:.2f} belongs to no token and takes a share, too."
         )
-    return told
+    return sentences
 
 
-def told_raising(facts: Facts) -> str:
-    """What becomes of the row when scores change."""
+def _raising_sentence(facts: Facts) -> str:
     scoring = facts.scoring
     if facts.sees_one and scoring.sink is None:
         return "Its share is 1 whatever its score is: there is no other token to share with."
@@ -111,8 +114,7 @@ def told_raising(facts: Facts) -> str:
     )
 
 
-def told_drag(facts: Facts, top: int) -> str:
-    """What to do with the scores."""
+def _drag_exercise(facts: Facts, top: int) -> str:
     drag = f"Drag the score of {facts.quoted(top)}"
     if not facts.sees_one:
         return f"{drag} down until another token leads the row."
@@ -121,8 +123,7 @@ def told_drag(facts: Facts, top: int) -> str:
     return f"{drag} and watch what it takes from the sink."
 
 
-def told_hidden(facts: Facts) -> str:
-    """How many tokens may not be seen, if any."""
+def _hidden_sentence(facts: Facts) -> str:
     hidden = len(facts.tokens) - len(facts.by_weight)
     if not hidden:
         return ""
@@ -130,16 +131,15 @@ def told_hidden(facts: Facts) -> str:
     return f" {format_count(hidden, 'token')} cannot be seen from here and {gets} weight 0."
 
 
-def runner_up(facts: Facts) -> str:
-    """What the second token of the row gets, if there is one."""
+def _second_clause(facts: Facts) -> str:
     if len(facts.by_weight) < 2:
         return ""
     second = facts.by_weight[1]
     return f" and {facts.quoted(second)}, next in line, {share(float(facts.row[second]))}"
 
 
-def ask_about_scores(facts: Facts) -> QuizQuestion:
-    """What a weight becomes when its score is raised; or how many tokens are seen."""
+def _score_question(facts: Facts) -> QuizQuestion:
+    """The weight after its score is raised; or, if no score matters, the number of tokens seen."""
     scoring, step = facts.scoring, 1 / facts.scoring.scale
     best, best_gain, answer = 0, 0.0, 0.0
     for key in facts.by_weight:
@@ -150,20 +150,19 @@ def ask_about_scores(facts: Facts) -> QuizQuestion:
         if gain > best_gain:
             best, best_gain, answer = key, gain, weight
     if best_gain < 0.05:  # the row is all or nothing, and no drag of this size shows
-        return ask_about_sight(facts)
+        return _sight_question(facts)
     before, old = float(facts.row[best]), float(scoring.scores[best])
-    return asks_number(
+    return number_question(
         f"Drag the score of {facts.quoted(best)} from {old:.2f} to {old + step:.2f}. Its "
         f"weight was {before:.3f}; what does it become?",
         answer,
-        f"After scaling the step is worth 1, {told_growth(scoring, best)} and the whole row is "
+        f"After scaling the step is worth 1, {_growth_clause(scoring, best)} and the whole row is "
         f"shared out anew: {answer:.3f}. Step after step it comes nearer to 1 and never passes it.",
         min(0.02, best_gain / 3),
     )
 
 
-def told_growth(scoring: Scoring, key: int) -> str:
-    """How much larger a token's part of the sum is after a step of 1, which a cap makes less."""
+def _growth_clause(scoring: Scoring, key: int) -> str:
     if scoring.softcap is None:
         return f"so this token's part of the sum grows e = {math.e:.2f} times"
     old = scoring.scores[key]
@@ -174,10 +173,9 @@ def told_growth(scoring: Scoring, key: int) -> str:
     )
 
 
-def ask_about_sight(facts: Facts) -> QuizQuestion:
-    """How many tokens are seen."""
+def _sight_question(facts: Facts) -> QuizQuestion:
     seen, whole = len(facts.by_weight), len(facts.tokens)
-    return asks_number(
+    return number_question(
         f"How many tokens can {facts.token} look at in this row, itself included?",
         seen,
         f"All {whole} tokens: none is blocked here."
@@ -207,37 +205,36 @@ def mixing(facts: Facts) -> LessonStep:
             f"hands over its value, multiplied by its weight. In {facts.name}, {facts.token} takes "
             f"{join_words(taken)}{', and so on down the row' if len(facts.by_weight) > 3 else ''}.",
             f"Follow the first number. {facts.quoted(top)} has {value:.3f} there and weight "
-            f"{weight:.3f}: it brings {weight * value:.3f}. {told_whole(facts, float(mixed[0]))} "
+            f"{weight:.3f}: it brings {weight * value:.3f}. "
+            f"{_sum_sentence(facts, float(mixed[0]))} "
             f"The same is done with each of the {len(mixed)} numbers: the mixed vector is "
             f"{few(mixed.tolist())}.",
             "Weights only say how much; what is carried is in the values. A large weight on a "
             "small value fetches little.",
         ),
         exercise="Point at a token and see what it brings to each number of the mixed vector.",
-        question=ask_about_mixing(facts, top),
-        figures={
-            "place": facts.place,
-            "kv_head": facts.kv_head,
-            "d_value": len(mixed),
-            "weights": nested_lists(facts.row),
-            "values": nested_lists(values[:, :SHOWN]),
-            "parts": nested_lists(parts[:, :SHOWN]),
-            "mixed": nested_lists(mixed[:SHOWN]),
-            "lengths": nested_lists(parts.norm(dim=-1)),
-            "difference": float((parts.sum(0) - mixed).abs().max()),
-        },
+        question=_mixing_question(facts, top),
+        figures=MixingFigure(
+            place=facts.place,
+            d_value=len(mixed),
+            weights=nested_lists(facts.row),
+            values=nested_lists(values[:, :SHOWN]),
+            parts=nested_lists(parts[:, :SHOWN]),
+            mixed=nested_lists(mixed[:SHOWN]),
+            lengths=nested_lists(parts.norm(dim=-1)),
+            difference=float((parts.sum(0) - mixed).abs().max()),
+        ),
     )
 
 
-def told_whole(facts: Facts, whole: float) -> str:
-    """What the parts of all tokens come to."""
+def _sum_sentence(facts: Facts, whole: float) -> str:
     if facts.sees_one:
         return "No other token can be seen from here, so nothing is added to it."
     seen = len(facts.by_weight)
     return f"{'Both' if seen == 2 else f'All {seen}'} tokens together make {whole:.3f}."
 
 
-def ask_about_mixing(facts: Facts, top: int) -> QuizQuestion:
+def _mixing_question(facts: Facts, top: int) -> QuizQuestion:
     """One product: the largest that another token brings to a number that is shown."""
     values = facts.step("values")[facts.kv_head].double()[:, :SHOWN]
     parts = facts.row[:, None] * values
@@ -248,7 +245,7 @@ def ask_about_mixing(facts: Facts, top: int) -> QuizQuestion:
     answer, weight, value = (
         float(one) for one in (parts[key, column], facts.row[key], values[key, column])
     )
-    return asks_number(
+    return number_question(
         f"{facts.quoted(key)} has weight {number(weight)}, and number {column + 1} of its value is "
         f"{number(value)}. How much does it bring to number {column + 1} of the mixed vector?",
         answer,
@@ -284,43 +281,42 @@ def output(facts: Facts) -> LessonStep:
             f"{last:,} are {facts.name}'s alone.",
             "The output matrix Wo ends that. Each head owns some rows of it, and through them "
             f"adds a vector of full length, {facts.d_model:,} numbers, to the output. These "
-            f"vectors{'' if bias is None else ' and a bias'} {told_sum(trace.adds_up, difference)} "
-            f"By length, {adds}.",
+            f"vectors{'' if bias is None else ' and a bias'} "
+            f"{_check_sentence(trace.adds_up, difference)} By length, {adds}.",
             "Segregation is 1 where every column has one owner and 0 where all heads share "
             f"equally. Over your sentence it is {before:.2f} in the concat and {after:.2f} in the "
             f"output{': a lone head has nobody to share with' if trace.num_heads == 1 else ''}.",
         ),
         exercise="Switch between before and after Wo and watch one head's colour spread.",
-        question=ask_about_output(facts, d_value),
-        figures={
-            "place": facts.place,
-            "d_model": facts.d_model,
-            "d_value": d_value,
-            "segregation_concat": before,
-            "segregation_output": after,
-            "difference": difference,
-            "adds_up": trace.adds_up,
-            "output": nested_lists(given[:SHOWN]),
-            "bias": None if bias is None else nested_lists(bias[:SHOWN]),
-            "heads": [
-                {
-                    "name": trace.name_of(head),
-                    "columns": [head * d_value, (head + 1) * d_value],
-                    "concat": nested_lists(mixed[head, :SHOWN]),
-                    "concat_length": float(mixed[head].norm()),
-                    "contribution": nested_lists(contributions[head, :SHOWN]),
-                    "length": float(contributions[head].norm()),
-                    "share": facts.shares[head],
-                    "touched": int((contributions[head] != 0).sum()),
-                }
+        question=_output_question(facts, d_value),
+        figures=OutputFigure(
+            place=facts.place,
+            d_model=facts.d_model,
+            d_value=d_value,
+            segregation_concat=before,
+            segregation_output=after,
+            difference=difference,
+            adds_up=trace.adds_up,
+            output=nested_lists(given[:SHOWN]),
+            bias=None if bias is None else nested_lists(bias[:SHOWN]),
+            heads=[
+                OwnerFigure(
+                    name=trace.name_of(head),
+                    columns=[head * d_value, (head + 1) * d_value],
+                    concat=nested_lists(mixed[head, :SHOWN]),
+                    concat_length=float(mixed[head].norm()),
+                    contribution=nested_lists(contributions[head, :SHOWN]),
+                    length=float(contributions[head].norm()),
+                    share=facts.shares[head],
+                    touched=int((contributions[head] != 0).sum()),
+                )
                 for head in range(trace.num_heads)
             ],
-        },
+        ),
     )
 
 
-def told_sum(adds_up: bool, difference: float) -> str:
-    """Whether what the heads add is the output."""
+def _check_sentence(adds_up: bool, difference: float) -> str:
     if not adds_up:
         return f"miss the output by {power(difference)}, more than rounding explains."
     return (
@@ -329,11 +325,10 @@ def told_sum(adds_up: bool, difference: float) -> str:
     )
 
 
-def ask_about_output(facts: Facts, d_value: int) -> QuizQuestion:
-    """How far one head reaches after Wo."""
+def _output_question(facts: Facts, d_value: int) -> QuizQuestion:
     added = facts.step("contributions")[facts.head, facts.position]
     touched = int((added != 0).sum())
-    return asks_number(
+    return number_question(
         f"{facts.name} fills {d_value} columns of the concat. How many of the {facts.d_model:,} "
         "numbers of the output does it change?",
         touched,
@@ -349,11 +344,11 @@ MEASURES = {
     "nats": "divergence of the model's prediction without the head from the untouched one, in nats",
     "loss": "how far the loss moves without the head",
 }
-"""What each unit measures, as the distance that bars show."""
+"""The distance that bars show, for each unit."""
 
 
 def spare(facts: Facts) -> LessonStep:
-    """What heads are called, and what is lost without each."""
+    """Roles of heads, and the effect of silencing each."""
     effects, trace = facts.effects, facts.trace
     ranked = effects.ranked
     first, last = (trace.name_of(head) for head in (ranked[0], ranked[-1]))
@@ -362,49 +357,43 @@ def spare(facts: Facts) -> LessonStep:
         title="What heads learned, and which we can spare",
         minutes=MINUTES["spare"],
         paragraphs=(
-            told_roles(facts),
+            _roles_sentences(facts),
             "A name is no proof of use. So we silence the layer's heads one at a time, run the "
-            f"whole model, and see how far its answer moves. {told_effects(facts, last)}",
+            f"whole model, and see how far its answer moves. {_effect_sentence(facts, last)}",
             "Read this with care. A head at rest in this sentence may work hard in the next. And "
             "two heads that do the same job both look spare, until both are gone. To cut heads "
             "for good, headwise prune judges them together, on many texts.",
         ),
         exercise="Silence the heads one after the other and see which moves the answer most.",
-        question=ask_about_spare(facts, first),
-        figures={
-            "place": facts.place,
-            "unit": effects.unit,
-            "measure": MEASURES[effects.unit],
-            "has_roles": facts.roles is not None,
-            "role_words": {
+        question=_spare_question(facts, first),
+        figures=SpareFigure(
+            place=facts.place,
+            unit=effects.unit,
+            measure=MEASURES[effects.unit],
+            has_roles=facts.roles is not None,
+            role_words={
                 role: ROLES[role].meaning if role in ROLES else ""
                 for role in dict.fromkeys(one for held in facts.roles or [] for one in held)
             },
-            "next": next_figure(effects),
-            "heads": [
-                {
-                    "name": trace.name_of(head),
-                    "head": head,
-                    "rank": rank,
-                    "value": effects.values[head],
-                    "effect": effects.sizes[head],
-                    "share": facts.shares[head],
-                    "roles": None if facts.roles is None else facts.roles[head],
-                    "next": [one.without[head] for one in effects.next],
-                }
+            next=[NextFigure(each.token, each.probability) for each in effects.next],
+            heads=[
+                SpareHeadFigure(
+                    name=trace.name_of(head),
+                    head=head,
+                    rank=rank,
+                    value=effects.values[head],
+                    effect=effects.sizes[head],
+                    share=facts.shares[head],
+                    roles=None if facts.roles is None else facts.roles[head],
+                    next=[one.without[head] for one in effects.next],
+                )
                 for rank, head in enumerate(ranked, start=1)
             ],
-        },
+        ),
     )
 
 
-def next_figure(effects: Effects) -> list[dict[str, Any]]:
-    """What a causal model would go on with."""
-    return [{"token": one.token, "probability": one.probability} for one in effects.next]
-
-
-def told_roles(facts: Facts) -> str:
-    """What the scan found the layer's heads to do."""
+def _roles_sentences(facts: Facts) -> str:
     start = "Nobody assigned these heads their jobs; they emerged in training. "
     if facts.roles is None:
         return (
@@ -421,8 +410,7 @@ def told_roles(facts: Facts) -> str:
     )
 
 
-def told_effects(facts: Facts, least: str) -> str:
-    """What the silence of the least missed head does."""
+def _effect_sentence(facts: Facts, least: str) -> str:
     effects = facts.effects
     head = effects.ranked[-1]
     value = effects.values[head]
@@ -446,22 +434,22 @@ def told_effects(facts: Facts, least: str) -> str:
     return f"Without {least}, the one missed least, its loss is {number(value)}."
 
 
-def ask_about_spare(facts: Facts, most: str) -> QuizQuestion:
+def _spare_question(facts: Facts, most: str) -> QuizQuestion:
     """Which of some heads is missed most, none of them tied with it."""
     effects, trace = facts.effects, facts.trace
     ranked = effects.ranked
     largest = effects.sizes[ranked[0]]
     below = [head for head in ranked[1:] if largest - effects.sizes[head] > TIE]
     if not below:
-        return asks_number(
+        return number_question(
             "No head stands out on this sentence. How many runs with one silent head did it take "
             "to find that out?",
             trace.num_heads,
             f"One for each head of the layer: {trace.num_heads}. They were run as one batch, each "
             "on its own copy of your sentence.",
         )
-    steps = max(1, len(below) // (MOST_OPTIONS - 1))
-    wrong = below[::-1][::steps][: MOST_OPTIONS - 1]
+    steps = max(1, len(below) // (MAX_OPTIONS - 1))
+    wrong = below[::-1][::steps][: MAX_OPTIONS - 1]
     loudest = max(range(trace.num_heads), key=lambda head: facts.shares[head])
     compared = (
         f"It also adds the most to the output of {facts.token}."
@@ -469,16 +457,15 @@ def ask_about_spare(facts: Facts, most: str) -> QuizQuestion:
         else f"Yet {trace.name_of(loudest)} adds the most to the output of {facts.token}: how much "
         "a head says and how much the model needs it are two different things."
     )
-    return asks_choice(
+    return choice_question(
         "Which of these heads does the model miss most on your sentence?",
         most,
         [trace.name_of(head) for head in wrong],
-        f"Without {most} the output moves furthest: {told_most(effects)}. {compared}",
+        f"Without {most} the output moves furthest: {_most_clause(effects)}. {compared}",
     )
 
 
-def told_most(effects: Effects) -> str:
-    """How far the output moves without the head that is missed most."""
+def _most_clause(effects: Effects) -> str:
     head = effects.ranked[0]
     size, value = effects.sizes[head], effects.values[head]
     if effects.next:

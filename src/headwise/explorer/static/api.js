@@ -1,7 +1,7 @@
 // @ts-check
 /** Requests to the page's own server: JSON, or numbers with their shape; errors are sentences. */
 
-/** What the server said was wrong. */
+/** An error that the server answered, or 0 if it did not answer. */
 export class Refused extends Error {
   /** @param {number} status @param {string} sentence */
   constructor(status, sentence) {
@@ -10,8 +10,12 @@ export class Refused extends Error {
   }
 }
 
-/** What is wrong, to stand alone: with a capital letter, unless it begins with a name such as d_model. @param {Error} error */
-export const sentence = (error) => error.message.replace(/^[a-z](?=[a-z]*[ ,])/, (letter) => letter.toUpperCase());
+/**
+ * The error as a sentence: with a capital letter, unless it begins with a name such as d_model.
+ * @param {Error} error
+ */
+export const sentence = (error) =>
+  error.message.replace(/^[a-z](?=[a-z]*[ ,])/, (letter) => letter.toUpperCase());
 
 /**
  * @param {string} path
@@ -32,8 +36,10 @@ async function ask(path, options = {}) {
 }
 
 /** @param {Record<string, unknown>} values @returns {string} */
-export const query = (values) => new URLSearchParams(
-  Object.entries(values).map(([name, value]) => [name, String(value)])).toString();
+export const query = (values) =>
+  new URLSearchParams(
+    Object.entries(values).map(([name, value]) => [name, String(value)]),
+  ).toString();
 
 /** @param {string} path @param {AbortSignal} [signal] @returns {Promise<any>} */
 export const get = async (path, signal) => (await ask(path, { signal })).json();
@@ -45,26 +51,31 @@ export const file = async (path) => (await ask(path)).blob();
 export const post = async (path, body, signal) => (await posted(path, body, signal)).json();
 
 /** @param {string} path @param {unknown} body @param {AbortSignal} [signal] */
-export const posted = (path, body, signal) => ask(path, {
-  method: "POST", body: JSON.stringify(body), signal, headers: { "Content-Type": "application/json" },
-});
+export const posted = (path, body, signal) =>
+  ask(path, {
+    method: "POST",
+    body: JSON.stringify(body),
+    signal,
+    headers: { "Content-Type": "application/json" },
+  });
 
 /** @param {string} path */
 export const stop = async (path) => (await ask(path, { method: "DELETE" })).json();
 
 /**
- * Numbers as the server sends them: bytes, or steps of two bytes.
+ * Numbers of one byte each, with the shape that the server names in a header.
  * @param {string} path
  * @param {AbortSignal} [signal]
  */
 export async function numbers(path, signal) {
   const answer = await ask(path, { signal });
   const shape = (answer.headers.get("X-Shape") ?? "").split(",").map(Number);
-  const buffer = await answer.arrayBuffer();
-  const count = shape.reduce((one, other) => one * other, 1);
-  const values = buffer.byteLength === count ? new Uint8Array(buffer) : new Uint16Array(buffer);
-  return { shape, values, largest: Number(answer.headers.get("X-Largest") ?? 1) };
+  return { shape, values: new Uint8Array(await answer.arrayBuffer()) };
 }
+
+/** Numbers of two bytes each from base64. @param {string} text */
+export const twoBytes = (text) =>
+  new Uint16Array(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer);
 
 /** @param {Blob} blob @param {string} name */
 export function save(blob, name) {

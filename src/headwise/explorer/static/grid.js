@@ -1,7 +1,9 @@
 // @ts-check
 /** The grid of heads: a row a layer, a square a head; coloured, sorted, filtered, walked by keys. */
 
-import { coloured, ink, make, paint, said } from "./head_view.js";
+/** @import {RoleFacts} from "./types.js" */
+
+import { coloured, format, ink, make, paint } from "./head_view.js";
 
 export class Grid {
   /**
@@ -17,14 +19,28 @@ export class Grid {
     for (const layer of layers) {
       for (let head = 0; head < layer.heads; head++) {
         const name = `${layer.name}H${head}`;
-        this.squares.set(name, make("button", {
-          type: "button", class: "head", role: "gridcell", tabindex: -1, "data-head": name, "data-short": name.replace(".", "\n"), "aria-label": name, "aria-selected": "false",
-          onclick: () => told.press(name), onpointerenter: () => told.point?.(name), onfocus: () => told.point?.(name),
-        }));
+        this.squares.set(
+          name,
+          make("button", {
+            type: "button",
+            class: "head",
+            role: "gridcell",
+            tabindex: -1,
+            "data-head": name,
+            "data-short": name.replace(".", "\n"),
+            "aria-label": name,
+            "aria-selected": "false",
+            onclick: () => told.press(name),
+            onpointerenter: () => told.point?.(name),
+            onfocus: () => told.point?.(name),
+          }),
+        );
       }
     }
     this.layers = layers;
     this.rows = /** @type {string[][]} */ ([]);
+    /** The arrangement that is drawn. */
+    this.laid = "";
     new ResizeObserver(() => this.fit()).observe(el);
     addEventListener("resize", () => this.fit());
     el.addEventListener("keydown", (event) => this.key(event));
@@ -36,22 +52,45 @@ export class Grid {
     const names = [...this.squares.keys()];
     this.el.classList.toggle("sorted", Boolean(values)); // each square then says its name
     if (values) {
-      const sorted = names.sort((one, other) => (values[other] ?? -Infinity) - (values[one] ?? -Infinity));
+      const sorted = names.sort(
+        (one, other) => (values[other] ?? -Infinity) - (values[one] ?? -Infinity),
+      );
       const wide = innerWidth < 600 ? 8 : 12; // room for names
-      this.rows = Array.from({ length: Math.ceil(sorted.length / wide) }, (_, at) => sorted.slice(at * wide, (at + 1) * wide));
+      this.rows = Array.from({ length: Math.ceil(sorted.length / wide) }, (_, at) =>
+        sorted.slice(at * wide, (at + 1) * wide),
+      );
     } else {
       let start = 0;
-      this.rows = this.layers.map((layer) => names.slice(start, start += layer.heads));
+      this.rows = this.layers.map((layer) => names.slice(start, (start += layer.heads)));
     }
     const laid = JSON.stringify([Boolean(values), this.rows]);
     if (laid === this.laid) return; // squares that are laid anew lose the focus
     this.laid = laid;
-    const columns = this.told.isNumbered && !values ? Math.max(...this.rows.map((row) => row.length)) : 0;
-    const numbers = make("div", { role: "row" }, make("span", { class: "layer", role: "columnheader" }, "head"),
-      ...Array.from({ length: columns }, (_, at) => make("span", { class: "column", role: "columnheader" }, String(at))));
-    this.el.replaceChildren(...columns ? [numbers] : [], ...this.rows.map((row, at) => make("div", { role: "row" },
-      make("span", { class: "layer", role: "rowheader" }, values ? `${row.length ? this.rank(at) : ""}` : this.layers[at].name),
-      ...row.map((name) => this.squares.get(name)))));
+    const columns =
+      this.told.isNumbered && !values ? Math.max(...this.rows.map((row) => row.length)) : 0;
+    const numbers = make(
+      "div",
+      { role: "row" },
+      make("span", { class: "layer", role: "columnheader" }, "head"),
+      ...Array.from({ length: columns }, (_, at) =>
+        make("span", { class: "column", role: "columnheader" }, String(at)),
+      ),
+    );
+    this.el.replaceChildren(
+      ...(columns ? [numbers] : []),
+      ...this.rows.map((row, at) =>
+        make(
+          "div",
+          { role: "row" },
+          make(
+            "span",
+            { class: "layer", role: "rowheader" },
+            values ? `${row.length ? this.rank(at) : ""}` : this.layers[at].name,
+          ),
+          ...row.map((name) => this.squares.get(name)),
+        ),
+      ),
+    );
     this.focusable(this.chosen || this.rows.flat()[0]);
     this.fit();
   }
@@ -60,13 +99,20 @@ export class Grid {
   fit() {
     const widest = Math.max(1, ...this.rows.map((row) => row.length));
     this.el.closest(".columns")?.classList.toggle("stacked", widest > 20);
-    const unit = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16, room = this.el.clientWidth - 60 * unit;
-    if (room > 0) this.el.style.setProperty("--cell", `${Math.max(20, Math.min((widest > 20 ? 30 : 52) * unit, Math.floor(room / widest) - 3))}px`);
+    const unit = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16,
+      room = this.el.clientWidth - 60 * unit;
+    if (room > 0)
+      this.el.style.setProperty(
+        "--cell",
+        `${Math.max(20, Math.min((widest > 20 ? 30 : 52) * unit, Math.floor(room / widest) - 3))}px`,
+      );
     this.el.closest(".columns")?.classList.toggle("tall", this.el.offsetHeight > 0.8 * innerHeight);
   }
 
   /** @param {number} at */
-  rank(at) { return this.rows.slice(0, at).reduce((sum, row) => sum + row.length, 1); }
+  rank(at) {
+    return this.rows.slice(0, at).reduce((sum, row) => sum + row.length, 1);
+  }
 
   /** @param {string | undefined} name */
   focusable(name) {
@@ -76,17 +122,21 @@ export class Grid {
   /** @param {string} name */
   choose(name) {
     this.chosen = name;
-    for (const [one, square] of this.squares) square.setAttribute("aria-selected", String(one === name));
+    for (const [one, square] of this.squares)
+      square.setAttribute("aria-selected", String(one === name));
     if (this.squares.has(name)) this.focusable(name);
   }
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    const move = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+    const move = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[
+      event.key
+    ];
     const name = /** @type {HTMLElement} */ (event.target).dataset?.head;
     if (!move || !name) return;
     event.preventDefault();
-    const row = this.rows.findIndex((one) => one.includes(name)), column = this.rows[row].indexOf(name);
+    const row = this.rows.findIndex((one) => one.includes(name)),
+      column = this.rows[row].indexOf(name);
     const next = this.rows[Math.max(0, Math.min(this.rows.length - 1, row + move[0]))];
     const found = next[Math.max(0, Math.min(next.length - 1, column + move[1]))];
     this.focusable(found);
@@ -96,7 +146,8 @@ export class Grid {
   /** Squares in the colours of a measure, faint to strong. @param {Record<string, number | null>} values @param {string} words */
   colour(values, words) {
     const known = Object.values(values).filter((one) => one != null);
-    const low = Math.min(...known.map(Number)), high = Math.max(...known.map(Number));
+    const low = Math.min(...known.map(Number)),
+      high = Math.max(...known.map(Number));
     for (const [name, square] of this.squares) {
       const value = values[name];
       square.replaceChildren();
@@ -104,24 +155,40 @@ export class Grid {
       const colour = [...coloured([share], 1, 1, this.el).slice(0, 3)];
       square.style.background = value == null ? "" : `rgb(${colour.join(" ")})`;
       square.style.color = value == null ? "" : ink(colour);
-      square.setAttribute("aria-label", value == null ? name : `${name}: ${said(value)}`);
-      square.title = value == null ? name : `${name}: ${said(value)} (${words})`;
+      square.setAttribute("aria-label", value == null ? name : `${name}: ${format(value)}`);
+      square.title = value == null ? name : `${name}: ${format(value)} (${words})`;
     }
-    return known.length ? `${words}: from ${said(low)} (faint) to ${said(high)} (strong).` : `${words}: not measured on this text.`;
+    return known.length
+      ? `${words}: from ${format(low)} (faint) to ${format(high)} (strong).`
+      : `${words}: not measured on this text.`;
   }
 
   /**
    * Squares in the colours of their roles, with the letter of the first, and a plus where there are more than two.
-   * @param {Record<string, string[]>} roles @param {Record<string, string>} colours @param {Record<string, string>} letters
+   * @param {Record<string, string[]>} roles @param {Record<string, RoleFacts>} facts
    */
-  roles(roles, colours, letters) {
+  roles(roles, facts) {
     for (const [name, square] of this.squares) {
       const mine = roles[name] ?? [];
-      square.replaceChildren(...mine.length ? [make("span", { class: "letter", "aria-hidden": "true" }, `${letters[mine[0]] ?? "?"}${mine.length > 2 ? "+" : ""}`)] : []);
+      square.replaceChildren(
+        ...(mine.length
+          ? [
+              make(
+                "span",
+                { class: "letter", "aria-hidden": "true" },
+                `${facts[mine[0]]?.letter ?? "?"}${mine.length > 2 ? "+" : ""}`,
+              ),
+            ]
+          : []),
+      );
       square.style.color = mine.length ? "#fff" : "";
       const part = 100 / (mine.length || 1);
-      square.style.background = mine.length === 0 ? "" : `linear-gradient(135deg, ${mine.map((role, at) =>
-        `${colours[role]} ${at * part}% ${(at + 1) * part}%`).join(", ")})`;
+      square.style.background =
+        mine.length === 0
+          ? ""
+          : `linear-gradient(135deg, ${mine
+              .map((role, at) => `${facts[role]?.colour} ${at * part}% ${(at + 1) * part}%`)
+              .join(", ")})`;
       square.setAttribute("aria-label", `${name}: ${mine.join(", ") || "no role"}`);
       square.title = `${name}: ${mine.join(", ") || "no role found"}`;
     }
@@ -129,10 +196,19 @@ export class Grid {
 
   /** Small maps of one layer's heads. @param {string} layer @param {{shape: number[], values: ArrayLike<number>}} found */
   maps(layer, found) {
-    const [heads, rows, columns] = found.shape, size = rows * columns;
+    const [heads, rows, columns] = found.shape,
+      size = rows * columns;
     for (let head = 0; head < heads; head++) {
-      const square = this.squares.get(`${layer}H${head}`), canvas = make("canvas", { "aria-hidden": "true" });
-      paint(canvas, Array.prototype.slice.call(found.values, head * size, (head + 1) * size), [rows, columns], 255, 1, this.el);
+      const square = this.squares.get(`${layer}H${head}`),
+        canvas = make("canvas", { "aria-hidden": "true" });
+      paint(
+        canvas,
+        Array.prototype.slice.call(found.values, head * size, (head + 1) * size),
+        [rows, columns],
+        255,
+        1,
+        this.el,
+      );
       square.replaceChildren(canvas);
       square.style.background = square.style.color = "";
       square.title = `${layer}H${head}`;
@@ -149,10 +225,20 @@ export class Grid {
   factors(factors) {
     for (const [name, square] of this.squares) {
       const factor = factors.get(name) ?? 1;
-      if (!square.firstChild) square.append(make("span", { class: "number", "aria-hidden": "true" }, name.slice(name.lastIndexOf("H") + 1)));
+      if (!square.firstChild)
+        square.append(
+          make(
+            "span",
+            { class: "number", "aria-hidden": "true" },
+            name.slice(name.lastIndexOf("H") + 1),
+          ),
+        );
       square.classList.toggle("off", factor === 0);
       square.classList.toggle("part", factor !== 0 && factor !== 1);
-      square.setAttribute("aria-label", `${name}: ${factor === 0 ? "silenced" : factor === 1 ? "on" : `times ${factor}`}`);
+      square.setAttribute(
+        "aria-label",
+        `${name}: ${factor === 0 ? "silenced" : factor === 1 ? "on" : `times ${factor}`}`,
+      );
       square.title = square.getAttribute("aria-label");
     }
   }

@@ -18,6 +18,18 @@
  * Tokens are text that users wrote: they are only ever set as text.
  */
 
+/** @typedef {{rows: number[], keys: number[]}} Part */
+/**
+ * @typedef {object} Cells
+ * @property {number[]} rows
+ * @property {number[]} keys
+ * @property {number[]} shape
+ * @property {ArrayLike<number> | DataView} values
+ * @property {number} largest
+ * @property {number} tile
+ */
+/** Row, key and weight. @typedef {number[]} Link */
+
 const STEPS = 65535;
 /** Text of this many pixels needs no larger map. */
 const USUAL = 15;
@@ -31,10 +43,14 @@ const LABELS = { rows: "row_labels", keys: "key_labels" };
  */
 export function make(name, attributes = {}, ...children) {
   const svg = ["svg", "path", "rect", "text", "line", "circle", "title", "g"].includes(name);
-  const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
+  const made = svg
+    ? document.createElementNS("http://www.w3.org/2000/svg", name)
+    : document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
-    if (key.startsWith("on") && typeof value === "function") made.addEventListener(key.slice(2), /** @type {any} */ (value));
-    else if (value !== false && value != null) made.setAttribute(key, value === true ? "" : String(value));
+    if (key.startsWith("on") && typeof value === "function")
+      made.addEventListener(key.slice(2), /** @type {any} */ (value));
+    else if (value !== false && value != null)
+      made.setAttribute(key, value === true ? "" : String(value));
   }
   made.append(...children);
   return made;
@@ -42,13 +58,17 @@ export function make(name, attributes = {}, ...children) {
 
 /** @param {string} name @param {Element} [near] @returns {number[]} */
 function rgb(name, near = document.documentElement) {
-  const text = getComputedStyle(near).getPropertyValue(name).trim() || (name === "--hot" ? "#08306b" : "#f5f8fc");
+  const text =
+    getComputedStyle(near).getPropertyValue(name).trim() ||
+    (name === "--hot" ? "#08306b" : "#f5f8fc");
   return [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
 }
 
 /** Black or white, whichever is read better on a colour: both have the same contrast at a luminance of 0.179. @param {number[]} colour */
 export function ink(colour) {
-  const [red, green, blue] = colour.map((part) => part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4);
+  const [red, green, blue] = colour.map((part) =>
+    part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4,
+  );
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
 }
 
@@ -57,11 +77,13 @@ export function ink(colour) {
  * @param {ArrayLike<number>} values @param {number} top @param {number} power @param {Element} [near]
  */
 export function coloured(values, top, power, near) {
-  const cold = rgb("--cold", near), hot = rgb("--hot", near);
+  const cold = rgb("--cold", near),
+    hot = rgb("--hot", near);
   const pixels = new Uint8ClampedArray(values.length * 4);
   for (let at = 0; at < values.length; at++) {
     const share = Math.min(1, values[at] / top) ** power;
-    for (let part = 0; part < 3; part++) pixels[at * 4 + part] = cold[part] + (hot[part] - cold[part]) * share;
+    for (let part = 0; part < 3; part++)
+      pixels[at * 4 + part] = cold[part] + (hot[part] - cold[part]) * share;
     pixels[at * 4 + 3] = 255;
   }
   return pixels;
@@ -76,14 +98,16 @@ export function paint(canvas, values, shape, top, power, near) {
   canvas.width = shape[1];
   canvas.height = shape[0];
   if (!shape[0] || !shape[1]) return;
-  canvas.getContext("2d")?.putImageData(new ImageData(coloured(values, top, power, near), shape[1], shape[0]), 0, 0);
+  canvas
+    .getContext("2d")
+    ?.putImageData(new ImageData(coloured(values, top, power, near), shape[1], shape[0]), 0, 0);
 }
 
 /**
  * A number in few digits: three after the point up to 1, two beyond, and what would be 0.000 as a power of ten.
  * @param {number} value
  */
-export function said(value) {
+export function format(value) {
   const size = Math.abs(value);
   if (size > 0 && size < 0.0005) return value.toExponential(1);
   return value.toFixed(size < 1.0005 ? 3 : size < 1000 ? 2 : 0);
@@ -99,26 +123,41 @@ class HeadMap {
     this.box = make("div", { class: "map" }, this.canvas);
     this.scale = make("div", { class: "legend" });
     const zoom = (/** @type {number} */ factor) => () => this.zoom(factor);
-    this.tools = make("div", { class: "controls" },
+    this.tools = make(
+      "div",
+      { class: "controls" },
       make("button", { type: "button", onclick: zoom(0.5), "aria-label": "Zoom in" }, "+"),
       make("button", { type: "button", onclick: zoom(2), "aria-label": "Zoom out" }, "\u2212"),
-      make("button", { type: "button", onclick: zoom(Infinity) }, "Whole map"));
+      make("button", { type: "button", onclick: zoom(Infinity) }, "Whole map"),
+    );
     el.append(this.box, this.scale, this.readout, this.tools);
     this.at = /** @type {number[] | null} */ (null);
     /** The row and key to point at in the next cells. */
     this.next = /** @type {number[] | null} */ (null);
-    this.canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => this.moved(event));
+    this.canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) =>
+      this.moved(event),
+    );
     this.canvas.addEventListener("pointerleave", () => this.point(null));
-    this.canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => this.pressed(event));
-    this.canvas.addEventListener("pointerup", (/** @type {PointerEvent} */ event) => this.released(event));
-    this.canvas.addEventListener("pointercancel", () => { this.drag = null; }); // a finger scrolls the page
-    this.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this.key(event));
+    this.canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) =>
+      this.pressed(event),
+    );
+    this.canvas.addEventListener("pointerup", (/** @type {PointerEvent} */ event) =>
+      this.released(event),
+    );
+    this.canvas.addEventListener("pointercancel", () => {
+      this.drag = null;
+    }); // a finger scrolls the page
+    this.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) =>
+      this.key(event),
+    );
     this.drag = /** @type {any} */ (null);
     this.watcher = new ResizeObserver(() => this.draw());
     this.watcher.observe(this.box);
   }
 
-  get cells() { return this.model.get("cells"); }
+  get cells() {
+    return this.model.get("cells");
+  }
 
   /** Other cells: what was pointed at is gone, unless the arrow keys went on to it. */
   renew() {
@@ -134,12 +173,18 @@ class HeadMap {
     if (!cells?.shape || !width) return;
     const [rows, columns] = cells.shape;
     const exact = cells.rows[1] - cells.rows[0] === rows;
-    const near = getComputedStyle(this.canvas), unit = Math.max(1, parseFloat(near.fontSize) / USUAL);
-    const room = (/** @type {string[]} */ labels) => unit * Math.min(110, 8 + 6.6 * Math.max(0, ...labels.map((one) => one.length)));
+    const near = getComputedStyle(this.canvas),
+      unit = Math.max(1, parseFloat(near.fontSize) / USUAL);
+    const room = (/** @type {string[]} */ labels) =>
+      unit * Math.min(110, 8 + 6.6 * Math.max(0, ...labels.map((one) => one.length)));
     const shown = { rows: this.labels("rows"), keys: this.labels("keys") };
-    let left = room(shown.rows), top = room(shown.keys);
+    let left = room(shown.rows),
+      top = room(shown.keys);
     let size = Math.min(26 * unit, (width - left - 2) / Math.max(1, columns));
-    if (!exact || size < 8) { left = top = 2; size = (width - 4) / Math.max(1, columns); }
+    if (!exact || size < 8) {
+      left = top = 2;
+      size = (width - 4) / Math.max(1, columns);
+    }
     const ratio = devicePixelRatio || 1;
     const height = top + size * rows + 2;
     this.frame = { left, top, size, unit };
@@ -158,25 +203,42 @@ class HeadMap {
     if (this.at) {
       pen.strokeStyle = near.getPropertyValue("--warm") || "#a34400";
       pen.lineWidth = 2;
-      pen.strokeRect(left + this.at[1] * size, top + this.at[0] * size, Math.max(size, 3), Math.max(size, 3));
+      pen.strokeRect(
+        left + this.at[1] * size,
+        top + this.at[0] * size,
+        Math.max(size, 3),
+        Math.max(size, 3),
+      );
     }
     const whole = this.model.get("row_labels").length;
     this.tools.hidden = whole <= 24;
-    this.scale.textContent = `Rows look at columns: faint is 0, strong ${Number(said(cells.largest ?? 1))}.`;
-    this.box.classList.toggle("zoomed", cells.rows[1] - cells.rows[0] < whole || cells.keys[1] - cells.keys[0] < this.model.get("key_labels").length);
-    this.canvas.setAttribute("aria-label", `Attention map of head ${this.model.get("head")}: ${rows} by ${columns} cells, rows look at columns; arrow keys read single weights`);
+    this.scale.textContent = `Rows look at columns: faint is 0, strong ${Number(format(cells.largest ?? 1))}.`;
+    this.box.classList.toggle(
+      "zoomed",
+      cells.rows[1] - cells.rows[0] < whole ||
+        cells.keys[1] - cells.keys[0] < this.model.get("key_labels").length,
+    );
+    this.canvas.setAttribute(
+      "aria-label",
+      `Attention map of head ${this.model.get("head")}: ${rows} by ${columns} cells, rows look at columns; arrow keys read single weights`,
+    );
   }
 
   /** Steps of two bytes, whatever they came in. */
   get values() {
     const { values } = this.cells;
-    return values instanceof DataView ? new Uint16Array(values.buffer.slice(values.byteOffset, values.byteOffset + values.byteLength)) : values;
+    return values instanceof DataView
+      ? new Uint16Array(
+          values.buffer.slice(values.byteOffset, values.byteOffset + values.byteLength),
+        )
+      : values;
   }
 
   /** @param {CanvasRenderingContext2D} pen @param {{rows: string[], keys: string[]}} shown @param {string} colour */
   write(pen, shown, colour) {
     const { left, top, size, unit } = /** @type {any} */ (this.frame);
-    const cut = (/** @type {string} */ one) => one.length > 15 ? `${one.slice(0, 14)}\u2026` : one;
+    const cut = (/** @type {string} */ one) =>
+      one.length > 15 ? `${one.slice(0, 14)}\u2026` : one;
     pen.fillStyle = colour;
     pen.font = `${Math.min(12 * unit, size + 1)}px system-ui, sans-serif`;
     pen.textBaseline = "middle";
@@ -200,7 +262,8 @@ class HeadMap {
 
   /** @param {PointerEvent} event */
   cellAt(event) {
-    const box = this.canvas.getBoundingClientRect(), frame = this.frame;
+    const box = this.canvas.getBoundingClientRect(),
+      frame = this.frame;
     if (!frame) return null;
     const row = Math.floor((event.clientY - box.top - frame.top) / frame.size);
     const column = Math.floor((event.clientX - box.left - frame.left) / frame.size);
@@ -211,10 +274,15 @@ class HeadMap {
   /** @param {PointerEvent} event */
   moved(event) {
     if (this.drag && event.buttons) {
-      const { size } = /** @type {any} */ (this.frame), shift = (/** @type {number} */ pixels) => Math.round(-pixels / size * this.step("rows"));
-      const rows = shift(event.clientY - this.drag.y), keys = shift(event.clientX - this.drag.x);
+      const { size } = /** @type {any} */ (this.frame),
+        shift = (/** @type {number} */ pixels) => Math.round((-pixels / size) * this.step("rows"));
+      const rows = shift(event.clientY - this.drag.y),
+        keys = shift(event.clientX - this.drag.x);
       if (rows || keys) {
-        this.look(this.drag.rows.map((/** @type {number} */ one) => one + rows), this.drag.keys.map((/** @type {number} */ one) => one + keys));
+        this.look(
+          this.drag.rows.map((/** @type {number} */ one) => one + rows),
+          this.drag.keys.map((/** @type {number} */ one) => one + keys),
+        );
       }
       return;
     }
@@ -223,25 +291,37 @@ class HeadMap {
 
   /** @param {PointerEvent} event */
   pressed(event) {
-    this.drag = { x: event.clientX, y: event.clientY, rows: this.cells.rows, keys: this.cells.keys };
+    this.drag = {
+      x: event.clientX,
+      y: event.clientY,
+      rows: this.cells.rows,
+      keys: this.cells.keys,
+    };
   }
 
   /** A press that did not drag chooses the row's token. @param {PointerEvent} event */
   released(event) {
-    const isPress = this.drag && Math.hypot(event.clientX - this.drag.x, event.clientY - this.drag.y) < 5, at = this.cellAt(event);
+    const isPress =
+        this.drag && Math.hypot(event.clientX - this.drag.x, event.clientY - this.drag.y) < 5,
+      at = this.cellAt(event);
     this.drag = null;
-    if (isPress && at) this.model.set("token", this.place("rows", at[0])[0]), this.model.save_changes();
+    if (isPress && at)
+      (this.model.set("token", this.place("rows", at[0])[0]), this.model.save_changes());
   }
 
   /** Tokens that one cell stands for. @param {"rows" | "keys"} side */
   step(side) {
     const [start, stop] = this.cells[side];
-    return Math.max(1, Math.ceil((stop - start) / Math.max(1, this.cells.shape[side === "rows" ? 0 : 1])));
+    return Math.max(
+      1,
+      Math.ceil((stop - start) / Math.max(1, this.cells.shape[side === "rows" ? 0 : 1])),
+    );
   }
 
   /** @param {"rows" | "keys"} side @param {number} at @returns {number[]} */
   place(side, at) {
-    const step = this.step(side), [start, stop] = this.cells[side];
+    const step = this.step(side),
+      [start, stop] = this.cells[side];
     return [start + at * step, Math.min(stop, start + (at + 1) * step)];
   }
 
@@ -249,13 +329,13 @@ class HeadMap {
   point(at) {
     this.at = at;
     if (at) {
-      const value = this.values[at[0] * this.cells.shape[1] + at[1]] / STEPS * this.cells.largest;
+      const value = (this.values[at[0] * this.cells.shape[1] + at[1]] / STEPS) * this.cells.largest;
       const name = (/** @type {"rows" | "keys"} */ side, /** @type {number} */ one) => {
         const [start, stop] = this.place(side, one);
         const label = this.model.get(LABELS[side])[start] ?? "";
         return stop - start > 1 ? `${label} (${start}\u2013${stop - 1})` : `${label} (${start})`;
       };
-      this.readout.textContent = `${name("rows", at[0])} \u2192 ${name("keys", at[1])}: ${said(value)}`;
+      this.readout.textContent = `${name("rows", at[0])} \u2192 ${name("keys", at[1])}: ${format(value)}`;
     } else {
       this.readout.textContent = "";
     }
@@ -264,32 +344,44 @@ class HeadMap {
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    const move = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+    const move = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[
+      event.key
+    ];
     if (!move || !this.cells) return;
     event.preventDefault();
-    const { shape } = this.cells, to = (this.at ?? [0, 0]).map((one, side) => one + move[side]);
+    const { shape } = this.cells,
+      to = (this.at ?? [0, 0]).map((one, side) => one + move[side]);
     if (to.some((one, side) => one < 0 || one >= shape[side]) && this.shift(to, move)) return;
     this.point(to.map((one, side) => Math.max(0, Math.min(shape[side] - 1, one))));
   }
 
   /** Look further on past the edge, by a quarter of what is seen; whether there is more. @param {number[]} to @param {number[]} move */
   shift(to, move) {
-    const { rows, keys, shape } = this.cells, by = move.map((one, side) => one * Math.ceil(shape[side] / 4));
-    const isMoved = this.look(rows.map((/** @type {number} */ one) => one + by[0]), keys.map((/** @type {number} */ one) => one + by[1]));
+    const { rows, keys, shape } = this.cells,
+      by = move.map((one, side) => one * Math.ceil(shape[side] / 4));
+    const isMoved = this.look(
+      rows.map((/** @type {number} */ one) => one + by[0]),
+      keys.map((/** @type {number} */ one) => one + by[1]),
+    );
     if (isMoved) this.next = [rows[0] + to[0], keys[0] + to[1]];
     return isMoved;
   }
 
   /** @param {number} factor */
   zoom(factor) {
-    const cells = this.cells, whole = { rows: this.model.get("row_labels").length, keys: this.model.get("key_labels").length };
+    const cells = this.cells,
+      whole = {
+        rows: this.model.get("row_labels").length,
+        keys: this.model.get("key_labels").length,
+      };
     const next = (/** @type {"rows" | "keys"} */ side) => {
       const [start, stop] = cells[side];
       let size = Math.round((stop - start) * factor);
       if (factor < 1 && size > cells.tile) size = cells.tile;
       if (factor > 1 && size > cells.tile) return [0, whole[side]];
       size = Math.max(8, Math.min(whole[side], size));
-      const middle = this.model.get("token") >= 0 && factor < 1 ? this.model.get("token") : (start + stop) / 2;
+      const middle =
+        this.model.get("token") >= 0 && factor < 1 ? this.model.get("token") : (start + stop) / 2;
       return [Math.round(middle - size / 2), Math.round(middle - size / 2) + size];
     };
     this.look(next("rows"), next("keys"));
@@ -298,10 +390,14 @@ class HeadMap {
   /** Look at another part; whether it is another. @param {number[]} rows @param {number[]} keys */
   look(rows, keys) {
     const within = (/** @type {number[]} */ [start, stop], /** @type {number} */ most) => {
-      const size = Math.min(most, stop - start), low = Math.max(0, Math.min(most - size, start));
+      const size = Math.min(most, stop - start),
+        low = Math.max(0, Math.min(most - size, start));
       return [low, low + size];
     };
-    const next = { rows: within(rows, this.model.get("row_labels").length), keys: within(keys, this.model.get("key_labels").length) };
+    const next = {
+      rows: within(rows, this.model.get("row_labels").length),
+      keys: within(keys, this.model.get("key_labels").length),
+    };
     if (String([next.rows, next.keys]) === String([this.cells.rows, this.cells.keys])) return false;
     this.next = null;
     this.model.set("window", next);
@@ -309,7 +405,9 @@ class HeadMap {
     return true;
   }
 
-  end() { this.watcher.disconnect(); }
+  end() {
+    this.watcher.disconnect();
+  }
 }
 
 /** The sentence itself, with arcs to where the chosen token looks. */
@@ -318,7 +416,11 @@ class Sentence {
   constructor(model, el) {
     this.model = model;
     this.arcs = make("svg", { "aria-hidden": "true" });
-    this.box = make("div", { class: "sentence", role: "group", "aria-label": "The text: choose a token to see where it looks" });
+    this.box = make("div", {
+      class: "sentence",
+      role: "group",
+      "aria-label": "The text: choose a token to see where it looks",
+    });
     el.append(this.box);
     this.start = 0;
     this.width = 0;
@@ -328,20 +430,43 @@ class Sentence {
     this.watcher.observe(this.box);
   }
 
-  end() { this.watcher.disconnect(); }
+  end() {
+    this.watcher.disconnect();
+  }
 
   lay() {
-    const keys = this.model.get("key_labels") ?? [], cells = this.model.get("cells"), most = cells?.tile ?? 0, chosen = this.model.get("token");
-    const first = cells?.keys?.[0] ?? 0, isFar = chosen >= 0 && (chosen < first || chosen >= first + most); // then it stands in the middle
-    const start = isFar ? Math.max(0, Math.min(keys.length - most, chosen - Math.floor(most / 2))) : first, stop = Math.min(keys.length, start + most);
+    const keys = this.model.get("key_labels") ?? [],
+      cells = this.model.get("cells"),
+      most = cells?.tile ?? 0,
+      chosen = this.model.get("token");
+    const first = cells?.keys?.[0] ?? 0,
+      isFar = chosen >= 0 && (chosen < first || chosen >= first + most); // then it stands in the middle
+    const start = isFar
+        ? Math.max(0, Math.min(keys.length - most, chosen - Math.floor(most / 2)))
+        : first,
+      stop = Math.min(keys.length, start + most);
     this.start = start;
-    this.tokens = keys.slice(start, stop).map((/** @type {string} */ one, /** @type {number} */ at) => make("button", {
-      type: "button", class: "token", "aria-pressed": "false", onclick: () => {
-        this.model.set("token", this.model.get("token") === start + at ? -1 : start + at);
-        this.model.save_changes();
-      },
-    }, one));
-    const more = keys.length > stop - start ? [make("span", { class: "legend" }, ` \u2026 ${keys.length.toLocaleString("en")} in all`)] : [];
+    this.tokens = keys
+      .slice(start, stop)
+      .map((/** @type {string} */ one, /** @type {number} */ at) =>
+        make(
+          "button",
+          {
+            type: "button",
+            class: "token",
+            "aria-pressed": "false",
+            onclick: () => {
+              this.model.set("token", this.model.get("token") === start + at ? -1 : start + at);
+              this.model.save_changes();
+            },
+          },
+          one,
+        ),
+      );
+    const more =
+      keys.length > stop - start
+        ? [make("span", { class: "legend" }, ` \u2026 ${keys.length.toLocaleString("en")} in all`)]
+        : [];
     this.box.replaceChildren(this.arcs, ...this.tokens, ...more);
     this.draw();
   }
@@ -351,21 +476,32 @@ class Sentence {
     const at = this.model.get("token") - this.start;
     if (at + this.start >= 0 && !this.tokens?.[at]) this.lay();
     else this.draw();
-    const { box } = this, token = this.tokens?.[this.model.get("token") - this.start];
-    if (token && (token.offsetTop < box.scrollTop || token.offsetTop > box.scrollTop + box.clientHeight - token.offsetHeight)) box.scrollTop = token.offsetTop - box.clientHeight / 2;
+    const { box } = this,
+      token = this.tokens?.[this.model.get("token") - this.start];
+    if (
+      token &&
+      (token.offsetTop < box.scrollTop ||
+        token.offsetTop > box.scrollTop + box.clientHeight - token.offsetHeight)
+    )
+      box.scrollTop = token.offsetTop - box.clientHeight / 2;
   }
 
   draw() {
-    const chosen = this.model.get("token"), links = this.model.get("links") ?? [];
+    const chosen = this.model.get("token"),
+      links = this.model.get("links") ?? [];
     const mine = links.filter((/** @type {number[]} */ link) => chosen < 0 || link[0] === chosen);
-    const weight = new Map(chosen < 0 ? [] : mine.map((/** @type {number[]} */ link) => [link[1], link[2]]));
-    const cold = rgb("--cold", this.box), hot = rgb("--hot", this.box);
+    const weight = new Map(
+      chosen < 0 ? [] : mine.map((/** @type {number[]} */ link) => [link[1], link[2]]),
+    );
+    const cold = rgb("--cold", this.box),
+      hot = rgb("--hot", this.box);
     (this.tokens ?? []).forEach((/** @type {HTMLElement} */ one, /** @type {number} */ at) => {
-      const share = Number(weight.get(this.start + at) ?? 0) ** 0.6, mixed = cold.map((part, of) => Math.round(part + (hot[of] - part) * share));
+      const share = Number(weight.get(this.start + at) ?? 0) ** 0.6,
+        mixed = cold.map((part, of) => Math.round(part + (hot[of] - part) * share));
       one.setAttribute("aria-pressed", String(this.start + at === chosen));
       one.style.background = share ? `rgb(${mixed.join(" ")})` : "";
       one.style.color = share ? ink(mixed) : "";
-      one.title = weight.has(this.start + at) ? said(Number(weight.get(this.start + at))) : "";
+      one.title = weight.has(this.start + at) ? format(Number(weight.get(this.start + at))) : "";
     });
     this.arcs.replaceChildren(...this.shapes(mine, chosen < 0 ? 0.2 : 0));
   }
@@ -376,20 +512,33 @@ class Sentence {
     this.width = this.box.clientWidth;
     const middle = (/** @type {number} */ token) => {
       const found = this.tokens?.[token - this.start]?.getBoundingClientRect();
-      return found && { x: found.left + found.width / 2 - box.left + this.box.scrollLeft, y: found.top - box.top + this.box.scrollTop };
+      return (
+        found && {
+          x: found.left + found.width / 2 - box.left + this.box.scrollLeft,
+          y: found.top - box.top + this.box.scrollTop,
+        }
+      );
     };
     this.arcs.setAttribute("width", String(this.box.scrollWidth));
     this.arcs.setAttribute("height", String(this.box.scrollHeight));
-    return links.filter((link) => link[2] >= least && link[0] !== link[1]).slice(0, 400).flatMap(([row, key, value]) => {
-      const from = middle(row), to = middle(key);
-      // Unless one token is asked after, an arc to another line would only strike words through.
-      if (!from || !to || (this.model.get("token") < 0 && Math.abs(from.y - to.y) > 4)) return [];
-      const high = Math.min(from.y, to.y) - Math.min(24, 6 + Math.abs(from.x - to.x) / 9);
-      return [make("path", {
-        class: "arc", d: `M${from.x},${from.y} C${from.x},${high} ${to.x},${high} ${to.x},${to.y}`,
-        "stroke-width": (0.6 + 3 * value).toFixed(2), "stroke-opacity": (0.25 + 0.7 * value).toFixed(2),
-      })];
-    });
+    return links
+      .filter((link) => link[2] >= least && link[0] !== link[1])
+      .slice(0, 400)
+      .flatMap(([row, key, value]) => {
+        const from = middle(row),
+          to = middle(key);
+        // Unless one token is asked after, an arc to another line would only strike words through.
+        if (!from || !to || (this.model.get("token") < 0 && Math.abs(from.y - to.y) > 4)) return [];
+        const high = Math.min(from.y, to.y) - Math.min(24, 6 + Math.abs(from.x - to.x) / 9);
+        return [
+          make("path", {
+            class: "arc",
+            d: `M${from.x},${from.y} C${from.x},${high} ${to.x},${high} ${to.x},${to.y}`,
+            "stroke-width": (0.6 + 3 * value).toFixed(2),
+            "stroke-opacity": (0.25 + 0.7 * value).toFixed(2),
+          }),
+        ];
+      });
   }
 }
 
@@ -402,8 +551,18 @@ class Picker {
     el.append(this.box);
     const layers = new Map();
     (model.get("names") ?? []).forEach((/** @type {string} */ name, /** @type {number} */ at) => {
-      const layer = name.slice(0, name.lastIndexOf("H")), shade = model.get("shades")[at] ?? 0;
-      const square = make("button", { type: "button", "data-head": name, "aria-label": name, title: `${name}: ${model.get("words")[at]}`, onclick: () => { model.set("head", name); model.save_changes(); } });
+      const layer = name.slice(0, name.lastIndexOf("H")),
+        shade = model.get("shades")[at] ?? 0;
+      const square = make("button", {
+        type: "button",
+        "data-head": name,
+        "aria-label": name,
+        title: `${name}: ${model.get("words")[at]}`,
+        onclick: () => {
+          model.set("head", name);
+          model.save_changes();
+        },
+      });
       square.style.background = `rgb(${[...coloured([shade], 1, 1, el).slice(0, 3)].join(" ")})`;
       if (!layers.has(layer)) layers.set(layer, make("div", {}, make("span", {}, layer)));
       layers.get(layer).append(square);
@@ -412,7 +571,8 @@ class Picker {
   }
 
   draw() {
-    for (const square of this.box.querySelectorAll("button")) square.setAttribute("aria-pressed", String(square.dataset.head === this.model.get("head")));
+    for (const square of this.box.querySelectorAll("button"))
+      square.setAttribute("aria-pressed", String(square.dataset.head === this.model.get("head")));
   }
 }
 
@@ -424,15 +584,28 @@ export function render({ model, el: host }) {
   const title = make("h3", {}, model.get("head"));
   const facts = make("div", { class: "facts" });
   el.append(title, facts);
-  const map = new HeadMap(model, el), sentence = new Sentence(model, el);
+  const map = new HeadMap(model, el),
+    sentence = new Sentence(model, el);
   const drawings = {
-    "change:cells": () => { map.renew(); sentence.lay(); },
+    "change:cells": () => {
+      map.renew();
+      sentence.lay();
+    },
     "change:links": () => sentence.draw(),
     "change:token": () => sentence.choose(),
-    "change:head": () => { title.textContent = model.get("head"); picker?.draw(); },
-    "change:facts": () => facts.replaceChildren(...(model.get("facts") ?? []).map((/** @type {string} */ line) => make("div", {}, line))),
+    "change:head": () => {
+      title.textContent = model.get("head");
+      picker?.draw();
+    },
+    "change:facts": () =>
+      facts.replaceChildren(
+        ...(model.get("facts") ?? []).map((/** @type {string} */ line) => make("div", {}, line)),
+      ),
   };
-  for (const [name, draw] of Object.entries(drawings)) { model.on(name, draw); draw(); }
+  for (const [name, draw] of Object.entries(drawings)) {
+    model.on(name, draw);
+    draw();
+  }
   return () => {
     for (const [name, draw] of Object.entries(drawings)) model.off(name, draw);
     map.end();

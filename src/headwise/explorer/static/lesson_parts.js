@@ -17,25 +17,38 @@ export function number(value) {
 }
 
 /** With so many digits, and a minus that is as wide as a digit. @param {number} value @param {number} [digits] */
-export const signed = (value, digits = 2) => value.toFixed(digits).replace(/^-0\.?0*$/, (zero) => zero.slice(1)).replace("-", "\u2212");
+export const signed = (value, digits = 2) =>
+  value
+    .toFixed(digits)
+    .replace(/^-0\.?0*$/, (zero) => zero.slice(1))
+    .replace("-", "\u2212");
 
 /** A share with as many digits as it needs. @param {number} value */
-export const share = (value) => value >= 0.01 || value === 0 ? value.toFixed(2) : value >= 0.0005 ? value.toFixed(3) : value.toFixed(4);
+export const share = (value) =>
+  value >= 0.01 || value === 0
+    ? value.toFixed(2)
+    : value >= 0.0005
+      ? value.toFixed(3)
+      : value.toFixed(4);
 
 /** @param {number} count @param {string} noun */
-export const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+export const counted = (count, noun) =>
+  `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 
 /** A token in a sentence, with its turn where the text has it several times. @param {string[]} tokens @param {number} at */
 export function named(tokens, at) {
-  const token = tokens[at], same = tokens.flatMap((one, where) => one === token ? [where] : []);
+  const token = tokens[at],
+    same = tokens.flatMap((one, where) => (one === token ? [where] : []));
   return `"\u2068${token.trim() || "\u00b7"}\u2069"${same.length > 1 ? ` (${ordinal(same.indexOf(at) + 1)})` : ""}`;
 }
 
 /** A place in a row: 3rd. @param {number} count */
-export const ordinal = (count) => `${count}${count % 100 > 10 && count % 100 < 14 ? "th" : ORDINALS[count % 10] ?? "th"}`;
+export const ordinal = (count) =>
+  `${count}${count % 100 > 10 && count % 100 < 14 ? "th" : (ORDINALS[count % 10] ?? "th")}`;
 
 /** A token as a label; it may be written from right to left. @param {string} token */
-export const label = (token) => make("bdi", { class: "lesson-token", title: token }, token.trim() || "\u00b7");
+export const label = (token) =>
+  make("bdi", { class: "lesson-token", title: token }, token.trim() || "\u00b7");
 
 /** @param {Element} node @param {Record<string, string>} style @returns {any} */
 export function styled(node, style) {
@@ -44,17 +57,30 @@ export function styled(node, style) {
 }
 
 /** A bar as long as its share of the room. @param {number} part @param {string} [kind] */
-export const bar = (part, kind = "") => make("span", { class: `lesson-bar ${kind}`, "aria-hidden": "true" },
-  styled(make("span"), { width: `${(100 * Math.max(0, Math.min(1, part || 0))).toFixed(2)}%` }));
+export const bar = (part, kind = "") =>
+  make(
+    "span",
+    { class: `lesson-bar ${kind}`, "aria-hidden": "true" },
+    styled(make("span"), { width: `${(100 * Math.max(0, Math.min(1, part || 0))).toFixed(2)}%` }),
+  );
 
 /** @param {Element} drawn @param {number} part */
-export const stretch = (drawn, part) => styled(/** @type {Element} */ (drawn.firstElementChild), { width: `${(100 * Math.max(0, Math.min(1, part || 0))).toFixed(2)}%` });
+export const stretch = (drawn, part) =>
+  styled(/** @type {Element} */ (drawn.firstElementChild), {
+    width: `${(100 * Math.max(0, Math.min(1, part || 0))).toFixed(2)}%`,
+  });
 
 /** A bar to the right for more than nothing, to the left for less. @param {number} value @param {number} top @param {string} [kind] */
 export function twoSided(value, top, kind = "") {
   const part = 50 * Math.min(1, Math.abs(value) / (top || 1));
-  return make("span", { class: `lesson-bar two-sided ${kind} ${value < 0 ? "below" : ""}`, "aria-hidden": "true" },
-    styled(make("span"), { width: `${part.toFixed(2)}%`, marginLeft: `${(value < 0 ? 50 - part : 50).toFixed(2)}%` }));
+  return make(
+    "span",
+    { class: `lesson-bar two-sided ${kind} ${value < 0 ? "below" : ""}`, "aria-hidden": "true" },
+    styled(make("span"), {
+      width: `${part.toFixed(2)}%`,
+      marginLeft: `${(value < 0 ? 50 - part : 50).toFixed(2)}%`,
+    }),
+  );
 }
 
 /**
@@ -62,51 +88,123 @@ export function twoSided(value, top, kind = "") {
  * @param {string} words @param {string[]} labels @param {number} chosen @param {(at: number) => void} choose
  */
 export function toggles(words, labels, chosen, choose) {
-  const press = (/** @type {number} */ at) => buttons.forEach((one, other) => one.setAttribute("aria-pressed", String(other === at)));
-  const buttons = labels.map((text, at) => make("button", { type: "button", onclick: () => { press(at); choose(at); } }, text));
+  const press = (/** @type {number} */ at) =>
+    buttons.forEach((one, other) => one.setAttribute("aria-pressed", String(other === at)));
+  const buttons = labels.map((text, at) =>
+    make(
+      "button",
+      {
+        type: "button",
+        onclick: () => {
+          press(at);
+          choose(at);
+        },
+      },
+      text,
+    ),
+  );
   press(chosen);
   return make("div", { class: "controls", role: "group", "aria-label": words }, ...buttons);
 }
 
 /** One row of weights as bars that stand. @param {number[]} weights @param {number} top */
-export const standing = (weights, top) => make("svg", { class: "lesson-row-bars", viewBox: `0 0 ${weights.length} 1`, preserveAspectRatio: "none", "aria-hidden": "true" },
-  ...weights.map((weight, at) => make("rect", { x: at + 0.12, width: 0.76, y: (1 - weight / top).toFixed(4), height: Math.max(0.012, weight / top).toFixed(4) })));
+export const standing = (weights, top) =>
+  make(
+    "svg",
+    {
+      class: "lesson-row-bars",
+      viewBox: `0 0 ${weights.length} 1`,
+      preserveAspectRatio: "none",
+      "aria-hidden": "true",
+    },
+    ...weights.map((weight, at) =>
+      make("rect", {
+        x: at + 0.12,
+        width: 0.76,
+        y: (1 - weight / top).toFixed(4),
+        height: Math.max(0.012, weight / top).toFixed(4),
+      }),
+    ),
+  );
 
 /**
  * Numbers as small bars, up for more than nothing and down for less; each is read by pointing or with arrow keys.
  * @param {string} name @param {string} about @param {number[]} values
  */
 export function strip(name, about, values) {
-  const top = Math.max(...values.map(Math.abs)) || 1, wide = values.length > 96 ? 1 : 0.84;
+  const top = Math.max(...values.map(Math.abs)) || 1,
+    wide = values.length > 96 ? 1 : 0.84;
   const usual = `${counted(values.length, "number")}, from ${signed(Math.min(...values))} to ${signed(Math.max(...values))}`;
-  const rects = values.map((value, at) => make("rect", {
-    class: value < 0 ? "below" : "above", x: (at + (1 - wide) / 2).toFixed(2), width: wide,
-    y: (value < 0 ? 20 : 20 - 19 * value / top).toFixed(2), height: Math.max(0.3, 19 * Math.abs(value) / top).toFixed(2),
-  }));
-  const mark = make("rect", { class: "mark", y: 0, height: 40, width: 1, x: 0, visibility: "hidden" });
+  const rects = values.map((value, at) =>
+    make("rect", {
+      class: value < 0 ? "below" : "above",
+      x: (at + (1 - wide) / 2).toFixed(2),
+      width: wide,
+      y: (value < 0 ? 20 : 20 - (19 * value) / top).toFixed(2),
+      height: Math.max(0.3, (19 * Math.abs(value)) / top).toFixed(2),
+    }),
+  );
+  const mark = make("rect", {
+    class: "mark",
+    y: 0,
+    height: 40,
+    width: 1,
+    x: 0,
+    visibility: "hidden",
+  });
   const readout = make("span", { class: "lesson-read" }, usual);
-  const drawn = make("svg", { viewBox: `0 0 ${values.length} 40`, preserveAspectRatio: "none", "aria-hidden": "true" },
-    mark, ...rects, make("line", { x1: 0, x2: values.length, y1: 20, y2: 20 }));
+  const drawn = make(
+    "svg",
+    { viewBox: `0 0 ${values.length} 40`, preserveAspectRatio: "none", "aria-hidden": "true" },
+    mark,
+    ...rects,
+    make("line", { x1: 0, x2: values.length, y1: 20, y2: 20 }),
+  );
   let now = 0;
-  const el = make("div", {
-    class: "lesson-strip", role: "slider", tabindex: 0, "aria-label": `${name}, number by number`, "aria-valuemin": 1, "aria-valuemax": values.length,
-    onpointermove: (/** @type {PointerEvent} */ event) => {
-      const box = drawn.getBoundingClientRect();
-      point(Math.floor((event.clientX - box.left) / box.width * values.length));
+  const el = make(
+    "div",
+    {
+      class: "lesson-strip",
+      role: "slider",
+      tabindex: 0,
+      "aria-label": `${name}, number by number`,
+      "aria-valuemin": 1,
+      "aria-valuemax": values.length,
+      onpointermove: (/** @type {PointerEvent} */ event) => {
+        const box = drawn.getBoundingClientRect();
+        point(Math.floor(((event.clientX - box.left) / box.width) * values.length));
+      },
+      onpointerleave: () => {
+        if (document.activeElement !== el) leave();
+      },
+      onfocus: () => point(now),
+      onblur: () => leave(),
+      onkeydown: (/** @type {KeyboardEvent} */ event) => {
+        const to = {
+          ArrowRight: now + 1,
+          ArrowUp: now + 1,
+          ArrowLeft: now - 1,
+          ArrowDown: now - 1,
+          Home: 0,
+          End: values.length - 1,
+          PageUp: now + 10,
+          PageDown: now - 10,
+        }[event.key];
+        if (to === undefined) return;
+        event.preventDefault();
+        point(to);
+      },
     },
-    onpointerleave: () => { if (document.activeElement !== el) leave(); }, onfocus: () => point(now), onblur: () => leave(),
-    onkeydown: (/** @type {KeyboardEvent} */ event) => {
-      const to = { ArrowRight: now + 1, ArrowUp: now + 1, ArrowLeft: now - 1, ArrowDown: now - 1, Home: 0, End: values.length - 1, PageUp: now + 10, PageDown: now - 10 }[event.key];
-      if (to === undefined) return;
-      event.preventDefault();
-      point(to);
-    },
-  }, drawn);
+    drawn,
+  );
   const tell = () => {
     el.setAttribute("aria-valuenow", String(now + 1));
     el.setAttribute("aria-valuetext", `number ${now + 1}: ${signed(values[now], 3)}`);
   };
-  const leave = () => { mark.setAttribute("visibility", "hidden"); readout.textContent = usual; };
+  const leave = () => {
+    mark.setAttribute("visibility", "hidden");
+    readout.textContent = usual;
+  };
   /** @param {number} at */
   const point = (at) => {
     now = Math.max(0, Math.min(values.length - 1, at));
@@ -116,7 +214,13 @@ export function strip(name, about, values) {
     tell();
   };
   tell();
-  return make("div", { class: "lesson-vector" }, make("p", {}, make("strong", {}, name), ` ${about}`), el, readout);
+  return make(
+    "div",
+    { class: "lesson-vector" },
+    make("p", {}, make("strong", {}, name), ` ${about}`),
+    el,
+    readout,
+  );
 }
 
 /**
@@ -125,10 +229,32 @@ export function strip(name, about, values) {
  * @param {{columns?: string[], marked?: number[], across?: number[], bars?: boolean}} [how]
  */
 export function matrix(title, formula, rows, names, how = {}) {
-  const marked = (/** @type {number[] | undefined} */ part, /** @type {number} */ at) => part !== undefined && at >= part[0] && at < part[1];
-  const head = how.columns ? [make("tr", {}, make("td"), ...how.columns.map((one) => make("th", { scope: "col" }, one)))] : [];
-  return make("table", { class: "matrix lesson-matrix" }, make("caption", {}, make("strong", {}, title), make("br"), formula), ...head,
-    ...rows.map((row, at) => make("tr", {}, make("th", { scope: "row" }, names[at] ?? ""), ...row.map((value, column) => make("td", {
-      class: marked(how.marked, column) || marked(how.across, at) ? "own" : "",
-    }, signed(value).replace(/\.00$/, ""), ...how.bars ? [bar(value)] : [])))));
+  const marked = (/** @type {number[] | undefined} */ part, /** @type {number} */ at) =>
+    part !== undefined && at >= part[0] && at < part[1];
+  const head = how.columns
+    ? [make("tr", {}, make("td"), ...how.columns.map((one) => make("th", { scope: "col" }, one)))]
+    : [];
+  return make(
+    "table",
+    { class: "matrix lesson-matrix" },
+    make("caption", {}, make("strong", {}, title), make("br"), formula),
+    ...head,
+    ...rows.map((row, at) =>
+      make(
+        "tr",
+        {},
+        make("th", { scope: "row" }, names[at] ?? ""),
+        ...row.map((value, column) =>
+          make(
+            "td",
+            {
+              class: marked(how.marked, column) || marked(how.across, at) ? "own" : "",
+            },
+            signed(value).replace(/\.00$/, ""),
+            ...(how.bars ? [bar(value)] : []),
+          ),
+        ),
+      ),
+    ),
+  );
 }

@@ -1,31 +1,86 @@
 // @ts-check
 /** The planner: what heads cost, by sliders, beside models that are known. */
 
+/** @import {HeadChoiceAnswer, ModelAnswer, PlanAnswer} from "./types.js" */
+/** A plan with its numbers by name. @typedef {PlanAnswer & Record<string, any>} Point */
+
 import * as api from "./api.js";
 import { make } from "./head_view.js";
 
 const SLIDERS = [
-  { name: "d_model", words: "Width (d_model)", values: [128, 256, 384, 512, 576, 768, 1024, 1280, 1600, 2048, 2560, 3072, 4096, 5120, 6144, 8192, 12288], usual: 768 },
-  { name: "heads", words: "Heads", values: [1, 2, 3, 4, 6, 8, 9, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128], usual: 12 },
-  { name: "kv_heads", words: "KV heads", values: [1, 2, 3, 4, 6, 8, 9, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128], usual: 12 },
-  { name: "layers", words: "Layers", values: [1, 2, 4, 6, 8, 12, 16, 24, 30, 32, 36, 40, 48, 64, 80, 96, 126], usual: 12 },
-  { name: "length", words: "Context in tokens", values: [128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 1048576], usual: 1024 },
-  { name: "batch", words: "Sequences at a time", values: [1, 2, 4, 8, 16, 32, 64, 128, 256], usual: 1 },
+  {
+    name: "d_model",
+    words: "Width (d_model)",
+    values: [
+      128, 256, 384, 512, 576, 768, 1024, 1280, 1600, 2048, 2560, 3072, 4096, 5120, 6144, 8192,
+      12288,
+    ],
+    usual: 768,
+  },
+  {
+    name: "heads",
+    words: "Heads",
+    values: [1, 2, 3, 4, 6, 8, 9, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128],
+    usual: 12,
+  },
+  {
+    name: "kv_heads",
+    words: "KV heads",
+    values: [1, 2, 3, 4, 6, 8, 9, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128],
+    usual: 12,
+  },
+  {
+    name: "layers",
+    words: "Layers",
+    values: [1, 2, 4, 6, 8, 12, 16, 24, 30, 32, 36, 40, 48, 64, 80, 96, 126],
+    usual: 12,
+  },
+  {
+    name: "length",
+    words: "Context in tokens",
+    values: [128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 1048576],
+    usual: 1024,
+  },
+  {
+    name: "batch",
+    words: "Sequences at a time",
+    values: [1, 2, 4, 8, 16, 32, 64, 128, 256],
+    usual: 1,
+  },
 ];
 const AXES = {
-  parameters_attention: "Parameters of attention", cache_bytes: "Bytes of the KV cache", multiply_adds_per_token: "Multiply-adds a token", d_model: "Width", num_heads: "Heads", d_key: "Size of a head",
+  parameters_attention: "Parameters of attention",
+  cache_bytes: "Bytes of the KV cache",
+  multiply_adds_per_token: "Multiply-adds a token",
+  d_model: "Width",
+  num_heads: "Heads",
+  d_key: "Size of a head",
 };
-const UNITS = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
+const UNITS = [
+  [1e12, "T"],
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+];
 
 /** @param {number} value */
 function short(value) {
-  for (const [size, unit] of UNITS) if (value >= /** @type {number} */ (size)) return `${(value / /** @type {number} */ (size)).toPrecision(3)}${unit}`;
+  for (const [size, unit] of UNITS)
+    if (value >= /** @type {number} */ (size))
+      return `${(value / /** @type {number} */ (size)).toPrecision(3)}${unit}`;
   return String(Math.round(value));
 }
 
 /** Bytes as `headwise plan` writes them: 36 MiB. @param {number} bytes */
 function size(bytes) {
-  for (const [power, unit] of /** @type {[number, string][]} */ ([[40, "TiB"], [30, "GiB"], [20, "MiB"], [10, "KiB"]])) if (bytes >= 2 ** power) return `${Number((bytes / 2 ** power).toPrecision(3)).toLocaleString("en")} ${unit}`;
+  for (const [power, unit] of /** @type {[number, string][]} */ ([
+    [40, "TiB"],
+    [30, "GiB"],
+    [20, "MiB"],
+    [10, "KiB"],
+  ]))
+    if (bytes >= 2 ** power)
+      return `${Number((bytes / 2 ** power).toPrecision(3)).toLocaleString("en")} ${unit}`;
   return bytes ? `${bytes} B` : "-";
 }
 
@@ -38,10 +93,18 @@ function beside(places, names, unit) {
   const taken = places.map(([across, up]) => [across - 4, up - 4, across + 4, up + 4]);
   return places.map(([across, up], at) => {
     const width = 6.5 * unit * names[at].length;
-    for (const [anchor, dx, dy] of /** @type {[string, number, number][]} */ ([["start", 9, 3 * unit], ["end", -9, 3 * unit], ["middle", 0, -8], ["middle", 0, 4 + 11 * unit]])) {
-      const start = across + dx - { start: 0, middle: width / 2, end: width }[anchor];
+    for (const [anchor, dx, dy] of /** @type {[string, number, number][]} */ ([
+      ["start", 9, 3 * unit],
+      ["end", -9, 3 * unit],
+      ["middle", 0, -8],
+      ["middle", 0, 4 + 11 * unit],
+    ])) {
+      const start = across + dx - ({ start: 0, middle: width / 2, end: width }[anchor] ?? 0);
       const box = [start, up + dy - 9 * unit, start + width, up + dy + 2 * unit];
-      const covers = taken.some(([left, top, right, bottom]) => box[0] < right && box[2] > left && box[1] < bottom && box[3] > top);
+      const covers = taken.some(
+        ([left, top, right, bottom]) =>
+          box[0] < right && box[2] > left && box[1] < bottom && box[3] > top,
+      );
       if (covers || box[0] < 60 || box[2] > 656) continue;
       taken.push(box);
       return { x: across + dx, y: up + dy, "text-anchor": anchor };
@@ -51,10 +114,12 @@ function beside(places, names, unit) {
 }
 
 export class PlanPanel {
-  /** @param {any} about @param {{fail: (error: any) => void}} page */
+  /** @param {ModelAnswer} about @param {{fail: (error: any) => void}} page */
   constructor(about, page) {
     this.page = page;
-    this.known = /** @type {any[] | null} */ (null);
+    this.known = /** @type {Point[] | null} */ (null);
+    /** @type {Point | null} */
+    this.found = null;
     this.values = Object.fromEntries(SLIDERS.map((one) => [one.name, one.usual]));
     /** KV heads that were asked for; there are fewer where they do not divide the heads. */
     this.asked = this.values.kv_heads;
@@ -66,30 +131,79 @@ export class PlanPanel {
     this.choices = make("div", { class: "scroll" });
     addEventListener("resize", () => this.draw());
     const own = this.fromModel(about);
-    const axis = (/** @type {"across" | "up"} */ side, /** @type {string} */ words) => make("label", {}, `${words} `, make("select", {
-      onchange: (/** @type {any} */ event) => { this[side] = event.target.value; this.draw(); },
-    }, ...Object.entries(AXES).map(([name, said]) => new Option(said, name, false, name === this[side]))));
-    document.getElementById("planner")?.append(make("div", { class: "columns" },
-      make("div", {}, make("div", { class: "sliders" }, ...SLIDERS.flatMap((one) => this.slider(one))), own, this.result, make("h3", {}, "How to share the width out"), this.choices),
-      make("div", {}, make("div", { class: "controls" }, axis("across", "Across"), axis("up", "Up")), this.plot)));
+    const axis = (/** @type {"across" | "up"} */ side, /** @type {string} */ words) =>
+      make(
+        "label",
+        {},
+        `${words} `,
+        make(
+          "select",
+          {
+            onchange: (/** @type {any} */ event) => {
+              this[side] = event.target.value;
+              this.draw();
+            },
+          },
+          ...Object.entries(AXES).map(
+            ([name, said]) => new Option(said, name, false, name === this[side]),
+          ),
+        ),
+      );
+    document
+      .getElementById("planner")
+      ?.append(
+        make(
+          "div",
+          { class: "columns" },
+          make(
+            "div",
+            {},
+            make("div", { class: "sliders" }, ...SLIDERS.flatMap((one) => this.slider(one))),
+            own,
+            this.result,
+            make("h3", {}, "How to share the width out"),
+            this.choices,
+          ),
+          make(
+            "div",
+            {},
+            make("div", { class: "controls" }, axis("across", "Across"), axis("up", "Up")),
+            this.plot,
+          ),
+        ),
+      );
   }
 
-  /** @param {any} about */
+  /** @param {ModelAnswer} about */
   fromModel(about) {
-    return make("p", { class: "hint" }, `The loaded model ${about.name} has ${about.layers.length} layers of ${about.layers[0]?.heads ?? 0} heads over ${about.layers[0]?.kv_heads ?? 0} KV heads.`);
+    return make(
+      "p",
+      { class: "hint" },
+      `The loaded model ${about.name} has ${about.layers.length} layers of ${about.layers[0]?.heads ?? 0} heads over ${about.layers[0]?.kv_heads ?? 0} KV heads.`,
+    );
   }
 
   /** @param {{name: string, words: string, values: number[], usual: number}} one */
   slider(one) {
     const said = make("output", {}, one.usual.toLocaleString("en"));
     const input = make("input", {
-      type: "range", min: 0, max: one.values.length - 1, step: 1, value: one.values.indexOf(one.usual), id: `plan-${one.name}`,
-      "aria-valuetext": one.usual.toLocaleString("en"), oninput: () => {
+      type: "range",
+      min: 0,
+      max: one.values.length - 1,
+      step: 1,
+      value: one.values.indexOf(one.usual),
+      id: `plan-${one.name}`,
+      "aria-valuetext": one.usual.toLocaleString("en"),
+      oninput: () => {
         const isEach = this.values.kv_heads === this.values.heads; // then every head keeps a KV head of its own
         this.put(one.name, one.values[Number(input.value)]);
         if (one.name === "kv_heads") this.asked = this.values.kv_heads;
         if (one.name === "heads" && isEach) this.asked = this.values.heads;
-        if (one.name === "heads") this.put("kv_heads", one.values.filter((kv) => this.values.heads % kv === 0 && kv <= this.asked).at(-1) ?? 1);
+        if (one.name === "heads")
+          this.put(
+            "kv_heads",
+            one.values.filter((kv) => this.values.heads % kv === 0 && kv <= this.asked).at(-1) ?? 1,
+          );
         this.later();
       },
     });
@@ -118,63 +232,157 @@ export class PlanPanel {
 
   async run() {
     this.asking?.abort();
-    const mine = this.asking = new AbortController();
+    const mine = (this.asking = new AbortController());
     const values = { ...this.values };
-    if (values.d_model % values.heads) values.d_key = Math.max(1, Math.round(values.d_model / values.heads));
+    if (values.d_model % values.heads)
+      values.d_key = Math.max(1, Math.round(values.d_model / values.heads));
     try {
       this.known ??= await api.get("/api/plan/known");
       const [found, choices] = await Promise.all([
         api.get(`/api/plan?${api.query(values)}`, mine.signal),
-        api.get(`/api/plan/heads?${api.query({ d_model: values.d_model, length: values.length })}`, mine.signal)]);
+        api.get(
+          `/api/plan/heads?${api.query({ d_model: values.d_model, length: values.length })}`,
+          mine.signal,
+        ),
+      ]);
       this.found = found;
       this.tell(found, choices);
       this.draw();
       document.body.dataset.planned = String(found.parameters_attention);
     } catch (error) {
       if (mine.signal.aborted) return;
-      this.result.replaceChildren(make("p", { class: "bad" }, api.sentence(/** @type {Error} */ (error))));
+      this.result.replaceChildren(
+        make("p", { class: "bad" }, api.sentence(/** @type {Error} */ (error))),
+      );
     }
   }
 
-  /** @param {any} found @param {any[]} choices */
+  /** @param {Point} found @param {HeadChoiceAnswer[]} choices */
   tell(found, choices) {
-    const row = (/** @type {string} */ words, /** @type {string} */ value) => make("tr", {}, make("th", { scope: "row" }, words), make("td", { class: "number" }, value));
+    const row = (/** @type {string} */ words, /** @type {string} */ value) =>
+      make("tr", {}, make("th", { scope: "row" }, words), make("td", { class: "number" }, value));
     const isEven = found.d_model % found.num_heads === 0;
     const uneven = `${found.num_heads} heads do not share a width of ${found.d_model.toLocaleString("en")} evenly: each is taken as ${found.d_key} wide.`;
-    this.result.replaceChildren(...isEven ? [] : [make("p", { class: "hint" }, uneven)], make("table", {}, make("caption", {}, `${found.num_heads} heads of ${found.d_key}, ${found.num_kv_heads} KV heads, bfloat16`),
-      row("Parameters of one layer", found.parameters_layer.toLocaleString("en")), row("Parameters of all layers", found.parameters_attention.toLocaleString("en")),
-      row("Multiply-adds a token", short(found.multiply_adds_per_token)), row("KV cache", size(found.cache_bytes)),
-      row("All weights of one layer, materialised", size(found.weight_matrix_bytes)),
-      row("Operations a byte read in decoding", found.decode_intensity == null ? "" : found.decode_intensity.toFixed(2))));
+    this.result.replaceChildren(
+      ...(isEven ? [] : [make("p", { class: "hint" }, uneven)]),
+      make(
+        "table",
+        {},
+        make(
+          "caption",
+          {},
+          `${found.num_heads} heads of ${found.d_key}, ${found.num_kv_heads} KV heads, bfloat16`,
+        ),
+        row("Parameters of one layer", found.parameters_layer.toLocaleString("en")),
+        row("Parameters of all layers", found.parameters_attention.toLocaleString("en")),
+        row("Multiply-adds a token", short(found.multiply_adds_per_token)),
+        row("KV cache", size(found.cache_bytes)),
+        row("All weights of one layer, materialised", size(found.weight_matrix_bytes)),
+        row(
+          "Operations a byte read in decoding",
+          found.decode_intensity == null ? "" : found.decode_intensity.toFixed(2),
+        ),
+      ),
+    );
     const shown = choices.filter((one) => one.heads <= 256);
-    this.choices.replaceChildren(make("table", {}, make("caption", {}, "Every number of heads that divides the width takes the same parameters and multiply-adds. What differs is the size of each head, and the memory of materialised weights, which grows with the heads."),
-      make("tr", {}, ...["heads", "size of each", "remarks"].map((one) => make("th", { scope: "col" }, one))),
-      ...shown.map((one) => make("tr", {}, make("th", { scope: "row", class: "number" }, String(one.heads)), make("td", { class: "number" }, String(one.d_key)), make("td", {}, one.remarks.join(", "))))));
+    this.choices.replaceChildren(
+      make(
+        "table",
+        {},
+        make(
+          "caption",
+          {},
+          "Every number of heads that divides the width takes the same parameters and multiply-adds. What differs is the size of each head, and the memory of materialised weights, which grows with the heads.",
+        ),
+        make(
+          "tr",
+          {},
+          ...["heads", "size of each", "remarks"].map((one) => make("th", { scope: "col" }, one)),
+        ),
+        ...shown.map((one) =>
+          make(
+            "tr",
+            {},
+            make("th", { scope: "row", class: "number" }, String(one.heads)),
+            make("td", { class: "number" }, String(one.d_key)),
+            make("td", {}, one.remarks.join(", ")),
+          ),
+        ),
+      ),
+    );
   }
 
   draw() {
     if (!this.known || !this.found) return;
-    const points = [{ ...this.found, name: "yours", own: true }, ...this.known]
-      .filter((one) => one[this.across] > 0 && one[this.up] > 0);
-    const unit = (this.plot.clientWidth || 660) < 480 ? 1.65 : 1, over = 14 * (unit - 1); // small drawings have large letters
-    const log = Math.log10, range = (/** @type {string} */ axis) => {
-      const values = points.map((one) => log(one[axis]));
-      return [Math.floor(Math.min(...values)), Math.ceil(Math.max(...values) + 1e-9)];
-    };
-    const [left, right] = range(this.across), [low, high] = range(this.up);
-    const x = (/** @type {number} */ value) => 60 + 520 * (log(value) - left) / (right - left || 1);
-    const y = (/** @type {number} */ value) => 360 - 340 * (log(value) - low) / (high - low || 1);
+    const points = [{ ...this.found, name: "yours", own: true }, ...this.known].filter(
+      (one) => one[this.across] > 0 && one[this.up] > 0,
+    );
+    const unit = (this.plot.clientWidth || 660) < 480 ? 1.65 : 1,
+      over = 14 * (unit - 1); // small drawings have large letters
+    const log = Math.log10,
+      range = (/** @type {string} */ axis) => {
+        const values = points.map((one) => log(one[axis]));
+        return [Math.floor(Math.min(...values)), Math.ceil(Math.max(...values) + 1e-9)];
+      };
+    const [left, right] = range(this.across),
+      [low, high] = range(this.up);
+    const x = (/** @type {number} */ value) =>
+      60 + (520 * (log(value) - left)) / (right - left || 1);
+    const y = (/** @type {number} */ value) => 360 - (340 * (log(value) - low)) / (high - low || 1);
     const ticks = [];
-    for (let at = left; at <= right; at++) ticks.push(make("line", { x1: x(10 ** at), x2: x(10 ** at), y1: 20, y2: 360 }), make("text", { x: x(10 ** at), y: 361 + 13 * unit, "text-anchor": "middle" }, short(10 ** at)));
-    for (let at = low; at <= high; at++) ticks.push(make("line", { x1: 60, x2: 580, y1: y(10 ** at), y2: y(10 ** at) }), make("text", { x: 54, y: y(10 ** at) + 3, "text-anchor": "end" }, short(10 ** at)));
+    for (let at = left; at <= right; at++)
+      ticks.push(
+        make("line", { x1: x(10 ** at), x2: x(10 ** at), y1: 20, y2: 360 }),
+        make(
+          "text",
+          { x: x(10 ** at), y: 361 + 13 * unit, "text-anchor": "middle" },
+          short(10 ** at),
+        ),
+      );
+    for (let at = low; at <= high; at++)
+      ticks.push(
+        make("line", { x1: 60, x2: 580, y1: y(10 ** at), y2: y(10 ** at) }),
+        make("text", { x: 54, y: y(10 ** at) + 3, "text-anchor": "end" }, short(10 ** at)),
+      );
     const places = points.map((one) => [x(one[this.across]), y(one[this.up])]);
-    const dots = points.map((one, at) => make("circle", { class: one.own ? "other" : "bar-rect", cx: places[at][0], cy: places[at][1], r: one.own ? 7 : 4 },
-      make("title", {}, `${one.name}: ${short(one[this.across])}, ${short(one[this.up])}`)));
-    const labels = beside(places, points.map((one) => one.name), unit)
-      .flatMap((place, at) => place ? [make("text", place, points[at].name)] : []);
+    const dots = points.map((one, at) =>
+      make(
+        "circle",
+        {
+          class: one.own ? "other" : "bar-rect",
+          cx: places[at][0],
+          cy: places[at][1],
+          r: one.own ? 7 : 4,
+        },
+        make("title", {}, `${one.name}: ${short(one[this.across])}, ${short(one[this.up])}`),
+      ),
+    );
+    const labels = beside(
+      places,
+      points.map((one) => one.name),
+      unit,
+    ).flatMap((place, at) => (place ? [make("text", place, points[at].name)] : []));
     const names = /** @type {Record<string, string>} */ (AXES);
-    this.plot.replaceChildren(make("svg", { class: unit > 1 ? "bars large" : "bars", viewBox: `0 ${-over} 660 ${363 + 29 * unit + over}`, role: "img", "aria-label": `Known models: ${names[this.up]} against ${names[this.across]}; yours has ${short(this.found[this.across])} and ${short(this.found[this.up])}` },
-      ...ticks, ...dots, ...labels, make("text", { x: 320, y: 361 + 29 * unit, "text-anchor": "middle" }, names[this.across]), make("text", { x: 4, y: 12 - over }, names[this.up])),
-      make("p", { class: "hint" }, "Both axes are logarithmic. Each known model is at its own context, at most 8,192 tokens."));
+    this.plot.replaceChildren(
+      make(
+        "svg",
+        {
+          class: unit > 1 ? "bars large" : "bars",
+          viewBox: `0 ${-over} 660 ${363 + 29 * unit + over}`,
+          role: "img",
+          "aria-label": `Known models: ${names[this.up]} against ${names[this.across]}; yours has ${short(this.found[this.across])} and ${short(this.found[this.up])}`,
+        },
+        ...ticks,
+        ...dots,
+        ...labels,
+        make("text", { x: 320, y: 361 + 29 * unit, "text-anchor": "middle" }, names[this.across]),
+        make("text", { x: 4, y: 12 - over }, names[this.up]),
+      ),
+      make(
+        "p",
+        { class: "hint" },
+        "Both axes are logarithmic. Each known model is at its own context, at most 8,192 tokens.",
+      ),
+    );
   }
 }

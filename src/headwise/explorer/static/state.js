@@ -3,8 +3,19 @@
 
 /** @type {Record<string, string>} */
 const USUAL = {
-  panel: "heads", head: "", beside: "", colour: "maps", order: "layer", role: "",
-  words: "0", special: "1", sink: "1", values: "0", off: "", step: "", text: "",
+  panel: "heads",
+  head: "",
+  beside: "",
+  colour: "maps",
+  order: "layer",
+  role: "",
+  words: "0",
+  special: "1",
+  sink: "1",
+  values: "0",
+  off: "",
+  step: "",
+  text: "",
 };
 const LONGEST = 2000;
 /** Milliseconds that the address waits for further changes: Safari takes no more than 100 in 30 seconds. */
@@ -72,10 +83,14 @@ function flush() {
 /** @param {"replaceState" | "pushState"} how */
 function write(how) {
   const isLong = now.text.length > LONGEST;
-  const said = Object.entries(now).filter(([name, value]) => value !== USUAL[name] && !(name === "text" && isLong));
+  const said = Object.entries(now).filter(
+    ([name, value]) => value !== USUAL[name] && !(name === "text" && isLong),
+  );
   try {
     history[how](isLong ? { text: now.text } : null, "", `#${new URLSearchParams(said)}`);
-  } catch { /* the address stays as it is */ }
+  } catch {
+    /* the address stays as it is */
+  }
   known = location.hash;
 }
 
@@ -85,6 +100,7 @@ export const listen = (listener) => listeners.add(listener);
 addEventListener("pagehide", flush);
 addEventListener("hashchange", () => {
   known = location.hash;
-  if (document.getElementById(location.hash.slice(1))) write("replaceState"); // a place of the page, and no view
+  if (document.getElementById(location.hash.slice(1)))
+    write("replaceState"); // a place of the page, and no view
   else change(read());
 });

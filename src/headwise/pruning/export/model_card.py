@@ -4,15 +4,17 @@ In: a cut model, the directory that it is written to, and the record of what `pr
 Markdown, which model hubs show as the model's page.
 """
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from transformers import PreTrainedModel
 
+from headwise.drawing.table import Table
 from headwise.formats import join_words
 from headwise.models.cut_models import BLOCK
 from headwise.pruning.export.plain_config import public_class
+from headwise.pruning.record import OWN_TEXT, PruneRecord
 
 CODE = "modeling_headwise"
 """The module, in an exported directory, that transformers runs if it is trusted."""
@@ -97,56 +99,44 @@ def load_lines(loader: str, *, is_plain: bool, is_sentence: bool) -> list[str]:
     return [*lines, "import headwise", 'headwise.load(".")']
 
 
-def measured_lines(record: Mapping[str, Any]) -> str:
-    """What `prune` measured: a table, and where its figures come from."""
-    before, after = record["sizes"]["before"], record["sizes"]["after"]
-    quality, unit = record["quality"], record["quality"]["unit"]
-    now = quality["refitted"] or quality["cut"]
-    rows = [(words, f"{before[name]:,}", f"{after[name]:,}") for name, words in SIZES.items()]
-    rows = [row for row in rows if row[1] != "0"]
-    if before["kv_heads"] == before["heads"]:
-        rows = [row for row in rows if row[0] != SIZES["kv_heads"]]
-    rows.append((MEANT.get(unit, unit), written(quality["uncut"][unit]), written(now[unit])))
-    table = [f"| {' | '.join(row)} |" for row in (("", "before", "after"), ("---",) * 3, *rows)]
-    return "\n".join([*table, "", sources(record)])
+def measured_lines(record: PruneRecord) -> str:
+    """Sizes and quality before and after, and the text that they were measured on."""
+    quality, before, after = record.quality, record.before, record.after
+    rows = [
+        (words, f"{getattr(before, name):,}", f"{getattr(after, name):,}")
+        for name, words in SIZES.items()
+        if getattr(before, name) and (name != "kv_heads" or before.kv_heads != before.heads)
+    ]
+    unit = MEANT.get(quality.unit, quality.unit)
+    rows.append((unit, _figure(quality.uncut.value), _figure(quality.final.value)))
+    return f"{Table('', ('', 'before', 'after'), tuple(rows)).to_markdown()}\n\n{_sources(record)}"
 
 
-def sources(record: Mapping[str, Any]) -> str:
+def _sources(record: PruneRecord) -> str:
     """How heads were chosen, and on what the figures were measured."""
-    quality, text = record["quality"], record["text"]
-    method = record["method"]
-    is_named = method == "named"
-    chosen = "Its maker named the heads" if is_named else f"Heads were chosen by {method}"
-    refitted = ", and what is left was refitted" if quality["refitted"] else ""
-    whose = "its maker's own data" if text["source"] == "given" else text["source"]
-    model, versions = record["model"], record["versions"]
-    source = f" ({model['source']})" if model.get("source") else ""
+    quality, text, model = record.quality, record.text, record.model
+    is_named = record.method == "named"
+    chosen = "Its maker named the heads" if is_named else f"Heads were chosen by {record.method}"
+    refitted = ", and what is left was refitted" if quality.refitted else ""
+    whose = "its maker's own data" if text.source == OWN_TEXT else text.source
+    source = f" ({model.about['source']})" if model.about.get("source") else ""
+    without_refit = (
+        f"Without the refit this cut has {_figure(quality.cut.value)}. " if quality.refitted else ""
+    )
+    decisions = ["how much was cut"] if record.amount.max_loss is not None else []
+    if quality.refitted or quality.refit_dropped:
+        decisions.append("whether the refit stays")
+    decided = f"The same examples decided {join_words(decisions)}. " if decisions else ""
     return (
-        f"Made from {model['model']}{source} by headwise {versions['headwise']}. "
-        f"{chosen}{refitted}. The {quality['unit']} was measured on "
-        f"{text['measured_on']['amount']} of {whose}, on which no head was chosen and "
-        f"nothing fitted. {without_refit(quality)}"
+        f"Made from {model.name}{source} by headwise {record.versions['headwise']}. "
+        f"{chosen}{refitted}. The {quality.unit} was measured on "
+        f"{text.measured_on.size} of {whose}, on which no head was chosen and "
+        f"nothing fitted. {without_refit}"
         f"With as many heads cut at random, and none refitted, it is "
-        f"{written(quality['random_mean'][quality['unit']])}. {decided(record)}"
-        "`prune.json` holds every figure, `plan.json` the heads that went."
+        f"{_figure(quality.random_mean.value)}. {decided}"
+        "`prune.json` has every figure, `plan.json` the heads that were cut."
     )
 
 
-def without_refit(quality: Mapping[str, Any]) -> str:
-    """What the cut alone scores, to be held against random cuts; nothing where that was said."""
-    if not quality["refitted"]:
-        return ""
-    return f"Without the refit this cut has {written(quality['cut'][quality['unit']])}. "
-
-
-def decided(record: Mapping[str, Any]) -> str:
-    """What the measured examples decided all the same; nothing where they did not."""
-    found = ["how much was cut"] if "max_loss" in record["amount"] else []
-    if record["quality"]["refitted"] or record["quality"]["refit_dropped"]:
-        found.append("whether the refit stays")
-    return f"The same examples decided {join_words(found)}. " if found else ""
-
-
-def written(value: float | None) -> str:
-    """A figure; JSON has none for what is infinite."""
-    return "unknown" if value is None else f"{value:.4f}"
+def _figure(value: float) -> str:
+    return f"{value:.4f}" if math.isfinite(value) else "unknown"

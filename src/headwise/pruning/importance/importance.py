@@ -1,38 +1,48 @@
-"""Importance: what every head is worth, on text, by several measures side by side.
+"""Importance: what every head is worth on some text, by several measures side by side.
 
-In: a model and text. Out: a `HeadTable` with exact ablation (zero and mean), Michel's score, Fisher
-information and what the interaction of heads expects, each with a standard error; the interaction
-itself; groups of heads that stand in for each other; and what it costs to leave one head a layer.
+In: a model and text. Out: `Importance`: exact ablation (zero and mean), Michel's score, Fisher
+information and the loss expected from the heads' interaction, each with a standard error; the
+interaction itself; groups of heads that can replace each other; and the cost of leaving one head
+per layer. It writes and reads its own folder.
 """
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from torch import Tensor, nn
 
-from headwise.errors import OptionError
-from headwise.formats import format_count
-from headwise.heads import HeadCounts, HeadId, HeadTable
-from headwise.models.loaded import Source
-from headwise.objectives.evaluation import (
-    Estimate,
-    Evaluation,
-    count_heads,
-    counted_batches,
-    head_ids,
-)
+from headwise.errors import OptionError, OutputError
+from headwise.files import lock_folder, make_folder, write_aside
+from headwise.formats import format_count, replace_nonfinite
+from headwise.heads import HeadId, HeadTable, parse_heads
+from headwise.models.loaded import LoadedModel, Source, open_model
+from headwise.models.loading import LoadOptions
+from headwise.objectives.evaluation import Estimate, Evaluation, choose_batches, choose_texts
+from headwise.objectives.model_objective import objective_for
 from headwise.objectives.objective import Objective
-from headwise.pruning.importance.ablation import Progress, ablate, untold
-from headwise.pruning.importance.gradients import DRAWS, Gradients, gradients
-from headwise.pruning.importance.redundancy import Redundant, alikeness, redundant_groups
-from headwise.pruning.setting import Subject, calibration, make_subject
+from headwise.progress import Progress, no_progress
+from headwise.pruning.importance.ablation import ablate
+from headwise.pruning.importance.gradients import DRAWS, gradients
+from headwise.pruning.importance.redundancy import (
+    RedundantHeads,
+    output_similarity,
+    redundant_groups,
+)
+from headwise.pruning.stages import PruneStage
 from headwise.pruning.units import Unit, single_heads
 from headwise.reading.batch import Inputs
 from headwise.watching.gates import mean_outputs
 from headwise.watching.running import in_evaluation
+
+FILES = ("importance.parquet", "importance.csv", "interaction.csv", "layers.csv", "stand_ins.json")
+"""Files of an importance folder."""
+LAYER_COLUMNS = ("layer", "heads", "best", "added", "added_se", "shown")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,126 +51,189 @@ class Importance:
 
     table: HeadTable
     interaction: pd.DataFrame
-    """G: half of its sum over some heads, less the loss's slope by their gates, is the loss that is
-    expected from cutting them; heads by name."""
-    groups: tuple[Redundant, ...]
+    """G, heads by name: half of its sum over some heads, minus the slope of the loss by their
+    gates, is the loss expected from cutting them."""
+    groups: tuple[RedundantHeads, ...]
     layers: pd.DataFrame
-    """Of each layer the head that does best alone, and the loss when all others are silent."""
+    """For each layer the head that does best alone, and the loss when all others are silent."""
 
     def _repr_html_(self) -> str:
         """The table, for notebooks."""
         return self.table._repr_html_()
 
+    def to_json(self) -> str:
+        """The tables and groups as one JSON text; None for numbers that are not finite."""
+        return json.dumps(
+            {
+                "about": self.table.about,
+                "heads": replace_nonfinite(self.table.df.drop(columns="roles").to_dict("records")),
+                "layers": replace_nonfinite(self.layers.to_dict("records")),
+                "stand_ins": _group_rows(self.groups),
+            }
+        )
 
-def importance(
+    def write(self, folder: Path, *, force: bool = False) -> None:
+        """Write the files of `FILES`, each aside and then moved into place."""
+        check_importance_folder(folder, force=force)
+        make_folder(folder)
+        for name in FILES[:2]:
+            self.table.write(folder / name, force=True)
+        write_aside(folder / "interaction.csv", self.interaction.to_csv())
+        write_aside(folder / "layers.csv", self.layers.to_csv(index=False))
+        write_aside(folder / "stand_ins.json", json.dumps(_group_rows(self.groups), indent=1))
+
+    @classmethod
+    def read(cls, folder: Path) -> "Importance":
+        """The importance that `write` put into `folder`."""
+        absent = [name for name in FILES[2:] if not (folder / name).is_file()]
+        tables = [folder / name for name in FILES[:2] if (folder / name).is_file()]
+        if absent or not tables:
+            name = absent[0] if tables else FILES[0]
+            raise OptionError(
+                f"{folder} has no {name}: give a folder that headwise importance --out wrote"
+            )
+        table = HeadTable.read(tables[0])
+        if "zero" not in table.df:
+            raise OptionError(f"{tables[0]} is not a table of importance: it has no column zero")
+        file = folder / "interaction.csv"
+        try:
+            interaction = pd.read_csv(file, index_col=0)
+            if not set(map(str, table.heads)) <= {*interaction.index} & {*interaction.columns}:
+                raise ValueError("it does not have every head of the table")
+            file = folder / "layers.csv"
+            layers = pd.read_csv(file, dtype={"shown": str})
+            if not set(LAYER_COLUMNS) <= set(layers):
+                raise ValueError(f"its columns are {', '.join(map(str, layers))}")
+            file = folder / "stand_ins.json"
+            groups = [
+                RedundantHeads(**{**group, "heads": parse_heads(" ".join(group["heads"]))})
+                for group in json.loads(file.read_text("utf-8"))
+            ]
+        except (ValueError, TypeError, KeyError, OSError) as error:
+            raise OptionError(f"{file} cannot be read: {error}") from error
+        return cls(table, interaction, tuple(groups), layers)
+
+
+def _group_rows(groups: Sequence[RedundantHeads]) -> list[dict[str, Any]]:
+    return [asdict(group) | {"heads": [str(head) for head in group.heads]} for group in groups]
+
+
+def check_importance_folder(folder: Path, *, force: bool) -> None:
+    """Raise if `folder` is a file, or has one of `FILES` and `force` is False."""
+    if folder.exists() and not folder.is_dir():
+        raise OptionError(f"{folder} is a file: give the name of a folder")
+    existing = [name for name in FILES if (folder / name).exists()]
+    if existing and not force:
+        raise OutputError(
+            f"{folder} already has {existing[0]}: choose another folder, or replace the tables "
+            "with --force (force=True in Python)"
+        )
+
+
+def importance(  # noqa: PLR0913 - all but the first two by keyword
     source: Source,
     texts: str | Sequence[str] | None = None,
     *,
+    out: str | Path | None = None,
+    force: bool = False,
     tokenizer: Any = None,
     batches: Iterable[Mapping[str, Tensor]] | None = None,
     objective: Objective | Callable[[nn.Module, Inputs], Tensor] | None = None,
     max_tokens: int = 4096,
-    progress: Progress = untold,
+    progress: Progress = no_progress,
 ) -> Importance:
-    """What every head is worth on some text, or on batches of what the model takes.
+    """Measure what every head is worth on `texts`, or on `batches` of the model's inputs.
 
-    What is measured is told by the model's class, unless `objective` says otherwise: one of ours,
-    or a function from model and inputs to one loss an example. Without text, Python's own manual
-    is read.
+    The model's class decides the objective, unless `objective` is one, or a function from model and
+    inputs to one loss per example. Without texts and batches, Python's own manual is read. With
+    `out`, the tables are also written to that folder; `force` replaces existing ones.
     """
-    subject = make_subject(source, tokenizer, objective)
-    with in_evaluation(subject.model):
-        task = calibration(subject, texts, batches, max_tokens=max_tokens)
-        return measure(subject, task, progress=progress)
+    folder = None if out is None else Path(out).expanduser()
+    with ExitStack() as stack:
+        if folder is not None:
+            check_importance_folder(folder, force=force)
+            make_folder(folder)
+            stack.enter_context(lock_folder(folder))
+        loaded = open_model(source, tokenizer, options=LoadOptions(keeps_head=True))
+        stack.enter_context(in_evaluation(loaded.model))
+        chosen = objective_for(loaded, objective)
+        if batches is not None:
+            inputs = choose_batches(loaded.model, batches, texts)
+            evaluation = Evaluation.of_batches(loaded.model, chosen, inputs)
+        else:
+            documents = choose_texts(texts)
+            evaluation = Evaluation.of_texts(loaded, chosen, documents, max_tokens=max_tokens)
+        measured = measure_importance(loaded, evaluation, progress=progress)
+        if folder is not None:
+            measured.write(folder, force=force)
+        return measured
 
 
-def measure(subject: Subject, task: Evaluation, *, progress: Progress = untold) -> Importance:
-    """The same on a task that is there already."""
-    counts = count_heads(task.model, task.samples[0].inputs)
-    heads = head_ids(task.places, counts)
+def measure_importance(
+    loaded: LoadedModel, evaluation: Evaluation, *, progress: Progress = no_progress
+) -> Importance:
+    """What every head is worth in an evaluation."""
+    heads = evaluation.heads
     if not heads:
-        raise OptionError(f"{subject.name} has no head left to measure")
-    base = task.checked_loss(subject.name)
-    progress(amount_of_work(task, len(heads)), 0, 0)
+        raise OptionError(f"{loaded.name} has no heads left: there is nothing to measure")
+    base = evaluation.finite_loss(loaded.name)
+    size = f"{format_count(len(heads), 'head')} on {evaluation.describe_size()}"
+    batches = len(evaluation.samples)
+    progress(f"measuring {size} in {batches:,} batch{'' if batches == 1 else 'es'}", 0, 0)
     units = single_heads(heads)
-    means = mean_outputs(task.model, [sample.inputs for sample in task.samples])
-    found = gradients(task, counts, draws=DRAWS, progress=progress)
-    alike = alikeness(task, counts)
-    groups = redundant_groups(found, alike)
-    columns = place_columns(heads)
-    columns |= pair_of("zero", ablate(task, units, counts, progress=progress))
-    columns |= pair_of("mean", ablate(task, units, counts, means=means, progress=progress))
-    columns |= score_columns(found)
-    columns["stand_ins"] = [stand_ins(head, groups) for head in heads]
-    layers = best_alone(task, heads, counts, base, progress=progress)
-    about = subject.about | {
-        "objective": task.objective.name,
-        "unit": task.objective.unit,
-        "loss": base.value,
-        "loss_se": base.error if math.isfinite(base.error) else None,
-        "examples": task.num_examples,
-    }
-    names = list(map(str, heads))
-    matrix = pd.DataFrame(found.interaction.numpy(), index=names, columns=names)
-    return Importance(HeadTable(pd.DataFrame(columns), about), matrix, groups, layers)
-
-
-def amount_of_work(task: Evaluation, heads: int) -> str:
-    """How much there is to measure, in words."""
-    batches = counted_batches(len(task.samples))
-    return f"measuring {format_count(heads, 'head')} on {task.amount} in {batches}"
-
-
-def place_columns(heads: Sequence[HeadId]) -> dict[str, list[Any]]:
-    """The columns that say which head a row is of."""
-    return {
+    means = mean_outputs(evaluation.model, [sample.inputs for sample in evaluation.samples])
+    scores = gradients(evaluation, draws=DRAWS, progress=progress)
+    groups = redundant_groups(scores, output_similarity(evaluation))
+    zero = ablate(evaluation, units, progress=progress)
+    mean = ablate(evaluation, units, means=means, progress=progress)
+    columns = {
         "stack": [head.stack for head in heads],
         "layer": [head.layer for head in heads],
         "head": [head.head for head in heads],
+        "zero": [loss.value for loss in zero],
+        "zero_se": [loss.error for loss in zero],
+        "mean": [loss.value for loss in mean],
+        "mean_se": [loss.error for loss in mean],
+        "michel": scores.michel.tolist(),
+        "michel_se": scores.michel_error.tolist(),
+        "fisher": scores.fisher.tolist(),
+        "fisher_se": scores.fisher_error.tolist(),
+        "expected": scores.expected.tolist(),
+        "expected_se": scores.expected_error.tolist(),
+        "stand_ins": [_stand_ins(head, groups) for head in heads],
     }
-
-
-def pair_of(name: str, found: Sequence[Estimate]) -> dict[str, list[float]]:
-    """A column of values and one of standard errors."""
-    return {name: [one.value for one in found], f"{name}_se": [one.error for one in found]}
-
-
-def score_columns(found: Gradients) -> dict[str, list[float]]:
-    """Columns of what backward passes say."""
-    return {
-        "michel": found.michel.tolist(),
-        "michel_se": found.michel_error.tolist(),
-        "fisher": found.fisher.tolist(),
-        "fisher_se": found.fisher_error.tolist(),
-        "expected": found.expected.tolist(),
-        "expected_se": found.expected_error.tolist(),
+    about = {
+        "model": loaded.name,
+        **loaded.about,
+        "objective": evaluation.objective.name,
+        "unit": evaluation.objective.unit,
+        "loss": base.value,
+        "loss_se": base.error if math.isfinite(base.error) else None,
+        "examples": evaluation.num_examples,
     }
+    names = list(map(str, heads))
+    interaction = pd.DataFrame(scores.interaction.numpy(), index=names, columns=names)
+    layers = _best_alone(evaluation, base, progress)
+    return Importance(HeadTable(pd.DataFrame(columns), about), interaction, groups, layers)
 
 
-def stand_ins(head: HeadId, groups: Sequence[Redundant]) -> str:
-    """Names of the heads that stand in for one."""
-    mine = [group.heads for group in groups if head in group.heads]
-    return " ".join(str(other) for other in (mine[0] if mine else ()) if other != head)
+def _stand_ins(head: HeadId, groups: Sequence[RedundantHeads]) -> str:
+    """Names of the heads that can replace one."""
+    own = next((group.heads for group in groups if head in group.heads), ())
+    return " ".join(str(other) for other in own if other != head)
 
 
-def best_alone(
-    task: Evaluation,
-    heads: Sequence[HeadId],
-    counts: HeadCounts,
-    base: Estimate,
-    *,
-    progress: Progress = untold,
-) -> pd.DataFrame:
-    """For every layer the head that does best when it is the only one left there."""
+def _best_alone(evaluation: Evaluation, base: Estimate, progress: Progress) -> pd.DataFrame:
+    """For every layer the head that does best as the only one there, and what that costs."""
     layers: dict[str, list[HeadId]] = {}
-    for head in heads:
+    for head in evaluation.heads:
         layers.setdefault(head.layer_name, []).append(head)
     rows = []
     for number, (layer, own) in enumerate(layers.items()):
-        progress("leaving one head a layer", number, len(layers))
-        others = [Unit(tuple(one for one in own if one != head)) for head in own]
-        costs = ablate(task, others, counts) if len(own) > 1 else [Estimate(0.0, 0.0)]
-        best = min(range(len(own)), key=lambda one: costs[one].value)
+        progress(PruneStage.BEST_ALONE, number, len(layers))
+        others = [Unit(tuple(other for other in own if other != head)) for head in own]
+        costs = ablate(evaluation, others) if len(own) > 1 else [Estimate(0.0, 0.0)]
+        best = min(range(len(own)), key=lambda index: costs[index].value)
         rows.append(
             {
                 "layer": layer,
@@ -168,7 +241,7 @@ def best_alone(
                 "best": str(own[best]),
                 "added": costs[best].value,
                 "added_se": costs[best].error,
-                "shown": task.objective.shown(base.value + costs[best].value),
+                "shown": evaluation.objective.format_quality(base.value + costs[best].value),
             }
         )
     return pd.DataFrame(rows)

@@ -1,7 +1,7 @@
-"""Blocks: a model's layers one by one, so that a forward pass can begin and end in the middle.
+"""Partial passes: forward passes that start or end at any block of a model.
 
-In: a model and where its attention is. Out: the blocks in the order in which they run, what each
-gave, and passes in which the blocks below one are not computed again. It knows no losses.
+In: a model and its attention sites. Out: its blocks, their recorded outputs, and passes in which
+the blocks below one are not computed again. Knows nothing of losses.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,80 +13,82 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.objectives.objective import repeat
+from headwise.objectives.objective import repeat_batch
 from headwise.reading.batch import Inputs
-from headwise.watching.hooks import detached
+from headwise.watching.hooks import detached, record
 from headwise.watching.running import forward_batch
 from headwise.watching.sites import NUMBER, Site
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One layer of a model: attention and whatever else is computed with it."""
+    """One block of a transformer: attention with its feed-forward part and norms."""
 
     name: str
     module: nn.Module
-    places: tuple[Site, ...]
+    sites: tuple[Site, ...]
+
+    @property
+    def stack(self) -> str:
+        """Path of the list that the block is in: `encoder.layer` for `encoder.layer.3`."""
+        return self.name.rpartition(".")[0]
 
 
-def find_blocks(model: nn.Module, places: Sequence[Site]) -> tuple[Block, ...]:
-    """The blocks that attention lies in, in the order of the model's modules.
+def find_blocks(model: nn.Module, sites: Sequence[Site]) -> tuple[Block, ...]:
+    """The blocks that contain the sites, in the order of the model's modules.
 
-    None where a block computes several layers, as in ALBERT: it cannot be left out for one of them.
+    Empty if a block computes several layers, as in ALBERT: it cannot be skipped for one of them.
     """
-    if any(place.layer_loop is not None for place in places):
+    if any(site.layer_loop is not None for site in sites):
         return ()
-    inside: dict[str, list[Site]] = {}
-    for place in places:
-        inside.setdefault(block_name(place.name), []).append(place)
+    by_block: dict[str, list[Site]] = {}
+    for site in sites:
+        by_block.setdefault(_block_name(site.name), []).append(site)
     modules = dict(model.named_modules())
-    return tuple(Block(name, modules[name], tuple(found)) for name, found in inside.items())
+    return tuple(Block(name, modules[name], tuple(own)) for name, own in by_block.items())
 
 
-def block_name(name: str) -> str:
+def _block_name(name: str) -> str:
     """A module's path up to its first number: `encoder.layer.3` of `encoder.layer.3.attention`."""
-    found = NUMBER.search(f".{name}")
-    return name if found is None else name[: found.end() - 1]
+    number = NUMBER.search(f".{name}")
+    return name if number is None else name[: number.end() - 1]
 
 
 @dataclass(frozen=True, eq=False)
-class Recording:
-    """What every block gave in one pass, in the order in which they ran."""
+class BlockRecording:
+    """The output of every block in one pass, in the order in which they ran."""
 
     blocks: list[Block] = field(default_factory=list)
     outputs: list[Any] = field(default_factory=list)
 
 
 @contextmanager
-def recorded(blocks: Sequence[Block]) -> Iterator[Recording]:
-    """While it lasts, what each block gives is kept."""
-    found = Recording()
-
-    def keep(block: Block, _: nn.Module, __: Any, output: Any) -> None:
-        found.blocks.append(block)
-        found.outputs.append(detached(output))
-
-    hooks = [block.module.register_forward_hook(partial(keep, block)) for block in blocks]
-    try:
-        yield found
-    finally:
-        for hook in hooks:
-            hook.remove()
+def record_blocks(blocks: Sequence[Block]) -> Iterator[BlockRecording]:
+    """Record the output of every block that runs inside the `with` block."""
+    recording = BlockRecording()
+    by_name = {block.name: block for block in blocks}
+    with record({block.name: block.module for block in blocks}) as calls:
+        yield recording
+    recording.blocks.extend(by_name[call.name] for call in calls)
+    recording.outputs.extend(call.result for call in calls)
 
 
 @contextmanager
-def skip_blocks(found: Recording, count: int, *, batch: int, copies: int = 1) -> Iterator[None]:
-    """While it lasts, the first `count` blocks give what they gave, for a repeated batch."""
+def skip_blocks(
+    recording: BlockRecording, count: int, *, batch: int, copies: int = 1
+) -> Iterator[None]:
+    """Let the first `count` blocks return their recorded outputs, repeated `copies` times."""
     with ExitStack() as stack:
-        for block, output in zip(found.blocks[:count], found.outputs[:count], strict=True):
-            give = partial(replay, output, batch, copies)
-            stack.enter_context(replaced_forward(block.module, give))
+        for block, output in zip(recording.blocks[:count], recording.outputs[:count], strict=True):
+            stack.enter_context(
+                _replace_forward(block.module, partial(_replay, output, batch, copies))
+            )
         yield
 
 
 @contextmanager
-def replaced_forward(module: nn.Module, forward: Any) -> Iterator[None]:
-    """While it lasts, a module computes something else; its hooks go on as ever."""
+def _replace_forward(module: nn.Module, forward: Any) -> Iterator[None]:
+    """Replace a module's `forward` inside the `with` block. Its hooks still run."""
     before = module.__dict__.get("forward")
     module.forward = forward
     try:
@@ -98,47 +100,44 @@ def replaced_forward(module: nn.Module, forward: Any) -> Iterator[None]:
             module.forward = before
 
 
-def replay(output: Any, batch: int, copies: int, *_: Any, **__: Any) -> Any:
-    """What a block gave, for a batch that is repeated."""
+def _replay(output: Any, batch: int, copies: int, *_: Any, **__: Any) -> Any:
+    """A block's recorded output, for a batch that is repeated `copies` times."""
     if isinstance(output, tuple):
-        return tuple(replay(one, batch, copies) for one in output)
+        return tuple(_replay(part, batch, copies) for part in output)
     if isinstance(output, Tensor) and copies > 1 and output.dim() and len(output) == batch:
-        return repeat(output, copies)
+        return repeat_batch(output, copies)
     return output
 
 
 class StopForward(Exception):
-    """No error: a pass has come to the block after which it need not go on."""
-
-
-States = dict[str, Any]
-"""By a stack's path, what the last of its blocks that has run gave."""
-
-
-def stack_of(block: Block) -> str:
-    """Path of the list that a block is in: `encoder.layer` of `encoder.layer.3`."""
-    return block.name.rpartition(".")[0]
+    """Not an error: ends a pass after the last block that is needed."""
 
 
 @torch.no_grad()
 def run_block(
-    model: nn.Module, blocks: Sequence[Block], index: int, inputs: Inputs, states: States
+    model: nn.Module,
+    blocks: Sequence[Block],
+    index: int,
+    inputs: Inputs,
+    states: dict[str, Any],
 ) -> Any:
-    """What one block gives when those before it gave `states`; blocks above are not computed."""
+    """The output of one block, if those before it return `states`; blocks above do not run.
 
-    def end(_: nn.Module, __: Any, output: Any) -> None:
-        found.append(detached(output))
+    `states` has the output of the block that ran last in each stack, by the stack's path.
+    """
+    output: list[Any] = []
+
+    def stop(_: nn.Module, __: Any, result: Any) -> None:
+        output.append(detached(result))
         raise StopForward
 
-    found: list[Any] = []
     with ExitStack() as stack:
         for block in blocks[:index]:
-            give = partial(replay, states[stack_of(block)], 0, 1)
-            stack.enter_context(replaced_forward(block.module, give))
-        hook = blocks[index].module.register_forward_hook(end)
-        stack.callback(hook.remove)
+            give = partial(_replay, states[block.stack], 0, 1)
+            stack.enter_context(_replace_forward(block.module, give))
+        stack.callback(blocks[index].module.register_forward_hook(stop).remove)
         try:
             forward_batch(model, inputs)
         except StopForward:
             pass
-    return found[0]
+    return output[0]

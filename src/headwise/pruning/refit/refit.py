@@ -19,9 +19,10 @@ from headwise.errors import ModelError, OptionError
 from headwise.objectives.evaluation import count_heads
 from headwise.objectives.objective import Sample
 from headwise.progress import Progress, no_progress
-from headwise.pruning.importance.partial_passes import Block, find_blocks, run_block, stack_of
+from headwise.pruning.importance.partial_passes import Block, find_blocks, run_block
 from headwise.pruning.refit.normal_equations import Correction, NormalEquations
 from headwise.pruning.refit.state_cache import StateCache
+from headwise.pruning.stages import PruneStage
 from headwise.watching.hooks import ModuleCall, record
 from headwise.watching.running import forward_batch, real_queries
 from headwise.watching.sites import Site, find_sites, output_weight
@@ -65,7 +66,7 @@ def refit(
     pair = ModelPair(cut, uncut, [*fitting, *choosing], len(fitting))
     fits = []
     for index in range(len(pair.blocks)):
-        progress("refitting layers", index, len(pair.blocks))
+        progress(PruneStage.REFIT, index, len(pair.blocks))
         fits += [pair.refit_projection(index, one, variant) for one in pair.attention(index)]
         if variant == "wide":
             fits += [pair.refit_projection(index, one, variant) for one in pair.feed_forward(index)]
@@ -146,7 +147,7 @@ class ModelPair:
 
     def advance(self, index: int) -> None:
         """Store the outputs of block `index` of both models, the inputs of the next block."""
-        stack = stack_of(self.blocks[index])
+        stack = self.blocks[index].stack
         for caches, run in ((self.states, self.run), (self.uncut_states, self.run_uncut)):
             for number in range(len(self.samples)):
                 state = run(index, number)
@@ -160,11 +161,11 @@ class ModelPair:
                 layer=site.layer_name,
                 part="attention",
                 stack=site.stack,
-                is_residual=len(block.places) == 1 and self._adds_to_input(index, uncut_site),
+                is_residual=len(block.sites) == 1 and self._adds_to_input(index, uncut_site),
                 own={"stream": block.module, "projection": projection_at(site)},
                 uncut={"stream": uncut.module, "projection": projection_at(uncut_site)},
             )
-            for site, uncut_site in zip(block.places, uncut.places, strict=True)
+            for site, uncut_site in zip(block.sites, uncut.sites, strict=True)
             if site.layer_name in self.counts
         ]
 
@@ -183,8 +184,8 @@ class ModelPair:
     def feed_forward(self, index: int) -> list[FittedProjection]:
         """The last linear layer of a block's feed-forward part, if one is found."""
         block, uncut = self.blocks[index], self.uncut_blocks[index]
-        attention = [site.module for site in uncut.places]
-        attention += [projection_at(site) for site in uncut.places]
+        attention = [site.module for site in uncut.sites]
+        attention += [projection_at(site) for site in uncut.sites]
         found = find_feed_forward(
             uncut.module, lambda: self.run_uncut(index, 0), without=tuple(attention)
         )
@@ -197,7 +198,7 @@ class ModelPair:
             }
             for module in (block.module, uncut.module)
         )
-        first = block.places[0]
+        first = block.sites[0]
         return [FittedProjection(first.layer_name, "feed-forward", first.stack, True, own, goal)]
 
     def refit_projection(self, index: int, fitted: FittedProjection, variant: Variant) -> LayerFit:

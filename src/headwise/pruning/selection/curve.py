@@ -15,7 +15,7 @@ import pandas as pd
 from headwise.drawing.plots import Line, curves_svg, elbow
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Estimate, Evaluation
-from headwise.pruning.importance.ablation import Progress, untold
+from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.gradients import has_gradients
 from headwise.pruning.selection.methods import (
     BY_GRADIENTS,
@@ -24,6 +24,7 @@ from headwise.pruning.selection.methods import (
     order_units,
     with_seed,
 )
+from headwise.pruning.stages import PruneStage
 from headwise.pruning.units import Unit, single_heads
 
 RANDOM_ORDERS = 5
@@ -98,7 +99,7 @@ def quality(loss: float, unit: str) -> float:
 
 
 def draw_curve(
-    held_out: Evaluation, problem: CutSearch, chosen: CutOrder, *, progress: Progress = untold
+    held_out: Evaluation, problem: CutSearch, chosen: CutOrder, *, progress: Progress = no_progress
 ) -> Curve:
     """Measure the chosen order, its rivals, random orders and the floor on held-out text."""
     total, unit = len(problem.heads), held_out.objective.unit
@@ -131,7 +132,7 @@ def draw_curve(
 
 def rivals(problem: CutSearch) -> list[str]:
     """Methods that are shown beside the chosen one: those that what is measured allows."""
-    is_smooth = has_gradients(problem.task, problem.counts)
+    is_smooth = has_gradients(problem.evaluation)
     return [name for name in RIVALS if is_smooth or name not in BY_GRADIENTS]
 
 
@@ -156,7 +157,7 @@ class Work:
 
     def loss(self, units: Sequence[Unit]) -> Estimate:
         """The loss without these units; the same question is not measured twice."""
-        self.progress("measuring the curve", self.done, self.total)
+        self.progress(PruneStage.CURVE, self.done, self.total)
         key = frozenset(head for unit in units for head in unit.heads)
         if key not in self.known:
             self.known[key] = self.task.loss(sorted(key))

@@ -15,10 +15,17 @@ from torch import Tensor
 
 from headwise.errors import OptionError
 from headwise.heads import HeadCounts, HeadId
-from headwise.objectives.evaluation import Evaluation, head_ids
-from headwise.pruning.importance.ablation import Progress, ablate, untold
-from headwise.pruning.importance.gradients import Gradients, by_layer_norm, gradients, or_else
-from headwise.pruning.units import Unit, by_unit, membership, one_of_each_group
+from headwise.objectives.evaluation import Evaluation
+from headwise.progress import Progress, no_progress
+from headwise.pruning.importance.ablation import ablate
+from headwise.pruning.importance.gradients import (
+    Gradients,
+    advise_without_gradients,
+    divide_by_layer_norm,
+    gradients,
+)
+from headwise.pruning.stages import PruneStage
+from headwise.pruning.units import Unit, membership, one_of_each_group, sum_by_unit
 from headwise.watching.gates import silence
 
 BEST = "rounds"
@@ -30,8 +37,7 @@ BY_GRADIENTS = ("rounds", "quadratic", "michel", "fisher")
 class CutSearch:
     """A model whose heads are to go, on text to measure them on."""
 
-    task: Evaluation
-    counts: HeadCounts
+    evaluation: Evaluation
     units: tuple[Unit, ...]
     is_uniform: bool = False
     """Whether every layer loses the same number of units."""
@@ -41,12 +47,17 @@ class CutSearch:
     """Number of rounds that a full cut is divided into."""
     draws: int = 4
     seed: int = 0
-    progress: Progress = field(default=untold)
+    progress: Progress = field(default=no_progress)
+
+    @property
+    def counts(self) -> HeadCounts:
+        """Heads and KV heads of the model by layer."""
+        return self.evaluation.counts
 
     @property
     def heads(self) -> tuple[HeadId, ...]:
         """Every head of the model."""
-        return head_ids(self.task.places, self.counts)
+        return self.evaluation.heads
 
     @property
     def units_by_layer(self) -> dict[str, list[Unit]]:
@@ -155,7 +166,7 @@ def drawn_alike(heads: Sequence[HeadId], counts: HeadCounts, seed: int) -> tuple
 
 def by_ablation(problem: CutSearch, count: int) -> Found:
     """One exact measurement of every unit alone."""
-    costs = ablate(problem.task, problem.units, problem.counts, progress=problem.progress)
+    costs = ablate(problem.evaluation, problem.units, progress=problem.progress)
     values = torch.tensor([one.value for one in costs], dtype=torch.float64)
     return ranked(problem, values, count)
 
@@ -163,7 +174,7 @@ def by_ablation(problem: CutSearch, count: int) -> Found:
 def by_michel(problem: CutSearch, count: int) -> Found:
     """Gradient scores, each over its layer's norm, added up over a unit's heads."""
     found = measured(problem, draws=1)
-    scores = by_layer_norm(found.michel, problem.heads)
+    scores = divide_by_layer_norm(found.michel, problem.heads)
     return scored(problem, membership(problem.units, problem.heads) @ scores, count)
 
 
@@ -190,7 +201,7 @@ def by_rounds(problem: CutSearch, count: int) -> Found:
     for start in range(0, count, step):
         gone = [one for one, _ in found]
         told = part_of(problem.progress, start // step, -(-count // step))
-        with silence(problem.task.model, heads_of(problem.units, gone)):
+        with silence(problem.evaluation.model, heads_of(problem.units, gone)):
             now = measured(replace(problem, seed=problem.seed + start, progress=told))
         found += cheapest(problem, now, gone, min(step, count - start))
     return found
@@ -209,12 +220,12 @@ def by_greedy(problem: CutSearch, count: int) -> Found:
     """Exact ablation of every unit left, measured anew after each cut."""
     found: Found = []
     while len(found) < count:
-        problem.progress("cutting heads one by one", len(found), count)
+        problem.progress(PruneStage.GREEDY, len(found), count)
         gone = [one for one, _ in found]
         left = [one for one in range(len(problem.units)) if one not in set(gone)]
         units = [problem.units[one] for one in left]
-        with silence(problem.task.model, heads_of(problem.units, gone)):
-            costs = ablate(problem.task, units, problem.counts)
+        with silence(problem.evaluation.model, heads_of(problem.units, gone)):
+            costs = ablate(problem.evaluation, units)
         values = torch.full((len(problem.units),), torch.inf, dtype=torch.float64)
         values[left] = torch.tensor([one.value for one in costs], dtype=torch.float64)
         found += ranked(problem, values, 1, gone)
@@ -235,10 +246,9 @@ METHODS: dict[str, Callable[[CutSearch, int], Found]] = {
 
 def measured(problem: CutSearch, *, draws: int | None = None) -> Gradients:
     """Gradients of the problem's task as its model is now."""
-    with or_else("prune by ablation, greedy or random"):
+    with advise_without_gradients("prune by ablation, greedy or random"):
         return gradients(
-            problem.task,
-            problem.counts,
+            problem.evaluation,
             draws=problem.draws if draws is None else draws,
             seed=problem.seed,
             progress=problem.progress,
@@ -265,7 +275,7 @@ def ranked(
 
 def cheapest(problem: CutSearch, now: Gradients, gone: Sequence[int], count: int) -> Found:
     """Units taken one by one, each adding least to the loss expected of all of them together."""
-    matrix = by_unit(now.interaction, problem.units, problem.heads)
+    matrix = sum_by_unit(now.interaction, problem.units, problem.heads)
     pull = membership(problem.units, problem.heads) @ now.pull
     turn = OpenUnits(problem, gone)
     added = matrix.diagonal() / 2 - pull

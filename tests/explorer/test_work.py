@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headwise.explorer import work as desks
-from headwise.explorer.jobs import Stopped
-from headwise.explorer.work import Busy, ModelQueue, Told
+from headwise.explorer import work as work_module
+from headwise.explorer.work import Busy, ModelQueue
+from headwise.progress import Progress, StopWork
 
 
 class Asker:
@@ -23,20 +23,20 @@ class Asker:
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desks, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(work_module, "POLL_REQUEST", 0.01)
 
 
-def do(desk: ModelQueue, asker: Asker, work: Any) -> Any:
+def do(queue: ModelQueue, asker: Asker, work: Any) -> Any:
     unchecked: Any = (
-        ModelQueue.do.__wrapped__ if hasattr(ModelQueue.do, "__wrapped__") else ModelQueue.do
+        ModelQueue.run.__wrapped__ if hasattr(ModelQueue.run, "__wrapped__") else ModelQueue.run
     )
-    return unchecked(desk, asker, work)
+    return unchecked(queue, asker, work)
 
 
 def test_one_piece_is_done_at_a_time_and_all_are_answered() -> None:
     at_once, most = 0, 0
 
-    def work(_: Told) -> int:
+    def work(_: Progress) -> int:
         nonlocal at_once, most
         at_once += 1
         most = max(most, at_once)
@@ -45,9 +45,9 @@ def test_one_piece_is_done_at_a_time_and_all_are_answered() -> None:
         return 7
 
     async def many() -> list[int]:
-        desk = ModelQueue()
-        found = await asyncio.gather(*(do(desk, Asker(), work) for _ in range(12)))
-        assert desk.waiting == 0
+        queue = ModelQueue()
+        found = await asyncio.gather(*(do(queue, Asker(), work) for _ in range(12)))
+        assert queue.progress().waiting == 0
         return found
 
     assert asyncio.run(many()) == [7] * 12 and most == 1
@@ -57,19 +57,19 @@ def test_work_stops_when_the_one_who_asked_has_gone() -> None:
     steps: list[int] = []
 
     async def leave() -> None:
-        desk, asker = ModelQueue(), Asker()
+        queue, asker = ModelQueue(), Asker()
 
-        def work(told: Told) -> None:
+        def work(report: Progress) -> None:
             for step in range(10_000):
                 steps.append(step)
                 if step == 3:
                     asker.is_gone = True
                 threading.Event().wait(0.005)
-                told(step, 10_000)
+                report("step", step, 10_000)
 
-        with pytest.raises(Stopped):
-            await do(desk, asker, work)
-        assert (await do(desk, Asker(), lambda _: 1)) == 1
+        with pytest.raises(StopWork):
+            await do(queue, asker, work)
+        assert (await do(queue, Asker(), lambda _: 1)) == 1
 
     asyncio.run(leave())
     assert 3 <= len(steps) < 5000
@@ -77,18 +77,18 @@ def test_work_stops_when_the_one_who_asked_has_gone() -> None:
 
 def test_nothing_is_begun_for_one_who_has_gone() -> None:
     async def never() -> None:
-        with pytest.raises(Stopped):
+        with pytest.raises(StopWork):
             await do(ModelQueue(), Asker(is_gone=True), lambda _: pytest.fail("begun"))
 
     asyncio.run(never())
 
 
 def test_too_many_are_refused_and_the_others_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desks, "MOST_WAITING", 3)
+    monkeypatch.setattr(work_module, "MAX_WAITING", 3)
 
     async def crowd() -> list[Any]:
-        desk = ModelQueue()
-        waiting = (do(desk, Asker(), lambda _: 1) for _ in range(5))
+        queue = ModelQueue()
+        waiting = (do(queue, Asker(), lambda _: 1) for _ in range(5))
         return await asyncio.gather(*waiting, return_exceptions=True)
 
     found = asyncio.run(crowd())

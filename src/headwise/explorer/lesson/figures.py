@@ -1,0 +1,284 @@
+"""What the browser draws in each step of the lesson; static/types.d.ts is generated from it.
+
+Vectors longer than SHOWN numbers are cut to their first ones, unless a field says otherwise.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+SHOWN = 8
+"""Numbers shown of a long vector."""
+Matrix = list[list[float]]
+
+
+@dataclass(frozen=True)
+class Place:
+    """The head and the token that a step follows."""
+
+    model: str
+    layer: int
+    head: int
+    name: str
+    position: int
+    token: str
+    tokens: list[str]
+    """Every token of the text, special ones included."""
+    is_special: list[bool]
+    is_cut: bool
+    """Whether the text was longer than the lesson follows."""
+
+
+@dataclass(frozen=True)
+class WarmUpFigure:
+    """Every step of multi-head attention on "Cat sleeps"; lists of matrices have one per head."""
+
+    tokens: list[str]
+    input: Matrix
+    queries: list[Matrix]
+    scores: list[Matrix]
+    scaled: list[Matrix]
+    weights: list[Matrix]
+    mixed: list[Matrix]
+    concat: Matrix
+    Wo: Matrix
+    output: Matrix
+
+
+@dataclass(frozen=True)
+class RowFigure:
+    """A row of weights over the compared tokens, rescaled to sum to one; entropy in nats."""
+
+    name: str
+    weights: list[float]
+    entropy: float
+    largest: float
+    largest_key: int
+    """Position of the token with the largest weight."""
+    resting: float
+    """Weight, before rescaling, on the tokens that are left out."""
+
+
+@dataclass(frozen=True)
+class WhyManyFigure:
+    """Rows of all heads next to their average."""
+
+    place: Place
+    keys: list[int]
+    """Positions compared: without special tokens and the first token, if others are left."""
+    heads: list[RowFigure]
+    single: RowFigure
+    mean_entropy: float
+    mean_largest: float
+
+
+@dataclass(frozen=True)
+class ShapeFigure:
+    """Shape of one step for the whole text."""
+
+    step: str
+    formula: str
+    shape: str
+
+
+@dataclass(frozen=True)
+class ProjectionsFigure:
+    """Whole input, query, key and value of the token in the head."""
+
+    place: Place
+    input: list[float] | None
+    query: list[float]
+    key: list[float]
+    value: list[float]
+    kv_head: int
+    is_grouped: bool
+    shapes: list[ShapeFigure]
+
+
+@dataclass(frozen=True)
+class HeadCountFigure:
+    """One way to divide the width among heads, and its cost on this text."""
+
+    num_heads: int
+    d_key: int
+    numbers: int
+    scores: int
+    multiply_adds: int
+    remarks: list[str]
+    is_own: bool
+
+
+@dataclass(frozen=True)
+class HeadsFigure:
+    """How the model divides its width among heads, next to other ways."""
+
+    place: Place
+    d_model: int
+    d_key: int
+    num_heads: int
+    num_kv_heads: int
+    num_tokens: int
+    columns: list[int]
+    """First column of the head, and one past its last."""
+    groups: list[list[int]]
+    """Heads that each KV head serves."""
+    table: list[HeadCountFigure]
+
+
+@dataclass(frozen=True)
+class DragFigure:
+    """The score to drag, before any drag."""
+
+    key: int
+    score: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class ScoresFigure:
+    """One row of scores: the weights are softmax(softcap(scores * scale) + added).
+
+    `softcap(x)` is `softcap * tanh(x / softcap)`. A sink joins the softmax and has no token.
+    """
+
+    place: Place
+    scores: list[float]
+    scale: float
+    softcap: float | None
+    added: list[float | None]
+    """None for a token that cannot be seen."""
+    sink: float | None
+    scaled: list[float]
+    weights: list[float]
+    drag: DragFigure
+    step: float
+    """Change of a score that is 1 after scaling."""
+
+
+@dataclass(frozen=True)
+class MixingFigure:
+    """Values of every token, and what each adds to the mixed vector."""
+
+    place: Place
+    d_value: int
+    weights: list[float]
+    values: Matrix
+    parts: Matrix
+    """Weight times value, one row per token."""
+    mixed: list[float]
+    lengths: list[float]
+    """Length of every token's whole part."""
+    difference: float
+    """Largest difference between the sum of the parts and the mixed vector."""
+
+
+@dataclass(frozen=True)
+class OwnerFigure:
+    """One head's columns of the concat, and what it adds to the output."""
+
+    name: str
+    columns: list[int]
+    concat: list[float]
+    concat_length: float
+    contribution: list[float]
+    length: float
+    share: float
+    touched: int
+    """Numbers of the output that the head changes."""
+
+
+@dataclass(frozen=True)
+class OutputFigure:
+    """All heads before and after the output projection."""
+
+    place: Place
+    d_model: int
+    d_value: int
+    segregation_concat: float
+    segregation_output: float
+    difference: float
+    """Largest difference between the output and the sum of the heads and the bias."""
+    adds_up: bool
+    output: list[float]
+    bias: list[float] | None
+    heads: list[OwnerFigure]
+
+
+@dataclass(frozen=True)
+class NextFigure:
+    """A token that a causal model may continue with."""
+
+    token: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class SpareHeadFigure:
+    """The effect of silencing one head."""
+
+    name: str
+    head: int
+    rank: int
+    value: float
+    effect: float
+    """0 if the output stays the same."""
+    share: float
+    roles: list[str] | None
+    next: list[float]
+    """Probabilities of the likeliest tokens without the head."""
+
+
+@dataclass(frozen=True)
+class SpareFigure:
+    """The effect of silencing each head of the layer, largest first."""
+
+    place: Place
+    unit: Literal["cosine", "nats", "loss"]
+    measure: str
+    has_roles: bool
+    role_words: dict[str, str]
+    next: list[NextFigure]
+    heads: list[SpareHeadFigure]
+
+
+Figure = (
+    WarmUpFigure
+    | WhyManyFigure
+    | ProjectionsFigure
+    | HeadsFigure
+    | ScoresFigure
+    | MixingFigure
+    | OutputFigure
+    | SpareFigure
+)
+
+
+@dataclass(frozen=True)
+class QuestionAnswer:
+    """A question as the browser gets it."""
+
+    text: str
+    kind: Literal["choice", "number"]
+    options: list[str]
+    tolerance: float
+
+
+@dataclass(frozen=True)
+class StepAnswer:
+    """A step as the browser gets it, without the right answer."""
+
+    name: str
+    title: str
+    minutes: float
+    paragraphs: list[str]
+    exercise: str
+    question: QuestionAnswer
+    figures: Figure
+
+
+@dataclass(frozen=True)
+class AnswerVerdict:
+    """Whether an answer is right, in a sentence, and why."""
+
+    is_right: bool
+    sentence: str
+    why: str

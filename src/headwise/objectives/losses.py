@@ -1,0 +1,358 @@
+"""Objectives: next token, masked token, labels, divergence, embedding, and a user's own loss.
+
+In: a model's output on a prepared batch. Out: the loss of every example, in nats unless the class
+says otherwise. `Objective` says what the methods mean.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from headwise.errors import ModelError, OptionError
+from headwise.objectives.objective import (
+    Losses,
+    Objective,
+    Sample,
+    kl_divergence,
+    upcast_to_float32,
+)
+from headwise.reading.batch import NO_LABEL, Inputs
+from headwise.watching.running import forward, without_labels
+
+MASKED_SHARE = 0.15
+"""Share of tokens to mask; Devlin et al. 2019, https://arxiv.org/abs/1810.04805."""
+
+
+def read_logits(model: nn.Module, inputs: Inputs) -> Tensor:
+    """The model's logits; raises ModelError if it has none."""
+    logits = getattr(forward(model, inputs), "logits", None)
+    if not isinstance(logits, Tensor):
+        raise ModelError(f"{type(model).__name__} returns no logits: measure its embedding instead")
+    return logits
+
+
+def _token_ids(inputs: Inputs) -> Tensor:
+    if "input_ids" not in inputs:
+        raise OptionError(
+            f"the batches have no input_ids to predict, only {', '.join(inputs)}: add input_ids or "
+            "labels"
+        )
+    return inputs["input_ids"]
+
+
+def _check_labels(logits: Tensor, labels: Tensor) -> None:
+    """Raise unless every row of logits has a label, and each label is one of the classes."""
+    *rows, classes = logits.shape
+    if classes == 1:  # its softmax is always 1, so no head would matter
+        raise ModelError(
+            "the model predicts one number, but labels are classes: pass your own objective"
+        )
+    if list(labels.shape) != rows:
+        raise OptionError(
+            f"the labels are {list(labels.shape)}, but the model predicts {classes} classes for "
+            f"each of {rows}: give one label for each, or pass your own objective"
+        )
+    wrong = labels[(labels != NO_LABEL) & ((labels < 0) | (labels >= classes))]
+    if len(wrong):
+        raise OptionError(
+            f"a label is {int(wrong[0])}, but the model predicts {classes} classes: use 0 to "
+            f"{classes - 1}, or {NO_LABEL} for no label"
+        )
+
+
+def _label_losses(logits: Tensor, labels: Tensor) -> Losses:
+    """Negative log-probability of the labels, summed over each example; skips NO_LABEL."""
+    _check_labels(logits, labels)
+    rows = upcast_to_float32(logits.flatten(0, -2))
+    each = functional.cross_entropy(rows, labels.flatten(), reduction="none")
+    is_counted = (labels != NO_LABEL).view(len(labels), -1)
+    return Losses(each.view_as(is_counted).sum(1), is_counted.sum(1).float())
+
+
+def _draw_log_probability(
+    logits: Tensor, is_counted: Tensor, random: torch.Generator
+) -> Float[Tensor, " batch"]:
+    """Log-probability of labels drawn from the model's own prediction: Fisher's information.
+
+    Summed over the counted rows of each example.
+    """
+    logs = upcast_to_float32(logits).log_softmax(-1)
+    with torch.no_grad():
+        noise = torch.rand(logs.shape, generator=random).to(logs)
+        labels = (logs - (-noise.log()).log()).argmax(-1)  # Gumbel's way to draw from a softmax
+    picked = logs.gather(-1, labels[..., None])[..., 0] * is_counted
+    return picked.view(len(picked), -1).sum(1)
+
+
+class TokenLoss(Objective):
+    """Mean negative log-probability of the tokens to predict, in nats."""
+
+    unit = "perplexity"
+
+    def output(self, model: nn.Module, inputs: Inputs) -> Float[Tensor, "batch position word"]:
+        """Logits."""
+        return read_logits(model, inputs)
+
+    def losses(self, output: Tensor, sample: Sample) -> Losses:
+        """Summed over the predicted tokens of each example."""
+        assert sample.targets is not None
+        return _label_losses(output, sample.targets)
+
+    def draw(
+        self, output: Tensor, sample: Sample, random: torch.Generator
+    ) -> Float[Tensor, " batch"]:
+        """Log-probability of tokens drawn from the model's own prediction, summed."""
+        assert sample.targets is not None
+        return _draw_log_probability(output, sample.targets != NO_LABEL, random)
+
+    def quality(self, loss: float) -> float:
+        """Perplexity."""
+        return math.exp(min(loss, 700.0))  # exp(710) is more than a float can hold
+
+    def format_quality(self, loss: float) -> str:
+        """Perplexity, as text."""
+        return f"{self.quality(loss):.2f}"
+
+    def budget(self, base: float, max_loss: float) -> float:
+        """The loss at which perplexity has grown by the share `max_loss`."""
+        return base + math.log1p(max_loss)
+
+    def describe_budget(self, max_loss: float) -> str:
+        """`max_loss` as a share of perplexity."""
+        return f"{100 * max_loss:g}% of perplexity"
+
+
+class NextToken(TokenLoss):
+    """Predict every token of a text from those before it."""
+
+    name = "next-token loss"
+
+    def prepare(self, inputs: Inputs, number: int) -> Sample:
+        """Targets are the labels, or else the tokens, moved one position to the left."""
+        words = inputs["labels"] if "labels" in inputs else _token_ids(inputs)
+        targets = torch.full_like(words, NO_LABEL)
+        targets[:, :-1] = words[:, 1:]
+        sample = Sample(without_labels(inputs))
+        if sample.is_real is not None:
+            is_pair = sample.is_real[:, 1:] & sample.is_real[:, :-1]
+            targets[:, :-1][~is_pair] = NO_LABEL
+        return replace(sample, targets=targets)
+
+
+@dataclass(frozen=True)
+class MaskedToken(TokenLoss):
+    """Mask some tokens and predict them from all others."""
+
+    mask_id: int | None
+    """None if the tokenizer has no mask token: then batches need labels."""
+    special_ids: frozenset[int] = frozenset()
+    name: ClassVar[str] = "masked-token loss"
+
+    def prepare(self, inputs: Inputs, number: int) -> Sample:
+        """Mask MASKED_SHARE of the ordinary tokens; `number` is the seed of which.
+
+        A batch with labels stays as it is.
+        """
+        if "labels" in inputs:
+            return Sample(without_labels(inputs), inputs["labels"])
+        if self.mask_id is None:
+            raise OptionError(
+                "the model predicts masked tokens, but its tokenizer has no mask token: pass a "
+                "tokenizer with one, batches with labels, or an objective"
+            )
+        ids = _token_ids(inputs)
+        special = torch.tensor(sorted(self.special_ids), dtype=ids.dtype, device=ids.device)
+        random = torch.Generator().manual_seed(number)
+        is_masked = (torch.rand(ids.shape, generator=random) < MASKED_SHARE).to(ids.device)
+        is_masked &= ~torch.isin(ids, special)
+        is_real = Sample(inputs).is_real
+        if is_real is not None:
+            is_masked &= is_real
+        targets = ids.masked_fill(~is_masked, NO_LABEL)
+        return Sample({**inputs, "input_ids": ids.masked_fill(is_masked, self.mask_id)}, targets)
+
+
+@dataclass(frozen=True)
+class Embedding(Objective):
+    """One minus the cosine between a text's embedding and the uncut model's."""
+
+    pooling: str = "mean"
+    name: ClassVar[str] = "cosine distance of embeddings"
+    unit: ClassVar[str] = "cosine"
+    needs_reference: ClassVar[bool] = True
+    reads_sentences: ClassVar[bool] = True
+
+    def output_size(self, vocabulary: int) -> int:
+        """1: an embedding model has no logits."""
+        return 1
+
+    def output(self, model: nn.Module, inputs: Inputs) -> Float[Tensor, "batch d_model"]:
+        """The embedding, of length 1."""
+        states = getattr(forward(model, inputs), "last_hidden_state", None)
+        if not isinstance(states, Tensor):
+            raise ModelError(
+                f"{type(model).__name__} returns no last_hidden_state: pass your own objective"
+            )
+        states = upcast_to_float32(states)
+        if self.pooling == "cls":
+            return functional.normalize(states[:, 0], dim=-1)
+        is_real = Sample(inputs).is_real
+        if is_real is None or is_real.shape != states.shape[:2]:
+            return functional.normalize(states.mean(1), dim=-1)
+        shares = is_real.to(states)[..., None]
+        return functional.normalize((states * shares).sum(1), dim=-1)
+
+    def losses(self, output: Tensor, sample: Sample) -> Losses:
+        """The distance of each example."""
+        assert sample.reference is not None
+        distance = 1 - (output * sample.reference).sum(-1)
+        return Losses(distance, torch.ones_like(distance))
+
+    def draw(
+        self, output: Tensor, sample: Sample, random: torch.Generator
+    ) -> Float[Tensor, " batch"]:
+        """A random projection: for unit vectors the distance is half the squared difference."""
+        signs = torch.randint(0, 2, output.shape, generator=random).to(output) * 2 - 1
+        return (output * signs).sum(-1)
+
+    def quality(self, loss: float) -> float:
+        """The cosine."""
+        return 1 - loss
+
+    def describe_budget(self, max_loss: float) -> str:
+        """`max_loss` as a difference of cosines."""
+        return f"{max_loss:g} of cosine"
+
+    def distance(self, before: Tensor, after: Float[Tensor, "copies ..."]) -> Sequence[float]:
+        """One minus the cosine of the embeddings."""
+        return (1 - (after * before).sum(-1).clamp(-1, 1)).tolist()
+
+
+class Divergence(Objective):
+    """Kullback-Leibler divergence of the model's predictions from the uncut model's, in nats."""
+
+    name = "divergence of logits"
+    unit = name
+    needs_reference = True
+
+    def on_labels(self) -> Objective:
+        """Labels say what a prediction should be, so they replace the comparison."""
+        return LabelLoss()
+
+    def output(self, model: nn.Module, inputs: Inputs) -> Tensor:
+        """Logits: one row per example, or one per position."""
+        logits = read_logits(model, inputs)
+        if logits.shape[-1] == 1:  # its softmax is always 1, so no head would matter
+            raise ModelError(
+                f"{type(model).__name__} predicts one number per example: pass your own objective"
+            )
+        return logits
+
+    def losses(self, output: Tensor, sample: Sample) -> Losses:
+        """Summed over an example's rows of logits."""
+        assert sample.reference is not None
+        is_counted = self._is_counted(output, sample)
+        each = kl_divergence(output, sample.reference) * is_counted
+        return Losses(
+            each.view(len(each), -1).sum(1), is_counted.view(len(each), -1).sum(1).float()
+        )
+
+    def draw(
+        self, output: Tensor, sample: Sample, random: torch.Generator
+    ) -> Float[Tensor, " batch"]:
+        """Log-probability of labels drawn from the model's own prediction."""
+        return _draw_log_probability(output, self._is_counted(output, sample), random)
+
+    def _is_counted(self, output: Tensor, sample: Sample) -> Tensor:
+        """True for rows of logits that are not padding."""
+        is_real = sample.is_real
+        if is_real is None or is_real.shape != output.shape[:-1]:
+            return torch.ones(output.shape[:-1], dtype=torch.bool, device=output.device)
+        return is_real
+
+
+class LabelLoss(Objective):
+    """Negative log-probability of the labels in the batches, in nats."""
+
+    name = "loss on labels"
+    unit = name
+
+    def prepare(self, inputs: Inputs, number: int) -> Sample:
+        """Move the labels from the model's inputs to the targets."""
+        if "labels" not in inputs:
+            raise OptionError(
+                f"the batches have no labels, only {', '.join(inputs)}: add labels, or choose "
+                "another objective"
+            )
+        labels = inputs["labels"]
+        if labels.is_floating_point():
+            raise OptionError(
+                f"the labels are {labels.dtype}, but classes are whole numbers: pass your own "
+                "function as the objective"
+            )
+        return Sample(without_labels(inputs), labels)
+
+    def output(self, model: nn.Module, inputs: Inputs) -> Tensor:
+        """Logits: one row per example, or one per position."""
+        return read_logits(model, inputs)
+
+    def losses(self, output: Tensor, sample: Sample) -> Losses:
+        """Summed over the labels of each example; NO_LABEL does not count."""
+        assert sample.targets is not None
+        return _label_losses(output, sample.targets)
+
+    def draw(
+        self, output: Tensor, sample: Sample, random: torch.Generator
+    ) -> Float[Tensor, " batch"]:
+        """Log-probability of labels drawn from the model's own prediction."""
+        assert sample.targets is not None
+        return _draw_log_probability(output, sample.targets != NO_LABEL, random)
+
+
+@dataclass(frozen=True)
+class CustomLoss(Objective):
+    """A user's function from model and inputs to one loss per example."""
+
+    function: Callable[[nn.Module, Inputs], Tensor]
+    name: ClassVar[str] = "custom loss"
+    unit: ClassVar[str] = name
+
+    def output(self, model: nn.Module, inputs: Inputs) -> Tensor:
+        """The losses themselves."""
+        losses = self.function(model, inputs)
+        batch = len(next(iter(inputs.values())))
+        if not isinstance(losses, Tensor) or losses.shape != (batch,):
+            kind = list(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+            raise OptionError(
+                f"the loss function returned {kind}: it must return one loss for each of the "
+                f"{batch} examples of a batch"
+            )
+        return losses
+
+    def losses(self, output: Tensor, sample: Sample) -> Losses:
+        """The function's results."""
+        return Losses(upcast_to_float32(output), torch.ones_like(output, dtype=torch.float))
+
+    def draw(
+        self, output: Tensor, sample: Sample, random: torch.Generator
+    ) -> Float[Tensor, " batch"]:
+        """Zeros: the curvature of an unknown function is unknown."""
+        return upcast_to_float32(output) * 0
+
+    def budget(self, base: float, max_loss: float) -> float:
+        """The loss that has grown by the share `max_loss`."""
+        return base + abs(base) * max_loss
+
+    def describe_budget(self, max_loss: float) -> str:
+        """`max_loss` as a share of the loss."""
+        return f"{100 * max_loss:g}% of the loss"
+
+    def distance(self, before: Tensor, after: Float[Tensor, "copies ..."]) -> Sequence[float]:
+        """Change of the loss."""
+        return (after - before).abs().tolist()

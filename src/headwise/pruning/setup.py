@@ -1,0 +1,212 @@
+"""Setup of a prune: the uncut model, the text for each step, and the search for heads to cut.
+
+In: a loaded model and texts or batches. Out: `PruneSetup`. Its evaluations share no paragraph,
+except that heads are chosen and projections refitted on the same text.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+
+from headwise.errors import ModelError, OptionError
+from headwise.heads import HeadCounts
+from headwise.models.loaded import LoadedModel
+from headwise.objectives.evaluation import Evaluation, choose_batches, choose_texts
+from headwise.objectives.objective import Objective
+from headwise.progress import Progress, no_progress
+from headwise.pruning.importance.gradients import advise_without_gradients, gradients
+from headwise.pruning.record import OWN_TEXT, TextPart, TextUse
+from headwise.pruning.refit.refit import check_variant
+from headwise.pruning.selection.methods import CutSearch
+from headwise.pruning.settings import PruneSettings
+from headwise.pruning.surgery.attention_layers import find_layers
+from headwise.pruning.units import one_of_each_group, whole_groups
+from headwise.reading.batch import Inputs
+from headwise.reading.manual import split_documents
+from headwise.watching.running import layer_inputs
+from headwise.watching.sites import find_sites
+
+RIDGE_SHARE = 0.2
+"""Share of the text for refitting on which the ridge is chosen."""
+CHECKED = 4
+"""Examples on which a cut model is compared with the silenced one."""
+FEWEST_BATCHES = 3
+
+
+class Evaluations(NamedTuple):
+    """The uncut model on the text for each step."""
+
+    choose: Evaluation
+    """To choose heads on."""
+    fit: Evaluation
+    """To refit projections on."""
+    ridge: Evaluation
+    """To choose the ridge on, and whether to keep the refit."""
+    held_out: Evaluation
+    """To report figures on."""
+
+
+@dataclass(frozen=True, eq=False)
+class PruneSetup:
+    """An uncut model with everything that cutting it needs."""
+
+    loaded: LoadedModel
+    evaluations: Evaluations
+    search: CutSearch
+    settings: PruneSettings
+    source: str = OWN_TEXT
+    """`OWN_TEXT`, or the name of the built-in text."""
+    progress: Progress = no_progress
+
+    @property
+    def held_out(self) -> Evaluation:
+        """The evaluation whose figures are reported."""
+        return self.evaluations.held_out
+
+    @property
+    def objective(self) -> Objective:
+        """The objective that heads are judged by."""
+        return self.held_out.objective
+
+    @property
+    def counts(self) -> HeadCounts:
+        """Heads and KV heads of the uncut model by layer."""
+        return self.search.evaluation.counts
+
+    @property
+    def inputs(self) -> dict[str, torch.Tensor]:
+        """A few examples to compare models on, without labels if the model needs none."""
+        batch = layer_inputs(self.loaded.model, self.held_out.samples[-1].inputs)
+        return {name: value[:CHECKED] for name, value in batch.items()}
+
+    def text_use(self) -> TextUse:
+        """How much text each step used, with digests."""
+        return TextUse(self.source, *map(_text_part, self.evaluations))
+
+
+def _text_part(evaluation: Evaluation) -> TextPart:
+    digest = hashlib.sha256()
+    for sample in evaluation.samples:
+        for name in sorted(sample.inputs):
+            numbers = sample.inputs[name].cpu().flatten().view(torch.uint8)  # numpy has no bfloat16
+            digest.update(name.encode() + numbers.numpy().tobytes())
+    size = evaluation.describe_size()
+    return TextPart(evaluation.num_examples, evaluation.num_tokens, size, digest.hexdigest())
+
+
+def prepare_setup(
+    loaded: LoadedModel,
+    objective: Objective,
+    settings: PruneSettings,
+    *,
+    texts: str | Sequence[str] | None = None,
+    batches: Iterable[Inputs] | None = None,
+    progress: Progress = no_progress,
+) -> PruneSetup:
+    """Check that the model can be pruned, and split `texts` by document, or `batches`, by step.
+
+    Reads Python's manual if both are None.
+    """
+    find_layers(loaded.model)  # raises if its heads cannot be cut
+    check_variant(loaded.model, settings.refit)
+    if any(site.layer_loop is not None for site in find_sites(loaded.model)):
+        raise ModelError(
+            f"{loaded.name} cannot be pruned layer by layer: its layers share their weights; cut "
+            "the same heads of all layers with headwise.cut"
+        )
+    if batches is not None:
+        checked = choose_batches(loaded.model, batches, texts)
+        evaluations = _split_batches(loaded, objective, checked)
+    else:
+        evaluations = _split_texts(loaded, objective, choose_texts(texts), settings)
+    for evaluation in (evaluations.choose, evaluations.held_out):
+        evaluation.finite_loss(loaded.name)
+    is_own = texts is not None or batches is not None
+    return PruneSetup(
+        loaded=loaded,
+        evaluations=evaluations,
+        search=_cut_search(evaluations.choose, settings, progress),
+        settings=settings,
+        source=OWN_TEXT if is_own else "Python's manual",
+        progress=progress,
+    )
+
+
+def _split_texts(
+    loaded: LoadedModel, objective: Objective, texts: Sequence[str], settings: PruneSettings
+) -> Evaluations:
+    seed, most = settings.seed, settings.fit_tokens
+    own, held_out = split_documents(texts, seed=seed)
+    try:
+        fit, ridge = split_documents(own, held_out=RIDGE_SHARE, seed=seed + 1)
+    except OptionError as error:
+        raise OptionError(
+            "the text has 2 paragraphs: give at least 3, separated by blank lines, to fit on, to "
+            "choose a ridge on, and to measure on"
+        ) from error
+
+    def evaluate(
+        texts: Sequence[str], max_tokens: int, seed: int = seed, *, has_losses: bool = True
+    ) -> Evaluation:
+        return Evaluation.of_texts(
+            loaded, objective, texts, max_tokens=max_tokens, seed=seed, has_losses=has_losses
+        )
+
+    return Evaluations(
+        choose=evaluate(fit, settings.choose_tokens),
+        fit=evaluate(fit, most, seed + 1, has_losses=False),
+        ridge=evaluate(ridge, most // 4),
+        held_out=evaluate(held_out, settings.held_tokens),
+    )
+
+
+def _split_batches(
+    loaded: LoadedModel, objective: Objective, batches: Sequence[Inputs]
+) -> Evaluations:
+    """Hold out every fourth batch; choose the ridge on every fourth of the rest."""
+    if len(batches) < FEWEST_BATCHES:
+        raise OptionError(
+            f"the number of batches is {len(batches)}: give at least {FEWEST_BATCHES}, to fit on, "
+            "to choose a ridge on, and to measure on"
+        )
+    rest = [batch for index, batch in enumerate(batches) if index % 4 != 2]
+    fitting = [batch for index, batch in enumerate(rest) if index % 4 != 1]
+    fit, ridge, held_out = (
+        Evaluation.of_batches(loaded.model, objective, part)
+        for part in (fitting, rest[1::4], batches[2::4])
+    )
+    return Evaluations(fit, fit, ridge, held_out)
+
+
+def _cut_search(evaluation: Evaluation, settings: PruneSettings, progress: Progress) -> CutSearch:
+    """The units that can be cut, and how to search among them."""
+
+    def report(stage: str, done: int, total: int, /) -> None:
+        progress(f"choosing heads: {stage}", done, total)
+
+    heads, counts = evaluation.heads, evaluation.counts
+    if not heads:
+        name = type(evaluation.model).__name__
+        raise OptionError(f"{name} has no heads left: there is nothing to cut")
+    search = CutSearch(
+        evaluation=evaluation,
+        units=whole_groups(heads, counts),
+        is_uniform=settings.is_uniform,
+        seed=settings.seed,
+        progress=report,
+    )
+    if settings.policy == "groups":
+        return search
+    if all(num_heads == num_kv_heads for num_heads, num_kv_heads in counts.values()):
+        raise OptionError(
+            "policy is 'even', which leaves nothing to cut: every KV head serves one head; choose "
+            "groups",
+            option="policy",
+        )
+    with advise_without_gradients("choose the policy groups, because even uses gradients"):
+        scores = gradients(evaluation, draws=search.draws, progress=report)
+    units = one_of_each_group(heads, counts, scores.expected.tolist())
+    return replace(search, units=units, is_nested=True)

@@ -1,0 +1,94 @@
+"""Evaluations read texts and batches, and reject what a model cannot be measured on."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from headwise.errors import OptionError
+from headwise.models.loaded import LoadedModel
+from headwise.objectives.evaluation import LENGTH, Evaluation, max_batch_tokens
+from headwise.objectives.losses import Divergence, Embedding, LabelLoss, NextToken
+from headwise.pruning.importance.importance import importance
+from headwise.pruning.prune import prune
+
+from ..pruning.subjects import model_of, objective_of, plain, texts, words_tokenizer
+
+
+def evaluate(name: str, documents: list[str], **options: Any) -> Evaluation:
+    loaded = LoadedModel(name, model_of(name), words_tokenizer())
+    options = {"max_tokens": None} | options
+    return Evaluation.of_texts(loaded, objective_of(name), documents, **options)
+
+
+def test_texts_stop_at_max_tokens_in_an_order_set_by_the_seed() -> None:
+    evaluations = [evaluate("gpt2", texts(), max_tokens=90, seed=seed) for seed in (1, 1, 2)]
+    assert all(80 < evaluation.num_tokens <= 90 for evaluation in evaluations)
+    ids = [[batch.inputs["input_ids"].tolist() for batch in one.samples] for one in evaluations]
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_embedding_models_read_sentences_and_others_windows() -> None:
+    document = "\n\n".join(texts(5))
+    assert evaluate("embedding", [document]).num_examples == 5
+    assert evaluate("gpt2", [document]).num_examples < 5
+    assert evaluate("gpt2", [document]).num_tokens == len(document.split())
+
+
+def test_model_without_a_tokenizer_needs_batches() -> None:
+    loaded = LoadedModel("gpt2", model_of("gpt2"), None)
+    with pytest.raises(OptionError, match="gpt2 has no tokenizer"):
+        Evaluation.of_texts(loaded, NextToken(), texts(2), max_tokens=None)
+    evaluation = Evaluation.of_batches(loaded.model, NextToken(), [plain("gpt2")])
+    assert evaluation.num_examples == 4
+
+
+def test_evaluation_lists_every_head() -> None:
+    evaluation = Evaluation.of_batches(model_of("llama"), NextToken(), [plain("llama")])
+    assert evaluation.counts == {"L0": (6, 2), "L1": (6, 2), "L2": (6, 2)}
+    assert [str(head) for head in evaluation.heads[5:7]] == ["L0H5", "L1H0"]
+
+
+def test_batch_leaves_room_for_the_logits_of_its_tokens() -> None:
+    words = max_batch_tokens(model_of("gpt2"), NextToken())
+    states = max_batch_tokens(model_of("embedding"), Embedding())
+    assert LENGTH < words < states and words == states // 101
+
+
+def test_labels_change_a_divergence_into_a_loss_on_labels() -> None:
+    model, labels = model_of("vit"), torch.tensor([0, 1, 1, 0])
+    unlabelled = Evaluation.of_batches(model, Divergence(), [plain("vit")])
+    labelled = Evaluation.of_batches(model, Divergence(), [{**plain("vit"), "labels": labels}])
+    assert isinstance(unlabelled.objective, Divergence)
+    assert isinstance(labelled.objective, LabelLoss)
+
+
+def test_labels_of_an_encoder_decoder_need_decoder_inputs() -> None:
+    batch = {name: plain("bart")[name] for name in ("input_ids", "attention_mask")}
+    with pytest.raises(OptionError, match=r"BartForCond.* no decoder_input_ids"):
+        Evaluation.of_batches(
+            model_of("bart"), Divergence(), [{**batch, "labels": batch["input_ids"]}]
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "facts"),
+    [
+        ({"texts": Path("a.txt")}, "texts"),
+        ({"texts": [Path("a.txt")]}, "PosixPath"),
+        ({"batches": {"input_ids": torch.ones(2, 3)}}, "dict"),
+        ({"batches": [torch.ones(2, 3)]}, "Tensor"),
+        ({"batches": [{"input_ids": [[1, 2]]}]}, "input_ids.*list"),
+        ({"batches": [{"input_id": torch.ones(2, 3)}]}, "input_id"),
+        ({"texts": texts(3), "batches": [plain("gpt2")]}, "texts and batches"),
+    ],
+)
+def test_prune_and_importance_reject_unreadable_examples(
+    options: dict[str, Any], facts: str
+) -> None:
+    model, tokenizer = model_of("gpt2"), words_tokenizer()
+    with pytest.raises(OptionError, match=facts):
+        importance(model, tokenizer=tokenizer, **options)
+    with pytest.raises(OptionError, match=facts):
+        prune(model, cut=1, tokenizer=tokenizer, **options)
