@@ -176,7 +176,6 @@ NOT_YET_PUBLIC = {
     "probes.md",
     "dimensions.py",
     "scan_minilm.py",
-    "lesson.ipynb",
     "cat_sleeps.py",
 }
 IMPORTS = re.compile(r"^\s*(?:from|import) (headwise[\w.]*)", re.MULTILINE)

@@ -7,12 +7,15 @@ field. msgspec converts and encodes them; the notebook's widget uses the types w
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from headwise.checks import whole_number
 from headwise.errors import OptionError
 from headwise.heads import HeadId
+
+if TYPE_CHECKING:
+    from headwise.planning.plans import HeadChoice, Plan
 
 LONGEST_TEXT = 200_000
 """Largest number of characters in a text; the part that a model cannot read is dropped later."""
@@ -24,7 +27,7 @@ LONGEST_QUOTE = 40
 """Characters of a wrong value that an error message quotes."""
 
 KINDS = {"str": "a text", "bool": "0 or 1", "int": "a whole number", "array": "a list"}
-"""What to write for each type that msgspec expects."""
+"""Plain words for the types that msgspec expects."""
 Request = TypeVar("Request")
 
 
@@ -464,7 +467,7 @@ class WhatIfAnswer:
 
 @dataclass(frozen=True)
 class PlanAnswer:
-    """What the attention of one model costs."""
+    """Costs of one model's attention."""
 
     name: str
     d_model: int
@@ -479,6 +482,12 @@ class PlanAnswer:
     weight_matrix_bytes: int
     decode_intensity: float | None
 
+    @classmethod
+    def of(cls, plan: "Plan") -> "PlanAnswer":
+        """The fields of `plan.to_row()` that the page shows."""
+        row = plan.to_row()
+        return cls(**{each.name: row[each.name] for each in fields(cls)})
+
 
 @dataclass(frozen=True)
 class HeadChoiceAnswer:
@@ -489,6 +498,12 @@ class HeadChoiceAnswer:
     remarks: list[str]
     parameters: int
     multiply_adds: float
+
+    @classmethod
+    def of(cls, choice: "HeadChoice") -> "HeadChoiceAnswer":
+        """The choice and its costs."""
+        costs = choice.plan.layer_parameters, choice.plan.per_token
+        return cls(choice.num_heads, choice.d_key, list(choice.remarks), *costs)
 
 
 ANSWERS = (
