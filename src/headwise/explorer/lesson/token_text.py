@@ -22,7 +22,7 @@ def visible(token: str) -> str:
 def quote_token(token: str) -> str:
     """A token in quotes; right-to-left text is isolated from the text around it.
 
-    >>> quoted("cat"), quoted("two words"), quoted("x" * 30)
+    >>> quote_token("cat"), quote_token("two words"), quote_token("x" * 30)
     ('"cat"', '"two·words"', '"xxxxxxxxxxxxxxxxxxxxxxx…"')
     """
     text = HIDDEN.join(visible(token).split()) or HIDDEN
