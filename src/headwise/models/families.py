@@ -160,7 +160,7 @@ NORMED = (
 )
 """Like Llama, with a norm of each query and key, or a norm weight for every head."""
 
-FAMILIES = (
+FAMILIES: tuple[Family, ...] = (
     Family(LLAMA_LIKE, output="o_proj", apart=Q_K_V),
     Family(NORMED, output="o_proj", apart=Q_K_V, norms=("q_norm", "k_norm")),
     Family(
@@ -304,7 +304,7 @@ FAMILIES = (
 )
 
 SPANNING = "its norms of queries and keys span all heads, so each head depends on all others"
-UNCUT = (
+UNCUT: tuple[Family, ...] = (
     Family(
         ("Olmo2Attention", "Olmo3Attention", "OlmoeAttention"), output="o_proj", refusal=SPANNING
     ),
