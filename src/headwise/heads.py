@@ -225,7 +225,7 @@ class HeadTable:
         return self.df[self.df["stack"] == name]
 
     def top(self, column: str, count: int = 5) -> pd.DataFrame:
-        """The `count` heads with the largest values: `name`, the column, `roles`; NaN is left out."""
+        """Up to `count` heads with the largest values: `name`, the column and `roles`; no NaN."""
         count = whole_number("count", count, least=1)
         df = self.df.assign(**{column: self._numbers(column)}, name=list(map(str, self.heads)))
         ranked = df[["name", column, "roles"]].dropna(subset=[column])
