@@ -6,7 +6,7 @@ writes the pages; a test fails if one of them is stale.
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -186,6 +186,63 @@ def commands() -> str:
     return "\n".join(parts)
 
 
+def baseline_shares(
+    sentences: Sequence[Any], relation: str, reading: Any, *, is_causal: bool = False
+) -> dict[str, float]:
+    """Share of the questions that each baseline answers; empty if there are no questions."""
+    from headwise.probes.accuracy import BASELINES
+    from headwise.probes.scoring import baseline_hits, make_question
+
+    questions = [
+        make_question(arc, reading, len(sentence.words), is_causal=is_causal)
+        for sentence in sentences
+        for arc in sentence.arcs
+        if arc.relation == relation
+    ]
+    hits = [baseline_hits(question) for question in questions if question is not None]
+    means = (sum(column) / len(column) for column in zip(*hits, strict=True))
+    return dict(zip(BASELINES, means, strict=True)) if hits else {}
+
+
+def best_baseline_share(
+    sentences: Sequence[Any], relation: str, *, is_causal: bool = False
+) -> float:
+    """Share of the questions that the best baseline answers in its best reading."""
+    from headwise.probes.scoring import READINGS
+
+    return max(
+        share
+        for reading in READINGS
+        for share in baseline_shares(sentences, relation, reading, is_causal=is_causal).values()
+    )
+
+
+def baselines() -> str:
+    """Accuracy of the baselines on the built-in sentences."""
+    from headwise.probes.accuracy import BASELINES, OFFSETS
+    from headwise.probes.builtin import RELATIONS, builtin_sentences
+
+    sentences = builtin_sentences()
+    heading = ("relation", "sentences", "chance", "best offset", "first", "last", "nearest")
+    rows: list[tuple[str, ...]] = [(*heading, "any reading", "if causal")]
+    for relation in RELATIONS:
+        arcs = [arc for sentence in sentences for arc in sentence.arcs if arc.relation == relation]
+        shares = baseline_shares(sentences, relation, "dependent")
+        if arcs[0].candidates:
+            chance = sum(1 / len(arc.candidates) for arc in arcs) / len(arcs)
+            cells = [f"{chance:.0%}", "", *(f"{shares[name]:.0%}" for name in BASELINES[-3:])]
+        else:
+            offset = max(BASELINES[: len(OFFSETS)], key=shares.__getitem__)
+            ends = (f"{shares[name]:.0%}" for name in ("first word", "last word"))
+            cells = ["", f"{offset.removeprefix('offset ')}: {shares[offset]:.0%}", *ends, ""]
+        best = (
+            f"{best_baseline_share(sentences, relation, is_causal=is_causal):.0%}"
+            for is_causal in (False, True)
+        )
+        rows.append((relation, str(len(arcs)), *cells, *best))
+    return table(*rows)
+
+
 PLAIN_TYPES = {str: "string", bytes: "string", bool: "boolean", int: "number", float: "number"}
 """TypeScript's names of types; bytes are sent as base64."""
 
@@ -239,6 +296,7 @@ MARKED = {
     "measures.md": [columns],
     "families.md": [returned, families, refused],
     "plan.md": [known],
+    "probes.md": [baselines],
     "architecture.md": [modules],
 }
 

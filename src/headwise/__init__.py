@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from headwise.explorer.widget import view as view
     from headwise.heads import HeadId as HeadId, HeadTable as HeadTable
     from headwise.measures.measure import Measure as Measure, RowValues as RowValues
+    from headwise.models.families import Family as Family, add_family as add_family
     from headwise.models.loaded import LoadedModel as LoadedModel
     from headwise.models.loading import (
         LoadOptions as LoadOptions,
@@ -85,6 +86,7 @@ _NAMES = {
     "explorer.widget": ("view",),
     "heads": ("HeadId", "HeadTable"),
     "measures.measure": ("Measure", "RowValues"),
+    "models.families": ("Family", "add_family"),
     "models.loaded": ("LoadedModel",),
     "models.loading": ("LoadOptions", "load", "load_model"),
     "objectives.objective": ("Objective",),

@@ -1,16 +1,16 @@
 """Heads made by hand: their weights between the words of a sentence, known to the last digit.
 
-In: a sentence. Out: weights `[heads, word, word]`. It refuses to know how heads are scored.
+In: a sentence. Out: weights `[heads, word, word]`. Scoring is tested elsewhere.
 """
 
 import torch
 from torch import Tensor
 
-from headwise.probes.questions import OFFSETS
+from headwise.probes.accuracy import OFFSETS
 from headwise.probes.scoring import RelationScores
 from headwise.probes.sentences import ProbeSentence
 
-GOLD, TWIN, BACKWARD, NOISE = range(4)  # then one head an offset, then one on the first word
+GOLD, TWIN, BACKWARD, NOISE = range(4)  # then one head per offset, then one on the first word
 NAMES = ("gold", "twin", "backward", "noise", *(f"offset {o:+d}" for o in OFFSETS), "first word")
 
 

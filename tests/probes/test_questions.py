@@ -1,10 +1,17 @@
-"""An arc asks three questions, and causal models are asked only what they can answer."""
+"""Questions of an arc: three readings; causal models skip what they cannot see."""
 
 import pytest
 import torch
 
-from headwise.probes.questions import BASELINES, READINGS, ArcReading, ask, guesses, questions
-from headwise.probes.scoring import answers
+from headwise.probes.accuracy import BASELINES
+from headwise.probes.scoring import (
+    READINGS,
+    ArcReading,
+    baseline_hits,
+    head_hits,
+    make_question,
+    sentence_questions,
+)
 from headwise.probes.sentences import Arc, ProbeSentence
 from headwise.reading.words import merge_pieces
 
@@ -18,15 +25,15 @@ AMONG_BOTH = Arc("coref", 3, 1, (1, 5))
     ("reading", "source", "gold"), [("dependent", 4, 2), ("governor", 2, 4), ("column", 4, 2)]
 )
 def test_a_reading_says_who_asks_for_whom(reading: ArcReading, source: int, gold: int) -> None:
-    question = ask(EARLIER, reading, SEVEN, is_causal=False)
+    question = make_question(EARLIER, reading, SEVEN, is_causal=False)
     assert question is not None
     assert (question.source, question.gold) == (source, gold)
     assert question.choices == tuple(word for word in range(SEVEN) if word != source)
 
 
 def readings_of(arc: Arc, *, is_causal: bool) -> set[str]:
-    asked = questions(ProbeSentence(("word",) * SEVEN, (arc,)), is_causal=is_causal)
-    return {question.reading for question in asked}
+    questions = sentence_questions(ProbeSentence(("word",) * SEVEN, (arc,)), is_causal=is_causal)
+    return {question.reading for question in questions}
 
 
 @pytest.mark.parametrize(
@@ -41,18 +48,23 @@ def readings_of(arc: Arc, *, is_causal: bool) -> set[str]:
         (Arc("det", 5, 6), set(READINGS), {"governor"}),  # only row 6 sees word 5: no question
     ],
 )
-def test_what_cannot_be_seen_is_not_asked(arc: Arc, two_sided: set[str], causal: set[str]) -> None:
+def test_causal_models_skip_questions_about_hidden_words(
+    arc: Arc, two_sided: set[str], causal: set[str]
+) -> None:
     assert readings_of(arc, is_causal=False) == two_sided
     assert readings_of(arc, is_causal=True) == causal
 
 
 def test_a_sentence_of_two_words_asks_nothing() -> None:
-    assert list(questions(ProbeSentence(("It", "rains"), (Arc("s", 0, 1),)), is_causal=False)) == []
+    assert (
+        list(sentence_questions(ProbeSentence(("It", "rains"), (Arc("s", 0, 1),)), is_causal=False))
+        == []
+    )
 
 
 def test_a_causal_row_chooses_among_earlier_words_and_a_column_among_later_ones() -> None:
-    row = ask(EARLIER, "dependent", SEVEN, is_causal=True)
-    column = ask(LATER, "column", SEVEN, is_causal=True)
+    row = make_question(EARLIER, "dependent", SEVEN, is_causal=True)
+    column = make_question(LATER, "column", SEVEN, is_causal=True)
     assert row is not None
     assert column is not None
     assert (row.choices, column.choices) == ((0, 1, 2, 3), (2, 3, 4, 5, 6))
@@ -74,9 +86,9 @@ def test_a_causal_row_chooses_among_earlier_words_and_a_column_among_later_ones(
     ],
 )
 def test_a_baseline_knows_places_and_nothing_else(arc: Arc, right: set[str]) -> None:
-    question = ask(arc, "dependent", SEVEN, is_causal=False)
+    question = make_question(arc, "dependent", SEVEN, is_causal=False)
     assert question is not None
-    hits = dict(zip(BASELINES, guesses(question), strict=True))
+    hits = dict(zip(BASELINES, baseline_hits(question), strict=True))
     assert {name for name, is_hit in hits.items() if is_hit} == right
 
 
@@ -84,11 +96,11 @@ def test_a_baseline_knows_places_and_nothing_else(arc: Arc, right: set[str]) -> 
 def test_a_head_that_looks_everywhere_alike_finds_the_word_of_most_pieces(
     reading: ArcReading, hits: bool
 ) -> None:
-    question = ask(Arc("nsubj", 0, 2), reading, 4, is_causal=False)
+    question = make_question(Arc("nsubj", 0, 2), reading, 4, is_causal=False)
     assert question is not None
-    alone = dict(zip(BASELINES, guesses(question, (1, 2, 3, 1)), strict=True))
+    alone = dict(zip(BASELINES, baseline_hits(question, (1, 2, 3, 1)), strict=True))
     assert alone["most pieces, first"] == alone["most pieces, last"] == hits
-    tied = dict(zip(BASELINES, guesses(question, (1, 3, 3, 1)), strict=True))
+    tied = dict(zip(BASELINES, baseline_hits(question, (1, 3, 3, 1)), strict=True))
     assert not tied["most pieces, first"] and tied["most pieces, last"] == hits
     alike = merge_pieces(torch.ones(1, 7, 7), [0, 1, 1, 2, 2, 2, 3])
-    assert bool(answers(alike, [question])) == hits
+    assert bool(head_hits(alike, [question])) == hits

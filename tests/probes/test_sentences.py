@@ -22,14 +22,14 @@ def test_a_sentence_keeps_its_words_and_arcs() -> None:
     ("arc", "message"),
     [
         (("", 0, 1), "the arc 0 -> 1 has no relation: name one"),
-        (("obj", 2, 2), "obj joins word 2 to itself: it needs two words"),
-        (("obj", 4, 0, (1, 2)), r"are \(1, 2\): they must hold the governor, 0, and not the"),
+        (("obj", 2, 2), "obj joins word 2 to itself"),
+        (("obj", 4, 0, (1, 2)), r"are \(1, 2\): .* governor, 0"),
         (("obj", 4, 0, (0, 4)), r"are \(0, 4\): .* and not the dependent, 4"),
-        (("obj", 4, 0, (0,)), r"are \(0,\): two or more different words are a question"),
-        (("obj", 4, 0, (0, 2, 2)), r"are \(0, 2, 2\): two or more different words"),
+        (("obj", 4, 0, (0,)), r"are \(0,\): .* two"),
+        (("obj", 4, 0, (0, 2, 2)), r"are \(0, 2, 2\): .* two"),
     ],
 )
-def test_an_arc_that_asks_nothing_is_refused(arc: tuple[object, ...], message: str) -> None:
+def test_invalid_arcs_raise(arc: tuple[object, ...], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         Arc(*arc)  # type: ignore[arg-type]
 
@@ -41,8 +41,8 @@ def test_places_are_pythons_own_numbers() -> None:
 
 
 @pytest.mark.parametrize("arc", [("obj", 1.0, 0), ("obj", 1, "0"), ("obj", 1, 0, (0, None))])
-def test_a_place_that_is_no_whole_number_is_refused(arc: tuple[object, ...]) -> None:
-    with pytest.raises(OptionError, match=r"obj names word (1\.0|'0'|None): give a whole number"):
+def test_word_numbers_must_be_whole(arc: tuple[object, ...]) -> None:
+    with pytest.raises(OptionError, match=r"obj names word (1\.0|'0'|None): .* whole number"):
         Arc(*arc)  # type: ignore[arg-type]
 
 

@@ -102,8 +102,8 @@ def test_the_file_is_read_as_it_is_asked_for(tmp_path: Path) -> None:
         next(sentences)
 
 
-def test_a_file_that_is_not_there_is_named_at_once(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"none\.conllu is not a file: give the path of a CoNLL"):
+def test_missing_file_raises_before_the_first_sentence(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"none\.conllu is not a file"):
         read_treebank(str(tmp_path / "none.conllu"))
     with pytest.raises(OptionError, match="is not a file"):
         read_treebank(tmp_path)
@@ -113,7 +113,7 @@ def test_a_file_that_is_not_there_is_named_at_once(tmp_path: Path) -> None:
     ("text", "message"),
     [
         (DU + "# a comment\n1\tWord\n", "lines 7 to 8, .*: the line of 'Word' has 2 columns"),
-        (DU.replace("\t4\tdet", "\t9\tdet"), "lines 1 to 5, .* head of 'le' is 9, and no word"),
+        (DU.replace("\t4\tdet", "\t9\tdet"), "lines 1 to 5, .* head of 'le' is 9, but no word"),
         (DU.replace("\t4\tdet", "\tx\tdet"), "lines 1 to 5, .*: Failed parsing field 'head'"),
         (
             DU + "\n\n" + ALONE.replace("1\t", "_\t"),

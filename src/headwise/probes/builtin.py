@@ -1,7 +1,7 @@
-"""Probe sentences made for headwise: gold by construction, the same for the same seed.
+"""Built-in probe sentences: gold by construction, and reproducible from a seed.
 
-In: the number of sentences per relation, and a seed. Out: sentences with one arc each; and a few
-sentences written out by hand. Tokenizers and models are not used here.
+In: the number of sentences per relation, and a seed. Out: sentences with one arc each. Also
+WORKED_SENTENCES, a few sentences written by hand. The words and templates are in templates.py.
 
 Arcs lead from the dependent to its governor: subject, object and adverb to the verb, determiner and
 adjective to the noun, the object of a preposition to the preposition, a pronoun to its antecedent
@@ -34,13 +34,13 @@ from headwise.probes.templates import (
 
 PRONOUN, CONCEPT = "pronoun-antecedent", "related-concepts"
 RELATIONS = (*SYNTAX, PRONOUN, CONCEPT)
-MOST = 1000  # sentences per relation; the smallest grammar makes more, all different
+MOST = 1000  # sentences per relation; the smallest grammar has more different ones
 
 _FORMS = {"she": ("her", "was"), "he": ("him", "was"), "they": ("them", "were")}
 
 
-class TemplateChoice(NamedTuple):
-    """A template, how many candidates are still to be put in, and which of them is gold."""
+class _TemplateChoice(NamedTuple):
+    """A template, its number of candidates, and which of them is gold."""
 
     template: str
     candidates: int = 0
@@ -50,22 +50,22 @@ class TemplateChoice(NamedTuple):
 def builtin_sentences(per_relation: int = 200, seed: int = 0) -> tuple[ProbeSentence, ...]:
     """`per_relation` different sentences for each relation, shuffled."""
     per_relation = whole_number("per_relation", per_relation, least=1, most=MOST)
-    made = [
+    sentences = [
         sentence
         for relation in RELATIONS
         for sentence in _sentences(relation, per_relation, Random(f"{seed} {relation}"))
     ]
-    Random(seed).shuffle(made)
-    return tuple(made)
+    Random(seed).shuffle(sentences)
+    return tuple(sentences)
 
 
 def _sentences(relation: str, number: int, rng: Random) -> Iterator[ProbeSentence]:
-    """Different sentences for one relation, its recipes taking turns."""
-    recipes = _recipes(relation)
-    rng.shuffle(recipes)
+    """Different sentences for one relation, from each template in turn."""
+    choices = _template_choices(relation)
+    rng.shuffle(choices)
     seen: set[tuple[str, ...]] = set()
-    for recipe in cycle(recipes):
-        while (sentence := fill(relation, _complete(relation, recipe, rng), rng)).words in seen:
+    for choice in cycle(choices):
+        while (sentence := _fill(relation, _complete(relation, choice, rng), rng)).words in seen:
             pass
         seen.add(sentence.words)
         yield sentence
@@ -73,103 +73,100 @@ def _sentences(relation: str, number: int, rng: Random) -> Iterator[ProbeSentenc
             return
 
 
-def _recipes(relation: str) -> list[TemplateChoice]:
-    """Everything that takes turns: each template, with each of its candidates as the gold one."""
+def _template_choices(relation: str) -> list[_TemplateChoice]:
+    """Each template, with each of its candidates as the gold one."""
     of_two, of_three = {
         PRONOUN: (PRONOUNS_OF_TWO, PRONOUNS_OF_THREE),
         CONCEPT: (CONCEPTS_OF_TWO, CONCEPTS_OF_THREE),
     }.get(relation, ((), ()))
     plain = PRONOUNS_OF_THINGS if relation == PRONOUN else SYNTAX.get(relation, ())
     return [
-        *(TemplateChoice(template) for template in plain),
-        *(TemplateChoice(template, 2, gold) for template, gold in product(of_two, range(2))),
-        *(TemplateChoice(template, 3, gold) for template, gold in product(of_three, range(3))),
+        *(_TemplateChoice(template) for template in plain),
+        *(_TemplateChoice(template, 2, gold) for template, gold in product(of_two, range(2))),
+        *(_TemplateChoice(template, 3, gold) for template, gold in product(of_three, range(3))),
     ]
 
 
-def _complete(relation: str, recipe: TemplateChoice, rng: Random) -> str:
-    """The recipe's template with its opening and candidates, and only slots left to fill."""
-    if not recipe.candidates:
-        return _replace(recipe.template, {name: rng.choice(OPENINGS[name]) for name in OPENINGS})
-    return _with_people(recipe, rng) if relation == PRONOUN else _with_concepts(recipe, rng)
+def _complete(relation: str, choice: _TemplateChoice, rng: Random) -> str:
+    """The template with its opening and candidates filled in, but not its slots."""
+    if not choice.candidates:
+        return _replace(choice.template, {name: rng.choice(OPENINGS[name]) for name in OPENINGS})
+    return _with_people(choice, rng) if relation == PRONOUN else _with_concepts(choice, rng)
 
 
 def _replace(template: str, phrases: dict[str, str]) -> str:
-    """The template with whole words replaced; a mark behind the word stays."""
+    """Replace whole words of the template; a mark after a word stays."""
     pairs = (token.partition(":") for token in template.split())
     return " ".join(phrases.get(name, name) + colon + mark for name, colon, mark in pairs)
 
 
-def _marked(phrases: Iterable[str], slot: str, gold: int) -> dict[str, str]:
-    """Candidates by the name of their slot, each with its mark."""
+def _mark(phrases: Iterable[str], slot: str, gold: int) -> dict[str, str]:
+    """Candidates by slot name, marked g (gold) or c."""
     return {
-        f"{slot}{place + 1}": f"{phrase}:{'g' if place == gold else 'c'}"
-        for place, phrase in enumerate(phrases)
+        f"{slot}{index + 1}": f"{phrase}:{'g' if index == gold else 'c'}"
+        for index, phrase in enumerate(phrases)
     }
 
 
-def _with_people(recipe: TemplateChoice, rng: Random) -> str:
-    """The template with people of whom only the gold one can be meant by its pronoun.
+def _with_people(choice: _TemplateChoice, rng: Random) -> str:
+    """Fill in people such that the pronoun can only mean the gold one.
 
-    The cue is gender (she among men) or number (she among groups). "They" among single people is
-    used where there is one other: two others together could be "they" too.
+    The cue is gender (she among men) or number (she among groups). "They" is used only with one
+    other person: two others together could also be "they".
     """
-    she, he, they = [*FEMALE, *_with_the(WOMEN)], [*MALE, *_with_the(MEN)], _with_the(GROUPS)
+    women, men, they = ([f"the {noun}" for noun in nouns] for nouns in (WOMEN, MEN, GROUPS))
+    she, he = [*FEMALE, *women], [*MALE, *men]
     cues = [("she", she, he), ("he", he, she), ("she", she, they), ("he", he, they)]
-    if recipe.candidates == 2:
+    if choice.candidates == 2:
         cues += [("they", they, she), ("they", they, he)]
     pronoun, right, wrong = rng.choice(cues)
-    people = rng.sample(wrong, recipe.candidates)
-    people[recipe.gold] = rng.choice(right)
+    people = rng.sample(wrong, choice.candidates)
+    people[choice.gold] = rng.choice(right)
     object_form, was = _FORMS[pronoun]
     pronouns = {"PRON": pronoun, "OBJ": object_form, "WAS": was}
-    return _replace(recipe.template, pronouns | _marked(people, "N", recipe.gold))
+    return _replace(choice.template, pronouns | _mark(people, "N", choice.gold))
 
 
-def _with_the(nouns: list[str]) -> list[str]:
-    return [f"the {noun}" for noun in nouns]
+def _with_concepts(choice: _TemplateChoice, rng: Random) -> str:
+    """Fill in a concept, its partner, and the partners of other concepts."""
+    pairs = rng.sample(rng.choice(RELATED), choice.candidates)
+    source, target = rng.choice([(0, 1), (1, 0)])
+    concepts = _mark((pair[target] for pair in pairs), "C", choice.gold)
+    return _replace(choice.template, {"D": pairs[choice.gold][source], **concepts})
 
 
-def _with_concepts(recipe: TemplateChoice, rng: Random) -> str:
-    """The template with a concept, the one related to it, and the partners of other concepts."""
-    pairs = rng.sample(rng.choice(RELATED), recipe.candidates)
-    asks, answers = rng.choice([(0, 1), (1, 0)])
-    concepts = _marked((pair[answers] for pair in pairs), "C", recipe.gold)
-    return _replace(recipe.template, {"D": pairs[recipe.gold][asks], **concepts})
-
-
-def fill(relation: str, template: str, rng: Random) -> ProbeSentence:
-    """The template with a different word in every slot, and the arc that its marks draw."""
+def _fill(relation: str, template: str, rng: Random) -> ProbeSentence:
+    """Fill every slot with a different word; the marks become the arc."""
     words: list[str] = []
-    marked: dict[str, list[int]] = {"d": [], "g": [], "c": []}
+    positions: dict[str, list[int]] = {"d": [], "g": [], "c": []}
     for token in template.split():
         name, _, mark = token.partition(":")
         if mark:
-            marked[mark].append(len(words))
+            positions[mark].append(len(words))
         choices = [word for word in SLOTS.get(name, (name,)) if word not in words]
         words.append(rng.choice(choices or [name]))
-    for place, following in zip(range(len(words) - 1), words[1:], strict=True):
-        if words[place] == "A":
-            words[place] = "an" if following[0] in "aeiou" else "a"
+    for index, following in enumerate(words[1:]):
+        if words[index] == "A":
+            words[index] = "an" if following[0] in "aeiou" else "a"
     words[0] = words[0][0].upper() + words[0][1:]
-    (dependent,), (governor,) = marked["d"], marked["g"]
-    candidates = tuple(sorted([governor, *marked["c"]])) if marked["c"] else ()
+    (dependent,), (governor,) = positions["d"], positions["g"]
+    candidates = tuple(sorted([governor, *positions["c"]])) if positions["c"] else ()
     return ProbeSentence(tuple(words), (Arc(relation, dependent, governor, candidates),))
 
 
-def _written(text: str, *arcs: Arc) -> ProbeSentence:
+def _sentence_with(text: str, *arcs: Arc) -> ProbeSentence:
     return ProbeSentence(tuple(text.split()), arcs)
 
 
-# Sentences to look at one by one; "subject-predicate" joins a subject to what is said of it.
+# Examples for documentation and tests; "subject-predicate" joins a subject to its predicate.
 WORKED_SENTENCES = (
-    _written(
+    _sentence_with(
         "The cat sat down",
         Arc("determiner-noun", 0, 1),
         Arc("subject-verb", 1, 2),
         Arc("verb-modifier", 3, 2),
     ),
-    _written(
+    _sentence_with(
         "The animal didn't cross the street because it was too tired .",
         Arc("determiner-noun", 0, 1),
         Arc("subject-verb", 1, 3),
@@ -179,7 +176,7 @@ WORKED_SENTENCES = (
         Arc("subject-verb", 7, 8),
         Arc("subject-predicate", 7, 10),
     ),
-    _written(
+    _sentence_with(
         "The scientist who reviewed the paper said it was flawed",
         Arc("determiner-noun", 0, 1),
         Arc("subject-verb", 1, 6),
@@ -189,7 +186,7 @@ WORKED_SENTENCES = (
         Arc("subject-verb", 7, 8),
         Arc("subject-predicate", 7, 9),
     ),
-    _written(
+    _sentence_with(
         "The agent opened a pull request because the test suite was green .",
         Arc("determiner-noun", 0, 1),
         Arc("subject-verb", 1, 2),
@@ -199,7 +196,7 @@ WORKED_SENTENCES = (
         Arc("subject-verb", 9, 10),
         Arc("subject-predicate", 9, 11),
     ),
-    _written(
+    _sentence_with(
         "The agent merged the pull request after review",
         Arc("determiner-noun", 0, 1),
         Arc("subject-verb", 1, 2),

@@ -1,12 +1,26 @@
-"""How often each head answers the questions of probe sentences, kept so that it can be merged.
+"""From sentences and attention weights to how often each head finds the gold relations.
 
-In: sentences and the weights between their words, all heads of a model in one fixed order. Out:
-hits per sentence, relation, reading and head; as plain arrays, or as a table. questions.py builds
-the questions, accuracy.py compares heads with baselines.
+In: sentences, and the weights of all heads between their words, in one fixed order of heads. Out:
+hits per sentence, relation, reading and head, as arrays that can be saved and merged, or as the
+table of accuracy.py, which compares heads with baselines.
+
+A reading is a way to look an arc up in a map of weights (each row attends, each column is attended
+to):
+
+    dependent   the row of the dependent: does it attend most to its governor?
+    governor    the row of the governor: does it attend most to its dependent?
+    column      the column of the dependent: which word attends to it most, its governor?
+
+Skipped are questions with fewer than two possible answers and `governor` for arcs with candidates
+(they answer the dependent's question, not the governor's). Causal models also skip what a row
+cannot see: later words, and every question with a later candidate. For a column it is the reverse:
+only later rows can attend to it.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal, NamedTuple
 
 import numpy
 import torch
@@ -16,11 +30,96 @@ from pandas import DataFrame
 from torch import Tensor
 
 from headwise.errors import OptionError, ShapeError
-from headwise.probes.accuracy import RelationHits, make_table
-from headwise.probes.questions import BASELINES, ArcQuestion, guesses, questions
-from headwise.probes.sentences import ProbeSentence
+from headwise.probes.accuracy import BASELINES, OFFSETS, RelationHits, make_table
+from headwise.probes.sentences import Arc, ProbeSentence
+
+ArcReading = Literal["dependent", "governor", "column"]
+READINGS: tuple[ArcReading, ...] = ("dependent", "governor", "column")
 
 FIELDS = ("seen", "sentence", "relation", "reading", "arcs", "hits", "baselines", "is_causal")
+
+
+@dataclass(frozen=True)
+class ArcQuestion:
+    """Which of the words `choices` belongs to the word `source`? The answer is `gold`."""
+
+    relation: str
+    reading: ArcReading
+    source: int
+    gold: int
+    choices: tuple[int, ...]
+    has_candidates: bool
+
+
+def make_question(
+    arc: Arc, reading: ArcReading, num_words: int, *, is_causal: bool
+) -> ArcQuestion | None:
+    """The question that one reading of an arc asks; None if it is skipped."""
+    if reading == "governor" and arc.candidates:
+        return None
+    source, gold = arc.dependent, arc.governor
+    if reading == "governor":
+        source, gold = gold, source
+    visible = range(num_words)
+    if is_causal:
+        visible = range(source + 1, num_words) if reading == "column" else range(source)
+    choices = arc.candidates or tuple(word for word in visible if word != source)
+    if len(choices) < 2 or not {gold, *choices} <= set(visible):
+        return None
+    return ArcQuestion(arc.relation, reading, source, gold, choices, bool(arc.candidates))
+
+
+def sentence_questions(sentence: ProbeSentence, *, is_causal: bool) -> Iterator[ArcQuestion]:
+    """Every question of a sentence, by arc and reading."""
+    for arc, reading in product(sentence.arcs, READINGS):
+        question = make_question(arc, reading, len(sentence.words), is_causal=is_causal)
+        if question is not None:
+            yield question
+
+
+def baseline_hits(question: ArcQuestion, pieces: Sequence[int] | None = None) -> tuple[bool, ...]:
+    """Which of the BASELINES give the gold answer; `pieces` is the number of tokens of each word.
+
+    Offsets, the first and the last word answer questions over the whole sentence; first, last and
+    nearest candidate answer questions with candidates. Of two candidates equally near, the earlier
+    counts as the nearest. "most pieces" is the answer of a head with equal weights everywhere,
+    because a word gets the weights of all its tokens: the first or last of the longest words. In a
+    column all rows attend to the same tokens, so it never hits.
+    """
+    gold, choices = question.gold, sorted(question.choices)
+    by_offset = [gold - question.source == offset for offset in OFFSETS]
+    by_end = [gold == choices[0], gold == choices[-1]]
+    by_pieces = [False, False]
+    if pieces is not None and question.reading != "column":
+        most = max(pieces[word] for word in choices)
+        longest = [word for word in choices if pieces[word] == most]
+        by_pieces = [gold == longest[0], gold == longest[-1]]
+    if question.has_candidates:
+        nearest = min(choices, key=lambda word: abs(word - question.source))
+        return (*[False] * (len(OFFSETS) + 2), *by_pieces, *by_end, gold == nearest)
+    return (*by_offset, *by_end, *by_pieces, False, False, False)
+
+
+def head_hits(
+    weights: Float[Tensor, "heads word word"], questions: Sequence[ArcQuestion]
+) -> Bool[Tensor, "question heads"]:
+    """Whether the gold answer gets more weight than every other choice; a tie is a miss."""
+    rows = torch.stack(
+        [
+            weights[:, :, question.source]
+            if question.reading == "column"
+            else weights[:, question.source]
+            for question in questions
+        ]
+    )  # question heads word
+    is_rival = numpy.zeros((len(questions), weights.shape[-1]), dtype=bool)
+    for number, question in enumerate(questions):
+        is_rival[number, list(question.choices)] = True
+        is_rival[number, question.gold] = False
+    rivals = torch.from_numpy(is_rival).to(weights.device)[:, None]
+    gold = torch.tensor([question.gold for question in questions], device=weights.device)
+    gold_weights = rows.gather(-1, gold[:, None, None].expand(-1, weights.shape[0], 1)).squeeze(-1)
+    return gold_weights > rows.masked_fill(~rivals, 0).amax(-1)
 
 
 class _Key(NamedTuple):
@@ -35,33 +134,11 @@ class _Tally(NamedTuple):
     baselines: ndarray  # baseline
 
 
-def answers(
-    weights: Float[Tensor, "heads word word"], asked: Sequence[ArcQuestion]
-) -> Bool[Tensor, "question heads"]:
-    """Whether the gold answer gets more than every other choice; a tie is wrong, all zeros too."""
-    rows = torch.stack(
-        [
-            weights[:, :, question.source]
-            if question.reading == "column"
-            else weights[:, question.source]
-            for question in asked
-        ]
-    )  # question heads word
-    is_rival = numpy.zeros((len(asked), weights.shape[-1]), dtype=bool)
-    for number, question in enumerate(asked):
-        is_rival[number, list(question.choices)] = True
-        is_rival[number, question.gold] = False
-    rivals = torch.from_numpy(is_rival).to(weights.device)[:, None]
-    gold = torch.tensor([question.gold for question in asked], device=weights.device)
-    won = rows.gather(-1, gold[:, None, None].expand(-1, weights.shape[0], 1)).squeeze(-1)
-    return won > rows.masked_fill(~rivals, 0).amax(-1)
-
-
 class RelationScores:
     """Hits of every head, and of the baselines, on the sentences added so far."""
 
     def __init__(self, num_heads: int, *, is_causal: bool) -> None:
-        """Nothing counted yet; `is_causal` leaves out what a row cannot see."""
+        """Start with no sentences; `is_causal` skips questions about words a row cannot see."""
         self.num_heads, self.is_causal = num_heads, is_causal
         self._seen: set[int] = set()
         self._tallies: dict[_Key, _Tally] = {}
@@ -73,52 +150,52 @@ class RelationScores:
         weights: Float[Tensor, "heads word word"],
         pieces: Sequence[int] | None = None,
     ) -> None:
-        """Count one sentence; its index says which half it belongs to, and is used once.
+        """Count one sentence under a new index, which also decides the half it belongs to.
 
-        `pieces` is how many tokens each of its words has, which one of the baselines goes by.
+        `pieces` is the number of tokens of each word, for the "most pieces" baselines.
         """
-        want = (self.num_heads, len(sentence.words), len(sentence.words))
-        if tuple(weights.shape) != want:
+        expected = (self.num_heads, len(sentence.words), len(sentence.words))
+        if tuple(weights.shape) != expected:
             raise ShapeError(
                 f"weights are {list(weights.shape)}: {self.num_heads} heads and a sentence of "
-                f"{len(sentence.words)} words need {list(want)}"
+                f"{len(sentence.words)} words need {list(expected)}"
             )
-        self._see({sentence_index})
-        asked = list(questions(sentence, is_causal=self.is_causal))
-        if not asked:
+        self._add_seen({sentence_index})
+        questions = list(sentence_questions(sentence, is_causal=self.is_causal))
+        if not questions:
             return
-        hits = answers(weights, asked).cpu().numpy()
-        guessed = numpy.array([guesses(question, pieces) for question in asked])
-        keys = [_Key(sentence_index, question.relation, question.reading) for question in asked]
+        hits = head_hits(weights, questions).cpu().numpy()
+        baselines = numpy.array([baseline_hits(question, pieces) for question in questions])
+        keys = [_Key(sentence_index, question.relation, question.reading) for question in questions]
         for key in dict.fromkeys(keys):
             rows = [number for number, other in enumerate(keys) if other == key]
             self._tallies[key] = _Tally(
                 len(rows),
                 hits[rows].sum(0, dtype=numpy.uint16),
-                guessed[rows].sum(0, dtype=numpy.uint16),
+                baselines[rows].sum(0, dtype=numpy.uint16),
             )
 
-    def _see(self, sentences: set[int]) -> None:
-        twice = sorted(sentences & self._seen)
-        if twice:
+    def _add_seen(self, sentences: set[int]) -> None:
+        repeated = sorted(sentences & self._seen)
+        if repeated:
             raise OptionError(
-                f"sentence {twice[0]} was counted before: give every sentence an index of its own"
+                f"sentence {repeated[0]} was counted before: use a new index for every sentence"
             )
         self._seen |= sentences
 
     def merge(self, other: "RelationScores") -> None:
-        """Count what the other has counted too; the order of merging changes nothing."""
+        """Add the counts of `other`; the order of merging does not matter."""
         mine, theirs = (self.num_heads, self.is_causal), (other.num_heads, other.is_causal)
         if mine != theirs:
             raise OptionError(
-                f"these scores are of (num_heads, is_causal) = {mine}, the others of {theirs}: "
-                "merge scores of one model"
+                f"cannot merge scores of (num_heads, is_causal) = {mine} and {theirs}: "
+                "both must come from the same model"
             )
-        self._see(other._seen)
+        self._add_seen(other._seen)
         self._tallies |= other._tallies
 
     def state(self) -> dict[str, ndarray]:
-        """Everything counted, sorted by sentence, as arrays that `numpy.savez` keeps."""
+        """All counts, sorted by sentence, as arrays for `numpy.savez`."""
         keys = sorted(self._tallies)
         tallies = [self._tallies[key] for key in keys]
         return {
@@ -127,17 +204,17 @@ class RelationScores:
             "relation": numpy.array([key.relation for key in keys], dtype=numpy.str_),
             "reading": numpy.array([key.reading for key in keys], dtype=numpy.str_),
             "arcs": numpy.array([tally.arcs for tally in tallies], dtype=numpy.int64),
-            "hits": _stacked([tally.hits for tally in tallies], self.num_heads),
-            "baselines": _stacked([tally.baselines for tally in tallies], len(BASELINES)),
+            "hits": _stack([tally.hits for tally in tallies], self.num_heads),
+            "baselines": _stack([tally.baselines for tally in tallies], len(BASELINES)),
             "is_causal": numpy.array(self.is_causal),
         }
 
     @classmethod
     def from_state(cls, state: Mapping[str, ndarray]) -> "RelationScores":
-        """The scores that `state()` described."""
+        """The scores saved by `state()`."""
         missing = [field for field in FIELDS if field not in state]
         if missing:
-            raise OptionError(f"the state lacks {', '.join(missing)}: it must hold all of {FIELDS}")
+            raise OptionError(f"the state lacks {', '.join(missing)}: it needs all of {FIELDS}")
         scores = cls(state["hits"].shape[1], is_causal=bool(state["is_causal"]))
         scores._seen = {int(sentence) for sentence in state["seen"]}
         keys = zip(state["sentence"], state["relation"], state["reading"], strict=True)
@@ -150,7 +227,7 @@ class RelationScores:
         return scores
 
     def table(self, resamples: int = 1000, seed: int = 0) -> DataFrame:
-        """One row per relation, reading and head, with the accuracy of simple guesses."""
+        """One row per relation, reading and head, next to the accuracy of the best baseline."""
         state = self.state()
         groups = []
         for relation, reading in sorted({key[1:] for key in self._tallies}):
@@ -160,5 +237,5 @@ class RelationScores:
         return make_table(groups, resamples=resamples, seed=seed)
 
 
-def _stacked(rows: Sequence[ndarray], width: int) -> ndarray:
+def _stack(rows: Sequence[ndarray], width: int) -> ndarray:
     return numpy.array(rows, dtype=numpy.uint16).reshape(len(rows), width)

@@ -1,7 +1,7 @@
-"""Sentences whose words stand in known relations.
+"""Sentences with gold relations between their words.
 
-In: words and arcs between their places. Out: records that cannot hold an impossible arc. This
-module refuses to know where a sentence comes from, what a relation means and what a token is.
+In: words, and arcs between their positions. Out: ProbeSentences, whose arcs are valid. Sentences
+come from builtin.py or treebank.py; scoring.py compares them with attention weights.
 """
 
 import operator
@@ -13,10 +13,10 @@ from headwise.errors import OptionError
 
 @dataclass(frozen=True)
 class Arc:
-    """One gold relation: word number `dependent` belongs to word number `governor`.
+    """One gold relation: word `dependent` belongs to word `governor`, counted from 0.
 
-    With candidates, the gold governor among them, the question is which of them gets most; without,
-    which word of the sentence does, the asking word left out.
+    A head finds the arc if the governor gets the most weight of all candidates (the governor is one
+    of them), or, without candidates, of all other words in the sentence.
     """
 
     relation: str
@@ -25,55 +25,54 @@ class Arc:
     candidates: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse an arc that asks nothing, or whose answer is not among its candidates."""
+        """Raise OptionError if the arc is not a question with `governor` as an answer."""
         for name in ("dependent", "governor"):
-            object.__setattr__(self, name, place_of(self.relation, getattr(self, name)))
-        places = tuple(place_of(self.relation, one) for one in self.candidates)
-        object.__setattr__(self, "candidates", places)
+            object.__setattr__(self, name, _position(self.relation, getattr(self, name)))
+        candidates = tuple(_position(self.relation, word) for word in self.candidates)
+        object.__setattr__(self, "candidates", candidates)
         if not self.relation:
             raise OptionError(
                 f"the arc {self.dependent} -> {self.governor} has no relation: name one"
             )
         if self.dependent == self.governor:
             raise OptionError(
-                f"{self.relation} joins word {self.governor} to itself: it needs two words"
+                f"{self.relation} joins word {self.governor} to itself: name two words"
             )
         if not self.candidates:
             return
         if self.governor not in self.candidates or self.dependent in self.candidates:
             raise OptionError(
-                f"candidates of {self.relation} are {self.candidates}: they must hold "
+                f"candidates of {self.relation} are {self.candidates}: they must contain "
                 f"the governor, {self.governor}, and not the dependent, {self.dependent}"
             )
         if len(set(self.candidates)) != len(self.candidates) or len(self.candidates) < 2:
             raise OptionError(
                 f"candidates of {self.relation} are {self.candidates}: "
-                "two or more different words are a question"
+                "name at least two different words"
             )
 
 
-def place_of(relation: str, place: Any) -> int:
-    """A word's number as Python's own, which every file can hold."""
+def _position(relation: str, word: Any) -> int:
     try:
-        return operator.index(place)
+        return operator.index(word)
     except TypeError as err:
         raise OptionError(
-            f"{relation or 'an arc'} names word {place!r}: give a whole number, counted from 0"
+            f"{relation or 'an arc'} names word {word!r}: use a whole number, counted from 0"
         ) from err
 
 
 @dataclass(frozen=True)
 class ProbeSentence:
-    """Words in reading order, and the relations that are known to hold between them."""
+    """Words in reading order, and the gold relations between them."""
 
     words: tuple[str, ...]
     arcs: tuple[Arc, ...]
 
     def __post_init__(self) -> None:
-        """Refuse an arc that points outside the sentence."""
+        """Raise OptionError if an arc points outside the sentence."""
         for arc in self.arcs:
-            places = (arc.dependent, arc.governor, *arc.candidates)
-            outside = [place for place in places if not 0 <= place < len(self.words)]
+            positions = (arc.dependent, arc.governor, *arc.candidates)
+            outside = [word for word in positions if not 0 <= word < len(self.words)]
             if outside:
                 raise OptionError(
                     f"{arc.relation} names word {outside[0]}: "

@@ -1,7 +1,7 @@
-"""The words that the built-in sentences are made of, by the slot that they fill.
+"""Words and templates of the built-in sentences: data only, see builtin.py.
 
-In: nothing. Out: lists of ordinary English words, each list safe to draw from at random: any
-person can do any act to any thing. This module refuses to know sentences.
+Any word of a list fits its slot: any person can do any act to any thing. In a template, upper case
+is a slot of SLOTS or OPENINGS, `:d` marks the dependent, `:g` the governor and `:c` a candidate.
 """
 
 from typing import NamedTuple
@@ -94,7 +94,7 @@ ADV = (
 ).split()
 SOFTLY = "slowly quietly gently calmly patiently silently carefully cautiously softly".split()
 
-# What a person did to a thing, and the form after "did" and "will".
+# What a person did to a thing, and its form after "did" and "will".
 ACTS = {
     "cleaned": "clean", "carried": "carry", "painted": "paint", "repaired": "repair",
     "moved": "move", "packed": "pack", "hid": "hide", "washed": "wash", "examined": "examine",
@@ -161,10 +161,10 @@ SLOTS: dict[str, tuple[str, ...]] = {
 
 
 class ConceptPair(NamedTuple):
-    """Two words that belong together: the doctor and the hospital."""
+    """Two related words: the doctor and the hospital."""
 
-    one: str
-    other: str
+    first: str
+    second: str
 
 
 def _pairs(text: str) -> tuple[ConceptPair, ...]:
@@ -172,8 +172,8 @@ def _pairs(text: str) -> tuple[ConceptPair, ...]:
 
 
 # People and their places, people and their tools, animals and what they eat or live in, things and
-# their parts. Controls come from the same line, where no `one` belongs with another's `other`. The
-# two of a pair share no stem: likeness of spelling must not pass for likeness of meaning.
+# their parts. Controls come from the same group, in which no `first` is related to the `second`
+# of another pair. The words of a pair share no stem, so spelling does not give the answer away.
 RELATED: tuple[tuple[ConceptPair, ...], ...] = (
     _pairs(
         "doctor/hospital pilot/airport priest/church sailor/harbor judge/courtroom actor/theater "
@@ -195,7 +195,6 @@ RELATED: tuple[tuple[ConceptPair, ...], ...] = (
     ),
 )
 
-
 OPENINGS: dict[str, tuple[str, ...]] = {
     "SAID": (
         "",
@@ -208,7 +207,6 @@ OPENINGS: dict[str, tuple[str, ...]] = {
     "ASK": ("", "so", "NAME ,", "but NAME ,", "please tell me ,", "tell me , NAME ,"),
     "BUT": ("", "but", "and then", "so", "then"),
 }
-
 
 SYNTAX: dict[str, tuple[str, ...]] = {
     "subject-verb": (
@@ -273,7 +271,6 @@ SYNTAX: dict[str, tuple[str, ...]] = {
     ),
 }
 
-
 # PRON is the pronoun as a subject, OBJ as an object, WAS its "was" or "were".
 PRONOUNS_OF_TWO = (
     "N1 MET N2 because PRON:d WAS STATE .",
@@ -289,7 +286,6 @@ PRONOUNS_OF_TWO = (
     "as PRON:d WAS STATE , N1 gave N2 the THING .",
 )
 
-
 PRONOUNS_OF_THREE = (
     "N1 saw N2 and N3 at the PLACE , but PRON:d WAS STATE .",
     "N1 asked N2 about N3 because PRON:d WAS STATE .",
@@ -299,7 +295,6 @@ PRONOUNS_OF_THREE = (
     "because PRON:d WAS STATE , N1 went to the PLACE with N2 to meet N3 .",
     "when PRON:d called , N1 told N2 a story about N3 .",
 )
-
 
 # A thing among people: "it" can only be the thing.
 PRONOUNS_OF_THINGS = (
@@ -311,7 +306,6 @@ PRONOUNS_OF_THINGS = (
     "although it:d was FAULT , NAME:c and NAME:c ACTED the THING:g .",
 )
 
-
 CONCEPTS_OF_TWO = (
     "NAME drew the C1 and the C2 before NAME drew the D:d .",
     "first came the C1 , then the C2 , and finally the D:d .",
@@ -322,7 +316,6 @@ CONCEPTS_OF_TWO = (
     "the article about the D:d also described the C1 and the C2 .",
     "NAME drew the C1 beside the D:d and the C2 in a notebook .",
 )
-
 
 CONCEPTS_OF_THREE = (
     "the story mentioned the C1 , the C2 , the C3 and the D:d .",

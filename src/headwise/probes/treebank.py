@@ -1,16 +1,15 @@
 """Any treebank in CoNLL-U (https://universaldependencies.org/format.html) as probe sentences.
 
-In: a file. Out: its sentences, one after the other, never all at once. This module refuses to
-know what the relations mean.
+In: a file. Out: its sentences, read one at a time.
 
-- A multi-word token ("didn't", "du") is one word, with the form that was written: its parts have
-  no place of their own in the text. Arcs between its parts are dropped; arcs that leave a part
-  or lead to one are the whole word's.
-- Empty nodes (8.1) were never written, and are dropped; so are arcs to the root.
-- A relation keeps its subtype (`nsubj:pass`); asked for by its base name (`nsubj`) it is found.
+- A multi-word token ("didn't", "du") is one word, in its written form. Arcs between its parts are
+  dropped; arcs to or from a part belong to the whole word.
+- Empty nodes (8.1) are not part of the text and are dropped; so are arcs to the root.
+- A relation keeps its subtype (`nsubj:pass`); its base name (`nsubj`) selects it too.
 """
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, TextIO
@@ -22,13 +21,13 @@ PUNCTUATION = "punct"
 
 
 class _Lines:
-    """A text file that knows which of its lines hold the sentence read last."""
+    """A text file that knows the line numbers of the sentence read last."""
 
     def __init__(self, file: TextIO) -> None:
         self.file, self.number, self.first, self.is_between = file, 0, 1, True
 
     def read(self) -> str:
-        """What is left of the file; conllu asks for it to be there and reads line by line."""
+        """Required by conllu, which then iterates over the lines instead."""
         return self.file.read()
 
     def __iter__(self) -> Iterator[str]:
@@ -41,18 +40,8 @@ class _Lines:
 
     @property
     def sentence(self) -> str:
-        """Where the last sentence stands, in words."""
         last = self.number - self.is_between
         return f"lines {self.first} to {last}" if last > self.first else f"line {self.first}"
-
-
-def base_name(relation: str) -> str:
-    """The relation without its subtype.
-
-    >>> base_name("nsubj:pass")
-    'nsubj'
-    """
-    return relation.split(":")[0]
 
 
 def read_treebank(
@@ -62,52 +51,50 @@ def read_treebank(
     with_subtypes: bool = True,
     with_punctuation: bool = False,
 ) -> Iterator[ProbeSentence]:
-    """The sentences of a CoNLL-U file that hold at least one arc, read as they are asked for.
+    """Yield the sentences of a CoNLL-U file that have at least one arc.
 
-    `relations` are those to keep, each by its full or its base name, one alone as it is; all where
-    left out. Without subtypes an arc is named by its base name. Arcs to punctuation are dropped
-    unless asked for.
+    `relations` selects one relation or several, by full or base name (default: all). With
+    `with_subtypes=False`, arcs are named by the base name. Punctuation is dropped unless
+    `with_punctuation`.
     """
     if not Path(path).is_file():
-        raise OptionError(f"{path} is not a file: give the path of a CoNLL-U file")
-    wanted = {relations} if isinstance(relations, str) else relations
+        raise OptionError(f"{path} is not a file: pass the path of a CoNLL-U file")
+    selected = {relations} if isinstance(relations, str) else relations
 
-    def is_wanted(relation: str) -> bool:
-        names = {relation, base_name(relation)}
-        is_kept = with_punctuation or PUNCTUATION not in names
-        return is_kept and (wanted is None or not names.isdisjoint(wanted))
-
-    def kept() -> Iterator[ProbeSentence]:
-        for sentence in _sentences(Path(path)):
-            arcs = tuple(
-                arc if with_subtypes else Arc(base_name(arc.relation), arc.dependent, arc.governor)
-                for arc in sentence.arcs
-                if is_wanted(arc.relation)
-            )
+    def matching() -> Iterator[ProbeSentence]:
+        for sentence in _read_sentences(Path(path)):
+            arcs = []
+            for arc in sentence.arcs:
+                base_name = arc.relation.split(":")[0]
+                if base_name == PUNCTUATION and not with_punctuation:
+                    continue
+                if selected is None or not {arc.relation, base_name}.isdisjoint(selected):
+                    name = arc.relation if with_subtypes else base_name
+                    arcs.append(replace(arc, relation=name))
             if arcs:
-                yield ProbeSentence(sentence.words, arcs)
+                yield ProbeSentence(sentence.words, tuple(arcs))
 
-    return kept()
+    return matching()
 
 
-def as_sentences(given: str | PathLike[str] | Iterable[ProbeSentence]) -> list[ProbeSentence]:
-    """Sentences as they are given, or those of a CoNLL-U file without subtypes of relations."""
-    if isinstance(given, str | PathLike):
-        found = list(read_treebank(given, with_subtypes=False))
-        if not found:
-            raise OptionError(f"{given} has no sentence with a relation: give a CoNLL-U file")
-        return found
-    sentences: list[Any] = list(given) if isinstance(given, Iterable) else [given]
-    wrong = [one for one in sentences if not isinstance(one, ProbeSentence)]
-    if wrong:
-        raise OptionError(
-            f"{wrong[0]!r} is not a ProbeSentence: give ProbeSentences, or a CoNLL-U file"
-        )
+def as_sentences(source: str | PathLike[str] | Iterable[ProbeSentence]) -> list[ProbeSentence]:
+    """ProbeSentences as a list, or those of a CoNLL-U file, relations without subtypes."""
+    if isinstance(source, str | PathLike):
+        sentences: list[Any] = list(read_treebank(source, with_subtypes=False))
+        if not sentences:
+            raise OptionError(f"{source} has no sentence with a relation: pass a CoNLL-U file")
+        return sentences
+    sentences = list(source) if isinstance(source, Iterable) else [source]
+    for sentence in sentences:
+        if not isinstance(sentence, ProbeSentence):
+            raise OptionError(
+                f"{sentence!r} is not a ProbeSentence: pass ProbeSentences, or a CoNLL-U file"
+            )
     return sentences
 
 
-def _sentences(path: Path) -> Iterator[ProbeSentence]:
-    """Every sentence with every arc; an error names the file and the lines."""
+def _read_sentences(path: Path) -> Iterator[ProbeSentence]:
+    """Every sentence with every arc; an error states the file and the lines."""
     try:
         from conllu import parse_incr
         from conllu.exceptions import ParseException
@@ -120,18 +107,17 @@ def _sentences(path: Path) -> Iterator[ProbeSentence]:
     with opened as file:
         lines = _Lines(file)
         try:
-            for tokens in parse_incr(lines):  # type: ignore[arg-type]  # it needs lines, no file
-                yield _sentence(list(tokens))
+            for tokens in parse_incr(lines):  # type: ignore[arg-type]  # it only iterates over lines
+                yield _build_sentence(list(tokens))
         except (ParseException, OptionError) as err:
             raise OptionError(f"{path}, {lines.sentence}, is not CoNLL-U: {err}") from err
         except UnicodeDecodeError as err:
             raise OptionError(f"{path} is not UTF-8 after line {lines.number}: {err}") from err
 
 
-def _sentence(tokens: list[Any]) -> ProbeSentence:
-    """One sentence with every arc between two of its words."""
+def _build_sentence(tokens: list[Any]) -> ProbeSentence:
     words: list[str] = []
-    word_of: dict[int, int] = {}  # from the number of a syntactic word to its place in `words`
+    word_of: dict[int, int] = {}  # number of a syntactic word -> index in `words`
     syntactic = []
     for token in tokens:
         if "deprel" not in token:
@@ -154,13 +140,13 @@ def _sentence(tokens: list[Any]) -> ProbeSentence:
 
 
 def _arc(token: Any, word_of: dict[int, int]) -> Arc | None:
-    """The arc of one syntactic word; None for the root, without annotation, or inside a word."""
+    """The arc of one syntactic word; None for the root, without annotation, or within a word."""
     governor, relation = token["head"], token["deprel"]
     if not governor or relation in (None, "", "_"):
         return None
     if governor not in word_of:
         raise OptionError(
-            f"the head of {token['form']!r} is {governor}, and no word has that number"
+            f"the head of {token['form']!r} is {governor}, but no word has that number"
         )
     dependent = word_of[token["id"]]
     return None if dependent == word_of[governor] else Arc(relation, dependent, word_of[governor])
