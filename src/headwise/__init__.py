@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         importance as importance,
     )
     from headwise.pruning.prune import Pruned as Pruned, prune as prune
+    from headwise.pruning.record import PruneRecord as PruneRecord
     from headwise.pruning.selection.cut_plan import CutPlan as CutPlan
     from headwise.pruning.settings import PruneSettings as PruneSettings
     from headwise.pruning.surgery.cut import Surgery as Surgery, cut as cut
@@ -93,6 +94,7 @@ _NAMES = {
     "planning.shapes": ("Shape",),
     "pruning.importance.importance": ("Importance", "importance"),
     "pruning.prune": ("Pruned", "prune"),
+    "pruning.record": ("PruneRecord",),
     "pruning.selection.cut_plan": ("CutPlan",),
     "pruning.settings": ("PruneSettings",),
     "pruning.surgery.cut": ("Surgery", "cut"),
