@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from headwise.explorer.widget import view as view
     from headwise.heads import HeadId as HeadId, HeadTable as HeadTable
     from headwise.measures.measure import Measure as Measure, RowValues as RowValues
+    from headwise.models.families import Family as Family, add_family as add_family
     from headwise.models.loaded import LoadedModel as LoadedModel
     from headwise.models.loading import (
         LoadOptions as LoadOptions,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         importance as importance,
     )
     from headwise.pruning.prune import Pruned as Pruned, prune as prune
+    from headwise.pruning.record import PruneRecord as PruneRecord
     from headwise.pruning.selection.cut_plan import CutPlan as CutPlan
     from headwise.pruning.settings import PruneSettings as PruneSettings
     from headwise.pruning.surgery.cut import Surgery as Surgery, cut as cut
@@ -58,6 +60,11 @@ if TYPE_CHECKING:
     from headwise.sweeps.results import Sweep as Sweep
     from headwise.sweeps.settings import SweepSettings as SweepSettings
     from headwise.sweeps.sweep import sweep as sweep
+    from headwise.sweeps.task import (
+        SweepTask as SweepTask,
+        TaskExamples as TaskExamples,
+        TaskShape as TaskShape,
+    )
     from headwise.tracing.record import Trace as Trace
     from headwise.tracing.trace import trace as trace
     from headwise.watching.calls import AttentionCall as AttentionCall
@@ -84,6 +91,7 @@ _NAMES = {
     "explorer.widget": ("view",),
     "heads": ("HeadId", "HeadTable"),
     "measures.measure": ("Measure", "RowValues"),
+    "models.families": ("Family", "add_family"),
     "models.loaded": ("LoadedModel",),
     "models.loading": ("LoadOptions", "load", "load_model"),
     "objectives.objective": ("Objective",),
@@ -91,6 +99,7 @@ _NAMES = {
     "planning.shapes": ("Shape",),
     "pruning.importance.importance": ("Importance", "importance"),
     "pruning.prune": ("Pruned", "prune"),
+    "pruning.record": ("PruneRecord",),
     "pruning.selection.cut_plan": ("CutPlan",),
     "pruning.settings": ("PruneSettings",),
     "pruning.surgery.cut": ("Surgery", "cut"),
@@ -100,6 +109,7 @@ _NAMES = {
     "sweeps.results": ("Sweep",),
     "sweeps.settings": ("SweepSettings",),
     "sweeps.sweep": ("sweep",),
+    "sweeps.task": ("SweepTask", "TaskExamples", "TaskShape"),
     "tracing.record": ("Trace",),
     "tracing.trace": ("trace",),
     "watching.calls": ("AttentionCall",),
