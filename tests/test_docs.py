@@ -171,13 +171,10 @@ def resolves(name: str) -> bool:
 NOT_YET_PUBLIC = {
     "table.md",
     "sweep.md",
-    "layer.md",
     "extend.md",
     "probes.md",
-    "dimensions.py",
     "scan_minilm.py",
     "lesson.ipynb",
-    "cat_sleeps.py",
 }
 IMPORTS = re.compile(r"^\s*(?:from|import) (headwise[\w.]*)", re.MULTILINE)
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from headwise.explorer.widget import view as view
     from headwise.heads import HeadId as HeadId, HeadTable as HeadTable
     from headwise.measures.measure import Measure as Measure, RowValues as RowValues
+    from headwise.models.families import Family as Family, add_family as add_family
     from headwise.models.loaded import LoadedModel as LoadedModel
     from headwise.models.loading import (
         LoadOptions as LoadOptions,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         importance as importance,
     )
     from headwise.pruning.prune import Pruned as Pruned, prune as prune
+    from headwise.pruning.record import PruneRecord as PruneRecord
     from headwise.pruning.selection.cut_plan import CutPlan as CutPlan
     from headwise.pruning.settings import PruneSettings as PruneSettings
     from headwise.pruning.surgery.cut import Surgery as Surgery, cut as cut
@@ -84,6 +86,7 @@ _NAMES = {
     "explorer.widget": ("view",),
     "heads": ("HeadId", "HeadTable"),
     "measures.measure": ("Measure", "RowValues"),
+    "models.families": ("Family", "add_family"),
     "models.loaded": ("LoadedModel",),
     "models.loading": ("LoadOptions", "load", "load_model"),
     "objectives.objective": ("Objective",),
@@ -91,6 +94,7 @@ _NAMES = {
     "planning.shapes": ("Shape",),
     "pruning.importance.importance": ("Importance", "importance"),
     "pruning.prune": ("Pruned", "prune"),
+    "pruning.record": ("PruneRecord",),
     "pruning.selection.cut_plan": ("CutPlan",),
     "pruning.settings": ("PruneSettings",),
     "pruning.surgery.cut": ("Surgery", "cut"),

@@ -15,7 +15,6 @@ from headwise.cli.options import (
     texts_of,
     with_head,
 )
-from headwise.views.terminal import ProgressDisplay, quiet_console, say, show_table
 
 if TYPE_CHECKING:
     from headwise.pruning.importance.importance import Importance
@@ -46,6 +45,7 @@ def importance_command(  # noqa: PLR0913 - one parameter per option
     """Measure what every head is worth: exact ablation, gradient scores, stand-ins."""
     from headwise.models.loading import load_model
     from headwise.pruning.importance.importance import check_importance_folder, importance
+    from headwise.views.terminal import ProgressDisplay, quiet_console
 
     if out is not None:
         check_importance_folder(out, force=force)
@@ -64,6 +64,7 @@ def importance_command(  # noqa: PLR0913 - one parameter per option
 def _show(importance: "Importance", out: Path | None) -> None:
     from headwise.pruning.importance.importance import FILES
     from headwise.views.pruning import importance_table, importance_title, layers_table
+    from headwise.views.terminal import quiet_console, say, show_table
 
     console = quiet_console()
     console.print(importance_title(importance))

@@ -19,7 +19,6 @@ from headwise.cli.options import (
 )
 from headwise.errors import OptionError
 from headwise.formats import format_count
-from headwise.views.terminal import ProgressDisplay, quiet_console, say, show_table
 
 if TYPE_CHECKING:
     from headwise.pruning.prune import Pruned
@@ -107,6 +106,7 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     from headwise.pruning.prune import prune
     from headwise.pruning.selection.methods import BEST
     from headwise.pruning.settings import PruneSettings
+    from headwise.views.terminal import ProgressDisplay, quiet_console
 
     if folder is not None:
         check_destination(folder.expanduser(), force=force)
@@ -193,6 +193,7 @@ def _show(pruned: "Pruned", out: Path | None) -> None:
         sizes_table,
         speed_lines,
     )
+    from headwise.views.terminal import quiet_console, say, show_table
 
     console, plan, record, curve = quiet_console(), pruned.plan, pruned.record, pruned.curve
     count = f"{format_count(len(plan), 'head')} {'to cut' if out is None else 'cut'}"

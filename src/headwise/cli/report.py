@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwise.cli.options import check_sentence
-from headwise.views.terminal import check_new, quiet_console, say, write_new
 
 if TYPE_CHECKING:
     from headwise.report.data import ReportData
@@ -48,6 +47,7 @@ def report_command(
     from headwise.report.data import check_folders, read_folders
     from headwise.report.maps import SENTENCE, draw_maps
     from headwise.report.report import report_page
+    from headwise.views.terminal import check_new, quiet_console, say, write_new
 
     check_folders(scan, importance, prune)
     check_new(out, ".html", force=force)
@@ -78,7 +78,7 @@ def _scan_minilm(importance: Path | None, prune: Path | None, sentence: str) -> 
     from headwise.report.maps import check_length, draw_maps
     from headwise.scans.folder import Scan
     from headwise.scans.scan import ScanJob, run_scan
-    from headwise.views.terminal import ProgressDisplay
+    from headwise.views.terminal import ProgressDisplay, quiet_console
     from headwise.watching.sites import find_sites
 
     loaded = load_model("minilm")

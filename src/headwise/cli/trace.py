@@ -21,7 +21,6 @@ from headwise.cli.options import (
 )
 from headwise.errors import OptionError
 from headwise.formats import join_words
-from headwise.views.terminal import check_new, quiet_console, say, show_table, write_new
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -104,6 +103,8 @@ def trace_command(  # noqa: PLR0913 - one parameter per option
     trust_remote_code: RemoteCode = False,
 ) -> None:
     """Show every number of one layer's attention, and what each head adds to its output."""
+    from headwise.views.terminal import check_new, quiet_console, say, write_new
+
     console = quiet_console()
     if example is not None:
         loading = {"--dtype": dtype != "float32", "--device": device != "cpu"}
@@ -205,6 +206,7 @@ def _file_text(trace: "Trace", maps: "Maps", suffix: str) -> str:
 def _print_json(trace: "Trace", step: str | None) -> None:
     """Print JSON, and to stderr which steps have no values in it and how to get them."""
     from headwise.tracing.record import MOST_NUMBERS
+    from headwise.views.terminal import quiet_console, say
 
     typer.echo(json.dumps(trace.to_json(None if step is None else [step])))
     names = trace.large_steps
@@ -237,6 +239,7 @@ def _show_trace(console: "Console", trace: "Trace", maps: "Maps", *, shows_all: 
 
 def _show_shares(console: "Console", trace: "Trace") -> None:
     from headwise.tracing.record import closing_lines
+    from headwise.views.terminal import show_table
     from headwise.views.trace import shares_table
 
     show_table(console, shares_table(trace))

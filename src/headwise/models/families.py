@@ -2,7 +2,8 @@
 
 In: an attention module. Out: its row, which says for watching where the output projection is and
 whether the module returns its weights, and for cutting which parameters belong to heads, or why its
-heads cannot be cut. A new family is a row; `surgery/` cuts, `watching/` watches.
+heads cannot be cut. A new family is a row, which users add with `add_family`; `pruning/surgery/`
+cuts, `watching/` watches.
 """
 
 from collections.abc import Mapping
@@ -10,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from torch import nn
+
+from headwise.errors import OptionError
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Bias:
 
 @dataclass(frozen=True)
 class Family:
-    """Facts about the attention modules of some classes."""
+    """Facts about the attention modules of some classes, by which heads are watched and cut."""
 
     classes: tuple[str, ...]
     output: str
@@ -66,7 +69,7 @@ class Family:
     returns_weights: bool = False
     """Whether it returns its weights instead of using transformers' attention interface."""
     refusal: str = ""
-    """Why its heads cannot be cut."""
+    """The reason if its heads cannot be cut."""
 
 
 NUM_HEADS = ("num_heads", "num_attention_heads", "n_heads")
@@ -157,7 +160,7 @@ NORMED = (
 )
 """Like Llama, with a norm of each query and key, or a norm weight for every head."""
 
-FAMILIES = (
+FAMILIES: tuple[Family, ...] = (
     Family(LLAMA_LIKE, output="o_proj", apart=Q_K_V),
     Family(NORMED, output="o_proj", apart=Q_K_V, norms=("q_norm", "k_norm")),
     Family(
@@ -301,7 +304,7 @@ FAMILIES = (
 )
 
 SPANNING = "its norms of queries and keys span all heads, so each head depends on all others"
-UNCUT = (
+UNCUT: tuple[Family, ...] = (
     Family(
         ("Olmo2Attention", "Olmo3Attention", "OlmoeAttention"), output="o_proj", refusal=SPANNING
     ),
@@ -324,7 +327,7 @@ UNCUT = (
 )
 """Rows of attention modules whose heads can be watched but not cut."""
 REFUSED = {name: row.refusal for row in UNCUT for name in row.classes}
-"""Why the heads of some attention modules cannot be cut, by class name."""
+"""Reasons why heads cannot be cut, by the class name of the attention module."""
 
 CROSS = ("encoder_attn", "EncDecAttention", "crossattention", "cross_attn", "cross_attention")
 """Module names of attention from a decoder to an encoder's output."""
@@ -346,12 +349,41 @@ OUTPUT_PROJECTIONS = (
 """Paths to try for the output projection of an attention module without a row, in this order."""
 
 
+def add_family(row: Family) -> None:
+    """Add a row for attention modules that headwise does not know, for the rest of this process.
+
+    Raises OptionError if the row has no class name, or one that is known already.
+    """
+    global FAMILIES, UNCUT
+    if not isinstance(row, Family):
+        raise OptionError(f"row is a {type(row).__name__}: pass a headwise.Family", option="row")
+    names = row.classes
+    is_names = isinstance(names, tuple) and all(isinstance(name, str) and name for name in names)
+    if not names or not is_names:
+        raise OptionError(
+            f"classes is {names!r}: it must be a tuple of class names, such as ('MyAttention',)",
+            option="classes",
+        )
+    known = {name for family in (*FAMILIES, *UNCUT) for name in family.classes}
+    if repeated := sorted(known.intersection(names)):
+        raise OptionError(
+            f"classes has {', '.join(repeated)}, which headwise knows already: leave it out, or "
+            "rename your class",
+            option="classes",
+        )
+    if row.refusal:
+        UNCUT = (row, *UNCUT)
+        REFUSED.update(dict.fromkeys(names, row.refusal))
+    else:
+        FAMILIES = (row, *FAMILIES)
+
+
 def family_of(module: nn.Module) -> Family | None:
     """The row by which the heads of an attention module are cut; None without one."""
     return _matching_row(module, FAMILIES)
 
 
-def watched_family(module: nn.Module) -> Family | None:
+def find_family(module: nn.Module) -> Family | None:
     """The row of an attention module, whether its heads can be cut or not; None without one."""
     return _matching_row(module, (*FAMILIES, *UNCUT))
 

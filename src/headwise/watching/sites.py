@@ -20,7 +20,7 @@ from headwise.models.families import (
     NUM_HEADS,
     OUTPUT_PROJECTIONS,
     STACKS,
-    watched_family,
+    find_family,
 )
 
 NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
@@ -110,7 +110,7 @@ def is_routed(module: nn.Module) -> bool:
 def _is_watchable(module: nn.Module) -> bool:
     if is_routed(module):
         return True
-    family = watched_family(module)
+    family = find_family(module)
     return family is not None and family.returns_weights
 
 
@@ -179,7 +179,7 @@ def _loop_path(name: str) -> str:
 
 def find_output_projection(name: str, modules: Mapping[str, nn.Module]) -> nn.Module | None:
     """The linear layer that mixes the heads of an attention module, by its row or its name."""
-    family = watched_family(modules[name])
+    family = find_family(modules[name])
     for path in (*([] if family is None else [family.output]), *OUTPUT_PROJECTIONS):
         parts, steps = name.split("."), path.split("/")
         if steps[0] == "..":
