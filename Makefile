@@ -1,8 +1,8 @@
 # Every target sets itself up: it makes .venv, installs what it needs at the versions of
 # constraints.txt, and does so again only when pyproject.toml or constraints.txt has changed.
-# PYTHON chooses the interpreter that .venv is made with; WORKERS says how many processes the tests
-# run in; CI, if it is set to anything, has make test run the slow tests, too; LENS, if given, is an
-# interpreter that has transformer-lens, for make bench.
+# PYTHON is the interpreter that .venv is made with. WORKERS is the number of test processes.
+# If CI is set, make test also runs the slow tests. LENS is an interpreter that has
+# transformer-lens, for make bench.
 
 PYTHON ?= python3
 WORKERS ?= 2
@@ -40,9 +40,12 @@ test: $(TEST) $(FRONT) browser ## format, lint, types, tests and the documentati
 	$(NODE) $(MODULES)/typescript/bin/tsc -p tests/explorer/tsconfig.json
 	$(NODE) $(MODULES)/prettier/bin/prettier.cjs --config tests/explorer/package.json \
 		--check --log-level warn $(addprefix src/headwise/explorer/static/*., js css html)
-	$(PYTEST) --jaxtyping-packages=headwise,beartype.beartype $(SHAPED)
-	$(PYTEST) $(SHAPED:%=--ignore=%)
 	$(SITE)
+	@shaped=0; rest=0; \
+	$(PYTEST) $(CACHE)/shaped --jaxtyping-packages=headwise,beartype.beartype $(SHAPED) || shaped=1; \
+	$(PYTEST) $(CACHE)/rest $(SHAPED:%=--ignore=%) || rest=1; \
+	if [ $$shaped$$rest != 00 ]; then echo "Failed tests:"; \
+	sed -n 's/^  "\(.*\)": true,*$$/\1/p' .pytest_cache/*/v/cache/lastfailed; exit 1; fi
 
 docs: $(TEST) ## build the documentation as a site in build/site
 	$(BIN)/python docs/generate.py
@@ -52,10 +55,12 @@ docs: $(TEST) ## build the documentation as a site in build/site
 # A broken link, anchor or reference is an error.
 SITE = $(BIN)/zensical build --clean --strict
 
-# One thread a worker; more workers than cores take longer. Compiled files are kept, whatever the
-# shell says of it.
+# One thread per worker; more workers than cores take longer. Compiled files are kept even if the
+# shell says otherwise.
 PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(if $(CI),,-m "not slow")
+# Each run remembers its failed tests, so that the last lines of make test can name them all.
+CACHE = --cache-clear -o cache_dir=.pytest_cache
 # Tests in which the shapes and types that the code is annotated with are checked at every call,
 # which takes as long again: layers, gates, measures, probes, traces, cuts and maps.
 SHAPED := $(addprefix tests/, test_shapes.py attention/test_reference.py attention/test_layer.py \
@@ -86,7 +91,7 @@ bench: $(BENCH) ## time the layer against its rivals and the scan against a plai
 	@$(BIN)/python benchmarks/prune.py smollm2
 	@$(BIN)/python benchmarks/sweep.py
 
-constraints: ## resolve every version anew and rewrite constraints.txt
+constraints: ## resolve every version again and rewrite constraints.txt
 	rm -rf .venv/fresh && $(PYTHON) -m venv .venv/fresh
 	.venv/fresh/bin/python -m pip install -q torch==2.13.0 hatchling editables '.[explorer,gguf,onnx,test,bench]'
 	{ sed -n '/^#/p' constraints.txt; \
