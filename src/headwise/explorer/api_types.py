@@ -244,14 +244,12 @@ class ProgressAnswer:
 
 @dataclass(frozen=True)
 class HeadGrid:
-    """Columns with one value per head."""
+    """Columns with one value per head, in the order of `names`; `words` explains each measure."""
 
     names: list[str]
     roles: list[list[str]]
     measures: dict[str, list[float | None]]
-    """Values of each measure, in the order of `names`."""
     words: dict[str, str]
-    """The meaning of each measure."""
 
 
 @dataclass(frozen=True)
@@ -297,9 +295,7 @@ class ModelAnswer:
     roles: dict[str, RoleFacts]
     measures: dict[str, str]
     job_measures: dict[str, dict[str, str]]
-    """Measures that each job adds."""
     text: str
-    """The sample text."""
     other_texts: list[str]
     max_texts: int
     jobs: list[JobAnswer]
@@ -328,7 +324,6 @@ class TextAnswer:
     has_words: bool
     has_special: bool
     left_out: int
-    """Tokens that were too many to read."""
     is_models_limit: bool
     measured: int
     """Rows that every measure is a mean of."""
@@ -366,7 +361,6 @@ class Contribution:
     before: list[float]
     after: list[float]
     share: list[float]
-    """Share of the sum of all heads' lengths."""
     mean_share: float
     equal_share: float
 
@@ -434,7 +428,7 @@ class Similarity:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Probabilities of the likeliest tokens or classes, before and after."""
+    """Probabilities of the likeliest tokens or classes, before and after; divergence in nats."""
 
     noun: Literal["token", "class"]
     title: str
@@ -442,7 +436,6 @@ class Prediction:
     before: list[float]
     after: list[float]
     divergence: float
-    """Kullback-Leibler divergence, in nats."""
 
 
 @dataclass(frozen=True)
