@@ -24,7 +24,6 @@ MAX_HEADS = 4096
 MAX_FACTOR = 4.0
 LONGEST_NAME = 80
 LONGEST_QUOTE = 40
-"""Characters of a wrong value that an error message quotes."""
 
 KINDS = {"str": "a text", "bool": "0 or 1", "int": "a whole number", "array": "a list"}
 """Plain words for the types that msgspec expects."""
@@ -223,13 +222,8 @@ class PlanQuery:
 
 
 PLAN_LIMITS = {
-    "d_model": 65536,
-    "heads": 1024,
-    "kv_heads": 1024,
-    "d_key": 4096,
-    "layers": 1024,
-    "length": 10_000_000,
-    "batch": 65536,
+    **{"d_model": 65536, "heads": 1024, "kv_heads": 1024, "d_key": 4096, "layers": 1024},
+    **{"length": 10_000_000, "batch": 65536},
 }
 
 
@@ -326,7 +320,6 @@ class TextAnswer:
     left_out: int
     is_models_limit: bool
     measured: int
-    """Rows that every measure is a mean of."""
     heads: HeadGrid
     default_head: str
 
@@ -343,7 +336,6 @@ class MapCells:
     """Two bytes per cell, little-endian; 65535 stands for `largest`."""
     largest: float
     tile: int
-    """Largest number of rows and columns that are sent unreduced."""
 
 
 @dataclass(frozen=True)
@@ -410,10 +402,8 @@ class HeadAnswer:
     measures: list[MeasureValue]
     roles: list[RoleEvidence]
     is_scanned: bool
-    """Whether the roles come from a scan of built-in text."""
     served_by: ServedBy | None
     max_image: int
-    """Largest number of rows that /image.svg draws."""
 
 
 @dataclass(frozen=True)
