@@ -169,11 +169,7 @@ def resolves(name: str) -> bool:
 
 
 NOT_YET_PUBLIC = {
-    "table.md",
     "sweep.md",
-    "extend.md",
-    "probes.md",
-    "scan_minilm.py",
     "lesson.ipynb",
 }
 IMPORTS = re.compile(r"^\s*(?:from|import) (headwise[\w.]*)", re.MULTILINE)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from headwise.objectives.objective import Objective as Objective
     from headwise.planning.plans import Plan as Plan, plan as plan
     from headwise.planning.shapes import Shape as Shape
+    from headwise.probes.sentences import Arc as Arc, ProbeSentence as ProbeSentence
     from headwise.pruning.importance.importance import (
         Importance as Importance,
         importance as importance,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from headwise.sweeps.results import Sweep as Sweep
     from headwise.sweeps.settings import SweepSettings as SweepSettings
     from headwise.sweeps.sweep import sweep as sweep
+    from headwise.sweeps.task import Examples as Examples, SweepTask as SweepTask
     from headwise.tracing.record import Trace as Trace
     from headwise.tracing.trace import trace as trace
     from headwise.watching.calls import AttentionCall as AttentionCall
@@ -92,6 +94,7 @@ _NAMES = {
     "objectives.objective": ("Objective",),
     "planning.plans": ("Plan", "plan"),
     "planning.shapes": ("Shape",),
+    "probes.sentences": ("Arc", "ProbeSentence"),
     "pruning.importance.importance": ("Importance", "importance"),
     "pruning.prune": ("Pruned", "prune"),
     "pruning.record": ("PruneRecord",),
@@ -104,6 +107,7 @@ _NAMES = {
     "sweeps.results": ("Sweep",),
     "sweeps.settings": ("SweepSettings",),
     "sweeps.sweep": ("sweep",),
+    "sweeps.task": ("Examples", "SweepTask"),
     "tracing.record": ("Trace",),
     "tracing.trace": ("trace",),
     "watching.calls": ("AttentionCall",),
