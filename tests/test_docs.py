@@ -169,7 +169,6 @@ def resolves(name: str) -> bool:
 
 
 NOT_YET_PUBLIC = {
-    "sweep.md",
     "lesson.ipynb",
 }
 IMPORTS = re.compile(r"^\s*(?:from|import) (headwise[\w.]*)", re.MULTILINE)

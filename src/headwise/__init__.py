@@ -61,7 +61,11 @@ if TYPE_CHECKING:
     from headwise.sweeps.results import Sweep as Sweep
     from headwise.sweeps.settings import SweepSettings as SweepSettings
     from headwise.sweeps.sweep import sweep as sweep
-    from headwise.sweeps.task import Examples as Examples, SweepTask as SweepTask
+    from headwise.sweeps.task import (
+        SweepTask as SweepTask,
+        TaskExamples as TaskExamples,
+        TaskShape as TaskShape,
+    )
     from headwise.tracing.record import Trace as Trace
     from headwise.tracing.trace import trace as trace
     from headwise.watching.calls import AttentionCall as AttentionCall
@@ -107,7 +111,7 @@ _NAMES = {
     "sweeps.results": ("Sweep",),
     "sweeps.settings": ("SweepSettings",),
     "sweeps.sweep": ("sweep",),
-    "sweeps.task": ("Examples", "SweepTask"),
+    "sweeps.task": ("SweepTask", "TaskExamples", "TaskShape"),
     "tracing.record": ("Trace",),
     "tracing.trace": ("trace",),
     "watching.calls": ("AttentionCall",),

@@ -13,12 +13,12 @@ from headwise.errors import OptionError
 from headwise.sweeps import training
 from headwise.sweeps.settings import TrainingSettings, Variant
 from headwise.sweeps.synthetic_tasks import Brackets, Relations
-from headwise.sweeps.task import NO_ANSWER, Examples
+from headwise.sweeps.task import NO_ANSWER, TaskExamples
 from headwise.sweeps.training import (
     BATCHES_AT_ONCE,
     Outcome,
     SweepModel,
-    held_out_examples,
+    draw_held_out,
     learning_rate_share,
     mean_accuracy,
     mean_loss,
@@ -98,18 +98,18 @@ def test_four_heads_learn_four_relations_that_one_head_cannot() -> None:
     )
     assert four.accuracy > 0.85 and one.accuracy < 0.7  # 0.96 and 0.61; chance is 0.06
     assert four.loss < one.loss / 2
-    best = {name: max(head.looks[name] for head in four.heads) for name in task.questions}
+    best = {name: max(head.looks[name] for head in four.heads) for name in task.shape.questions}
     assert min(best.values()) > 0.6, "every relation has a head that looks there"
 
 
 @pytest.fixture
-def learned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Examples]]:
+def learned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[TaskExamples]]:
     """The batches of every training step, in their order."""
-    batches: list[Examples] = []
+    batches: list[TaskExamples] = []
     take_step = training.take_step
 
     def watched(
-        model: torch.nn.Module, optimizer: torch.optim.Optimizer, examples: Examples
+        model: torch.nn.Module, optimizer: torch.optim.Optimizer, examples: TaskExamples
     ) -> None:
         batches.append(examples)
         take_step(model, optimizer, examples)
@@ -118,7 +118,7 @@ def learned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Examples]]:
     yield batches
 
 
-def test_every_variant_learns_from_the_same_batches(learned: list[Examples]) -> None:
+def test_every_variant_learns_from_the_same_batches(learned: list[TaskExamples]) -> None:
     outcome(variant=ONE)
     one = list(learned)
     learned.clear()
@@ -140,8 +140,8 @@ def test_batches_differ_between_steps_and_between_seeds() -> None:
 
 
 def test_every_model_of_a_task_has_the_same_held_out_sequences() -> None:
-    one = held_out_examples(TASK, RECIPE)
-    again = held_out_examples(TASK, replace(RECIPE, d_model=5, steps=99, batch=2))
+    one = draw_held_out(TASK, RECIPE)
+    again = draw_held_out(TASK, replace(RECIPE, d_model=5, steps=99, batch=2))
     assert len(one) == 13
     assert torch.equal(one.symbols, again.symbols)
 
@@ -167,7 +167,9 @@ class Verdicts:
     def __init__(self, accuracies: list[float]) -> None:
         self.left = list(accuracies)
 
-    def __call__(self, model: torch.nn.Module, held_out: Examples) -> tuple[torch.Tensor, float]:
+    def __call__(
+        self, model: torch.nn.Module, held_out: TaskExamples
+    ) -> tuple[torch.Tensor, float]:
         accuracy = self.left.pop(0)
         return torch.tensor([accuracy, accuracy]), 0.5
 
@@ -236,16 +238,16 @@ def test_question_that_is_never_asked_does_not_count() -> None:
     assert share == pytest.approx(2 / 3) and math.isnan(missing)
     rare = Relations(relations=7, letters=10**4, classes=2, length=4)  # no letter comes twice
     result = train(rare, ONE, replace(RECIPE, layers=2), rate=0.01, seed=3)
-    assert set(result.by_question) == set(rare.questions) - {"followed"}
+    assert set(result.by_question) == set(rare.shape.questions) - {"followed"}
     assert result.accuracy == pytest.approx(sum(result.by_question.values()) / 6)
 
 
 def test_model_is_causal() -> None:
     task = Brackets(labels=3, depth=2, length=9)
     model = SweepModel(task, THREE, d_model=11, layers=2)
-    symbols = held_out_examples(task, RECIPE).symbols
+    symbols = draw_held_out(task, RECIPE).symbols
     changed = symbols.clone()
-    changed[:, 5:] = (changed[:, 5:] + 1) % task.num_symbols
+    changed[:, 5:] = (changed[:, 5:] + 1) % task.shape.num_symbols
     logits, other = model(symbols), model(changed)
     assert logits.shape == (13, 9, 1, 3)
     torch.testing.assert_close(logits[:, :5], other[:, :5])

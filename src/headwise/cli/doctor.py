@@ -11,13 +11,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import typer
+
+from headwise.cli.options import AsJson
 
 OPTIONAL_PACKAGES = {
     "gguf": ("gguf", "the embedded model smollm2"),
     "accelerate": ("gguf", "the embedded model smollm2"),
+    "msgspec": ("explorer", "headwise explore"),
     "starlette": ("explorer", "headwise explore"),
     "uvicorn": ("explorer", "headwise explore"),
     "anywidget": ("notebook", "the widget in notebooks"),
@@ -36,13 +39,11 @@ TITLES = {
 """Headings of the tables about torch."""
 
 _TORCH_FACTS = (
-    "import json; from headwise.cli.doctor import torch_facts; print(json.dumps(torch_facts()))"
+    "import json; from headwise.cli.doctor import _torch_facts; print(json.dumps(_torch_facts()))"
 )
 
 
-def doctor_command(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
+def doctor_command(as_json: AsJson = False) -> None:
     """Show what is installed, which models are found, and which kernels this machine can run."""
     report = examine()
     if as_json:
@@ -65,7 +66,7 @@ def examine() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "headwise": _package_version("headwise"),
-        "packages": {name: _package_version(name) for name in required_packages()},
+        "packages": {name: _package_version(name) for name in package_requirements()},
         "optional": {name: _package_version(name) for name in OPTIONAL_PACKAGES},
         "low_precision": {"is_safe": is_safe, "remedy": None if is_safe else REMEDY},
         "torch": facts,
@@ -83,7 +84,7 @@ def _package_version(package: str) -> str | None:
         return None
 
 
-def required_packages() -> list[str]:
+def package_requirements() -> list[str]:
     """Names of the packages that headwise needs, from its metadata."""
     from importlib.metadata import requires
 
@@ -111,7 +112,7 @@ def _torch_facts() -> dict[str, Any]:
 def facts_from_another_process(
     environment: Mapping[str, str], *, code: str = _TORCH_FACTS
 ) -> dict[str, Any]:
-    """`torch_facts()` of a fresh process, or `{"error": reason}` if it fails."""
+    """`_torch_facts()` of a fresh process, or `{"error": reason}` if it fails."""
     child = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
     )
