@@ -4,7 +4,7 @@ In: `Importance`, `PruneRecord` and `Curve`. Out: `drawing.Table` objects and li
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
@@ -80,23 +80,20 @@ def layers_table(importance: "Importance") -> Table:
     return Table(title, columns, tuple(rows), frozenset(columns[1:]))
 
 
-def size_rows(
-    sizes: Iterable[tuple[str, float, float]],
-) -> Iterator[tuple[str, str, str, float]]:
-    """Name, size before, size after and share left, from field, before and after in `Sizes`."""
-    values = {name: (before, after) for name, before, after in sizes if before}
+def size_rows(record: "PruneRecord") -> Iterator[tuple[str, str, str, float]]:
+    """Name, size before, size after and share left, of every size that the uncut model has."""
     for name, (words, format_value) in SIZES.items():
-        if name in values:
-            before, after = values[name]
-            yield words, format_value(int(before)), format_value(int(after)), after / before
+        before, after = getattr(record.before, name), getattr(record.after, name)
+        if before:
+            yield words, format_value(before), format_value(after), after / before
 
 
 def sizes_table(record: "PruneRecord") -> Table:
     """The model's sizes before and after the cut, and the share removed."""
     columns = ("", "before", "after", "removed")
-    sizes = ((name, getattr(record.before, name), getattr(record.after, name)) for name in SIZES)
     rows = tuple(
-        (words, before, after, f"{1 - left:.1%}") for words, before, after, left in size_rows(sizes)
+        (words, before, after, f"{1 - left:.1%}")
+        for words, before, after, left in size_rows(record)
     )
     return Table("Size", columns, rows, frozenset(columns[1:]))
 

@@ -9,10 +9,12 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pandas as pd
 
 from headwise.drawing.plots import Line, curves_svg, elbow
+from headwise.errors import OptionError
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Estimate, Evaluation
 from headwise.progress import Progress, no_progress
@@ -31,6 +33,8 @@ RANDOM_ORDERS = 5
 """Number of random orders in the baseline."""
 POINTS = 8
 """Number of cuts on a curve, besides none and all."""
+COLUMNS = ("method", "cut", "share", "loss", "loss_se", "quality", "low", "high")
+"""Columns of a curve's points."""
 RIVALS = ("ablation", "michel")
 """Methods to compare with the chosen one."""
 
@@ -49,6 +53,26 @@ class Curve:
     """Unit of `quality`."""
     total: int
     """Number of heads in the model."""
+
+    @classmethod
+    def read(cls, file: Path, method: str, unit: str, total: int) -> "Curve":
+        """The curve in a CSV file that `as_csv` made."""
+        try:
+            table = pd.read_csv(file)
+        except (ValueError, OSError) as error:
+            raise OptionError(f"{file} cannot be read: {error}") from error
+        missing = [name for name in COLUMNS if name not in table]
+        if missing:
+            raise OptionError(f"{file} cannot be read: it has no column {missing[0]}")
+        is_floor = table["method"] == "floor"
+        ends = [
+            Estimate(float(rows["loss"].iloc[0]), float(rows["loss_se"].iloc[0]))
+            for rows in (table[table["cut"] == 0], table[is_floor])
+            if not rows.empty
+        ]
+        if len(ends) < 2:
+            raise OptionError(f"{file} is not a whole curve: it lacks the uncut model or the floor")
+        return cls(table[~is_floor], ends[0], ends[1], method, unit, total)
 
     @property
     def elbow(self) -> int:
