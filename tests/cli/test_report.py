@@ -12,7 +12,7 @@ from headwise.probes.builtin import builtin_sentences
 from headwise.roles import ROLES
 
 from ..models.test_loading import save
-from ..report.report_cases import Page, record_of, table_of, worth_of
+from ..report.report_cases import Page, importance_of, record_of, table_of
 from .running import Runner
 
 WORDS = [f"w{number}" for number in range(7, 101)]
@@ -100,8 +100,7 @@ def test_what_cannot_be_on_the_page_is_refused_before_the_scan(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("headwise.scans.scan.run_scan", scan)
-    Path("worth").mkdir()
-    worth_of(table_of()).table.write("worth/importance.parquet")
+    importance_of(table_of()).write(Path("worth"))
     Path("smaller").mkdir()
     Path("smaller/prune.json").write_text(json.dumps(record_of("other")), encoding="utf-8")
     Path("lost").mkdir()

@@ -4,7 +4,7 @@ In: ReportData. Out: HTML that says what each score is and what a role does not 
 """
 
 from headwise.drawing.heatmap import HeatMap, heat_svg
-from headwise.drawing.html import Html, bullets, figure, join_html, section, tag
+from headwise.drawing.html import Html, bullets, figure_html, join_html, section, tag
 from headwise.drawing.table import Table
 from headwise.formats import format_count, format_number, format_share
 from headwise.heads import HeadRow
@@ -168,7 +168,9 @@ def _map_figure(heat_map: HeatMap, fact: str) -> Html:
         f"to \u201c{key}\u201d."
     )
     tokens = format_count(len(heat_map.columns), "token")
-    return figure(heat_svg([heat_map]), f"Attention map of {heat_map.name} over {tokens}", caption)
+    return figure_html(
+        heat_svg([heat_map]), f"Attention map of {heat_map.name} over {tokens}", caption
+    )
 
 
 def describe_head(row: HeadRow, role: str) -> str:
