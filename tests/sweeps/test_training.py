@@ -18,7 +18,7 @@ from headwise.sweeps.training import (
     BATCHES_AT_ONCE,
     Outcome,
     SweepModel,
-    held_out_examples,
+    draw_held_out,
     learning_rate_share,
     mean_accuracy,
     mean_loss,
@@ -140,8 +140,8 @@ def test_batches_differ_between_steps_and_between_seeds() -> None:
 
 
 def test_every_model_of_a_task_has_the_same_held_out_sequences() -> None:
-    one = held_out_examples(TASK, RECIPE)
-    again = held_out_examples(TASK, replace(RECIPE, d_model=5, steps=99, batch=2))
+    one = draw_held_out(TASK, RECIPE)
+    again = draw_held_out(TASK, replace(RECIPE, d_model=5, steps=99, batch=2))
     assert len(one) == 13
     assert torch.equal(one.symbols, again.symbols)
 
@@ -245,7 +245,7 @@ def test_question_that_is_never_asked_does_not_count() -> None:
 def test_model_is_causal() -> None:
     task = Brackets(labels=3, depth=2, length=9)
     model = SweepModel(task, THREE, d_model=11, layers=2)
-    symbols = held_out_examples(task, RECIPE).symbols
+    symbols = draw_held_out(task, RECIPE).symbols
     changed = symbols.clone()
     changed[:, 5:] = (changed[:, 5:] + 1) % task.shape.num_symbols
     logits, other = model(symbols), model(changed)

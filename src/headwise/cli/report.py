@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwise.cli.options import check_sentence
+from headwise.cli.options import (
+    Force,
+    check_sentence,
+)
 
 if TYPE_CHECKING:
     from headwise.report.data import ReportData
@@ -29,7 +32,6 @@ Text = Annotated[
         "(default: a built-in sentence)."
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 
 
 def report_command(
