@@ -74,9 +74,10 @@ def test_every_role_stands_with_its_claim_and_its_limit(page: str) -> None:
     for name, role in ROLES.items():
         assert f"{name}: " in shown
         assert role.meaning in shown
+    assert "such as at the token before.</b> Unknown: what it reads.</p>" in page
 
 
-def test_a_role_that_no_head_has_is_told_too() -> None:
+def test_roles_that_no_head_has_are_listed() -> None:
     found = data_of(table_of({(0, 0): ["sink"]}))
     shown = section_of(report_page(found), "roles")
     assert "sink: 1 head" in shown
@@ -128,7 +129,7 @@ def test_a_relation_stands_beside_its_baseline(page: str) -> None:
     assert "verb-object L0H2 75% 25% yes 70% to 80% 41 the governor looks at its dependent" in shown
 
 
-def test_figures_of_two_heads_are_marked_and_sentences_left_out_are_told(page: str) -> None:
+def test_mixed_figures_are_marked_and_skipped_sentences_counted(page: str) -> None:
     assert "*" not in section_of(page, "relations")
     table = table_of(counts={"probe_sentences": 37, "probe_unusable": 5}, settings={"length": 14})
     frame = relations_of(table)
@@ -167,7 +168,7 @@ def test_every_group_of_stand_ins_has_its_costs(measured: Importance) -> None:
     assert "No group of heads" in Page(stand_ins_part(without)).text
 
 
-def test_importance_and_the_cut_are_told(page: str) -> None:
+def test_the_page_shows_importance_and_the_cut(page: str) -> None:
     worth, cut = section_of(page, "importance"), section_of(page, "cut")
     assert "on 29 examples" in worth and "0.0110 ± 0.0005" in worth
     assert "L0 5 L0H3 0.25 ± 0.03 0.7500" in worth
@@ -199,7 +200,7 @@ def test_sizes_have_one_name_in_the_terminal_and_on_the_page() -> None:
     assert all(f"{name} 8" in cut for name in names)
 
 
-def test_what_was_not_measured_is_said_or_left_out() -> None:
+def test_the_page_says_which_parts_were_not_measured() -> None:
     shown = report_page(data_of(table_of(), maps=AttentionMaps("x", reason="it is gone")))
     read = Page(shown)
     assert "This report has no attention maps: it is gone." in read.text

@@ -1,4 +1,4 @@
-"""What a report reads from folders, what it refuses, and when it goes without maps."""
+"""Reading the folders of a report, rejecting wrong ones, and pages without maps."""
 
 import json
 import math
@@ -151,7 +151,7 @@ def test_an_interaction_of_other_heads_is_refused(scan: Path, importance: Path) 
 
 
 @pytest.mark.parametrize("record", ["a text", [], {}, {**record_of(), "quality": {"unit": "x"}}])
-def test_a_record_that_is_none_is_refused(scan: Path, smaller: Path, record: Any) -> None:
+def test_read_folders_rejects_a_malformed_record(scan: Path, smaller: Path, record: Any) -> None:
     write_record(smaller, record)
     with pytest.raises(OptionError, match=r"prune\.json is not a record"):
         read_folders(scan, None, smaller)
@@ -194,7 +194,7 @@ def test_a_scan_of_the_cut_model_itself_goes_with_its_record(scan: Path, smaller
     assert "had no role in this scan" not in report_page(found)
 
 
-def test_a_broken_curve_is_refused_and_a_missing_one_told(scan: Path, smaller: Path) -> None:
+def test_read_folders_rejects_a_broken_curve_and_allows_none(scan: Path, smaller: Path) -> None:
     (smaller / "curve.csv").write_text("method,cut\nrounds,0\n", encoding="utf-8")
     with pytest.raises(OptionError, match=r"curve.csv cannot be read: it has no column share"):
         read_folders(scan, None, smaller)
@@ -229,7 +229,7 @@ def test_the_strongest_two_of_each_role_are_drawn() -> None:
         ({"model": "minilm"}, "heads is 12"),
     ],
 )
-def test_a_model_that_cannot_be_asked_is_told_of(about: dict[str, Any], words: str) -> None:
+def test_maps_give_the_reason_why_a_model_cannot_run(about: dict[str, Any], words: str) -> None:
     table = table_of({(0, 0): ["sink"]}, **about)
     df = table.df.assign(head=table.df["head"] + 12)  # minilm has heads 0..11
     drawn = draw_maps(HeadTable(df, table.about))

@@ -77,7 +77,7 @@ def _role_part(data: ReportData, name: str) -> Html:
     """One role: its claim, its strongest heads, their maps."""
     role, heads = ROLES.get(name, UNKNOWN_ROLE), data.table.with_role(name)
     strongest = strongest_of(data.table, name, HEADS_PER_ROLE)
-    claim, separator, limit = role.meaning.partition(" Unknown: ")
+    claim, unknown, limit = role.meaning.partition("Unknown: ")
     drawn = data.maps.words_by_head if name in RELATIONAL else data.maps.by_head
     pairs = [(row, drawn.get(str(row.name))) for row in strongest[:MAPS_PER_ROLE]]
     figures = [
@@ -88,7 +88,7 @@ def _role_part(data: ReportData, name: str) -> Html:
     return tag(
         "div",
         tag("h3", join_html([role_chip(name), f"{name}: {format_count(len(heads), 'head')}"], " ")),
-        tag("p", tag("b", claim), f"{separator}{limit}"),
+        tag("p", join_html([tag("b", claim), f"{unknown}{limit}"], " ")),
         tag("p", describe_head(strongest[0], name)),
         _score_table(strongest, name, f"Score: {role.score}."),
         tag("p", f"All of them: {' '.join(map(str, heads))}", class_="names"),
