@@ -221,10 +221,9 @@ class PlanQuery:
                 whole_number(name, value, least=1, most=most)
 
 
-PLAN_LIMITS = {
-    **{"d_model": 65536, "heads": 1024, "kv_heads": 1024, "d_key": 4096, "layers": 1024},
-    **{"length": 10_000_000, "batch": 65536},
-}
+PLAN_LIMITS = dict(
+    d_model=65536, heads=1024, kv_heads=1024, d_key=4096, layers=1024, length=10**7, batch=65536
+)
 
 
 @dataclass(frozen=True)
