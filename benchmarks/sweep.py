@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from headwise.sweeps.characters import Characters
 from headwise.sweeps.settings import Variant
 from headwise.sweeps.synthetic_tasks import Relations
-from headwise.sweeps.task import Examples, SweepTask
+from headwise.sweeps.task import SweepTask, TaskExamples
 from headwise.sweeps.training import MakeAttention, SweepModel, own_attention, take_step
 
 RESULTS = Path(__file__).parent / "results" / "sweep.json"
@@ -64,7 +64,7 @@ class Contestant:
         self.model = SweepModel(task, variant, d_model=d_model, layers=layers, attention=attention)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, fused=True)
 
-    def seconds(self, examples: Examples) -> float:
+    def seconds(self, examples: TaskExamples) -> float:
         """Seconds per step, averaged over some steps."""
         start = time.perf_counter()
         for _ in range(STEPS):
@@ -90,7 +90,7 @@ def row(task: SweepTask, d_model: int, layers: int, batch: int, heads: int) -> d
         "d_model": d_model,
         "layers": layers,
         "batch": batch,
-        "positions": task.positions,
+        "positions": task.shape.length,
         "heads": heads,
         "headwise": round(1 / statistics.median(one for one, _ in pairs), 1),
         "torch": round(1 / statistics.median(one for _, one in pairs), 1),

@@ -170,7 +170,6 @@ def resolves(name: str) -> bool:
 
 NOT_YET_PUBLIC = {
     "table.md",
-    "sweep.md",
     "extend.md",
     "probes.md",
     "scan_minilm.py",

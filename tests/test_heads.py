@@ -44,7 +44,7 @@ CELLS: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def makings(draw: st.DrawFn) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """What any table is made of: every kind of column, heads in any order, some of them absent."""
+    """Random tables: every kind of column, heads in any order, some missing."""
     heads = draw(st.lists(head_ids, min_size=1, max_size=7, unique=True))
     some = draw(st.lists(st.sampled_from(sorted(CELLS)), unique=True))
     of_all = {"min_size": len(heads), "max_size": len(heads)}
@@ -91,16 +91,15 @@ def test_a_head_is_written_layer_first_and_stack_before_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["L3", "3.11", "l3h11", "L3H11 ", "L-1H0", ".L3H11", "", "L٣H1"])
-def test_what_is_no_head_is_refused_with_what_would_be(text: str) -> None:
-    message = "' is not a head: write L3H11, or encoder.L3H11 in a model with several stacks$"
-    with pytest.raises(OptionError, match=message):
+def test_parse_rejects_malformed_head_names(text: str) -> None:
+    with pytest.raises(OptionError, match=r"' is not a head: .*L3H11, or encoder\.L3H11"):
         HeadId.parse(text)
 
 
 @pytest.mark.parametrize("numbers", [(-1, 2), (2, -1)])
 def test_a_head_counts_from_zero(numbers: tuple[int, int]) -> None:
     name = "L{}H{}".format(*numbers)
-    with pytest.raises(OptionError, match=f"counted from 0, which {name} is not"):
+    with pytest.raises(OptionError, match=f"{name} is not a head: .* start at 0"):
         HeadId(*numbers)
 
 
@@ -191,22 +190,22 @@ def test_a_table_keeps_copies() -> None:
     [
         ({"stack": [""], "head": [0]}, "needs a column layer$"),
         ({"layer": [0]}, "needs a column stack and a column head$"),
-        ({"stack": [], "layer": [], "head": []}, "needs a row for each head, and there is none"),
-        (ONE | {7: [1], "7": [2]}, "2 columns are called '7': give each a name of its own"),
-        (ONE | {"layer": [0.0]}, "column 'layer' must hold int without gaps, not float64"),
-        (ONE | {"stack": [3]}, "column 'stack' must hold text without gaps, not int64"),
-        (ONE | {"head": pd.array([None], dtype="Int64")}, "'head' must hold int .* not Int64"),
-        (ONE | {"head": [-2]}, "counted from 0, which L0H-2 is not"),
-        ({name: ONE[name] * 2 for name in ONE}, "one row in a table, and L0H0 has 2"),
-        (ONE | {"x": [1j]}, "column 'x' holds complex128, not numbers, bool or text"),
-        (ONE | {"x": [{}]}, "column 'x' holds object, not numbers, bool or text"),
-        (ONE | {"roles": ["sink"]}, "^'sink' is not a list of roles: give a list of words"),
+        ({"stack": [], "layer": [], "head": []}, "one row per head"),
+        (ONE | {7: [1], "7": [2]}, "2 columns are called '7'"),
+        (ONE | {"layer": [0.0]}, "column 'layer' is float64: .* int"),
+        (ONE | {"stack": [3]}, "column 'stack' is int64: .* text"),
+        (ONE | {"head": pd.array([None], dtype="Int64")}, "'head' is Int64: .* int without gaps"),
+        (ONE | {"head": [-2]}, "L0H-2 is not a head"),
+        ({name: ONE[name] * 2 for name in ONE}, "L0H0 has 2 rows"),
+        (ONE | {"x": [1j]}, "column 'x' is complex128: .* bool or text"),
+        (ONE | {"x": [{}]}, "column 'x' is object: .* bool or text"),
+        (ONE | {"roles": ["sink"]}, "^'sink' is not a list of roles"),
         (ONE | {"roles": [[""]]}, "is not a list of roles"),
-        (ONE | {"roles": [["a;b"]]}, "words without ';'"),
+        (ONE | {"roles": [["a;b"]]}, "names without ';'"),
         (ONE | {"roles": [[7]]}, r"^\[7\] is not a list of roles"),
     ],
 )
-def test_what_is_no_table_is_refused(columns: dict[Any, Any], message: str) -> None:
+def test_invalid_tables_raise(columns: dict[Any, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         HeadTable(pd.DataFrame(columns), {})
 
@@ -214,8 +213,8 @@ def test_what_is_no_table_is_refused(columns: dict[Any, Any], message: str) -> N
 @pytest.mark.parametrize(
     ("value", "message"), [(math.nan, "Out of range float"), ({1, 2}, "set is not JSON")]
 )
-def test_about_holds_what_json_can_hold(value: Any, message: str) -> None:
-    with pytest.raises(OptionError, match=f"about must be what JSON can hold: .*{message}"):
+def test_about_must_be_json(value: Any, message: str) -> None:
+    with pytest.raises(OptionError, match=f"about must .* JSON values: .*{message}"):
         HeadTable(small().df, {"settings": value})
 
 
@@ -244,14 +243,14 @@ def test_a_head_is_found_by_its_name_or_its_id() -> None:
         (two_stacks(), "L1H0", "^L1H0 is not in this table: its stacks are encoder, cross$"),
     ],
 )
-def test_a_head_that_is_not_there_is_told_which_are(
+def test_missing_head_raises_with_the_extent_of_the_table(
     table: HeadTable, name: str, message: str
 ) -> None:
     with pytest.raises(OptionError, match=message):
         table[name]
 
 
-def test_the_top_heads_are_ranked_by_name_and_nan_is_no_rank() -> None:
+def test_top_lists_the_largest_values_without_nan() -> None:
     values = [math.nan, 2.0, 7.0, 2.0, math.inf, *[-1.0] * 10]
     top = small(share=values).top("share", 4)
     assert list(top.columns) == ["name", "share", "roles"]
@@ -265,10 +264,10 @@ def test_the_top_heads_are_ranked_by_name_and_nan_is_no_rank() -> None:
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        ("entropi", "^'entropi' is not a column: perhaps entropy$"),
-        ("xyz", "^'xyz' is not a column: there are stack, layer, head, roles, entropy$"),
-        ("stack", "^column 'stack' holds text, and numbers are needed here$"),
-        ("roles", "^column 'roles' holds roles, and numbers are needed here$"),
+        ("entropi", "^'entropi' is not a column: .* entropy"),
+        ("xyz", "^'xyz' is not a column: .* stack, layer, head, roles, entropy$"),
+        ("stack", "^column 'stack' contains text"),
+        ("roles", "^column 'roles' contains roles"),
     ],
 )
 def test_only_a_column_of_numbers_is_ranked_or_laid_out(column: str, message: str) -> None:
@@ -292,13 +291,13 @@ def test_heads_are_found_by_any_of_their_roles() -> None:
 
 def test_heads_without_a_role_and_layers_of_all_stacks_are_counted() -> None:
     table = small(roles=[["sink"] if row % 2 else [] for row in range(LAYERS * HEADS)])
-    held = {*table.with_role("sink")}
-    assert table.without_role == tuple(head for head in table if head not in held)
+    sinks = {*table.with_role("sink")}
+    assert table.without_role == tuple(head for head in table if head not in sinks)
     assert (table.num_layers, two_stacks().num_layers) == (LAYERS, 3)
 
 
-def test_a_role_that_nobody_knows_is_told_its_neighbour() -> None:
-    with pytest.raises(OptionError, match=r"'positionl' is not a role: perhaps positional$"):
+def test_unknown_role_raises_with_the_closest_known_role() -> None:
+    with pytest.raises(OptionError, match=r"'positionl' is not a role: .* positional\?$"):
         small().with_role("positionl")
 
 
@@ -307,7 +306,7 @@ def test_a_grid_has_layers_down_and_heads_across() -> None:
     np.testing.assert_array_equal(small().grid("entropy"), expected)
 
 
-def test_a_grid_is_nan_where_there_is_no_head() -> None:
+def test_grid_is_nan_for_missing_heads() -> None:
     grid = two_stacks().grid("size", "encoder")
     np.testing.assert_array_equal(grid, [[2.0, 3.0], [5.0, math.nan]])
     one = of_names(["encoder.L2H1"], size=[11])
@@ -434,9 +433,7 @@ def test_a_csv_file_that_a_spreadsheet_saved_is_read(tmp_path: Path) -> None:
 def test_nothing_is_overwritten_unless_forced(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"heads.{suffix}"
     small().write(str(path))
-    with pytest.raises(
-        OptionError, match=rf"heads\.{suffix}.* would be overwritten: give force=True"
-    ):
+    with pytest.raises(OptionError, match=rf"heads\.{suffix}.* would be overwritten: .*force=True"):
         two_stacks().write(path)
     assert HeadTable.read(str(path)) == small()
     two_stacks().write(path, force=True)
@@ -465,20 +462,20 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(
     assert [file.name for file in tmp_path.iterdir()] == ["heads.json"]
 
 
-def test_a_file_says_its_format_by_its_end(tmp_path: Path) -> None:
+def test_the_suffix_decides_the_format(tmp_path: Path) -> None:
     small().write(tmp_path / "HEADS.JSON")
     assert HeadTable.read(tmp_path / "HEADS.JSON") == small()
-    message = r"heads\.xlsx must end in \.parquet, \.csv, \.json"
+    message = r"heads\.xlsx .* \.parquet, \.csv, \.json"
     with pytest.raises(OptionError, match=message):
         small().write(tmp_path / "heads.xlsx")
     with pytest.raises(OptionError, match=message):
         HeadTable.read("heads.xlsx")
 
 
-def test_a_folder_or_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"heads\.csv cannot be written: there is no folder .*no"):
+def test_missing_folders_and_files_raise(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"heads\.csv cannot be written: .*no does not exist"):
         small().write(tmp_path / "no" / "heads.csv")
-    with pytest.raises(OptionError, match=r"there is no file .*heads\.csv"):
+    with pytest.raises(OptionError, match=r"heads\.csv does not exist"):
         HeadTable.read(tmp_path / "heads.csv")
 
 

@@ -1,4 +1,4 @@
-"""What cannot be read as a head or a table of heads is met with one sentence."""
+"""Values and files that are not heads or head tables raise one-sentence errors."""
 
 from pathlib import Path
 
@@ -9,24 +9,24 @@ from headwise.errors import OptionError
 from headwise.heads import HeadId, HeadTable, check_head
 
 
-def test_a_broken_parquet_file_is_refused_in_one_sentence(tmp_path: Path) -> None:
+def test_broken_parquet_file_raises(tmp_path: Path) -> None:
     file = tmp_path / "heads.parquet"
     file.write_bytes(b"PAR1 and nothing else PAR1")
     with pytest.raises(OptionError, match=r"heads\.parquet cannot be read as a head table: \S"):
         HeadTable.read(file)
 
 
-def test_a_folder_without_a_scan_says_what_it_lacks(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"holds no scan: it has no heads\.parquet"):
+def test_folder_without_a_scan_raises_with_the_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"it has no heads\.parquet"):
         HeadTable.read(tmp_path)
 
 
-def test_a_head_of_a_layer_that_there_is_not_hears_which_the_model_has() -> None:
+def test_head_of_a_missing_layer_raises_with_the_layers() -> None:
     with pytest.raises(OptionError, match="is not in this model: its layers are L0, L1"):
         check_head(HeadId(3, 0), {"L0": 2, "L1": 2})
 
 
-def test_a_head_that_is_no_whole_number_is_refused() -> None:
+def test_layer_and_head_must_be_whole_numbers() -> None:
     with pytest.raises(OptionError, match=r"layer is 1\.5: give a whole number"):
         HeadId(1.5, 2)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="head is '11': give a whole number"):
@@ -34,20 +34,20 @@ def test_a_head_that_is_no_whole_number_is_refused() -> None:
     assert HeadId(0, 0).__lt__(3) is NotImplemented
 
 
-def test_a_table_is_asked_for_heads_and_walked_head_by_head() -> None:
+def test_table_is_a_collection_of_heads() -> None:
     table = HeadTable(pd.DataFrame({"stack": "", "layer": [1, 0], "head": [2, 3]}), {})
     assert "L1H2" in table and HeadId(0, 3) in table and "L1H3" not in table
     assert list(map(str, table)) == ["L0H3", "L1H2"]
     for wrong in (0, (0, 1)):
-        with pytest.raises(OptionError, match="is not a head: give a name such as 'L3H11'"):
+        with pytest.raises(OptionError, match=r"is not a head: .*'L3H11'"):
             table[wrong]  # type: ignore[index]
     with pytest.raises(OptionError, match="'encoder' is not a stack of this table: it has one st"):
         table.of_stack("encoder")
 
 
-def test_a_table_says_how_it_was_made() -> None:
+def test_about_must_be_a_dict() -> None:
     rows = pd.DataFrame({"stack": "", "layer": [1], "head": [2]})
-    with pytest.raises(OptionError, match="about is None: give a dict of how the table was made"):
+    with pytest.raises(OptionError, match=r"about is None: .* dict"):
         HeadTable(rows, None)  # type: ignore[arg-type]
 
 
@@ -62,11 +62,11 @@ def test_a_table_says_how_it_was_made() -> None:
         ("heads.json", '{"columns": {"x": "int"}, "heads": [{"x": "y"}]}', "invalid literal"),
         ("heads.csv", "", "Empty CSV"),
         ("heads.csv", "stack,layer,head\n,1\n", "Expected 3 columns, got 2"),
-        ("heads.csv", "stack,layer,head\n,x,1\n", "'layer' must hold int"),
+        ("heads.csv", "stack,layer,head\n,x,1\n", "'layer' is .* int"),
         ("heads.csv", "stack,layer,head,head\n,1,1,2\n", "2 columns are called 'head'"),
     ],
 )
-def test_a_file_that_holds_no_table_is_named_with_the_reason(
+def test_unreadable_files_raise_with_the_reason(
     name: str, text: str, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_text(text)
@@ -74,15 +74,15 @@ def test_a_file_that_holds_no_table_is_named_with_the_reason(
         HeadTable.read(tmp_path / name)
 
 
-def test_roles_that_were_lost_in_a_merge_are_refused() -> None:
+def test_missing_roles_raise() -> None:
     rows = pd.DataFrame({"stack": "", "layer": [0], "head": [0], "roles": [float("nan")]})
     with pytest.raises(OptionError, match="nan is not a list of roles"):
         HeadTable(rows, {})
 
 
-def test_of_many_columns_some_are_named() -> None:
+def test_error_lists_only_some_of_many_columns() -> None:
     rows = pd.DataFrame(
         {"stack": "", "layer": [0], "head": [0]} | {f"m{n}": [0.5] for n in range(40)}
     )
-    with pytest.raises(OptionError, match=r"there are stack, .*, m7 and 32 more"):
+    with pytest.raises(OptionError, match=r"stack, .*, m7 and 32 more"):
         HeadTable(rows, {}).top("xyzzy")

@@ -307,8 +307,8 @@ def padding_of(key: Tensor) -> Tensor:
     return torch.zeros(key.shape[:2], dtype=torch.bool)
 
 
-def refusal(layer: nn.MultiheadAttention, inputs: Inputs, call: Call) -> tuple[type, str]:
-    """What kind of error the layer raises, and its message."""
+def raised_error(layer: nn.MultiheadAttention, inputs: Inputs, call: Call) -> tuple[type, str]:
+    """Class and message of the error that the layer raises."""
     with pytest.raises(Exception) as caught:
         layer(*inputs, **call)
     return caught.type, str(caught.value)
@@ -317,19 +317,19 @@ def refusal(layer: nn.MultiheadAttention, inputs: Inputs, call: Call) -> tuple[t
 @pytest.mark.parametrize("weights", ["no weights", "mean weights"])
 @pytest.mark.parametrize("tokens", ["self", "cross", "own widths"])
 @pytest.mark.parametrize("bad", BAD)
-def test_bad_input_is_refused_in_torchs_words(bad: str, tokens: Tokens, weights: str) -> None:
+def test_bad_input_raises_torchs_own_error(bad: str, tokens: Tokens, weights: str) -> None:
     case = Case("batch first", tokens)
     theirs = torch_layer(case)
     inputs, call = BAD[bad](*inputs_of(case))
     call = call | WEIGHTS[weights]
-    assert refusal(drop_in(theirs), inputs, call) == refusal(theirs, inputs, call)
+    assert raised_error(drop_in(theirs), inputs, call) == raised_error(theirs, inputs, call)
     with torch.no_grad():
         theirs = theirs.eval()
-        assert refusal(drop_in(theirs), inputs, call) == refusal(theirs, inputs, call)
+        assert raised_error(drop_in(theirs), inputs, call) == raised_error(theirs, inputs, call)
 
 
 @pytest.mark.parametrize("args", [(0, 2), (22, 0), (22, 3), (-2, 2)])
-def test_bad_settings_are_refused_in_torchs_words(args: tuple[int, int]) -> None:
+def test_bad_settings_raise_torchs_own_error(args: tuple[int, int]) -> None:
     with pytest.raises((ValueError, AssertionError)) as theirs:
         nn.MultiheadAttention(*args)
     with pytest.raises(theirs.type) as mine:
@@ -338,7 +338,7 @@ def test_bad_settings_are_refused_in_torchs_words(args: tuple[int, int]) -> None
 
 
 @pytest.mark.parametrize("weights", ["no weights", "mean weights"])
-def test_a_causal_hint_without_a_mask_is_refused_in_eval_too(weights: str) -> None:
+def test_causal_hint_without_a_mask_raises_in_eval_too(weights: str) -> None:
     case = Case()
     theirs, inputs, call = (
         torch_layer(case),
@@ -346,12 +346,12 @@ def test_a_causal_hint_without_a_mask_is_refused_in_eval_too(weights: str) -> No
         {"is_causal": True} | WEIGHTS[weights],
     )
     mine = drop_in(theirs)
-    want = refusal(theirs, inputs, call)
+    want = raised_error(theirs, inputs, call)
     assert want[0] is RuntimeError
-    assert refusal(mine, inputs, call) == want
+    assert raised_error(mine, inputs, call) == want
     with torch.no_grad():
         theirs.eval()(*inputs, **call)  # every query sees every key
-        assert refusal(mine.eval(), inputs, call) == want
+        assert raised_error(mine.eval(), inputs, call) == want
 
 
 @pytest.mark.parametrize("weights", ["no weights", "mean weights"])
@@ -364,11 +364,13 @@ def test_masks_of_two_kinds_get_torchs_warning(weights: str) -> None:
             layer(*inputs, **call)
 
 
-def test_nested_tensors_are_refused_where_torch_refuses_them() -> None:
+def test_nested_tensors_raise_as_in_torch() -> None:
     case = Case()
     theirs = torch_layer(case)
     nested = torch.nested.nested_tensor([torch.randn(5, case.widths[0], dtype=case.dtype)])
-    assert refusal(drop_in(theirs), (nested,) * 3, {}) == refusal(theirs, (nested,) * 3, {})
+    assert raised_error(drop_in(theirs), (nested,) * 3, {}) == raised_error(
+        theirs, (nested,) * 3, {}
+    )
 
 
 def test_signatures_are_torchs() -> None:

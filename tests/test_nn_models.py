@@ -227,7 +227,7 @@ def test_the_drop_in_compiles_to_one_graph(num_queries: int, mask: str, weights:
 
 
 @pytest.mark.parametrize("weights", ["no weights", "mean weights"])
-def test_vmap_is_a_loop(weights: str) -> None:
+def test_vmap_equals_a_loop(weights: str) -> None:
     case = Case("unbatched")
     layer, call = drop_in(torch_layer(case)), EMPTYING["blocked query"](case) | WEIGHTS[weights]
     many = torch.stack([inputs_of(case)[0] for _ in range(7)])

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         importance as importance,
     )
     from headwise.pruning.prune import Pruned as Pruned, prune as prune
+    from headwise.pruning.record import PruneRecord as PruneRecord
     from headwise.pruning.selection.cut_plan import CutPlan as CutPlan
     from headwise.pruning.settings import PruneSettings as PruneSettings
     from headwise.pruning.surgery.cut import Surgery as Surgery, cut as cut
@@ -59,6 +60,11 @@ if TYPE_CHECKING:
     from headwise.sweeps.results import Sweep as Sweep
     from headwise.sweeps.settings import SweepSettings as SweepSettings
     from headwise.sweeps.sweep import sweep as sweep
+    from headwise.sweeps.task import (
+        SweepTask as SweepTask,
+        TaskExamples as TaskExamples,
+        TaskShape as TaskShape,
+    )
     from headwise.tracing.record import Trace as Trace
     from headwise.tracing.trace import trace as trace
     from headwise.watching.calls import AttentionCall as AttentionCall
@@ -93,6 +99,7 @@ _NAMES = {
     "planning.shapes": ("Shape",),
     "pruning.importance.importance": ("Importance", "importance"),
     "pruning.prune": ("Pruned", "prune"),
+    "pruning.record": ("PruneRecord",),
     "pruning.selection.cut_plan": ("CutPlan",),
     "pruning.settings": ("PruneSettings",),
     "pruning.surgery.cut": ("Surgery", "cut"),
@@ -102,6 +109,7 @@ _NAMES = {
     "sweeps.results": ("Sweep",),
     "sweeps.settings": ("SweepSettings",),
     "sweeps.sweep": ("sweep",),
+    "sweeps.task": ("SweepTask", "TaskExamples", "TaskShape"),
     "tracing.record": ("Trace",),
     "tracing.trace": ("trace",),
     "watching.calls": ("AttentionCall",),

@@ -1,8 +1,8 @@
 """The drop-in for `torch.nn.MultiheadAttention`, and `swap`, which puts it into an existing model.
 
-In: what torch's layer takes, in torch's layouts and with torch's masks (bool True = blocked, the
-opposite of the rest of headwise). Out: what torch's layer returns, and zeros where a query may see
-no key and torch's layer gives NaN. See `attention/` for the kernels.
+In: the arguments of torch's layer, in torch's layouts and with torch's masks (bool True = blocked,
+the opposite of the rest of headwise). Out: the results of torch's layer, but zeros instead of NaN
+where a query may see no key. `attention/` computes them.
 """
 
 import math
@@ -45,11 +45,11 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
 
     @classmethod
     def from_torch(cls, module: torch.nn.MultiheadAttention) -> "MultiheadAttention":
-        """A drop-in with the very parameters, hooks and mode of `module`, which stays as it is."""
+        """A drop-in that shares the parameters of `module`, with its hooks and mode."""
         if type(module) not in (torch.nn.MultiheadAttention, cls):
             raise OptionError(
-                "from_torch takes a torch.nn.MultiheadAttention itself, not a subclass, whose "
-                f"forward may be another; got a {type(module).__name__}"
+                f"module is a {type(module).__name__}: pass a torch.nn.MultiheadAttention itself; "
+                "a subclass may have its own forward"
             )
         twin: MultiheadAttention = _copy_sharing_parameters(module)
         twin.out_proj = _copy_sharing_parameters(module.out_proj)
@@ -68,7 +68,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Output in the layout of `query`; and the weights, after dropout, or None if unwanted."""
+        """Output in the layout of `query`, and the weights after dropout if `need_weights`."""
         if is_causal and attn_mask is None:  # torch's fast path would silently show every key
             raise RuntimeError(
                 "Need attn_mask if specifying the is_causal hint. You may use the Transformer "
@@ -78,14 +78,14 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         has_own_keys = self.bias_k is not None or self.add_zero_attn  # which no mask can hide
         is_torchs = need_weights and not _may_have_empty_rows(key_padding_mask, attn_mask)
         if is_torchs or has_own_keys or not _can_compute(self, inputs, key_padding_mask, attn_mask):
-            # Where no row is empty torch is right, and quick enough if it has to show all weights.
-            # What it cannot take it refuses in its own words; nested tensors come without masks.
+            # Without empty rows torch's result is right, and as fast when it returns all weights.
+            # Torch raises its own errors for bad input; nested tensors come without masks.
             rest = (key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal)
             return super().forward(query, key, value, *rest)
         padding, pairs = _broadcastable(self, key_padding_mask, attn_mask)
         if not need_weights:
-            return _mixed_output(self, inputs, padding, pairs, is_causal), None
-        output, weights = _weigh(self, inputs, padding, pairs)
+            return _compute_output(self, inputs, padding, pairs, is_causal), None
+        output, weights = _compute_with_weights(self, inputs, padding, pairs)
         weights = weights.mean(1) if average_attn_weights else weights
         return output, weights if query.dim() == 3 else weights[0]
 
@@ -93,25 +93,25 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
 def swap(model: torch.nn.Module) -> int:
     """Replace every `torch.nn.MultiheadAttention` in the model, in place; return their number.
 
-    Subclasses of torch's layer may have a forward of their own and are left alone.
+    Subclasses of torch's layer may have their own forward, so they are not replaced.
 
     >>> swap(torch.nn.TransformerDecoderLayer(8, 2))
     2
     """
-    layers = [each for each in model.modules() if type(each) is torch.nn.MultiheadAttention]
+    layers = [layer for layer in model.modules() if type(layer) is torch.nn.MultiheadAttention]
     for module in layers:
-        # A new class for the same object, not a new object: no parameter, hook, mode or attribute
-        # can be missed, and whoever else holds the module (a second parent, a list, a closure)
-        # holds the drop-in too. It can be done because the drop-in adds no state.
+        # The same object gets a new class, so that no parameter, hook or attribute is lost, and
+        # every other reference (a second parent, a list, a closure) sees the drop-in too. This
+        # works because the drop-in adds no state.
         module.__class__ = MultiheadAttention
         _keep_forward_called(module)
     return len(layers)
 
 
 def _keep_forward_called(layer: torch.nn.MultiheadAttention) -> None:
-    """Makes `nn.TransformerEncoderLayer` call the layer's forward in eval, too.
+    """Make `nn.TransformerEncoderLayer` call the layer's forward in eval mode too.
 
-    Its fast path hands the parameters to a C++ function, unless a module inside it has a forward
+    Its fast path passes the parameters to a C++ function, unless a module inside it has a forward
     hook. `out_proj` is never called, only its parameters are read: a hook there costs nothing.
     """
     layer.out_proj.register_forward_pre_hook(_do_nothing)
@@ -122,7 +122,7 @@ def _do_nothing(module: torch.nn.Module, inputs: tuple[Tensor, ...]) -> None:
 
 
 def _copy_sharing_parameters(module: torch.nn.Module) -> Any:
-    """Another module with the same parameters and submodules, in dictionaries of its own."""
+    """A copy of a module: the same parameters and submodules, in new dictionaries."""
     twin = copy(module)
     for name, value in vars(module).items():
         if isinstance(value, dict | set):
@@ -133,7 +133,7 @@ def _copy_sharing_parameters(module: torch.nn.Module) -> Any:
 def _can_compute(
     layer: MultiheadAttention, inputs: Inputs, key_padding_mask: Mask, attn_mask: Mask
 ) -> bool:
-    """Whether these are dense tensors of the right shapes; if not, torch's layer says why."""
+    """Whether these are dense tensors of the right shapes; if not, torch's layer raises."""
     query, key, value = inputs
     axes = query.dim()
     if query.is_nested or key.is_nested or value.is_nested or not 2 <= axes == key.dim() <= 3:
@@ -178,7 +178,6 @@ def _project_inputs(
 def _split_product(
     layer: MultiheadAttention, product: Tensor, parts: int
 ) -> tuple[Float[Tensor, "batch heads position d_key"], ...]:
-    """Views on the parts of one product."""
     is_batch_first = layer.batch_first
     if product.dim() == 2:
         product, is_batch_first = product[None], True
@@ -209,37 +208,36 @@ def _broadcastable(
     return padding, pairs
 
 
-def _mixed_output(
+def _compute_output(
     layer: MultiheadAttention, inputs: Inputs, padding: Mask, pairs: Mask, is_causal: bool
 ) -> Tensor:
-    """The output alone."""
     queries, keys, values = _project_inputs(layer, *inputs)
     dtype, axes = inputs[0].dtype, inputs[0].dim()
     dropout = layer.dropout if layer.training else 0.0
     can_pay = queries.shape[1:3].numel() * keys.shape[2] > CALL_PAIRS
     if not dropout and (can_pay or is_transformed()):
-        # Beside padding torch takes the mask as it is, whatever the hint says of it.
+        # Together with padding torch uses the mask itself and ignores the hint.
         is_causal = is_causal and (padding is None or _is_triangle(pairs))
         rules = structure(padding, None if is_causal else pairs, is_causal, dtype)
         return join_heads(layer, attend(queries, keys, values, rules=rules), axes)
-    # torch's own function is as quick as can be on short input, and draws torch's random numbers.
+    # On short input torch's own function is fastest, and it draws torch's random numbers.
     is_causal = is_causal and padding is None
     bias = _joint_bias(padding, None if is_causal else pairs, dtype)
     mixed = F.scaled_dot_product_attention(queries, keys, values, bias, dropout, is_causal)
     return join_heads(layer, mixed, axes)
 
 
-def _weigh(
+def _compute_with_weights(
     layer: MultiheadAttention, inputs: Inputs, padding: Mask, pairs: Mask
 ) -> tuple[Tensor, Float[Tensor, "batch heads query key"]]:
     """The output, and every weight after dropout; rows that see no key are zeros."""
     queries, keys, values = _project_inputs(layer, *inputs)
     bias = _joint_bias(padding, pairs, inputs[0].dtype)
-    assert bias is not None, "without a mask torch computes"
+    assert bias is not None, "without a mask `forward` calls torch's layer"
     empty = (bias == -math.inf).all(-1, keepdim=True)
     scores = (queries * math.sqrt(1 / layer.head_dim)) @ keys.mT
-    opened = bias.masked_fill(empty, 0).to(scores.dtype)
-    weights = (scores + opened).softmax(-1).masked_fill(empty, 0)
+    finite = bias.masked_fill(empty, 0).to(scores.dtype)
+    weights = (scores + finite).softmax(-1).masked_fill(empty, 0)
     if layer.training and layer.dropout:
         weights = F.dropout(weights, layer.dropout)
     return join_heads(layer, weights @ values, inputs[0].dim()), weights
@@ -258,7 +256,7 @@ def _joint_bias(
 
 
 def structure(padding: Mask, pairs: Mask, is_causal: bool, dtype: torch.dtype) -> Rules:
-    """The masks as rules; padding as lengths where it is cheap to see."""
+    """The masks as rules; padding becomes lengths if it can be read at once."""
     lengths = None if padding is None else _real_lengths(padding[:, 0, 0])
     if padding is not None and lengths is not None:
         lengths = None if (lengths == padding.shape[-1]).all() else lengths
@@ -269,7 +267,7 @@ def structure(padding: Mask, pairs: Mask, is_causal: bool, dtype: torch.dtype) -
 
 
 def _real_lengths(padding: Shaped[Tensor, "batch key"]) -> Int[Tensor, " batch"] | None:
-    """How many keys of each sequence are real; None if not just keys at the end are blocked."""
+    """Number of real keys of each sequence; None if padding is not only at the end."""
     if not _only_blocks(padding):
         return None
     blocked = _is_blocked(padding)
@@ -277,7 +275,7 @@ def _real_lengths(padding: Shaped[Tensor, "batch key"]) -> Int[Tensor, " batch"]
 
 
 def _is_triangle(pairs: Mask) -> bool:
-    """Whether a mask is seen at once to block just the keys after each query's own, for all."""
+    """Whether the mask can be read at once and blocks just the keys after each query's own."""
     if pairs is None or pairs.shape[:2] != (1, 1) or not _only_blocks(pairs):
         return False
     blocked = _is_blocked(pairs)
@@ -285,14 +283,14 @@ def _is_triangle(pairs: Mask) -> bool:
 
 
 def _only_blocks(mask: Tensor) -> bool:
-    """Whether a mask is seen at once to add nothing to the scores that it does not block."""
+    """Whether the mask can be read at once and adds nothing to scores that it does not block."""
     if not _can_read_at_once(mask) or mask.requires_grad:
         return False
     return not (mask.is_floating_point() and mask.masked_fill(_is_blocked(mask), 0).any())
 
 
 def _may_have_empty_rows(key_padding_mask: Mask, attn_mask: Mask) -> bool:
-    """Whether a query may see no key, as far as a look at one mask can tell."""
+    """Whether a query may see no key; True if that takes more than reading one mask."""
     mask = attn_mask if key_padding_mask is None else key_padding_mask
     if mask is None:
         return False
@@ -302,10 +300,9 @@ def _may_have_empty_rows(key_padding_mask: Mask, attn_mask: Mask) -> bool:
 
 
 def _is_blocked(mask: Tensor) -> Tensor:
-    """Where one of torch's masks lets nobody through."""
     return mask if mask.dtype == torch.bool else mask == -math.inf
 
 
 def _can_read_at_once(tensor: Tensor) -> bool:
-    """Whether the values are known here and now, with no wait for a device."""
+    """Whether the values are known now, without waiting for a device."""
     return tensor.device.type == "cpu" and can_be_read(tensor)

@@ -29,13 +29,13 @@ def make_layer(name: str = "full", *, seed: int = 0, **options: Any) -> MultiHea
     layer = MultiHeadAttention(D_MODEL, NUM_HEADS, **LAYERS[name] | options)
     with torch.no_grad():
         for parameter in layer.parameters():
-            drawn = torch.randn(parameter.shape, generator=generator) * D_MODEL**-0.5
-            parameter.copy_(drawn)
+            noise = torch.randn(parameter.shape, generator=generator)
+            parameter.copy_(noise * D_MODEL**-0.5)
     return layer
 
 
 def inputs(layer: MultiHeadAttention, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
-    """What the layer is called with: x, and a context if it looks at one."""
+    """Inputs of the layer: x, and a context if it takes one."""
     x = torch.randn(BATCH, POSITIONS, D_MODEL, dtype=dtype)
     if layer.d_context == D_MODEL:
         return (x,)
@@ -52,5 +52,5 @@ def gradients(layer: MultiHeadAttention, output: Tensor) -> dict[str, Tensor]:
     """Gradients of every parameter, of a fixed random mixture of the output."""
     generator = torch.Generator().manual_seed(1)
     seen_from = torch.randn(output.shape, generator=generator).to(output.dtype)
-    found = torch.autograd.grad((output * seen_from).sum(), list(layer.parameters()))
-    return dict(zip(dict(layer.named_parameters()), found, strict=True))
+    values = torch.autograd.grad((output * seen_from).sum(), list(layer.parameters()))
+    return dict(zip(dict(layer.named_parameters()), values, strict=True))

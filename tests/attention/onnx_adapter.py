@@ -38,7 +38,7 @@ class OnnxCase:
 
 
 def collect_cases(generators: type) -> list[OnnxCase]:
-    """What each export function of the class hands to `expect`, seeded as ONNX itself seeds it."""
+    """The cases that the class's export functions pass to `expect`, seeded as ONNX seeds them."""
     cases: list[OnnxCase] = []
 
     def expect(

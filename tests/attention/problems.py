@@ -1,7 +1,7 @@
 """Problems: attention computations of all kinds, made by hypothesis, and their answers.
 
 In: hypothesis's choices. Out: tensors and rules, the reference's answer to them, and gradients of
-any answer. It refuses to know how headwise computes its own.
+any answer. It calls only the reference, not the code under test.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ LEARNED = ("sinks", "mask", "distance_bias", "slopes")
 
 
 class Answer(NamedTuple):
-    """What attention gives; None for what was not asked for."""
+    """Results of attention; None for those that were not computed."""
 
     output: Tensor
     lse: Tensor | None = None
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """One attention computation; its learnable tensors are leaves that want a gradient."""
+    """One attention computation; its learnable tensors are leaves that require a gradient."""
 
     queries: Tensor
     keys: Tensor
@@ -45,7 +45,7 @@ class Problem:
 
     @property
     def leaves(self) -> dict[str, Tensor]:
-        """Everything a gradient is wanted for, by name."""
+        """Tensors that require a gradient, by name."""
         named = {"queries": self.queries, "keys": self.keys, "values": self.values}
         named |= {name: getattr(self.rules, name) for name in LEARNED}
         return {
@@ -83,13 +83,13 @@ def by_definition(problem: Problem) -> Answer:
     heads = attend_by_definition(*problem.tensors, problem.rules)
 
     def stacked(step: str) -> Tensor:
-        return torch.stack([torch.stack([getattr(one, step) for one in row]) for row in heads])
+        return torch.stack([torch.stack([getattr(head, step) for head in row]) for row in heads])
 
     return Answer(stacked("mixed"), stacked("lse"), stacked("weights"))
 
 
 def dense_bias(problem: Problem) -> Tensor:
-    """What the rules add to every score, `[batch heads query key]`, by the reference."""
+    """The reference's bias on every score, `[batch heads query key]`."""
     batch, heads, num_queries, _ = problem.queries.shape
     num_keys = problem.keys.shape[2]
     return torch.stack(

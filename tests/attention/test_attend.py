@@ -34,25 +34,25 @@ SQUARE = {"queries": [2, 3, 5, 7], "keys": [2, 3, 5, 7], "values": [2, 3, 5, 7]}
 
 
 @given(problem=problems())
-def test_attend_is_the_definition(problem: Problem) -> None:
+def test_attend_equals_the_definition(problem: Problem) -> None:
     output = attend(*problem.tensors, rules=problem.rules)
     assert_answers(problem, Answer(output))
 
 
 @given(problem=problems())
-def test_attend_with_lse_is_the_definition(problem: Problem) -> None:
+def test_attend_with_lse_equals_the_definition(problem: Problem) -> None:
     output, lse = attend_with_lse(*problem.tensors, rules=problem.rules)
     assert_answers(problem, Answer(output, lse))
 
 
 @given(problem=problems())
-def test_attend_in_steps_is_the_definition(problem: Problem) -> None:
+def test_attend_in_steps_equals_the_definition(problem: Problem) -> None:
     steps = attend_in_steps(*problem.tensors, rules=problem.rules)
     assert_answers(problem, Answer(steps.mixed, steps.lse, steps.weights))
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_attend_without_rules_is_the_definition(is_causal: bool) -> None:
+def test_attend_without_rules_equals_the_definition(is_causal: bool) -> None:
     tensors = [torch.randn(2, 3, 11, 7, dtype=torch.float64).requires_grad_() for _ in range(3)]
     problem = Problem(*tensors, Rules(is_causal=is_causal))
     assert_answers(problem, Answer(attend(*tensors, is_causal=is_causal)))
@@ -201,7 +201,7 @@ def test_rounding_of_many_problems_is_at_most_twice_that_of_torch(
 
 
 @given(problem=problems(twists=[*STRUCTURE, "slopes", "distance_bias", "softcap"]))
-def test_weights_of_a_row_sum_to_one_or_none(problem: Problem) -> None:
+def test_weights_of_a_row_sum_to_one_or_zero(problem: Problem) -> None:
     steps = attend_in_steps(*problem.tensors, rules=problem.rules)
     sees_a_key = (steps.lse > -math.inf).double()
     assert_same(steps.weights.sum(-1), sees_a_key, roundings=problem.roundings)
@@ -280,7 +280,7 @@ CHUNKED = ("window", "slopes", "distance_bias", "softcap", "sinks", "scale", "ma
 
 
 @given(problem=problems(twists=CHUNKED, always=["is_causal"]), data=st.data())
-def test_chunks_give_what_the_whole_gives(problem: Problem, data: st.DataObject) -> None:
+def test_chunks_equal_the_whole(problem: Problem, data: st.DataObject) -> None:
     """Prefill in pieces: each sees the keys up to its own end, its last query at the last key."""
     num_queries, num_keys = problem.queries.shape[2], problem.keys.shape[2]
     past = num_keys - num_queries
@@ -327,7 +327,7 @@ EMPTY_RULES = {
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("kind", EMPTY_RULES)
 @pytest.mark.parametrize("empty", NO_TENSORS)
-def test_nothing_to_attend_gives_zeros(empty: str, kind: str, dtype: torch.dtype) -> None:
+def test_empty_tensors_give_zeros(empty: str, kind: str, dtype: torch.dtype) -> None:
     """Whatever the tensors hold: the sum of these is beyond float16."""
     shapes, rules = NO_TENSORS[empty], EMPTY_RULES[kind]
     batch = shapes["queries"][0]
@@ -363,14 +363,14 @@ def test_values_without_width_still_give_the_lse() -> None:
 
 
 @pytest.mark.parametrize("path", ["flash", "", "Fused"])
-def test_an_unknown_path_is_named_with_those_there_are(path: str) -> None:
+def test_unknown_path_raises_with_the_list_of_paths(path: str) -> None:
     tensors = torch.zeros(3, 1, 1, 2, 3)
     with pytest.raises(PathError, match=f"path is '{path}': .* fused, .*, ragged"):
         attend(*tensors, path=path)
 
 
 @pytest.mark.parametrize("function", [attend, attend_with_lse, attend_in_steps])
-def test_sinks_for_another_number_of_heads_are_refused(function: object) -> None:
+def test_sinks_for_another_number_of_heads_raise(function: object) -> None:
     tensors = torch.zeros(3, 1, 5, 2, 3)
     with pytest.raises(OptionError, match=r"sinks is for 3 heads: .* 5"):
         function(*tensors, rules=Rules(sinks=torch.zeros(3)))  # type: ignore[operator]
@@ -430,7 +430,7 @@ def test_a_wrong_answer_or_gradient_is_found() -> None:
             assert_answers(problem, Answer(partly.output))
 
 
-def test_a_mask_beside_another_in_the_rules_is_refused() -> None:
+def test_two_masks_raise() -> None:
     tensors, mask = torch.zeros(3, 1, 2, 5, 4), torch.ones(5, 5, dtype=torch.bool)
     message = r"mask \[5, 5\] and rules\.mask \[1, 5, 5\]"
     for verb in (attend, attend_with_lse, attend_in_steps, explain_path):

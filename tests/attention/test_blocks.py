@@ -32,8 +32,8 @@ def test_a_block_is_half_a_window_or_what_fits_a_tile(
     """Two heads and 2,048 keys of float32: 16 KiB a query."""
     monkeypatch.setattr(paths, "TILE_BYTES", tile_bytes)
     tensors = torch.empty(3, 1, 2, 2048, 1)
-    task = Computation.of(*tensors, replace(rules, offset=0))
-    assert paths.tile_rows(task, is_dense=False) == size
+    computation = Computation.of(*tensors, replace(rules, offset=0))
+    assert paths.tile_rows(computation, is_dense=False) == size
 
 
 @pytest.mark.parametrize("rules", [Rules(softcap=1.0), Rules(slopes=torch.ones(8))])
@@ -43,9 +43,9 @@ def test_no_block_lays_out_more_than_a_tile(
 ) -> None:
     tile, sizes, original = 2**20, [], paths.bias_tile
 
-    def spy(task: Computation, rows: slice, low: int, high: int) -> Tensor | None:
-        sizes.append(paths.score_bytes(task.queries, rows.stop - rows.start, high - low))
-        return original(task, rows, low, high)
+    def spy(computation: Computation, rows: slice, low: int, high: int) -> Tensor | None:
+        sizes.append(paths.score_bytes(computation.queries, rows.stop - rows.start, high - low))
+        return original(computation, rows, low, high)
 
     monkeypatch.setattr(paths, "TILE_BYTES", tile)
     monkeypatch.setattr(paths, "bias_tile", spy)

@@ -42,7 +42,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 """Names of layers, and what they are called with."""
 LENGTHENED = ("full", "rotary", "alibi and sinks")
-"""Layers that a longer input is given, too; what depends on the length is of these kinds."""
+"""Layers that a longer input is tensors, too; what depends on the length is of these kinds."""
 DIFFERENTIATED = ("full", "rotary", "rotary, cache", "norms", "full, masked")
 """Cases whose backward pass is traced ahead, too, which takes thrice the time; all have one."""
 
@@ -55,26 +55,26 @@ def _nothing_compiled_before() -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_a_compiled_layer_equals_the_eager_one_without_a_graph_break(case: str) -> None:
     layer = make_layer(case.partition(",")[0])
-    given, options = inputs(layer), CASES[case]
+    tensors, options = inputs(layer), CASES[case]
     backend = "aot_eager" if case in DIFFERENTIATED else "eager"
     compiled = torch.compile(layer, backend=backend, fullgraph=True)
-    output = compiled(*given, **with_new_cache(options))
-    expected = layer(*given, **with_new_cache(options))
+    output = compiled(*tensors, **with_new_cache(options))
+    expected = layer(*tensors, **with_new_cache(options))
     tolerance: dict[str, Any] = {"roundings": roundings(layer), "name": case}
     if options.get("need_weights"):
         assert_same(output[1], expected[1], **tolerance)
         output, expected = output[0], expected[0]
     assert_same(output, expected, **tolerance)
-    wanted = gradients(layer, expected)
+    expected_gradients = gradients(layer, expected)
     for key, gradient in gradients(layer, output).items():
-        assert_same(gradient, wanted[key], **tolerance | {"name": f"{case}, {key}"})
+        assert_same(gradient, expected_gradients[key], **tolerance | {"name": f"{case}, {key}"})
     if case in LENGTHENED:  # must not break the graph either
-        longer = [torch.cat([tensor, tensor], 1) for tensor in given]
+        longer = [torch.cat([tensor, tensor], 1) for tensor in tensors]
         assert_same(compiled(*longer), layer(*longer), **tolerance)
 
 
 def with_new_cache(options: dict[str, Any]) -> dict[str, Any]:
-    """What a layer is called with; a cache is filled, and so made anew for every call."""
+    """The options with a new cache, if they have one: every call fills its cache."""
     return options | {"cache": options["cache"]()} if "cache" in options else options
 
 
@@ -94,6 +94,6 @@ def test_layers_compiled_and_exported_take_every_length() -> None:
 @torch.no_grad()
 def test_a_layer_compiled_to_machine_code_equals_the_eager_one() -> None:
     layer = make_layer("rotary")
-    given = inputs(layer)
+    tensors = inputs(layer)
     compiled = torch.compile(layer, backend="inductor", fullgraph=True)
-    assert_same(compiled(*given), layer(*given), roundings=roundings(layer))
+    assert_same(compiled(*tensors), layer(*tensors), roundings=roundings(layer))

@@ -14,7 +14,7 @@ BIASES = ("bq", "bk", "bv")
 
 
 def grouped_layer() -> MultiHeadAttention:
-    """Six heads over two KV heads, every axis of a size of its own."""
+    """Six heads over two KV heads, every axis of another size."""
     layer = MultiHeadAttention(
         11, NUM_HEADS, num_kv_heads=2, d_key=5, d_value=7, d_context=13, dtype=torch.float64
     )
@@ -64,7 +64,7 @@ def test_a_slice_lives_in_the_layers_memory(name: str) -> None:
     assert same_memory(getattr(layer.heads[4], name), parameter)
 
 
-def test_memory_that_is_not_shared_is_noticed() -> None:
+def test_same_memory_notices_a_copy() -> None:
     tensor = torch.zeros(3)
     assert same_memory(tensor[:1], tensor[2:])
     assert not same_memory(tensor, tensor.clone())
@@ -123,10 +123,10 @@ def test_heads_are_a_sequence() -> None:
     assert len(heads) == NUM_HEADS
     assert_same_head(heads[-1], heads[5])
     assert_same_head(heads[-6], heads[0])
-    for found, number in zip(heads[1:5:2], (1, 3), strict=True):
-        assert_same_head(found, heads[number])
-    for found, number in zip(reversed(heads), range(5, -1, -1), strict=True):
-        assert_same_head(found, heads[number])
+    for head, number in zip(heads[1:5:2], (1, 3), strict=True):
+        assert_same_head(head, heads[number])
+    for head, number in zip(reversed(heads), range(5, -1, -1), strict=True):
+        assert_same_head(head, heads[number])
     assert heads[6:] == []
 
 
@@ -137,14 +137,14 @@ def assert_same_head(got: HeadSlice, want: HeadSlice) -> None:
         assert getattr(got, name).data_ptr() == getattr(want, name).data_ptr(), name
 
 
-def test_another_head_is_not_the_same() -> None:
+def test_assert_same_head_notices_another_head() -> None:
     heads = grouped_layer().heads
     with pytest.raises(AssertionError, match="Wq"):
         assert_same_head(heads[0], heads[1])
 
 
 @pytest.mark.parametrize("head", [6, -7])
-def test_a_head_outside_the_layer_is_refused(head: int) -> None:
+def test_head_outside_the_layer_raises(head: int) -> None:
     heads = grouped_layer().heads
     message = rf"head {head} is not in this layer: it has heads 0\.\.5"
     with pytest.raises(IndexError, match=message):

@@ -15,9 +15,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from headwise.attention import kernels, paths
 from headwise.attention.attend import attend, attend_in_steps, attend_with_lse, explain_path
 from headwise.attention.kernels import (
+    attend_fused,
     available_kernels,
     fold_groups,
-    fused,
     is_transformed,
     plain_steps,
     same_width,
@@ -79,8 +79,8 @@ def answers(rules: Rules, path: str | None = None) -> Callable[..., tuple[Tensor
 def test_derivatives_are_finite_differences(
     kind: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of output and log-sum-exp, with blocks of two queries."""
-    monkeypatch.setattr(paths, "tile_rows", lambda task, **_: 2)
+    """Derivatives of output and log-sum-exp; blocks have two queries."""
+    monkeypatch.setattr(paths, "tile_rows", lambda computation, **_: 2)
     assert gradcheck(answers(RULES[kind], path), tensors_of(), fast_mode=True)
 
 
@@ -97,7 +97,7 @@ def test_steps_can_be_differentiated_twice(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["full", "causal", "past", "mask", "window"])
 @pytest.mark.parametrize("function", [attend, attend_with_lse])
-def test_a_second_derivative_of_a_fused_path_is_refused(function: object, kind: str) -> None:
+def test_second_derivative_of_a_fused_path_raises(function: object, kind: str) -> None:
     """Rather than left out of a sum in silence."""
     tensors = tensors_of()
     result = function(*tensors, rules=RULES[kind])  # type: ignore[operator]
@@ -109,7 +109,7 @@ def test_a_second_derivative_of_a_fused_path_is_refused(function: object, kind: 
 
 
 @pytest.mark.parametrize("kind", RULES)
-def test_vmap_is_a_loop(kind: str) -> None:
+def test_vmap_equals_a_loop(kind: str) -> None:
     stacked = [torch.stack([tensor, 2 * tensor, -tensor]).detach() for tensor in tensors_of()]
     together = torch.func.vmap(answers(RULES[kind]))(*stacked)
     each = [answers(RULES[kind])(*tensors) for tensors in zip(*stacked, strict=True)]
@@ -118,7 +118,7 @@ def test_vmap_is_a_loop(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", RULES)
-def test_functional_gradients_are_those_of_autograd(kind: str) -> None:
+def test_functional_gradients_equal_autograds(kind: str) -> None:
     tensors = tensors_of()
 
     def total(*tensors: Tensor) -> Tensor:
@@ -136,7 +136,7 @@ def test_functional_gradients_are_those_of_autograd(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["causal", "empty row", "softcap"])
-def test_jacobian_and_hessian_are_those_of_autograd(kind: str) -> None:
+def test_jacobian_and_hessian_equal_autograds(kind: str) -> None:
     tensors = [tensor.detach() for tensor in tensors_of()]
 
     def output(queries: Tensor) -> Tensor:
@@ -154,7 +154,7 @@ def test_jacobian_and_hessian_are_those_of_autograd(kind: str) -> None:
 
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_transforms_pass_through_calls_without_rules(is_causal: bool) -> None:
-    """Of tensors of one shape, which need nothing but torch's own fused call otherwise."""
+    """Without a transform these calls go straight to torch's own fused call."""
     queries, keys, values = torch.randn(3, 2, 3, 5, 7, dtype=torch.float64)
     rules = Rules(is_causal=is_causal)
 
@@ -187,7 +187,7 @@ def test_a_transform_is_noticed() -> None:
 
 
 @given(problem=problems())
-def test_every_step_is_that_of_the_definition(problem: Problem) -> None:
+def test_every_step_equals_the_definition(problem: Problem) -> None:
     steps = attend_in_steps(*problem.tensors, rules=problem.rules)
     heads = attend_by_definition(*problem.tensors, problem.rules)
     for mine, theirs in (("capped", "scaled"), ("biased", "masked")):
@@ -341,7 +341,7 @@ def test_folding_groups_keeps_heads_with_their_kv_head(kv_heads: int) -> None:
 
 
 @pytest.mark.parametrize("d_value", [0, 2, 3, 7])
-def test_widths_are_made_the_same_by_zeros(d_value: int) -> None:
+def test_same_width_pads_with_zeros(d_value: int) -> None:
     queries, keys, values = (
         torch.ones(2, 4, 5, 3),
         torch.ones(2, 4, 7, 3),
@@ -354,16 +354,16 @@ def test_widths_are_made_the_same_by_zeros(d_value: int) -> None:
         assert tensor[..., : original.shape[3]].all() and not tensor[..., original.shape[3] :].any()
 
 
-def test_the_fused_kernel_is_the_plain_steps() -> None:
+def test_fused_kernel_equals_the_plain_steps() -> None:
     queries, keys, values = tensors_of()
     bias = torch.randn(3, 4, 5, 7, dtype=torch.float64)
     bias[:, :, 2] = -math.inf
-    got = fused(queries, keys, values, scale=0.7, bias=bias, with_lse=True)
+    got = attend_fused(queries, keys, values, scale=0.7, bias=bias, with_lse=True)
     want = plain_steps(queries, keys, values, scale=0.7, bias=bias)
     assert got.lse is not None
     assert_same(got.output, want.mixed, roundings=50)
     assert_same(got.lse, want.lse, roundings=50)
-    assert fused(queries, keys, values, scale=0.7).lse is None
+    assert attend_fused(queries, keys, values, scale=0.7).lse is None
 
 
 def test_available_kernels_say_how_exact_they_are() -> None:

@@ -67,7 +67,7 @@ def test_heads_are_split_without_copying() -> None:
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_weights_come_per_head_and_only_when_asked_for(name: str) -> None:
+def test_weights_come_per_head_and_only_with_need_weights(name: str) -> None:
     layer = make_layer(name)
     given = inputs(layer)
     alone, (output, weights) = layer(*given), layer(*given, need_weights=True)
@@ -83,7 +83,7 @@ def test_weights_come_per_head_and_only_when_asked_for(name: str) -> None:
 
 
 @pytest.mark.parametrize(("batch", "positions"), [(0, 3), (2, 0), (0, 0)])
-def test_nothing_in_gives_nothing_out(batch: int, positions: int) -> None:
+def test_empty_input_gives_empty_output(batch: int, positions: int) -> None:
     layer, x = make_layer(), torch.randn(batch, positions, D_MODEL)
     output, weights = layer(x, need_weights=True)
     assert layer(x).shape == output.shape == x.shape
@@ -141,7 +141,7 @@ def test_permuting_heads_permutes_their_weights_and_nothing_else(order: list[int
     assert_same(permuted_output, output, roundings=roundings(layer))
 
 
-def test_the_repr_names_what_is_not_usual() -> None:
+def test_repr_lists_options_that_are_not_the_default() -> None:
     plain = repr(MultiHeadAttention(8, 2)).splitlines()[1].strip()
     assert plain == "d_model=8, num_heads=2"
     layer = MultiHeadAttention(8, 4, num_kv_heads=2, d_key=6, window=(3, None), dropout=0.5)
@@ -189,7 +189,7 @@ def test_a_contexts_padding_leaves_no_trace() -> None:
 
 @pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize("lengths", [[3, 8], [-1, 7]])
-def test_lengths_outside_the_batch_are_refused(need_weights: bool, lengths: list[int]) -> None:
+def test_lengths_beyond_the_padded_length_raise(need_weights: bool, lengths: list[int]) -> None:
     layer = make_layer()
     message = rf"^lengths run from {min(lengths)} to {max(lengths)}: .* 0\.\.7"
     with pytest.raises(ShapeError, match=message):
@@ -304,12 +304,12 @@ def test_a_bias_may_be_given_by_one_name() -> None:
 @pytest.mark.parametrize(
     ("name", "shapes", "message"),
     [
-        ("full", [(2, 7, 19)], "x is [2, 7, 19]: this layer takes [batch, position, d_model 20]"),
+        ("full", [(2, 7, 19)], "x is [2, 7, 19]: this layer needs [batch, position, d_model 20]"),
         ("cross", [(2, 7, 20)], "a context 13 wide"),
         (
             "cross",
             [(2, 7, 20), (2, 11, 20)],
-            "context is [2, 11, 20]: this layer takes [batch, position, d_context 13]",
+            "context is [2, 11, 20]: this layer needs [batch, position, d_context 13]",
         ),
         (
             "rotary",
@@ -318,7 +318,7 @@ def test_a_bias_may_be_given_by_one_name() -> None:
         ),
     ],
 )
-def test_inputs_that_do_not_fit_are_refused(
+def test_inputs_of_wrong_shapes_raise(
     name: str, shapes: list[tuple[int, ...]], message: str
 ) -> None:
     with pytest.raises(ShapeError, match=re.escape(message)):
@@ -326,7 +326,7 @@ def test_inputs_that_do_not_fit_are_refused(
 
 
 @pytest.mark.parametrize("shape", [(4,), (3, 5), (2, 1)])
-def test_gates_that_do_not_fit_are_refused(shape: tuple[int, ...]) -> None:
+def test_gates_of_wrong_shapes_raise(shape: tuple[int, ...]) -> None:
     layer = make_layer()
     message = rf"gates are {re.escape(str(list(shape)))}: .*\[heads 5\].*\[batch 2, heads 5\]"
     with pytest.raises(ShapeError, match=message):

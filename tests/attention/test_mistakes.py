@@ -22,13 +22,11 @@ from headwise.errors import CacheError, HeadwiseError, MaskError, OptionError, S
         ({"softcap": "50"}, "softcap is '50': give a number"),
         (
             {"num_heads": 8, "position": Rotary(scaling=RotaryScaling(kind="ntk", factor=2.0))},
-            "ntk scaling spares the fastest pair: 2 channels are only that one",
+            "ntk scaling needs more than 2 rotary channels",
         ),
     ],
 )
-def test_options_of_a_layer_that_are_of_the_wrong_kind_are_refused(
-    options: dict[str, Any], message: str
-) -> None:
+def test_layer_rejects_options_of_the_wrong_type(options: dict[str, Any], message: str) -> None:
     sizes = {"d_model": 16, "num_heads": 4}
     with pytest.raises(OptionError, match=message):
         MultiHeadAttention(**sizes | options)
@@ -52,7 +50,7 @@ def test_options_of_a_layer_that_are_of_the_wrong_kind_are_refused(
         (lambda: GrowingCache().crop(1.5), r"length is 1\.5: give a whole number"),
     ],
 )
-def test_rules_positions_and_caches_of_the_wrong_kind_are_refused(make: Any, message: str) -> None:
+def test_rules_positions_and_caches_of_the_wrong_type_raise(make: Any, message: str) -> None:
     with pytest.raises(HeadwiseError, match=message):
         make()
 
@@ -89,10 +87,10 @@ def test_an_offset_may_be_one_of_numpys_integers() -> None:
     )
 
 
-def test_a_cache_on_another_device_is_refused() -> None:
+def test_cache_on_another_device_raises() -> None:
     cache = GrowingCache()
     cache.append(*torch.zeros(2, 3, 1, 5, 7))
-    words = r"holds keys \[3, 1, 5, 7\] torch.float32 on cpu: .* torch.float32 on meta"
+    words = r"keys \[3, 1, 5, 7\] torch.float32 on cpu: .* torch.float32 on meta"
     with pytest.raises(CacheError, match=words):
         cache.append(*torch.zeros(2, 3, 1, 5, 7, device="meta"))
     cache.reset()
@@ -100,7 +98,7 @@ def test_a_cache_on_another_device_is_refused() -> None:
     assert keys.device.type == "meta"
 
 
-def test_a_cache_is_not_put_in_an_order_of_sequences_that_it_does_not_hold() -> None:
+def test_reorder_rejects_sequences_outside_the_cache() -> None:
     cache = GrowingCache()
     cache.append(*torch.zeros(2, 3, 1, 5, 7))
     with pytest.raises(CacheError, match=r"rows run from 0 to 5: .* 0\.\.2"):
@@ -131,7 +129,7 @@ def test_biases_by_distance_are_made_where_the_input_is(position: Any) -> None:
     "given", [(1, 2, 3), np.zeros((3, 1, 2, 3, 4)), torch.zeros(3, 1, 2).numpy()]
 )
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_attend_names_arguments_that_are_not_tensors(given: Any, is_causal: bool) -> None:
+def test_attend_rejects_arguments_that_are_not_tensors(given: Any, is_causal: bool) -> None:
     kind = type(given[0]).__name__
     with pytest.raises(ShapeError, match=f"queries, keys and values are {kind}, {kind}, {kind}"):
         attend(*given, is_causal=is_causal)

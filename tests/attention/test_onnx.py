@@ -118,7 +118,7 @@ def test_half_precision_is_as_near_to_float64_as_onnx(case: OnnxCase) -> None:
         assert ours <= theirs + last_rounding, name
 
 
-def test_every_case_of_onnx_is_here() -> None:
+def test_every_case_of_onnx_is_tested() -> None:
     names = [case.name for case in ATTENTION_CASES + ROTARY_CASES]
     assert (len(ATTENTION_CASES), len(ROTARY_CASES)) == (93, 8)
     assert len(set(names)) == len(names)

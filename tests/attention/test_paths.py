@@ -167,7 +167,7 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_small_blocks")
 @pytest.mark.parametrize(("case", "path"), SERVED)
-def test_a_path_gives_the_definition(case: str, path: str) -> None:
+def test_every_path_equals_the_definition(case: str, path: str) -> None:
     problem, want, grads, _ = solved(case)
     got = Answer(attend(*problem.tensors, rules=problem.rules, path=path))
     assert_parts(problem, got, want)
@@ -179,7 +179,7 @@ def test_a_path_gives_the_definition(case: str, path: str) -> None:
 
 @pytest.mark.usefixtures("_small_blocks")
 @pytest.mark.parametrize(("case", "path"), [pair for pair in SERVED if pair not in NO_LSE])
-def test_a_path_gives_the_lse_of_the_definition(case: str, path: str) -> None:
+def test_every_path_has_the_lse_of_the_definition(case: str, path: str) -> None:
     problem, want, _, grads = solved(case)
     got = Answer(*attend_with_lse(*problem.tensors, rules=problem.rules, path=path))
     assert_parts(problem, got, want)
@@ -217,7 +217,9 @@ def test_fused_paths_refuse_dropout_and_transforms(path: str) -> None:
 
 
 @pytest.mark.usefixtures("_small_blocks")
-@pytest.mark.parametrize(("path", "kernel"), [("blocks", "fused"), ("step_blocks", "plain_mixed")])
+@pytest.mark.parametrize(
+    ("path", "kernel"), [("blocks", "attend_fused"), ("step_blocks", "plain_mixed")]
+)
 @pytest.mark.parametrize("has_grad", [False, True])
 def test_blocks_read_only_the_keys_that_they_see(
     path: str, kernel: str, has_grad: bool, monkeypatch: pytest.MonkeyPatch
@@ -259,7 +261,7 @@ def watched_paths() -> Iterator[list[str]]:
 
 
 @given(problem=problems())
-def test_explain_path_names_the_path_that_is_taken(problem: Problem) -> None:
+def test_explain_path_returns_the_path_that_attend_takes(problem: Problem) -> None:
     choice = explain_path(*problem.tensors, rules=problem.rules)
     with watched_paths() as taken:
         output = attend(*problem.tensors, rules=problem.rules)
@@ -280,7 +282,7 @@ def test_explain_path_names_a_path_that_serves(case: str) -> None:
 
 
 @pytest.mark.parametrize("path", RUNNERS)
-def test_a_path_asked_for_is_the_one_taken(path: str) -> None:
+def test_attend_takes_the_requested_path(path: str) -> None:
     for case, served_by in SERVED:
         if served_by == path and case not in RAGGED:
             problem = solved(case).problem
@@ -302,7 +304,7 @@ CHOICES = {
     "learned mask": ("steps", LEARNED),
     "softcap": ("steps", SOFTCAP),
     "causal lengths": ("masked", "a dense mask or bias was given"),
-    "offsets": ("ragged", "each sequence has an offset of its own"),
+    "offsets": ("ragged", "each sequence has its own offset"),
 }
 
 CHOICES_IN_TILES = {
@@ -325,7 +327,7 @@ def test_size_chooses_blocks(case: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert explain_path(*problem.tensors, rules=problem.rules) == CHOICES_IN_TILES[case]
 
 
-def test_heads_of_their_own_are_not_folded() -> None:
+def test_heads_that_share_no_keys_are_not_folded() -> None:
     choice = explain_path(*numbers(3, 2, 3, 5, 7))
     assert choice == ("fused", "every query sees every key")
 
@@ -461,7 +463,7 @@ def test_dropout_drops_weights_and_scales_up_the_rest(path: str) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_short_half_precision_trains_in_plain_steps(dtype: torch.dtype) -> None:
-    """And only that: neither longer input, nor input without a gradient."""
+    """Longer input, and input without a gradient, stays on the fused path."""
     is_half = dtype in (torch.bfloat16, torch.float16)
     short, long = (torch.zeros(1, 1, length, 4, dtype=dtype) for length in (128, 129))
     assert explain_path(short, short, short).path == "fused"

@@ -43,7 +43,7 @@ FREQUENCY_ROUNDINGS = 16
 def their_frequencies(
     kind: str, scaling: dict[str, Any], *, base: float, d_key: int, part: float
 ) -> tuple[Tensor, float]:
-    """What transformers computes for a model with these settings."""
+    """Frequencies and factor that transformers computes for these settings."""
     config = LlamaConfig(
         hidden_size=2 * d_key,
         num_attention_heads=2,
@@ -65,7 +65,7 @@ def assert_same_ratio(got: Tensor, want: Tensor, *, amplified: float = 1.0) -> N
     assert_same(ratio, torch.ones_like(ratio), roundings=roundings, dtype=torch.float32)
 
 
-def test_a_slow_frequency_that_is_wrong_is_noticed() -> None:
+def test_comparison_notices_a_wrong_slow_frequency() -> None:
     right = torch.tensor([1.0, 1e-6])
     assert_same_ratio(right, right)
     with pytest.raises(AssertionError, match="largest difference"):
@@ -78,7 +78,7 @@ def test_a_slow_frequency_that_is_wrong_is_noticed() -> None:
     rotated_quarters=st.integers(1, 4),
     factor=st.floats(1.0, 40.0),
 )
-def test_linear_scaling_is_that_of_transformers(
+def test_linear_scaling_equals_transformers(
     base: float, pairs: int, rotated_quarters: int, factor: float
 ) -> None:
     d_key, d_rotary = 8 * pairs, 2 * pairs * rotated_quarters
@@ -99,7 +99,7 @@ def test_linear_scaling_is_that_of_transformers(
     low=st.floats(0.5, 2.0),
     width=st.floats(0.5, 6.0),
 )
-def test_llama3_scaling_is_that_of_transformers(
+def test_llama3_scaling_equals_transformers(
     base: float, pairs: int, factor: float, original_length: int, low: float, width: float
 ) -> None:
     theirs, their_factor = their_frequencies(
@@ -135,7 +135,7 @@ def test_llama3_scaling_is_that_of_transformers(
     betas=st.sampled_from([(32.0, 1.0), (16.0, 2.0), (4.0, 4.0)]),
     attention_factor=st.none() | st.floats(0.5, 2.0),
 )
-def test_yarn_scaling_is_that_of_transformers(
+def test_yarn_scaling_equals_transformers(
     base: float,
     pairs: int,
     factor: float,
@@ -186,7 +186,7 @@ def test_ntk_scaling_keeps_the_fastest_pair_and_stretches_the_slowest_by_the_fac
 
 def test_ntk_scaling_needs_more_than_one_pair() -> None:
     rotary = Rotary(scaling=RotaryScaling(kind="ntk", factor=2.0))
-    with pytest.raises(OptionError, match=r"ntk scaling .*: 2 channels are only that one"):
+    with pytest.raises(OptionError, match="ntk scaling needs more than 2"):
         rotary_frequencies(rotary, 2)
 
 
@@ -306,26 +306,26 @@ def test_running_a_rotary_layer_does_not_enlarge_its_file() -> None:
 def test_one_new_token_has_the_angles_of_its_own_position(
     is_compiling: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And in compiled code no other position's are computed."""
+    """Compiled code computes the angles of no other position."""
     rotary, like = Rotary(), torch.zeros(1, 1, 1, 6)
     cos, sin = rotary_angles(rotary, 6, torch.arange(92))
-    asked: list[Tensor] = []
+    computed: list[Tensor] = []
 
-    def spy(*given: Any) -> tuple[Tensor, Tensor]:
-        asked.append(given[2])
-        return rotary_angles(*given)
+    def spy(*args: Any) -> tuple[Tensor, Tensor]:
+        computed.append(args[2])
+        return rotary_angles(*args)
 
     monkeypatch.setattr(module, "rotary_angles", spy)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: is_compiling)
     module.angle_table.cache_clear()
     for _ in range(2):
-        found = angles_between(rotary, 6, 90, 92, like)
-        assert torch.equal(found[0], cos[90:]) and torch.equal(found[1], sin[90:])
-    lengths = [len(each) for each in asked]
+        angles = angles_between(rotary, 6, 90, 92, like)
+        assert torch.equal(angles[0], cos[90:]) and torch.equal(angles[1], sin[90:])
+    lengths = [len(positions) for positions in computed]
     assert lengths == ([2, 2] if is_compiling else [128])
 
 
-def test_a_device_without_float64_gets_what_float64_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_without_float64_gets_the_angles_of_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     assert widest_dtype(torch.device("mps")) == torch.float32
     assert widest_dtype(torch.device("cpu")) == torch.float64
     places, cpu = torch.arange(9), torch.device("cpu")
@@ -351,7 +351,7 @@ def test_eight_heads_have_the_papers_slopes() -> None:
 
 
 @pytest.mark.parametrize("num_heads", [1, 2, 3, 5, 8, 12, 16, 40, 71])
-def test_slopes_are_those_of_bloom(num_heads: int) -> None:
+def test_slopes_equal_blooms(num_heads: int) -> None:
     theirs = build_alibi_tensor(torch.ones(1, 2), num_heads, torch.float32)[:, 0, 1]
     assert_same(alibi_slopes(num_heads).float(), theirs, roundings=num_heads)
 
@@ -375,7 +375,7 @@ def test_half_precision_keeps_slopes_and_distances_apart(dtype: torch.dtype) -> 
     beyond=st.integers(1, 300),
     is_causal=st.booleans(),
 )
-def test_buckets_are_those_of_t5(half_buckets: int, beyond: int, is_causal: bool) -> None:
+def test_buckets_equal_t5s(half_buckets: int, beyond: int, is_causal: bool) -> None:
     bias = RelativeBias(num_buckets=2 * half_buckets, max_distance=half_buckets + beyond)
     ahead = torch.arange(-2 * bias.max_distance, 2 * bias.max_distance + 1)
     theirs = T5Attention._relative_position_bucket(
@@ -388,7 +388,7 @@ def test_buckets_are_those_of_t5(half_buckets: int, beyond: int, is_causal: bool
 
 
 @pytest.mark.parametrize("is_causal", [True, False])
-def test_a_layers_relative_bias_is_t5s(is_causal: bool) -> None:
+def test_relative_bias_of_a_layer_equals_t5s(is_causal: bool) -> None:
     bias = RelativeBias(num_buckets=6, max_distance=11)
     layer = MultiHeadAttention(6, 3, position=bias, is_causal=is_causal)
     table = torch.randn(6, 3)
@@ -405,7 +405,7 @@ def test_a_layers_relative_bias_is_t5s(is_causal: bool) -> None:
 def their_relative_bias(
     table: Tensor, bias: RelativeBias, *, is_causal: bool, positions: int
 ) -> Tensor:
-    """What T5's own module adds to the scores, `[heads query key]`."""
+    """Bias on the scores by T5's own module, `[heads query key]`."""
     module = SimpleNamespace(
         relative_attention_bias=torch.nn.Embedding.from_pretrained(table),
         is_decoder=is_causal,
@@ -418,7 +418,7 @@ def their_relative_bias(
 
 
 @pytest.mark.parametrize("factor", [0.0, -2.0])
-def test_a_scaling_factor_that_turns_positions_around_is_refused(factor: float) -> None:
+def test_scaling_factor_must_be_positive(factor: float) -> None:
     with pytest.raises(
         OptionError, match=f"rotary scaling factor is {factor}: it must be positive"
     ):
@@ -426,21 +426,23 @@ def test_a_scaling_factor_that_turns_positions_around_is_refused(factor: float) 
 
 
 @pytest.mark.parametrize(("num_buckets", "max_distance"), [(2, 128), (7, 128), (32, 16)])
-def test_buckets_without_room_are_refused(num_buckets: int, max_distance: int) -> None:
+def test_too_few_buckets_raise(num_buckets: int, max_distance: int) -> None:
     message = f"num_buckets is {num_buckets} and max_distance {max_distance}: .* at least 4"
     with pytest.raises(OptionError, match=message):
         RelativeBias(num_buckets=num_buckets, max_distance=max_distance)
 
 
 @pytest.mark.parametrize(("d_rotary", "d_key"), [(3, 6), (8, 6), (0, 6), (-2, 6), (None, 5)])
-def test_channels_that_make_no_pairs_are_refused(d_rotary: int | None, d_key: int) -> None:
-    shown = d_key if d_rotary is None else d_rotary
-    message = f"^{shown} channels cannot be rotated in pairs in a head of {d_key}: .*at most d_key"
+def test_channels_that_cannot_be_paired_raise(d_rotary: int | None, d_key: int) -> None:
+    channels = d_key if d_rotary is None else d_rotary
+    message = (
+        f"^{channels} channels cannot be rotated in pairs in a head of {d_key}: .*at most d_key"
+    )
     with pytest.raises(OptionError, match=message):
         MultiHeadAttention(12, 2, d_key=d_key, position=Rotary(d_rotary=d_rotary))
 
 
-def test_more_pairs_than_channels_are_refused() -> None:
+def test_more_pairs_than_channels_raise() -> None:
     angles = torch.zeros(3, 4)
     with pytest.raises(ShapeError, match="4 rotary pairs need 8 channels; x has 7"):
         rotate(torch.zeros(1, 2, 3, 7), angles, angles)
@@ -473,8 +475,6 @@ def test_more_pairs_than_channels_are_refused() -> None:
         (lambda: MultiHeadAttention(6, 2, position=Rotary), r"position is <class '.*Rotary'>: giv"),
     ],
 )
-def test_positions_that_there_are_not_are_refused_and_no_other_is_taken(
-    wrong: Callable[[], object], message: str
-) -> None:
+def test_unknown_positions_raise(wrong: Callable[[], object], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         wrong()

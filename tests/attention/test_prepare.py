@@ -128,7 +128,7 @@ def test_padding_that_costs_more_than_a_call_is_left_out() -> None:
         meta = [tensor.to("meta") for tensor in (queries, keys)]
         assert why_apart(*meta, rules, None) is None
         with_offsets = replace(rules, offset=torch.tensor([0, 1]))
-        reason = "each sequence has an offset of its own"
+        reason = "each sequence has its own offset"
         assert why_apart(queries, keys, with_offsets, counts) == reason
 
 
@@ -151,7 +151,7 @@ ENTRIES = (attend, attend_with_lse, attend_in_steps, explain_path)
 
 @pytest.mark.parametrize("function", ENTRIES)
 @pytest.mark.parametrize("name", RAGGED)
-def test_lengths_of_another_batch_are_refused(name: str, function: object) -> None:
+def test_lengths_of_another_batch_raise(name: str, function: object) -> None:
     rules = Rules(**{name: torch.tensor([3, 3, 3])})
     with pytest.raises(ShapeError, match=rf"{name} is \[3\]: .* \[batch 2\]"):
         function(*tensors_of(2, 5, 7), rules=rules)  # type: ignore[operator]
@@ -166,16 +166,14 @@ def test_lengths_of_another_batch_are_refused(name: str, function: object) -> No
         (Rules(query_lengths=torch.tensor([6, 9])), r"query_lengths run from 6 to 9: .* 0\.\.5"),
     ],
 )
-def test_lengths_beyond_the_padding_are_refused(
-    rules: Rules, message: str, function: object
-) -> None:
+def test_lengths_beyond_the_padding_raise(rules: Rules, message: str, function: object) -> None:
     with pytest.raises(ShapeError, match=message):
         function(*tensors_of(2, 5, 7), rules=rules)  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("function", ENTRIES[:3])
 @pytest.mark.parametrize("count", [1, 3])
-def test_offsets_of_another_batch_are_refused(count: int, function: object) -> None:
+def test_offsets_of_another_batch_raise(count: int, function: object) -> None:
     rules = Rules(is_causal=True, offset=torch.zeros(count, dtype=torch.long))
     with pytest.raises(ShapeError, match=rf"offset is \[{count}\]: .* \[batch 2\]"):
         function(*tensors_of(2, 5, 7), rules=rules)  # type: ignore[operator]
@@ -191,7 +189,7 @@ def test_offsets_of_another_batch_are_refused(count: int, function: object) -> N
     ],
 )
 @pytest.mark.parametrize("shape", [(5, 8), (6, 7), (3, 5, 7), (2, 2, 5, 7)])
-def test_a_mask_that_does_not_fit_a_padded_batch_is_refused(
+def test_mask_that_does_not_fit_a_padded_batch_raises(
     shape: tuple[int, ...], rules: Rules, path: str | None, function: object
 ) -> None:
     options = {} if function is attend_in_steps else {"path": path}
@@ -215,9 +213,7 @@ def test_padding_is_made_where_the_tensors_are() -> None:
     [Rules(lengths=torch.tensor([100, 200])), Rules(is_causal=True, offset=torch.tensor([0, 1]))],
     ids=["lengths", "offsets"],
 )
-def test_tensors_that_do_not_belong_together_are_refused_before_they_are_cropped(
-    rules: Rules, function: object
-) -> None:
+def test_shapes_are_checked_before_sequences_are_cropped(rules: Rules, function: object) -> None:
     queries, keys, values = tensors_of(2, 211, 307)
     for wrong in ((queries, keys, values[:, :, :-5]), (queries, keys.repeat(2, 1, 1, 1), values)):
         with pytest.raises(ShapeError, match="batch and d_key"):

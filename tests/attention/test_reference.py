@@ -71,7 +71,7 @@ class Call:
 
 
 class Answer(NamedTuple):
-    """What a layer gives."""
+    """Output and weights of a layer."""
 
     output: Tensor
     weights: Tensor
@@ -136,7 +136,7 @@ def layers(draw: st.DrawFn, position: Any, d_context: int | None) -> MultiHeadAt
 
 
 def randomise(layer: MultiHeadAttention, seed: int) -> None:
-    """Every parameter drawn anew, those that start at zero or one too; scores stay near 1."""
+    """Draw every parameter, also those that start at 0 or 1; scores stay near 1."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in layer.named_parameters():
@@ -192,10 +192,10 @@ def calls(draw: st.DrawFn, position_kind: str) -> Call:
 
 
 def by_layer(call: Call, *, need_weights: bool) -> Answer | tuple[Tensor]:
-    """What the layer gives: output, and weights if they are needed."""
+    """The layer's output, and its weights if `need_weights`."""
     options = {"mask": call.mask, "lengths": call.lengths, "gates": call.gates}
-    found = call.layer(call.x, call.context, **options, need_weights=need_weights)
-    return Answer(*found) if need_weights else (found,)
+    result = call.layer(call.x, call.context, **options, need_weights=need_weights)
+    return Answer(*result) if need_weights else (result,)
 
 
 def by_definition(call: Call) -> Answer:

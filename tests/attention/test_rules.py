@@ -52,7 +52,7 @@ BIASED = ("is_causal", "window", "offset", "mask", "slopes", "distance_bias")
         ({"window": (-4, None)}, r"window is \(-4, None\): .* with each at least 0 or None"),
     ],
 )
-def test_impossible_rules_are_refused(options: dict[str, object], message: str) -> None:
+def test_impossible_rules_raise(options: dict[str, object], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         Rules(**options)  # type: ignore[arg-type]
 
@@ -95,7 +95,7 @@ def test_masks_get_four_axes_and_keep_their_meaning(axes: int, dtype: torch.dtyp
 
 
 @pytest.mark.parametrize("shape", [[], [7], [1, 1, 1, 5, 7]])
-def test_masks_of_other_axes_are_refused(shape: list[int]) -> None:
+def test_masks_with_too_few_or_many_axes_raise(shape: list[int]) -> None:
     message = (
         rf"the mask has {len(shape)} axes \[{', '.join(map(str, shape))}\]: give \[query, key\]"
     )
@@ -127,14 +127,14 @@ def tensors_of(
         ({"queries": (2, 6, 5, 0), "keys": (2, 3, 7, 0)}, r"keys \[2, 3, 7, 0\].* size 0"),
     ],
 )
-def test_tensors_that_cannot_meet_are_refused(
+def test_tensors_of_shapes_that_do_not_fit_raise(
     shapes: dict[str, tuple[int, ...]], message: str
 ) -> None:
     with pytest.raises(ShapeError, match=message):
         check_qkv(*tensors_of(**shapes))
 
 
-def test_tensors_of_several_dtypes_are_refused() -> None:
+def test_tensors_of_several_dtypes_raise() -> None:
     queries, keys, values = tensors_of()
     with pytest.raises(ShapeError, match=r"torch\.float32, torch\.float16, torch\.float32"):
         check_qkv(queries, keys.half(), values)
@@ -150,7 +150,7 @@ def test_tensors_of_several_dtypes_are_refused() -> None:
         ([2, 7], r"the mask is \[2, 7\]: .* mask\[:, None, :\]"),
     ],
 )
-def test_a_mask_that_does_not_fit_is_refused(shape: list[int], message: str) -> None:
+def test_mask_that_does_not_fit_raises(shape: list[int], message: str) -> None:
     with pytest.raises(MaskError, match=message):
         Computation.of(*tensors_of(), Rules(mask=torch.ones(shape, dtype=torch.bool)))
 
@@ -162,7 +162,7 @@ def test_a_mask_that_does_not_fit_is_refused(shape: list[int], message: str) -> 
         (Rules(distance_bias=torch.ones(5, 9)), "distance_bias is for 5 heads: .* 6"),
     ],
 )
-def test_biases_for_other_heads_are_refused(rules: Rules, message: str) -> None:
+def test_biases_for_another_number_of_heads_raise(rules: Rules, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         Computation.of(*tensors_of(), rules)
 
@@ -201,7 +201,7 @@ def test_a_simplified_band_shows_the_same_keys_with_fewer_bounds(
     laid: tuple[Band, int, int],
 ) -> None:
     band, num_queries, num_keys = laid
-    simple = band.simplified(num_queries, num_keys)
+    simple = band.simplify(num_queries, num_keys)
     shown = seen(simple, num_queries, num_keys)
     assert shown == seen(band, num_queries, num_keys)
     assert simple.is_full == all(all(row) for row in shown)
@@ -282,7 +282,7 @@ def test_biases_by_distance_are_not_rounded_to_half_precision(dtype: torch.dtype
 
 @pytest.mark.parametrize("low", [-10_000, 2])
 @pytest.mark.parametrize("rules", [Rules(), Rules(lengths=torch.tensor([3, 7]))])
-def test_an_integer_mask_of_other_numbers_is_refused(low: int, rules: Rules) -> None:
+def test_integer_mask_with_numbers_besides_0_and_1_raises(low: int, rules: Rules) -> None:
     mask = torch.zeros(5, 7, dtype=torch.int64)
     mask[2, 3] = low
     numbers = rf"numbers from {min(low, 0)} to {max(low, 0)}"
@@ -292,7 +292,7 @@ def test_an_integer_mask_of_other_numbers_is_refused(low: int, rules: Rules) -> 
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 5, 7), (2, 3, 1, 7)])
-def test_integer_queries_are_refused(shape: tuple[int, ...]) -> None:
+def test_integer_queries_raise(shape: tuple[int, ...]) -> None:
     with pytest.raises(ShapeError, match=r"torch\.int64.* floating"):
         attend(*torch.ones(3, *shape, dtype=torch.int64))
 

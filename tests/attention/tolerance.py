@@ -1,7 +1,7 @@
 """Tolerance: how far rounding alone can move a result, and comparisons that allow no more.
 
-In: what was computed, what it should be, and how many roundings lie between. Out: nothing, or an
-AssertionError that names the largest difference. It refuses to know what was computed.
+In: a result, the expected result, and the number of roundings between them. Out: nothing, or an
+AssertionError with the largest difference.
 """
 
 import math
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def rounding(want: Tensor, *, dtype: torch.dtype, roundings: int) -> float:
-    """Largest difference from `want` that so many roundings in `dtype` explain.
+    """Largest difference from `want` that `roundings` in `dtype` explain.
 
     A chain of n sums and products is off by at most n eps / 2 of the magnitudes that it adds up
     (Higham, Accuracy and Stability of Numerical Algorithms, 3.1). Both sides of a comparison make

@@ -58,7 +58,7 @@ def test_an_unknown_model_raises_with_the_known_names() -> None:
 
 
 def test_the_digest_is_sha256_of_the_whole_file(tmp_path: Path) -> None:
-    data = bytes(range(251)) * 4001  # longer than any buffer, and no multiple of one
+    data = bytes(range(251)) * 4001  # longer than any buffer, and not a multiple of one
     file = tmp_path / "file"
     file.write_bytes(data)
     assert file_sha256(file) == hashlib.sha256(data).hexdigest()

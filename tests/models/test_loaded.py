@@ -94,10 +94,10 @@ def test_bad_gates_heads_and_means_raise() -> None:
             pass
     other, its_inputs = tiny("llama")
     means = mean_outputs(other, [its_inputs])
-    said = r"mean outputs of L0 are \[\d, \d\].*\[heads 5, d_value \d\]"
-    with pytest.raises(OptionError, match=said), silence(model, "L0H1", means=means):
+    fact = r"mean outputs of L0 are \[\d, \d\].*\[heads 5, d_value \d\]"
+    with pytest.raises(OptionError, match=fact), silence(model, "L0H1", means=means):
         run(model, inputs)
-    with pytest.raises(OptionError, match=said), gate(model, {"L0": torch.ones(5)}, means=means):
+    with pytest.raises(OptionError, match=fact), gate(model, {"L0": torch.ones(5)}, means=means):
         run(model, inputs)
 
 

@@ -142,7 +142,7 @@ def test_a_misspelt_name_raises_with_the_likely_one(name: str, meant: str) -> No
 
 
 def without_a_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use an endpoint that does not answer, and fail if it is asked twice."""
+    """Use an endpoint that does not answer, and fail at a second request."""
     monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", NOBODY)
@@ -182,8 +182,8 @@ def test_a_model_unknown_to_the_hub_raises_one_sentence() -> None:
 
 def test_long_errors_are_shortened_to_whole_sentences() -> None:
     sentence = "It does not load. " * 20
-    said = one_sentence(ValueError(sentence))
-    assert sentence.startswith(said) and said.endswith("load.")
+    shortened = one_sentence(ValueError(sentence))
+    assert sentence.startswith(shortened) and shortened.endswith("load.")
     assert one_sentence(ValueError("x" * 1000)).endswith("x...")
 
 
@@ -285,11 +285,11 @@ def test_an_unknown_model_class_raises_by_name(tmp_path: Path) -> None:
 def test_a_config_without_architectures_loads_without_a_head_and_warns(tmp_path: Path) -> None:
     folder = save("bert", tmp_path)
     rewrite(folder, architectures=None)
-    with pytest.warns(UserWarning, match="without its prediction head") as said:
+    with pytest.warns(UserWarning, match="without its prediction head") as caught:
         loaded = load_model(folder, HEADED)
     assert type(loaded.model).__name__ == "BertModel"
-    assert [one.filename for one in said] == [__file__]
-    load_model(folder)  # no warning if no head is wanted
+    assert [warning.filename for warning in caught] == [__file__]
+    load_model(folder)  # no warning if no head is requested
 
 
 def test_a_head_with_its_own_code_loads_if_allowed(

@@ -17,7 +17,7 @@ from headwise.reading.manual import manual_texts, split_documents, split_paragra
 
 LEAST_SENTENCES, LEAST_CHARACTERS = 6_000, 800_000
 MODULE = '''
-# A comment's "quotes", and """three of them""", are no docstring: this is not to be read at all.
+# A comment's "quotes", and """three of them""", are not a docstring: this is not to be read at all.
 """Speak to a server, and listen to what it says.
 
 The :class:`Server` is *patient*, and "waits" for the ``client`` to be done. It is used so:
@@ -45,7 +45,7 @@ def speak(word):
     return """
 """
 def listen(self):
-    """Give back what was heard of it: self**other is not of the prose."""
+    """Give back all of the words: self**other is not of the prose."""
 '''
 PROSE = (
     "Speak to a server, and listen to what it says.",
@@ -73,8 +73,8 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 
 def gists(texts: tuple[str, ...]) -> list[str]:
-    found = [part for text in texts for part in split_paragraphs(text)]
-    return [" ".join(re.findall(r"\w+", part.casefold())) or part for part in found]
+    parts = [part for text in texts for part in split_paragraphs(text)]
+    return [" ".join(re.findall(r"\w+", part.casefold())) or part for part in parts]
 
 
 def test_the_manual_is_large_enough_to_calibrate_on(documents: tuple[str, ...]) -> None:
@@ -122,8 +122,10 @@ def test_reading_the_manual_loads_no_torch_and_is_deterministic(
         "import sys, zlib\nfrom headwise.reading.manual import manual_texts\n"
         "print(zlib.crc32('|'.join(manual_texts()).encode()), 'torch' in sys.modules)"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.split() == [str(zlib.crc32("|".join(documents).encode())), "False"]
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout.split() == [str(zlib.crc32("|".join(documents).encode())), "False"]
 
 
 def test_sentences_have_five_to_fifty_words_and_no_repeats() -> None:
@@ -153,14 +155,14 @@ def test_documents_stay_whole_and_a_quarter_is_held_out(documents: tuple[str, ..
 def test_split_documents_share_no_paragraph_and_lose_none(
     texts: list[str], held_out: float, seed: int
 ) -> None:
-    wanted = set(gists(tuple(texts)))
-    if len(wanted) < 2:
-        with pytest.raises(OptionError, match=rf"a text of {len(wanted)} paragraphs? cannot"):
+    all_gists = set(gists(tuple(texts)))
+    if len(all_gists) < 2:
+        with pytest.raises(OptionError, match=rf"a text of {len(all_gists)} paragraphs? cannot"):
             split_documents(texts, held_out=held_out, seed=seed)
         return
     fitted, rest = split_documents(texts, held_out=held_out, seed=seed)
     assert fitted and rest and set(gists(fitted)).isdisjoint(gists(rest))
-    assert set(gists(fitted + rest)) == wanted
+    assert set(gists(fitted + rest)) == all_gists
 
 
 def test_only_the_seed_decides_what_is_held_out(documents: tuple[str, ...]) -> None:
@@ -181,5 +183,5 @@ def test_a_share_outside_0_to_1_raises(share: float) -> None:
 
 
 def test_topics_are_read_without_modules(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manual, "_topics", lambda: ["This is all that there is.\n\nx ::= y"])
-    assert manual_texts() == ("This is all that there is.",)
+    monkeypatch.setattr(manual, "_topics", lambda: ["This is all of the text.\n\nx ::= y"])
+    assert manual_texts() == ("This is all of the text.",)

@@ -69,9 +69,9 @@ def test_windows_contain_every_token_but_a_short_tail(lengths: list[int], length
     for size in lengths:
         whole = list(range(10, 10 + size))
         tail = size % room
-        kept = whole[: size - tail] if tail < SHORTEST else whole
-        for start in range(0, len(kept), room):
-            assert windows[place].ids == (START, *kept[start : start + room], END)
+        tokens = whole[: size - tail] if tail < SHORTEST else whole
+        for start in range(0, len(tokens), room):
+            assert windows[place].ids == (START, *tokens[start : start + room], END)
             assert windows[place].index == place
             place += 1
     assert place == len(windows)
@@ -83,14 +83,14 @@ def test_max_tokens_is_used_up_but_never_exceeded(
 ) -> None:
     whole = reader(length)
     if max(lengths) < SHORTEST or most < 2 + SHORTEST:
-        said = f"max_tokens is {most}: .* at least 4" if most < 4 else "2 tokens, which are 4"
-        with pytest.raises(OptionError, match=said):
+        fact = f"max_tokens is {most}: .* at least 4" if most < 4 else "2 tokens, which are 4"
+        with pytest.raises(OptionError, match=fact):
             whole.windows(texts(lengths), most)
         return
     read = sum(len(window.ids) for window in whole.windows(texts(lengths), most))
     every = sum(len(window.ids) for window in whole.windows(texts(lengths)))
     assert read <= most
-    if every > most and min(lengths) > 20:  # else a text's end may leave a few
+    if every > most and min(lengths) > 20:  # otherwise the end of a text may leave a few
         assert most - read < 2 + SHORTEST
 
 
@@ -103,7 +103,7 @@ def test_a_length_without_room_for_text_raises() -> None:
 def test_batches_group_windows_of_similar_length(lengths: list[int]) -> None:
     windows = [Window(place, (3,) * length) for place, length in enumerate(lengths)]
     groups = reader(64).batches(windows)
-    assert sorted(one.index for group in groups for one in group) == list(range(len(lengths)))
+    assert sorted(window.index for group in groups for window in group) == list(range(len(lengths)))
     for group in groups:
         longest, shortest = len(group[0].ids), len(group[-1].ids)
         assert len(group) <= BATCH_WINDOWS
@@ -125,22 +125,22 @@ def test_batches_are_padded_on_the_right() -> None:
 
 
 def test_tensors_give_each_stack_its_tokens() -> None:
-    read, written = torch.randint(3, 9, (2, 5)), torch.randint(3, 9, (2, 3))
-    given = {"input_ids": read, "decoder_input_ids": written}
-    (batch,) = batches_from_tensors([given], BOTH)
-    assert {name: tuple(one.ids.shape) for name, one in batch.tokens.items()} == {
+    ids, decoder_ids = torch.randint(3, 9, (2, 5)), torch.randint(3, 9, (2, 3))
+    tensors = {"input_ids": ids, "decoder_input_ids": decoder_ids}
+    (batch,) = batches_from_tensors([tensors], BOTH)
+    assert {name: tuple(facts.ids.shape) for name, facts in batch.tokens.items()} == {
         **dict.fromkeys(("", "encoder", "cross", "text"), (2, 5)),
         "decoder": (2, 3),
     }
-    sounds = {"input_features": torch.ones(2, 3, 4), "decoder_input_ids": written}
+    sounds = {"input_features": torch.ones(2, 3, 4), "decoder_input_ids": decoder_ids}
     (sound,) = batches_from_tensors([sounds], BOTH)
     assert list(sound.tokens) == ["decoder"]
-    (alone,) = batches_from_tensors([{"input_ids": read}], None)
-    assert {tuple(one.ids.shape) for one in alone.tokens.values()} == {(2, 5)}
+    (alone,) = batches_from_tensors([{"input_ids": ids}], None)
+    assert {tuple(facts.ids.shape) for facts in alone.tokens.values()} == {(2, 5)}
 
 
 @pytest.mark.parametrize(
-    ("config", "stack", "given"),
+    ("config", "stack", "tensors"),
     [
         (None, "", {"inputs_embeds": torch.ones(2, 4, 3), "attention_mask": MASK}),
         (None, "decoder", {"input_ids": torch.ones(2, 4).long(), "attention_mask": MASK}),
@@ -150,19 +150,19 @@ def test_tensors_give_each_stack_its_tokens() -> None:
     ],
 )
 def test_padding_follows_from_masks_and_labels(
-    config: Any, stack: str, given: dict[str, Any]
+    config: Any, stack: str, tensors: dict[str, Any]
 ) -> None:
-    (batch,) = batches_from_tensors([given], config)
+    (batch,) = batches_from_tensors([tensors], config)
     facts = batch.key_tokens(stack, 4)
     assert facts is not None and torch.equal(facts.is_real, MASK)
     assert batch.key_tokens(stack, 5) is None
-    assert (facts.ids is None) == (batch.num_tokens == 0) == ("input_ids" not in given)
+    assert (facts.ids is None) == (batch.num_tokens == 0) == ("input_ids" not in tensors)
 
 
 def test_labels_beside_decoder_tokens_do_not_mark_padding() -> None:
-    written = torch.ones(2, 4).long()
-    labels = written.where(MASK, -100)
-    (batch,) = batches_from_tensors([{"decoder_input_ids": written, "labels": labels}], BOTH)
+    ids = torch.ones(2, 4).long()
+    labels = ids.where(MASK, -100)
+    (batch,) = batches_from_tensors([{"decoder_input_ids": ids, "labels": labels}], BOTH)
     assert batch.tokens["decoder"].is_real.all()
 
 
@@ -212,9 +212,11 @@ def test_no_fixed_distance_covers_enough_rows_for_induction(length: int) -> None
 def test_special_tokens_are_unknown_without_a_tokenizer() -> None:
     tensors = {"input_ids": torch.randint(3, 9, (2, 5))}
     (unknown,), (known,) = (
-        batches_from_tensors([tensors], CONFIG, one) for one in (None, Numbers())
+        batches_from_tensors([tensors], CONFIG, tokenizer) for tokenizer in (None, Numbers())
     )
-    unflagged, flagged = (one.tokens[""].keys(0, torch.device("cpu")) for one in (unknown, known))
+    unflagged, flagged = (
+        batch.tokens[""].keys(0, torch.device("cpu")) for batch in (unknown, known)
+    )
     assert unflagged.is_special is None and unflagged.is_punctuation is None
     assert flagged.is_special is not None and flagged.is_punctuation is not None
 
@@ -228,8 +230,8 @@ def assert_marks(loaded: LoadedModel, text: str, marks: list[str], *, special: i
     whole = Reader(loaded.tokenizer, loaded.model.config)
     batch = whole.batch(whole.windows([text]), "cpu")
     facts = batch.tokens[""]
-    found = facts.ids[0][facts.is_punctuation[0]].tolist()
-    assert [loaded.tokenizer.decode([token]) for token in found] == marks
+    punctuation = facts.ids[0][facts.is_punctuation[0]].tolist()
+    assert [loaded.tokenizer.decode([token]) for token in punctuation] == marks
     assert int(facts.is_special.sum()) == special
 
 

@@ -103,9 +103,9 @@ def test_every_builtin_sentence_can_be_encoded() -> None:
     [
         ([(0, 2), (2, 7)], [0, 1]),  # "It", " rain"
         ([(0, 2), (2, 4), (4, 7)], [0, 1, 1]),
-        ([(0, 1), (1, 6), (6, 7)], [0, 1, 1]),  # "t rai" lies mostly in "rain"
+        ([(0, 1), (1, 6), (6, 7)], [0, 1, 1]),  # "t rai" is mostly in "rain"
         ([(0, 1), (1, 4), (4, 7)], [0, 0, 1]),  # "t r": the first of equals
-        ([(0, 0), (0, 2), (2, 3), (3, 7)], [NO_WORD, 0, NO_WORD, 1]),  # a token of space alone
+        ([(0, 0), (0, 2), (2, 3), (3, 7)], [NO_WORD, 0, NO_WORD, 1]),  # a token of whitespace
     ],
 )
 def test_a_token_belongs_to_the_word_with_most_of_its_characters(
@@ -156,7 +156,7 @@ def test_single_token_words_change_only_the_diagonal() -> None:
     weights = torch.rand(3, 7, 7, dtype=torch.float64)
     off_diagonal = weights * (1 - torch.eye(7, dtype=torch.float64))
     assert_same(word_weights(weights, range(7)), off_diagonal, roundings=0)
-    assert weights.diagonal(dim1=1, dim2=2).all()  # what came in is left as it was
+    assert weights.diagonal(dim1=1, dim2=2).all()  # the input is unchanged
 
 
 def test_weights_of_another_size_raise() -> None:

@@ -141,7 +141,7 @@ def test_an_input_that_a_model_cannot_take_is_named() -> None:
         OptionError, match="GPT2LMHeadModel has no input 'input_idz': did you mean input_ids"
     ):
         scan(model, inputs=[{"input_idz": inputs["input_ids"]}])
-    with pytest.raises(OptionError, match="no input 'glow': it takes input_ids, "):
+    with pytest.raises(OptionError, match=r"no input 'glow': .*input_ids, "):
         scan(model, inputs=[{"glow": torch.ones(1, 3)}])
 
 

@@ -11,7 +11,7 @@ from headwise.sweeps.characters import Characters
 from headwise.sweeps.head_figures import SEQUENCES, HeadFigures, measure_heads
 from headwise.sweeps.settings import Variant
 from headwise.sweeps.synthetic_tasks import Brackets, Relations
-from headwise.sweeps.task import NOWHERE, Examples, SweepTask
+from headwise.sweeps.task import NOWHERE, SweepTask, TaskExamples
 from headwise.sweeps.training import SweepBlock, SweepModel
 
 from ..attention.tolerance import assert_same
@@ -21,7 +21,7 @@ ROUNDINGS = 2 * (19 + 5 + 17) * 8
 """Sums over d_model, d_key and keys in two layers, in scores of a size of about 8."""
 
 
-def drawn(task: SweepTask, count: int) -> Examples:
+def drawn(task: SweepTask, count: int) -> TaskExamples:
     return task.examples(count, torch.Generator().manual_seed(5), held_out=True)
 
 
@@ -88,21 +88,21 @@ def figures_by_loops(weights: Tensor, places: Tensor) -> tuple[float, float, lis
 def test_figures_equal_those_of_the_full_weights(task: SweepTask, layers: int) -> None:
     model = sharp_model(task, VARIANT, d_model=19, layers=layers)
     examples = drawn(task, SEQUENCES + 3)
-    figures = measure_heads(model, examples, model.task.questions)
+    figures = measure_heads(model, examples, model.task.shape.questions)
     patterns = weights_of(model, examples.symbols[:SEQUENCES])
     names = [f"L{layer}H{head}" for layer in range(layers) for head in range(3)]
     assert [one.head for one in figures] == names
     for number, one in enumerate(figures):
         weights = patterns[number // 3][:, number % 3].double()
         entropy, largest, looks = figures_by_loops(weights, examples.places)
-        assert tuple(one.looks) == task.questions
+        assert tuple(one.looks) == task.shape.questions
         actual = torch.tensor([one.entropy, one.largest, *one.looks.values()])
         expected = torch.tensor([entropy, largest, *looks])
         assert_same(actual, expected, roundings=ROUNDINGS, name=one.head)
     assert len({round(one.entropy, 4) for one in figures}) == len(figures), "heads differ"
 
 
-def planted(offset: int, symbols: int = 11, length: int = 13) -> tuple[SweepModel, Examples]:
+def planted(offset: int, symbols: int = 11, length: int = 13) -> tuple[SweepModel, TaskExamples]:
     """Two heads: the first attends `offset` positions back, the second to all equally."""
     task = Relations(relations=4, letters=symbols, length=length)
     model = SweepModel(task, Variant("free", 2, length, 3), d_model=length, layers=1)
@@ -120,7 +120,7 @@ def planted(offset: int, symbols: int = 11, length: int = 13) -> tuple[SweepMode
 
 def measure_planted(offset: int) -> tuple[HeadFigures, ...]:
     model, examples = planted(offset)
-    return measure_heads(model, examples, model.task.questions)
+    return measure_heads(model, examples, model.task.shape.questions)
 
 
 def test_head_planted_one_back_is_recognised() -> None:
@@ -144,7 +144,7 @@ def test_head_planted_two_back_is_not_taken_for_one_back() -> None:
 def test_question_without_answer_positions_has_no_weight() -> None:
     task = Characters(length=7)
     model = sharp_model(task, VARIANT, d_model=19, layers=1)
-    figures = measure_heads(model, drawn(task, 4), model.task.questions)
+    figures = measure_heads(model, drawn(task, 4), model.task.shape.questions)
     assert len(figures) == 3
     assert [one.looks for one in figures] == [{}, {}, {}]
     assert all(0 < one.entropy < 1 and 1 / 7 < one.largest < 1 for one in figures)
@@ -154,7 +154,7 @@ def test_measuring_heads_leaves_the_model_unchanged() -> None:
     model, examples = planted(1)
     before = {name: one.clone() for name, one in model.state_dict().items()}
     logits = model(examples.symbols)
-    figures = measure_heads(model, examples, model.task.questions)
+    figures = measure_heads(model, examples, model.task.shape.questions)
     assert isinstance(figures[0], HeadFigures)
     assert torch.equal(model(examples.symbols), logits)
     assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())

@@ -24,7 +24,7 @@ from headwise.sweeps.settings import (
 )
 from headwise.sweeps.sweep import sweep
 from headwise.sweeps.synthetic_tasks import Relations
-from headwise.sweeps.task import Examples
+from headwise.sweeps.task import TaskExamples
 
 from .test_sweep import planted_record
 
@@ -165,7 +165,7 @@ class Mine(Relations):
 class Failing(Mine):
     """A task whose examples cannot be made."""
 
-    def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> Examples:
+    def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> TaskExamples:
         raise OptionError("there are no examples")
 
 

@@ -12,13 +12,15 @@ from headwise.errors import OptionError
 from headwise.sweeps.characters import Characters, library_text
 from headwise.sweeps.settings import sweep_task
 from headwise.sweeps.synthetic_tasks import RELATIONS, Brackets, Recall, Relations
-from headwise.sweeps.task import NO_ANSWER, NOWHERE, Examples, SweepTask
+from headwise.sweeps.task import NO_ANSWER, NOWHERE, SweepTask, TaskExamples
 
 Where = Callable[[list[int], int], int | None]
 """Position of the answer at a position of some letters; None if there is none."""
 
 
-def drawn(task: SweepTask, count: int = 23, *, seed: int = 3, held_out: bool = False) -> Examples:
+def drawn(
+    task: SweepTask, count: int = 23, *, seed: int = 3, held_out: bool = False
+) -> TaskExamples:
     return task.examples(count, torch.Generator().manual_seed(seed), held_out=held_out)
 
 
@@ -61,7 +63,7 @@ WHERE: dict[str, Where] = {
 
 def test_relations_equal_those_of_a_loop() -> None:
     task = Relations(relations=7, letters=7, classes=3, length=13)
-    assert task.questions == tuple(WHERE) == tuple(RELATIONS)
+    assert task.shape.questions == tuple(WHERE) == tuple(RELATIONS)
     examples = drawn(task)
     assert examples.symbols.shape == (23, 13, 1)
     assert examples.answers.shape == examples.places.shape == (23, 13, 7)
@@ -85,13 +87,13 @@ def test_shortest_sequences_ask_every_relation(relations: int) -> None:
 def test_all_letters_occur_and_no_others() -> None:
     task = Relations(relations=2, letters=7, classes=3, length=13)
     assert set(drawn(task).symbols.flatten().tolist()) == set(range(7))
-    assert (task.num_symbols, task.num_answers, task.positions) == (7, 7, 13)
+    assert (task.shape.num_symbols, task.shape.num_answers, task.shape.length) == (7, 7, 13)
 
 
 def test_recall_asks_once_for_the_value_of_every_key() -> None:
     task = Recall(pairs=5, keys=11, values=3)
     examples = drawn(task)
-    assert (task.num_symbols, task.num_answers, task.positions) == (15, 3, 10)
+    assert (task.shape.num_symbols, task.shape.num_answers, task.shape.length) == (15, 3, 10)
     assert examples.symbols.shape == (23, 10, 2)
     for row in range(23):
         pairs = examples.symbols[row].tolist()
@@ -117,7 +119,7 @@ def test_recall_asks_for_keys_in_another_order() -> None:
 def test_brackets_equal_those_of_a_stack() -> None:
     task = Brackets(labels=5, depth=3, length=17)
     examples = drawn(task)
-    assert (task.num_symbols, task.num_answers, task.positions) == (6, 5, 17)
+    assert (task.shape.num_symbols, task.shape.num_answers, task.shape.length) == (6, 5, 17)
     depths: set[int] = set()
     for row in range(23):
         symbols = examples.symbols[row, :, 0].tolist()
@@ -183,12 +185,12 @@ def test_best_guess_is_the_most_frequent_held_out_character(book: Path) -> None:
     expected = max(ends.count(one) for one in set(ends)) / 64
     assert Characters(text=str(book), length=11).best_guess == pytest.approx(expected)
     drawn_evenly = Relations(letters=8, classes=2)
-    assert drawn_evenly.best_guess == 1 / drawn_evenly.num_answers
+    assert drawn_evenly.best_guess == 1 / drawn_evenly.shape.num_answers
 
 
 def test_rare_characters_are_one_symbol(book: Path) -> None:
     task = Characters(text=str(book), length=11, alphabet=2)
-    assert (task.num_symbols, task.num_answers, task.positions) == (3, 3, 11)
+    assert (task.shape.num_symbols, task.shape.num_answers, task.shape.length) == (3, 3, 11)
     symbols = drawn(task).symbols.flatten().tolist()
     assert set(symbols) == {0, 1, 2}
     assert symbols.count(2) == pytest.approx(len(symbols) * 3 / 9, rel=0.2)  # c, d and e of nine
@@ -198,7 +200,7 @@ def test_default_text_is_pythons_library() -> None:
     text = library_text()
     assert len(text) == 1_000_000 and "def " in text
     task = Characters(length=7)
-    assert task.num_symbols == 97
+    assert task.shape.num_symbols == 97
     assert (drawn(task, 5).symbols < 97).all()
 
 
@@ -249,12 +251,12 @@ def test_same_generator_state_gives_the_same_examples(task: SweepTask) -> None:
 @pytest.mark.parametrize("task", SMALL, ids=lambda task: str(task.name))
 def test_symbols_answers_and_places_are_in_range(task: SweepTask) -> None:
     examples = drawn(task, 200)
-    assert examples.symbols.shape[:2] == (200, task.positions)
-    assert examples.answers.shape == (200, task.positions, len(task.questions))
-    assert int(examples.symbols.min()) >= 0 and int(examples.symbols.max()) < task.num_symbols
+    assert examples.symbols.shape[:2] == (200, task.shape.length)
+    assert examples.answers.shape == (200, task.shape.length, len(task.shape.questions))
+    assert int(examples.symbols.min()) >= 0 and int(examples.symbols.max()) < task.shape.num_symbols
     asked = examples.answers[examples.answers != NO_ANSWER]
-    assert int(asked.min()) >= 0 and int(asked.max()) < task.num_answers
-    earlier = torch.arange(task.positions)[None, :, None]
+    assert int(asked.min()) >= 0 and int(asked.max()) < task.shape.num_answers
+    earlier = torch.arange(task.shape.length)[None, :, None]
     assert (examples.places < earlier.clamp(min=NOWHERE + 1)).all(), "an answer is ahead"
 
 

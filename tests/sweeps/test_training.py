@@ -13,7 +13,7 @@ from headwise.errors import OptionError
 from headwise.sweeps import training
 from headwise.sweeps.settings import TrainingSettings, Variant
 from headwise.sweeps.synthetic_tasks import Brackets, Relations
-from headwise.sweeps.task import NO_ANSWER, Examples
+from headwise.sweeps.task import NO_ANSWER, TaskExamples
 from headwise.sweeps.training import (
     BATCHES_AT_ONCE,
     Outcome,
@@ -98,18 +98,18 @@ def test_four_heads_learn_four_relations_that_one_head_cannot() -> None:
     )
     assert four.accuracy > 0.85 and one.accuracy < 0.7  # 0.96 and 0.61; chance is 0.06
     assert four.loss < one.loss / 2
-    best = {name: max(head.looks[name] for head in four.heads) for name in task.questions}
+    best = {name: max(head.looks[name] for head in four.heads) for name in task.shape.questions}
     assert min(best.values()) > 0.6, "every relation has a head that looks there"
 
 
 @pytest.fixture
-def learned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Examples]]:
+def learned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[TaskExamples]]:
     """The batches of every training step, in their order."""
-    batches: list[Examples] = []
+    batches: list[TaskExamples] = []
     take_step = training.take_step
 
     def watched(
-        model: torch.nn.Module, optimizer: torch.optim.Optimizer, examples: Examples
+        model: torch.nn.Module, optimizer: torch.optim.Optimizer, examples: TaskExamples
     ) -> None:
         batches.append(examples)
         take_step(model, optimizer, examples)
@@ -118,7 +118,7 @@ def learned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Examples]]:
     yield batches
 
 
-def test_every_variant_learns_from_the_same_batches(learned: list[Examples]) -> None:
+def test_every_variant_learns_from_the_same_batches(learned: list[TaskExamples]) -> None:
     outcome(variant=ONE)
     one = list(learned)
     learned.clear()
@@ -167,7 +167,9 @@ class Verdicts:
     def __init__(self, accuracies: list[float]) -> None:
         self.left = list(accuracies)
 
-    def __call__(self, model: torch.nn.Module, held_out: Examples) -> tuple[torch.Tensor, float]:
+    def __call__(
+        self, model: torch.nn.Module, held_out: TaskExamples
+    ) -> tuple[torch.Tensor, float]:
         accuracy = self.left.pop(0)
         return torch.tensor([accuracy, accuracy]), 0.5
 
@@ -236,7 +238,7 @@ def test_question_that_is_never_asked_does_not_count() -> None:
     assert share == pytest.approx(2 / 3) and math.isnan(missing)
     rare = Relations(relations=7, letters=10**4, classes=2, length=4)  # no letter comes twice
     result = train(rare, ONE, replace(RECIPE, layers=2), rate=0.01, seed=3)
-    assert set(result.by_question) == set(rare.questions) - {"followed"}
+    assert set(result.by_question) == set(rare.shape.questions) - {"followed"}
     assert result.accuracy == pytest.approx(sum(result.by_question.values()) / 6)
 
 
@@ -245,7 +247,7 @@ def test_model_is_causal() -> None:
     model = SweepModel(task, THREE, d_model=11, layers=2)
     symbols = held_out_examples(task, RECIPE).symbols
     changed = symbols.clone()
-    changed[:, 5:] = (changed[:, 5:] + 1) % task.num_symbols
+    changed[:, 5:] = (changed[:, 5:] + 1) % task.shape.num_symbols
     logits, other = model(symbols), model(changed)
     assert logits.shape == (13, 9, 1, 3)
     torch.testing.assert_close(logits[:, :5], other[:, :5])

@@ -1,4 +1,4 @@
-"""A call's three questions and its tiles agree with the full weight matrix."""
+"""Tests of calls: their methods and tiles agree with the full weight matrix."""
 
 from dataclasses import replace
 from typing import Any
@@ -58,7 +58,7 @@ def test_lse_is_the_log_of_each_rows_denominator(name: str, needs_lse: bool) -> 
 
 
 def scores_of(call: AttentionCall) -> Tensor:
-    """Capped and biased scores of all pairs, written down a second time."""
+    """Capped and biased scores of all pairs, computed independently."""
     group = call.num_heads // call.keys.shape[1]
     keys = call.keys.repeat_interleave(group, 1)
     scale = call.rules.scale or call.queries.shape[-1] ** -0.5
@@ -96,32 +96,32 @@ def test_mixed_is_the_weighted_mean_of_the_values(name: str) -> None:
 def test_mixed_of_unrouted_modules_is_the_input_of_the_projection(name: str) -> None:
     model, inputs = family_model(name)
     with watch(model) as watched:
-        hooks, given = [], []
+        hooks, inputs_seen = [], []
         for place in watched.sites:
             hook = place.output_projection.register_forward_pre_hook(
-                lambda _, args: given.append(args[0])
+                lambda _, args: inputs_seen.append(args[0])
             )
             hooks.append(hook)
         run(model, inputs)
     for hook in hooks:
         hook.remove()
-    for call, concat in zip(watched.calls, given, strict=True):
+    for call, concat in zip(watched.calls, inputs_seen, strict=True):
         assert torch.equal(call.mixed.transpose(1, 2).flatten(2), concat)
 
 
 @each_family
 def test_output_weight_maps_mixed_to_the_layers_output(name: str) -> None:
     model, inputs = family_model(name)
-    said: list[Tensor] = []
+    outputs: list[Tensor] = []
     with watch(model) as watched:
         hooks = [
-            projection.register_forward_hook(lambda *args: said.append(args[2]))
+            projection.register_forward_hook(lambda *args: outputs.append(args[2]))
             for projection in {place.output_projection: None for place in watched.sites}
         ]
         run(model, inputs)
     for hook in hooks:
         hook.remove()
-    for call, output in zip(watched.calls, said, strict=True):
+    for call, output in zip(watched.calls, outputs, strict=True):
         got = call.mixed.transpose(1, 2).flatten(2) @ call.output_weight
         bias = call.site.output_projection.bias
         assert_close(name, got if bias is None else got + bias, output.view(got.shape))
@@ -183,11 +183,11 @@ def assert_tiles(name: str, sequence: SequenceWeights, want: Tensor) -> None:
 
 OF_FAST_EXPONENTIALS = 2**10
 """In half precision torch's fused kernel adds up exponentials that are good to 13 of float32's 23
-bits where the processor has no AVX-512: the log-sum-exps that it gives are off by up to 6.3e-5."""
+bits on processors without AVX-512: its log-sum-exps are off by up to 6.3e-5."""
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_questions_about_half_precision_are_answered_in_float32(dtype: torch.dtype) -> None:
+def test_half_precision_calls_compute_in_float32(dtype: torch.dtype) -> None:
     call = random_call(dtype=dtype, is_causal=True)
     wide = random_call(dtype=dtype, is_causal=True)
     wide = replace(
@@ -195,13 +195,13 @@ def test_questions_about_half_precision_are_answered_in_float32(dtype: torch.dty
         **{name: getattr(wide, name).float() for name in ("queries", "keys", "values", "mixed")},
     )
     query, key = torch.arange(11), torch.arange(11)
-    narrow, wider = (one.sequence(1, slice(0, 11), slice(0, 11)) for one in (call, wide))
+    narrow, wider = (part.sequence(1, slice(0, 11), slice(0, 11)) for part in (call, wide))
     positions = torch.arange(11)[None, None, :, None] * 100.0
     pairs = {
         "lse": (call.lse, wide.lse),
         "weight_at": (call.weight_at(query, key), wide.weight_at(query, key)),
         "attend": (call.attend(positions), wide.attend(positions)),
-        "tile": (*(one.log_weights(one.tile(query, 0, 11)).exp() for one in (narrow, wider)),),
+        "tile": (*(part.log_weights(part.tile(query, 0, 11)).exp() for part in (narrow, wider)),),
     }
     for name, (got, want) in pairs.items():
         assert got.dtype == torch.float32
@@ -268,10 +268,10 @@ def test_pairs_and_tiles_follow_every_kind_of_rule(rules: dict[str, Any]) -> Non
 
 def test_the_band_covers_the_weights_of_all_heads_and_rows() -> None:
     def band(*weights: Tensor) -> tuple[int | None, int | None]:
-        shown, mixed = torch.stack(weights), torch.zeros(len(weights), 7, 5)
-        found = SequenceWeights(mixed=mixed, known_weights=shown).band
-        assert found.offset == 0
-        return found.before, found.after
+        mixed = torch.zeros(len(weights), 7, 5)
+        result = SequenceWeights(mixed=mixed, known_weights=torch.stack(weights)).band
+        assert result.offset == 0
+        return result.before, result.after
 
     whole = torch.ones(7, 7)
     near, far = whole.tril().triu(-1), whole.tril() - whole.tril(-2)
@@ -311,8 +311,8 @@ def test_a_sequence_of_a_model_in_training_carries_no_gradients() -> None:
 
 
 def test_too_many_weights_raise_with_their_size() -> None:
-    one = torch.zeros(())
-    parts = {"queries": one.expand(1, 8, 70_000, 4), "keys": one.expand(1, 8, 70_000, 4)}
+    zero = torch.zeros(())
+    parts = {"queries": zero.expand(1, 8, 70_000, 4), "keys": zero.expand(1, 8, 70_000, 4)}
     call = AttentionCall(
         site=PLACE, rules=Rules(), values=parts["keys"], mixed=parts["keys"], **parts
     )

@@ -1,4 +1,4 @@
-"""A compiled model is watched, silenced and gated as it is written, and compiled again after."""
+"""Compiled models run uncompiled while they are watched, silenced or gated, and only then."""
 
 from contextlib import AbstractContextManager
 from typing import Any

@@ -34,7 +34,7 @@ Factors = dict[tuple[str, int], Tensor]
 
 
 def stack_in(name: str, family: Any) -> str:
-    """The stack of an attention module's path, by the words of this table alone."""
+    """The stack of an attention module's path, by the words in this table."""
     if list(family.stacks) == [""]:
         return ""
     if "encoder_attn" in name or "EncDecAttention" in name:
@@ -44,21 +44,21 @@ def stack_in(name: str, family: Any) -> str:
 
 @contextmanager
 def hooked(model: nn.Module, name: str, factors: Factors) -> Iterator[None]:
-    """Gates by hooks of the test's own: the slice of each head, at the projection's input."""
+    """Gate each head's slice of the projection's input by hooks, without headwise."""
     family, hooks = FAMILIES[name], []
     counts: dict[str, int] = {}
 
     def multiply(stack: str, layer: int | None) -> Any:
-        def hook(_: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             number = layer
             if number is None:  # ALBERT: one module for all layers, which take turns
                 number = counts.get(stack, 0) % family.stacks[stack].num_layers
                 counts[stack] = counts.get(stack, 0) + 1
             if (stack, number) not in factors:
-                return given
-            each = factors[stack, number].to(given[0])
-            size = given[0].shape[-1] // len(each)
-            return (given[0] * each.repeat_interleave(size), *given[1:])
+                return inputs
+            each = factors[stack, number].to(inputs[0])
+            size = inputs[0].shape[-1] // len(each)
+            return (inputs[0] * each.repeat_interleave(size), *inputs[1:])
 
         return hook
 
@@ -203,11 +203,11 @@ def test_means_replace_silenced_heads(name: str) -> None:
     heads, factors = some_heads(name)
     with watch(model) as watched:
         run(model, batch)
-    given: dict[tuple[str, int], Tensor] = {}
-    with silence(model, heads, means=means), spying(watched.sites, given):
+    projected: dict[tuple[str, int], Tensor] = {}
+    with silence(model, heads, means=means), spy_on_projections(watched.sites, projected):
         run(model, batch)
     for (stack, layer), factor in factors.items():
-        concat = given[stack, layer]
+        concat = projected[stack, layer]
         apart = concat.unflatten(-1, (len(factor), -1))
         for head in (factor == 0).nonzero()[:, 0].tolist():
             mean = means.by_layer[stack, layer][head].to(apart)
@@ -215,15 +215,15 @@ def test_means_replace_silenced_heads(name: str) -> None:
 
 
 @contextmanager
-def spying(places: Any, given: dict[tuple[str, int], Tensor]) -> Iterator[None]:
-    """Keep what the output projections get; of ALBERT's one, turn by turn."""
+def spy_on_projections(places: Any, projected: dict[tuple[str, int], Tensor]) -> Iterator[None]:
+    """Record the inputs of the output projections; ALBERT's single one takes turns."""
     hooks, rounds = [], {}
 
     def hook_of(mine: list[Any]) -> Any:
         def hook(projection: nn.Module, inputs: tuple[Tensor, ...]) -> None:
             place = mine[rounds.get(projection, 0)]
             rounds[projection] = rounds.get(projection, 0) + 1
-            given[place.stack, place.layer] = inputs[0]
+            projected[place.stack, place.layer] = inputs[0]
 
         return hook
 
@@ -352,12 +352,12 @@ def test_mean_outputs_of_no_batch_or_another_layer_raise() -> None:
 def test_mean_outputs_of_a_decoder_leave_out_padded_labels() -> None:
     model, inputs = tiny("t5")
     model.config.decoder_start_token_id = 0
-    given = {name: inputs[name] for name in ("input_ids", "attention_mask") if name in inputs}
-    batch = len(given["input_ids"])
+    texts = {name: inputs[name] for name in ("input_ids", "attention_mask") if name in inputs}
+    batch = len(texts["input_ids"])
     labels = torch.randint(3, 20, (batch, 5))
     padded = torch.cat([labels, torch.full((batch, 6), -100)], 1)
-    want = mean_outputs(model, [given | {"labels": labels}]).by_layer
-    got = mean_outputs(model, [given | {"labels": padded}]).by_layer
+    want = mean_outputs(model, [texts | {"labels": labels}]).by_layer
+    got = mean_outputs(model, [texts | {"labels": padded}]).by_layer
     for key, mean in want.items():
         assert_same(got[key], mean, roundings=ROUNDINGS, dtype=torch.float32)
 

@@ -12,7 +12,7 @@ from .tiny import tiny
 
 
 class Twice(nn.Module):
-    """Returns a tuple, and takes its input by name after a tensor of token ids."""
+    """Returns a tuple, and accepts its input by name after a tensor of token ids."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A mask's structure says what transformers' dense mask says, and its stand-in behaves as that."""
+"""Structured masks have the values of transformers' dense masks, and behave like them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -115,7 +115,7 @@ def test_right_padding_becomes_lengths_and_other_padding_a_mask_of_keys() -> Non
 
 
 def padded_mask(laid_out: list[int] | None = None) -> tuple[StructuredMask, Tensor]:
-    """A stand-in that notes when it is laid out, and the mask that it stands for."""
+    """A structured mask that records when it is made dense, and the dense mask."""
     mask = headwise_mask(BATCH, 11, 11, attention_mask=PADDING["right"])
     assert isinstance(mask, StructuredMask)
     want, make_dense = mask.make_dense(), mask.make_dense

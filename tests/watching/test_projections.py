@@ -63,9 +63,9 @@ def test_calls_are_not_direct_if_a_gate_or_norm_follows(name: str) -> None:
 def test_indirect_calls_have_no_output_measures(name: str) -> None:
     model, inputs = gated(name)
     batches = [inputs, {"input_ids": inputs["input_ids"].flip(1)}]
-    with pytest.warns(UserWarning, match="Attention") as said:
+    with pytest.warns(UserWarning, match="Attention") as caught:
         table = scan(model, inputs=batches, settings=ScanSettings(repeats=False))
-    assert len([one for one in said if "output projection" in str(one.message)]) == 1
+    assert len([warning for warning in caught if "output projection" in str(warning.message)]) == 1
     assert table.df["output_share"].isna().all() and table.df["entropy"].notna().all()
     assert not [name for name in table.df if name.startswith(("value_", "output_norm"))]
 
@@ -84,8 +84,8 @@ class Multiplied(nn.Module):
         super().__init__()
         self.weight, self.bias = plain.weight, plain.bias
 
-    def __call__(self, given: Tensor) -> Tensor:
-        return nn.functional.linear(given, self.weight, self.bias)
+    def __call__(self, concat: Tensor) -> Tensor:
+        return nn.functional.linear(concat, self.weight, self.bias)
 
 
 def test_a_projection_that_never_runs_delays_calls_but_loses_none() -> None:

@@ -1,11 +1,11 @@
-"""A forward pass does no unneeded work, and its layers compute the same."""
+"""Tests of running: no unneeded work, and the same results of all layers."""
 
 from typing import Any
 
 import pytest
 import torch
 
-from headwise.watching.running import accepted, forward, forward_batch, in_evaluation
+from headwise.watching.running import filter_options, forward, forward_batch, in_evaluation
 from headwise.watching.watch import watch
 
 from .helpers import allow_weights, assert_close, each_family, family_model
@@ -22,25 +22,25 @@ def test_layers_compute_the_same_without_logits_and_cache(name: str) -> None:
         with watch(model) as bare:
             forward_batch(model, inputs)
     assert len(plain.calls) == len(bare.calls) > 0
-    for one, other in zip(plain.calls, bare.calls, strict=True):
-        assert_close(name, other.mixed, one.mixed)
+    for want, got in zip(plain.calls, bare.calls, strict=True):
+        assert_close(name, got.mixed, want.mixed)
 
 
-@pytest.mark.parametrize(("name", "taken_options"), [("llama", 2), ("bert", 0), ("t5", 1)])
-def test_only_accepted_options_are_passed(name: str, taken_options: int) -> None:
+@pytest.mark.parametrize(("name", "num_options"), [("llama", 2), ("bert", 0), ("t5", 1)])
+def test_only_accepted_options_are_passed(name: str, num_options: int) -> None:
     model, _ = family_model(name)
-    assert len(accepted(model, use_cache=False, logits_to_keep=1)) == taken_options
+    assert len(filter_options(model, use_cache=False, logits_to_keep=1)) == num_options
 
 
 def test_forward_batch_computes_one_logit_and_no_cache() -> None:
     model, inputs = family_model("llama")
-    heard: list[Any] = []
+    outputs: list[Any] = []
     with torch.no_grad():
-        hook = model.register_forward_hook(lambda *given: heard.append(given[2]))
+        hook = model.register_forward_hook(lambda *args: outputs.append(args[2]))
         forward_batch(model, inputs)
         forward(model, inputs)
         hook.remove()
-    few, whole = heard
+    few, whole = outputs
     assert few.logits.shape[1] == 1 and whole.logits.shape[1] == inputs["input_ids"].shape[1]
     assert few.past_key_values is None and whole.past_key_values is None
 

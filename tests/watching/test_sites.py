@@ -44,10 +44,10 @@ def test_stacks_and_layers_are_in_order(name: str) -> None:
         stack: [(stack, layer) for layer in range(facts.num_layers)]
         for stack, facts in FAMILIES[name].stacks.items()
     }
-    assert sorted(got) == sorted(one for layers in want.values() for one in layers)
+    assert sorted(got) == sorted(pair for layers in want.values() for pair in layers)
     for stack, layers in want.items():
-        assert [one for one in got if one[0] == stack] == layers
-    assert [stack for stack, _ in got] == sorted((one[0] for one in got), key=[*dict(got)].index)
+        assert [pair for pair in got if pair[0] == stack] == layers
+    assert [stack for stack, _ in got] == sorted((pair[0] for pair in got), key=[*dict(got)].index)
 
 
 @each_family
@@ -213,14 +213,16 @@ def test_a_model_defined_outside_transformers_is_watched(padded: bool) -> None:
     assert torch.equal(seen, allowed)
 
 
-@pytest.mark.parametrize("family", [*FAMILIES.values(), *KIN.values()], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "family", [*FAMILIES.values(), *KIN.values()], ids=lambda family: family.name
+)
 def test_the_row_and_the_search_by_name_find_the_same_projection(
     family: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = build(family)
     by_row = [site.output_projection for site in find_sites(model)]
     assert by_row == [output_projection(model, family, site.name) for site in find_sites(model)]
-    monkeypatch.setattr(sites_module, "watched_family", lambda module: None)
+    monkeypatch.setattr(sites_module, "find_family", lambda module: None)
     modules = dict(model.named_modules())
     names = attention_modules(model, family)
     searched = {name: find_output_projection(name, modules) for name in names}
@@ -228,7 +230,9 @@ def test_the_row_and_the_search_by_name_find_the_same_projection(
 
 
 @pytest.mark.filterwarnings("error::UserWarning")
-@pytest.mark.parametrize("family", [*FAMILIES.values(), *KIN.values()], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "family", [*FAMILIES.values(), *KIN.values()], ids=lambda family: family.name
+)
 def test_no_attention_of_a_known_family_is_missed(family: Family) -> None:
     find_sites(build(family))
 
@@ -246,7 +250,7 @@ def test_left_out_attention_warns_at_the_callers_line() -> None:
         decoder_ffn_dim=7,
     )
     message = r"BigBirdPegasusModel is watched only in part: .*BigBird\w*Attention"
-    with pytest.warns(UserWarning, match=message) as said:
+    with pytest.warns(UserWarning, match=message) as caught:
         sites = find_sites(model)
     assert {site.stack for site in sites} == {"decoder", "cross"}
-    assert [one.filename for one in said] == [__file__]
+    assert [warning.filename for warning in caught] == [__file__]

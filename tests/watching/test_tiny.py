@@ -135,11 +135,11 @@ def assert_untouched_by_padding(
                 got = got[:, :, queries]
                 assert (got[..., ~keys] == 0).all(), (stack, layer)
                 assert_same(got[..., keys], want, roundings=ROUNDINGS, dtype=torch.float32)
-        said = output_of(together)[row : row + 1]
+        got = output_of(together)[row : row + 1]
         if family.kind != "text and vision":
             stack = "decoder" if family.kind in ("encoder-decoder", "speech") else ""
-            said = said[:, real(family, stack, batch, row)[0]]
-        assert_same(said, output_of(single), roundings=ROUNDINGS, dtype=torch.float32)
+            got = got[:, real(family, stack, batch, row)[0]]
+        assert_same(got, output_of(single), roundings=ROUNDINGS, dtype=torch.float32)
 
 
 def real(family: Family, stack: str, batch: dict[str, Tensor], row: int) -> tuple[Tensor, Tensor]:
@@ -149,8 +149,8 @@ def real(family: Family, stack: str, batch: dict[str, Tensor], row: int) -> tupl
     if stack == "vision":
         return sound, sound
     if stack in ("decoder", "cross"):
-        written = batch["decoder_attention_mask"][row].bool()
-        return written, written if stack == "decoder" else read
+        decoder = batch["decoder_attention_mask"][row].bool()
+        return decoder, decoder if stack == "decoder" else read
     return read, read
 
 

@@ -83,15 +83,15 @@ def test_every_layer_is_recorded_once_with_unrepeated_kv_heads(name: str) -> Non
 
 def state_of(model: nn.Module) -> dict[str, Any]:
     """Everything a watch could have left behind, by the name of its module."""
-    found: dict[str, Any] = {}
+    state: dict[str, Any] = {}
     for name, module in model.named_modules():
-        found[name] = {key: id(value) for key, value in vars(module).items() if key not in HOOKS}
-        found[f"{name} hooks"] = [dict(vars(module)[kind]) for kind in HOOKS]
-        found[f"{name} forward"] = type(module), type(module).forward
+        state[name] = {key: id(value) for key, value in vars(module).items() if key not in HOOKS}
+        state[f"{name} hooks"] = [dict(vars(module)[kind]) for kind in HOOKS]
+        state[f"{name} forward"] = type(module), type(module).forward
         config = getattr(module, "config", None)
         if config is not None:
-            found[f"{name} config"] = dict(vars(config))
-    return found
+            state[f"{name} config"] = dict(vars(config))
+    return state
 
 
 @each_family
@@ -114,18 +114,18 @@ def test_the_model_is_unchanged_after_the_block(name: str) -> None:
 @pytest.mark.parametrize("name", ["llama", "albert", "mpnet", "deberta_v2", "t5"])
 def test_an_error_inside_a_layer_leaves_nothing_behind(name: str) -> None:
     model, inputs = tiny(name)
-    before, told = state_of(model), list[Call]()
+    before, calls = state_of(model), list[Call]()
 
     def fail_at_second(call: Call) -> None:
-        told.append(call)
-        if len(told) == 2:
+        calls.append(call)
+        if len(calls) == 2:
             raise RuntimeError("second call")
 
     with watch(model, fail_at_second):
         with pytest.raises(RuntimeError, match="second call"):
             run(model, inputs)
         run(model, inputs)
-    assert_all_weights(name, told[2:], family_weights(name))
+    assert_all_weights(name, calls[2:], family_weights(name))
     assert state_of(model) == before
 
 
@@ -159,9 +159,9 @@ def test_padding_does_not_change_a_sequences_calls(name: str, side: Side) -> Non
     assert together.isfinite().all()
     weights = {(call.stack, call.layer): call.weights() for call in watched.calls}
     for row, single in enumerate(alone):
-        with watch(model) as one:
-            said = output_of(run(model, single))
-        for call in one.calls:
+        with watch(model) as watched_alone:
+            want = output_of(run(model, single))
+        for call in watched_alone.calls:
             queries, keys = real(family, call.stack, batch, row)
             got = weights[call.stack, call.layer][row : row + 1, :, queries]
             assert (got[..., ~keys] == 0).all(), (call.stack, call.layer)
@@ -170,7 +170,7 @@ def test_padding_does_not_change_a_sequences_calls(name: str, side: Side) -> Non
         if family.kind != "text and vision":
             stack = "decoder" if family.kind in ("encoder-decoder", "speech") else ""
             part = part[:, real(family, stack, batch, row)[0]]
-        assert_same(part, said, roundings=ROUNDINGS, dtype=torch.float32)
+        assert_same(part, want, roundings=ROUNDINGS, dtype=torch.float32)
 
 
 @pytest.mark.parametrize(("name", "side"), PADDED)
@@ -225,17 +225,17 @@ def test_models_that_share_a_config_are_watched_separately() -> None:
     second = AutoModelForCausalLM.from_config(config, dtype=torch.float64).eval()
     second.config = config
     wants = [output_of(run(model, inputs)) for model in (first, second)]
-    with watch(first) as one:
+    with watch(first) as first_watch:
         second_alone = output_of(run(second, inputs))
-        assert one.calls == []
-        with watch(second) as two:
+        assert first_watch.calls == []
+        with watch(second) as second_watch:
             run(first, inputs)
             run(second, inputs)
         after = output_of(run(second, inputs))
-    assert {id(call.site.module) for call in one.calls}.isdisjoint(
-        id(call.site.module) for call in two.calls
+    assert {id(call.site.module) for call in first_watch.calls}.isdisjoint(
+        id(call.site.module) for call in second_watch.calls
     )
-    assert (len(one.calls), len(two.calls)) == (3, 3)
+    assert (len(first_watch.calls), len(second_watch.calls)) == (3, 3)
     assert_close("llama", second_alone, wants[1])
     assert_close("llama", after, wants[1])
     assert config._attn_implementation == "sdpa"
@@ -300,11 +300,11 @@ def test_generation_is_the_same_inside_a_watch() -> None:
 @pytest.mark.parametrize("name", ["llama", "bloom"])
 def test_calls_passed_to_a_function_are_not_kept(name: str) -> None:
     model, inputs = tiny(name)
-    kept: list[weakref.ref[Tensor]] = []
-    with watch(model, lambda call: kept.append(weakref.ref(call.mixed))) as watched:
+    tensors: list[weakref.ref[Tensor]] = []
+    with watch(model, lambda call: tensors.append(weakref.ref(call.mixed))) as watched:
         run(model, inputs)
         gc.collect()
-        assert [ref() for ref in kept] == [None] * len(kept) != []
+        assert [ref() for ref in tensors] == [None] * len(tensors) != []
     assert watched.calls == []
 
 
@@ -340,7 +340,7 @@ def test_gradients_are_those_of_the_unwatched_model(name: str) -> None:
 
 
 def gradients(model: nn.Module, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Of the mean square of what it says: forward and backward, so twice the chain of roundings."""
+    """Gradients of the mean square of the output."""
     model.zero_grad()
     output_of(model(**inputs)).square().mean().backward()
     return {key: p.grad.clone() for key, p in model.named_parameters() if p.grad is not None}
@@ -354,7 +354,7 @@ def test_reading_returned_weights_warns_once_at_the_callers_line(name: str) -> N
         warnings.simplefilter("always")
         with watch(model):
             run(model, inputs)
-    [warning] = [one for one in caught if "its own full weights are read" in str(one.message)]
+    [warning] = [entry for entry in caught if "its own full weights are read" in str(entry.message)]
     assert f"{FAMILIES[name].attention} does not use transformers" in str(warning.message)
     assert warning.filename == __file__
 

@@ -1,4 +1,4 @@
-"""Tiny models of many families with random weights, their inputs, and the weights they give.
+"""Tiny models of many families with random weights, their inputs, and their attention weights.
 
 In: the name of a family of `tiny_configs.py`. Out: a model built from its config, in eval mode and
 in float64, inputs for it, batches with padding, and the attention weights of the model's own eager
@@ -33,9 +33,9 @@ Inputs = dict[str, Tensor]
 BATCH, LENGTH = 4, 13  # no family has 4 heads, 4 layers or heads of size 4
 SEED = 11
 GAIN = 1.6
-"""Spread of queries and keys, for which scores then have a spread of its square."""
+"""Standard deviation of queries and keys; that of the scores is its square."""
 SHIFT = 0.3
-"""Spread of biases, and of norms' weights around what they start at."""
+"""Standard deviation of biases, and of norms' weights around their initial values."""
 CALM = 0.3
 """Factor on the output projections."""
 MASKED = {"input_ids": "attention_mask", "decoder_input_ids": "decoder_attention_mask"}
@@ -55,22 +55,22 @@ def tiny(
 
 
 def build(family: Family, dtype: torch.dtype = torch.float64) -> PreTrainedModel:
-    """The family's model in eval mode, a copy of its own for each who asks."""
+    """The family's model in eval mode; every call returns a new copy."""
     key = repr(family)
-    if key not in built:
-        built[key] = build_anew(family)
-    return copy.deepcopy(built[key]).to(dtype)
+    if key not in _built:
+        _built[key] = _build_model(family)
+    return copy.deepcopy(_built[key]).to(dtype)
 
 
-built: dict[str, PreTrainedModel] = {}
+_built: dict[str, PreTrainedModel] = {}
 
 
-def build_anew(family: Family) -> PreTrainedModel:
+def _build_model(family: Family) -> PreTrainedModel:
     """The family's model in float64; torch's own random state is left as it was.
 
     Weights are drawn in float64 and then rounded, so that they are the same in every dtype. A
-    float64 model gives float64, but many families round to float32 on the way: see
-    `Family.softmax_in` for the weights; Llama's kin do so in norms and rotations, too.
+    float64 model returns float64, but many families round to float32 on the way: for the weights
+    see `Family.softmax_in`; models like Llama also round in norms and rotations.
     """
     config = config_of(family)
     with torch.random.fork_rng(devices=[]):
@@ -107,20 +107,20 @@ def spread_out(model: nn.Module) -> None:
 
 @torch.no_grad()
 def calm_down(model: nn.Module, family: Family) -> None:
-    """Let attention move a token little, or tokens grow alike and later layers' rows uniform."""
+    """Shrink the attention outputs: otherwise tokens become alike, and later rows uniform."""
     for name in attention_modules(model, family):
         output_projection(model, family, name).weight.mul_(CALM)
 
 
 def fan_in(module: nn.Module, parameter: Tensor) -> int:
-    """How many numbers one number of the module's result is the sum of."""
+    """Number of terms in each sum that the module computes."""
     if isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d):
         return parameter[0].numel()
     return parameter.shape[-2]  # GPT-2's Conv1D and most experts: [..., in, out]
 
 
 def inputs(family: Family, batch: int, length: int) -> Inputs:
-    """Random inputs without padding, of `length` tokens; sounds and images have sizes of their own.
+    """Random inputs without padding, of `length` tokens; sounds and images have fixed sizes.
 
     The encoder of an encoder-decoder reads `MEMORY` tokens more, so that queries are not keys.
     """
@@ -131,14 +131,14 @@ def inputs(family: Family, batch: int, length: int) -> Inputs:
     if family.kind == "encoder-decoder":
         parts |= tokens(batch, length + MEMORY, random)
     if family.kind in ("encoder-decoder", "speech"):
-        read = tokens(batch, length, random)
-        parts |= {f"decoder_{name}": part for name, part in read.items()}
+        decoder = tokens(batch, length, random)
+        parts |= {f"decoder_{name}": part for name, part in decoder.items()}
     if family.kind == "speech":
         parts["input_features"] = noise_of((batch, MEL_BINS, FRAMES), random)
     if family.kind in ("vision", "text and vision"):
         parts["pixel_values"] = noise_of((batch, 3, *image_size(family)), random)
     if family.kind == "text and vision":
-        parts["input_ids"][:, -1] = EOS  # what CLIP pools; without one it pools the first token
+        parts["input_ids"][:, -1] = EOS  # CLIP pools this token; without one it pools the first
     return parts
 
 
@@ -172,12 +172,12 @@ def ragged(
 ) -> tuple[Inputs, list[Inputs]]:
     """Sequences of these lengths padded to one batch, and the same sequences one by one.
 
-    A batch padded on the left comes with `position_ids` where the model takes them; models with
-    learned positions would else count from the padding (`Family.needs_positions`).
+    A batch padded on the left has `position_ids` if the model accepts them; models with learned
+    positions would otherwise count from the padding (`Family.needs_positions`).
     """
     family, longest = FAMILIES[name], max(lengths)
     if side not in family.pads:
-        raise ValueError(f"{name} is not to be padded on the {side}, but on {family.pads}")
+        raise ValueError(f"{name} cannot be padded on the {side}, only on {family.pads}")
     whole = in_dtype(inputs(family, len(lengths), longest), dtype)
     alone = [cut(whole, row, longest - length) for row, length in enumerate(lengths)]
     if family.kind == "text and vision":
@@ -204,7 +204,7 @@ def cut(whole: Inputs, row: int, less: int) -> Inputs:
 
 
 def stacked(parts: list[Tensor], side: Side) -> Tensor:
-    """The rows in one tensor, with zeros where a row of tokens is short."""
+    """The rows in one tensor; shorter rows of tokens are padded with zeros."""
     if parts[0].dim() > 2:
         return torch.cat(parts)
     return nn.utils.rnn.pad_sequence(
@@ -221,9 +221,9 @@ def output_of(result: Any) -> Tensor:
 
 @contextlib.contextmanager
 def eagerly(model: PreTrainedModel) -> Iterator[None]:
-    """The model's own eager implementation, and afterwards the one before.
+    """Use the model's own eager implementation inside the block.
 
-    An unrouted family is not switched, and only warns: all of this table are built for eager.
+    An unrouted family only warns, because it is already eager.
     """
     before = model.config._attn_implementation
     model.set_attn_implementation("eager")
@@ -237,8 +237,8 @@ def eagerly(model: PreTrainedModel) -> Iterator[None]:
 def eager_weights(model: PreTrainedModel, inputs: Inputs) -> dict[str, list[Tensor]]:
     """The model's own weights `[batch, heads, query, key]`, layer by layer, for each stack.
 
-    By default only the unrouted families, Gemma 2 and gpt-oss give weights; the others run sdpa
-    and, asked for weights, return an empty tuple without a word.
+    By default only the unrouted families, Gemma 2 and gpt-oss return weights; the others run sdpa
+    and silently return an empty tuple.
     """
     with eagerly(model):
         result = model(**inputs, output_attentions=True)
@@ -246,18 +246,18 @@ def eager_weights(model: PreTrainedModel, inputs: Inputs) -> dict[str, list[Tens
 
 
 def weights_of(result: Any) -> dict[str, list[Tensor]]:
-    """The weights in a model's result, by stack; gpt-oss has dropped its sink column already."""
+    """The weights in a model's result, by stack; gpt-oss has already dropped its sink column."""
     if "text_model_output" in result:
         towers = {"text": result["text_model_output"], "vision": result["vision_model_output"]}
         return {stack: list(tower["attentions"] or ()) for stack, tower in towers.items()}
     names = {"": "attentions"}
-    if "encoder_last_hidden_state" in result:  # GPT-2 has a field for cross-attention, too
+    if "encoder_last_hidden_state" in result:  # GPT-2 also has a field for cross-attention
         names = {stack: f"{stack}_attentions" for stack in ("encoder", "decoder", "cross")}
     return {stack: list(result.get(name) or ()) for stack, name in names.items()}
 
 
 def attention_modules(model: nn.Module, family: Family) -> dict[str, nn.Module]:
-    """Every module that attends, by its name."""
+    """Every attention module, by its name."""
     modules = model.named_modules()
     return {name: module for name, module in modules if type(module).__name__ == family.attention}
 

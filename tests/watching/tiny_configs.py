@@ -1,7 +1,7 @@
 """Tiny model families: the sizes and the facts of each, as a table.
 
-In: nothing. Out: `FAMILIES`, a row a family, whose claims `test_tiny.py` holds against the models
-themselves. It builds nothing, and knows neither weights nor inputs: see `tiny.py`.
+In: nothing. Out: `FAMILIES`, with one row per family, whose claims `test_tiny.py` compares with the
+models. `tiny.py` builds the models and their inputs.
 
 Sizes differ from axis to axis, and are prime where the architecture allows, so that a swapped axis
 cannot pass. Windows are shorter than the test length; softcaps are low enough to bend the scores.
@@ -17,10 +17,10 @@ Side = Literal["right", "left"]
 Kind = Literal["encoder", "decoder", "encoder-decoder", "speech", "vision", "text and vision"]
 
 VOCABULARY = 101
-SPECIAL = 7  # ids below this one are kept for padding, starts and ends
+SPECIAL = 7  # ids below 7 are reserved for padding, starts and ends
 EOS = 4  # not 2, for which CLIP would pool the largest id instead
 MEL_BINS, FRAMES = 11, 34  # whisper halves the frames: 17 encoder positions, always
-MEMORY = 4  # how many tokens more than the decoder the encoder of an encoder-decoder reads
+MEMORY = 4  # how many more tokens an encoder reads than its decoder
 
 
 class Stack(NamedTuple):
@@ -61,8 +61,8 @@ class Family:
     reach: tuple[int | None, ...] = ()
     """Per layer, how far from itself a query sees; None is all the way. Empty: None for all.
 
-    One less than the `sliding_window` that the interface is given, which is not always that of the
-    config: ModernBERT's is half its `local_attention`, and one.
+    One less than the `sliding_window` that the interface receives, which may differ from the
+    config's: in ModernBERT it is half of `local_attention`, plus one.
     """
     softmax_in: torch.dtype = torch.float32
     """The least precise dtype of eager scores and weights in a float64 model.
@@ -72,7 +72,7 @@ class Family:
     whole sequence, real tokens too. Pad such a family in float32, where the row is uniform.
     """
     takes_positions: bool = True
-    """Whether a decoder takes `position_ids`; with left padding it is to be given them."""
+    """Whether a decoder accepts `position_ids`; with left padding it needs them."""
     needs_positions: bool = False
     """Whether left padding moves a decoder's positions without them; rotary ones are relative."""
     model_type: str = ""

@@ -1,4 +1,4 @@
-"""Attention as a function of queries, keys and values: what the layer, drop-in and watcher share.
+"""Attention as a function of queries, keys and values, for the layer, the drop-in and the watcher.
 
 In: tensors `[batch heads position size]`, heads grouped or not, and `Rules`. Out: mixed values, on
 request also the log-sum-exp of each row or every intermediate. It has no parameters and no modules.
@@ -44,7 +44,7 @@ def attend(
     """The weighted mean of the values for each query; zeros where it may attend to no key.
 
     `mask` and `is_causal` are shorthands for the same fields of `rules`, which has all the others.
-    A requested `path` is taken, or a PathError says why it cannot be; no other takes its place.
+    `path` requests a path by name; a PathError says why if that path cannot compute the call.
 
     >>> values = torch.eye(3).expand(1, 1, 3, 3)
     >>> attend(torch.zeros(1, 1, 3, 2), torch.zeros(1, 1, 3, 2), values, is_causal=True)[0, 0]
@@ -87,11 +87,9 @@ def attend_in_steps(
     """Every intermediate, the weights of all heads among them; memory grows with query x key."""
     rules = _merge_rules(rules, mask, is_causal)
     prepared = prepare_call(queries, keys, values, rules, keeps_padding=True)
-    each = [
+    parts = [
         plain_steps(
-            computation.queries,
-            computation.keys,
-            computation.values,
+            *computation.tensors,
             scale=computation.scale,
             bias=bias_tile(computation, slice(0, queries.shape[2]), 0, keys.shape[2]),
             softcap=rules.softcap,
@@ -99,9 +97,9 @@ def attend_in_steps(
         )
         for computation in prepared.computations
     ]
-    steps = each[0]
+    steps = parts[0]
     if prepared.why_apart is not None:
-        steps = AttentionSteps(*(torch.cat(parts) for parts in zip(*each, strict=True)))
+        steps = AttentionSteps(*map(torch.cat, zip(*parts, strict=True)))
     if rules.sinks is None:
         return steps
     share, lse = beside_sinks(steps.lse, rules.sinks)
@@ -153,7 +151,6 @@ def typical_paths() -> dict[str, PathChoice]:
 
 
 def _merge_rules(rules: Rules | None, mask: Tensor | None, is_causal: bool) -> Rules:
-    """The rules with the shorthands `mask` and `is_causal` put in."""
     if rules is None and mask is None:
         return CAUSAL if is_causal else EVERY_KEY
     if rules is None:
@@ -165,11 +162,8 @@ def _merge_rules(rules: Rules | None, mask: Tensor | None, is_causal: bool) -> R
             f"mask {list(mask.shape)} and rules.mask {list(rules.mask.shape)} are both set: "
             "combine them into one mask"
         )
-    return replace(
-        rules,
-        mask=rules.mask if mask is None else mask,
-        is_causal=rules.is_causal or is_causal,
-    )
+    mask = rules.mask if mask is None else mask
+    return replace(rules, mask=mask, is_causal=rules.is_causal or is_causal)
 
 
 def mix(
@@ -189,8 +183,7 @@ def mix(
     if path is not None and path not in PATHS:
         raise PathError(f"path is {path!r}: choose from {', '.join(PATHS)}")
     prepared = prepare_call(queries, keys, values, rules, path=path)
-    path = None if path == "ragged" else path
-    with_lse = with_lse or rules.sinks is not None
+    path, with_lse = None if path == "ragged" else path, with_lse or rules.sinks is not None
     return prepared.join(
         [compute(part, with_lse=with_lse, path=path) for part in prepared.computations]
     )
@@ -201,7 +194,7 @@ def _plain_attention(
 ) -> Tensor | None:
     """torch's own fused attention if nothing but that is needed, else None.
 
-    Short inputs take some microseconds; to prepare them would take as long again.
+    A short input takes a few microseconds; preparing it would take as long again.
     """
     if not (
         isinstance(queries, Tensor)

@@ -1,8 +1,8 @@
 """Caches: keys and values of positions already seen, so that each is projected once.
 
 In: the keys and values of new positions. Out: those of every position that is still cached, the new
-ones last, so that the last query is at the last key. A cache computes no attention; it has two
-tensors and counts, and serves one layer.
+ones last, so that the last query is at the last key. A cache serves one layer and computes no
+attention.
 
 While gradients are recorded, new and old keys are joined into fresh tensors, because the backward
 pass may need the old ones as they were; otherwise new keys are written in place.
@@ -45,8 +45,7 @@ class KeyValueCache:
 
     def __init__(self) -> None:
         """Start empty; the first `append` decides batch, heads, sizes, dtype and device."""
-        self.seen = 0
-        self.held = 0
+        self.seen = self.length = 0
         self.keys: Float[Tensor, "batch kv_heads room d_key"] | None = None
         self.values: Float[Tensor, "batch kv_heads room d_value"] | None = None
         self.owner: int | None = None
@@ -54,25 +53,25 @@ class KeyValueCache:
         """Whether a backward pass may still need the cached tensors unchanged."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the owner: a copy may serve a copy of the layer."""
+        """State without the owner: a copy may serve a copy of the layer."""
         return self.__dict__ | {"owner": None}
 
     def belong_to(self, layer: object) -> None:
         """Serve this layer from now on; raise CacheError if it has positions of another layer."""
-        if self.held and self.owner not in (None, id(layer)):
+        if self.length and self.owner not in (None, id(layer)):
             raise CacheError(
-                f"this cache has {self.held} positions of another layer: "
+                f"this cache has {self.length} positions of another layer: "
                 "give every layer its own cache"
             )
         self.owner = id(layer)
 
     def __len__(self) -> int:
         """Positions cached now."""
-        return self.held
+        return self.length
 
     def length_after(self, new: int) -> int:
         """Number of keys that `append` will return when `new` ones are added."""
-        return self.held + new
+        return self.length + new
 
     def room_for(self, needed: int) -> int:
         """Positions to allocate when `needed` must fit."""
@@ -88,32 +87,32 @@ class KeyValueCache:
         """Add new keys and values; return those of every cached position, the new ones last."""
         new = keys.shape[2]
         self._check(keys, values)
-        total = self.held + new
+        total = self.length + new
         if self.keys is None or self.values is None:
             self.keys, self.values = self._make_room(keys, total), self._make_room(values, total)
         if torch.is_grad_enabled():
-            self.keys = torch.cat([self.keys[:, :, : self.held], keys], 2)
-            self.values = torch.cat([self.values[:, :, : self.held], values], 2)
+            self.keys = torch.cat([self.keys[:, :, : self.length], keys], 2)
+            self.values = torch.cat([self.values[:, :, : self.length], values], 2)
             self.is_recorded = True
         else:
             if total > self.keys.shape[2] or self.is_recorded:
                 self.keys = self._move(self.keys, self._make_room(keys, total))
                 self.values = self._move(self.values, self._make_room(values, total))
                 self.is_recorded = False
-            self.keys[:, :, self.held : total] = keys
-            self.values[:, :, self.held : total] = values
-        self.held, self.seen = total, self.seen + new
+            self.keys[:, :, self.length : total] = keys
+            self.values[:, :, self.length : total] = values
+        self.length, self.seen = total, self.seen + new
         return self.keys[:, :, :total], self.values[:, :, :total]
 
     def crop(self, length: int) -> None:
         """Forget every position from `length` on, as after a rejected guess."""
         length = whole_number("length", length)
-        if not self.seen - self.held <= length <= self.seen:
+        if not self.seen - self.length <= length <= self.seen:
             raise CacheError(
-                f"cannot crop to {length}: {self.held} of {self.seen} positions are held, so give "
-                f"a length in {self.seen - self.held}..{self.seen}"
+                f"cannot crop to {length}: {self.length} of {self.seen} positions are cached; "
+                f"give a length in {self.seen - self.length}..{self.seen}"
             )
-        self.held -= self.seen - length
+        self.length -= self.seen - length
         self.seen = length
 
     def reorder(self, rows: Int[Tensor, " batch"]) -> None:
@@ -133,7 +132,7 @@ class KeyValueCache:
 
         Memory that gradients depend on is freed.
         """
-        self.seen = self.held = 0
+        self.seen = self.length = 0
         if self.keys is not None and self.values is not None:
             if self.keys.requires_grad or self.values.requires_grad:
                 self.keys = self.values = None
@@ -145,12 +144,12 @@ class KeyValueCache:
             fits = old.shape[:2] == new.shape[:2] and old.shape[3] == new.shape[3]
             if fits and (old.dtype, old.device) == (new.dtype, new.device):
                 continue
-            if not self.held:
+            if not self.length:
                 self.keys = self.values = None
                 return
             batch, heads, _, width = old.shape
             raise CacheError(
-                f"this cache holds {name} {[batch, heads, self.held, width]} {old.dtype} on "
+                f"this cache has {name} {[batch, heads, self.length, width]} {old.dtype} on "
                 f"{old.device}: it cannot take {list(new.shape)} {new.dtype} on {new.device}; "
                 "reset it, or use another"
             )
@@ -161,12 +160,12 @@ class KeyValueCache:
             return like.new_empty(batch, heads, self.room_for(needed), width)
 
     def _move(self, old: Tensor, roomy: Tensor) -> Tensor:
-        roomy[:, :, : self.held] = old[:, :, : self.held]
+        roomy[:, :, : self.length] = old[:, :, : self.length]
         return roomy
 
 
 def _outside_inference() -> AbstractContextManager[object]:
-    """A context whose tensors can also be written to outside `torch.inference_mode`."""
+    """A context whose tensors stay writable outside `torch.inference_mode`."""
     if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
         return nullcontext()  # the mode cannot be changed inside a graph
     return torch.inference_mode(False)
@@ -176,7 +175,7 @@ class GrowingCache(KeyValueCache):
     """Keeps every position; room doubles as it fills, so that a step costs the same on average."""
 
     def room_for(self, needed: int) -> int:
-        """Twice what is needed, and some to begin with."""
+        """Twice what is needed, and at least 64."""
         return max(2 * needed, 64)
 
 
@@ -194,10 +193,10 @@ class FixedCache(KeyValueCache):
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """`KeyValueCache.append`; raises CacheError if the capacity is exceeded."""
-        needed = self.held + keys.shape[2]
+        needed = self.length + keys.shape[2]
         if needed > self.capacity:
             raise CacheError(
-                f"this cache has room for {self.capacity} positions and holds {self.held}; "
+                f"this cache has room for {self.capacity} positions and holds {self.length}; "
                 f"{keys.shape[2]} more do not fit"
             )
         return super().append(keys, values)
@@ -209,7 +208,7 @@ class RollingCache(KeyValueCache):
     window: int
 
     def __init__(self, window: int) -> None:
-        """Keep `window - 1` positions beside each new one."""
+        """Start empty; `window` counts the newest position too."""
         super().__init__()
         self.window = whole_number("window", window, least=1)
 
@@ -219,28 +218,29 @@ class RollingCache(KeyValueCache):
 
     def length_after(self, new: int) -> int:
         """Number of keys that `append` will return: all that the new ones may see."""
-        return min(self.held, self.window - 1) + new
+        return min(self.length, self.window - 1) + new
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the last positions before the new ones, and the new ones."""
         self._check(keys, values)
         new = keys.shape[2]
-        kept = self.length_after(0)
+        num_old = self.length_after(0)
         if self.keys is not None and self.values is not None:
-            is_full = self.held + new > self.keys.shape[2]
-            if is_full and kept < self.held:
-                last = slice(self.held - kept, self.held)
+            is_full = self.length + new > self.keys.shape[2]
+            if is_full and num_old < self.length:
+                last = slice(self.length - num_old, self.length)
                 self.keys, self.values = self.keys[:, :, last], self.values[:, :, last]
-                self.held = kept
+                self.length = num_old
         all_keys, all_values = super().append(keys, values)
-        first = self.held - kept - new
+        first = self.length - num_old - new
         return all_keys[:, :, first:], all_values[:, :, first:]
 
     def crop(self, length: int) -> None:
         """Forget every position from `length` on; raises if too few are left to fill the window."""
-        forgotten = self.seen - self.held
+        forgotten = self.seen - self.length
         if forgotten and length - forgotten < self.window - 1:
             raise CacheError(
-                f"cannot crop to {length}: a window of {self.window} needs positions that are gone"
+                f"cannot crop to {length}: a window of {self.window} needs positions that were "
+                "removed"
             )
         super().crop(length)

@@ -1,7 +1,7 @@
-"""Convert: weights in from, and out to, the textbook's class and `torch.nn.MultiheadAttention`.
+"""Conversion from and to the textbook's class and `torch.nn.MultiheadAttention`.
 
 In: a module of one kind. Out: a new module of the other with the same weights and the same output.
-An OptionError names what the other kind cannot express.
+Raises OptionError with the options that the other kind does not have.
 """
 
 from collections.abc import Iterable
@@ -34,16 +34,16 @@ def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHe
     _check_no_others(module, projections.values())
     heads = getattr(module, "num_heads", None) if num_heads is None else num_heads
     if not isinstance(heads, int):
-        raise OptionError(f"{type(module).__name__} has no num_heads; give num_heads=...")
+        raise OptionError(f"{type(module).__name__} has no num_heads: pass num_heads=...")
     d_model, stacked = projections["Wq"].in_features, projections["Wq"].out_features
     rows = {name: linear.out_features for name, linear in projections.items()}
     if heads < 1 or stacked % heads:
         raise OptionError(f"{heads} heads cannot share the {stacked} rows of Wq evenly")
-    kv_heads, left = divmod(rows["Wk"], stacked // heads)
-    if left or kv_heads < 1 or rows["Wv"] % kv_heads:
+    kv_heads, remainder = divmod(rows["Wk"], stacked // heads)
+    if remainder or kv_heads < 1 or rows["Wv"] % kv_heads:
         raise OptionError(
-            f"Wk has {rows['Wk']} rows and Wv {rows['Wv']}: they hold no whole number of heads "
-            f"of {stacked // heads}"
+            f"Wk has {rows['Wk']} rows and Wv {rows['Wv']}: that is not a whole number of heads "
+            f"of size {stacked // heads}"
         )
     d_value, d_context = rows["Wv"] // kv_heads, projections["Wk"].in_features
     _check_features("Wv", projections["Wv"], d_context, rows["Wv"])
@@ -56,7 +56,7 @@ def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHe
         d_value=d_value,
         d_context=d_context,
         bias=[name for name, linear in projections.items() if linear.bias is not None],
-        dropout=_dropout_of(module),
+        dropout=_read_dropout(module),
         device=projections["Wq"].weight.device,
         dtype=projections["Wq"].weight.dtype,
     )
@@ -70,17 +70,16 @@ def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHe
 
 def _check_no_others(module: nn.Module, projections: Iterable[nn.Linear]) -> None:
     """Raise OptionError if `module` has parameters besides its four projections."""
-    taken = {id(parameter) for linear in projections for parameter in linear.parameters()}
-    left = [name for name, parameter in module.named_parameters() if id(parameter) not in taken]
-    if left:
+    known = {id(parameter) for linear in projections for parameter in linear.parameters()}
+    others = [name for name, parameter in module.named_parameters() if id(parameter) not in known]
+    if others:
         raise OptionError(
-            f"{type(module).__name__} has {', '.join(left)} besides its four projections: "
+            f"{type(module).__name__} has {', '.join(others)} besides its four projections: "
             "MultiHeadAttention has no place for that"
         )
 
 
-def _dropout_of(module: nn.Module) -> float:
-    """The module's dropout probability; 0 if it has none."""
+def _read_dropout(module: nn.Module) -> float:
     dropouts = {
         name: child.p
         for name, child in module.named_children()
@@ -141,9 +140,20 @@ def _in_weights(module: nn.MultiheadAttention) -> tuple[Tensor, ...]:
 def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
     """A batch-first `torch.nn.MultiheadAttention` with the layer's weights.
 
-    It has no causal setting: ask for causality in each call.
+    Torch's layer has no causal setting: pass `is_causal` and a mask to each call.
     """
-    obstacles = [name for name, is_used in _unlike_torch(layer).items() if is_used]
+    has_bias = {getattr(layer, name).bias is not None for name in PROJECTIONS}
+    uses = {
+        "grouped KV heads": layer.num_kv_heads != layer.num_heads,
+        "free head sizes": {layer.d_key, layer.d_value} != {layer.d_model / layer.num_heads},
+        "biases per projection": len(has_bias) > 1,
+        "window": layer.window is not None,
+        "positions": layer.position is not None,
+        "softcap": layer.softcap is not None,
+        "query and key norms": layer.q_norm is not None,
+        "sinks": layer.sinks is not None,
+    }
+    obstacles = [name for name, is_used in uses.items() if is_used]
     if obstacles:
         raise OptionError(f"torch.nn.MultiheadAttention has no {', '.join(obstacles)}")
     module = nn.MultiheadAttention(
@@ -165,18 +175,3 @@ def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
             module.in_proj_bias.copy_(torch.cat(biases))
     module.out_proj.load_state_dict(layer.Wo.state_dict())
     return module.train(layer.training)
-
-
-def _unlike_torch(layer: MultiHeadAttention) -> dict[str, bool]:
-    """Features that `torch.nn.MultiheadAttention` lacks, and whether the layer uses them."""
-    has_bias = [getattr(layer, name).bias is not None for name in PROJECTIONS]
-    return {
-        "grouped KV heads": layer.num_kv_heads != layer.num_heads,
-        "free head sizes": {layer.d_key, layer.d_value} != {layer.d_model / layer.num_heads},
-        "biases per projection": len(set(has_bias)) > 1,
-        "window": layer.window is not None,
-        "positions": layer.position is not None,
-        "softcap": layer.softcap is not None,
-        "query and key norms": layer.q_norm is not None,
-        "sinks": layer.sinks is not None,
-    }

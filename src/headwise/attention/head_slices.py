@@ -1,7 +1,7 @@
-"""One head's own share of a layer's parameters: the conceptual view beside the practical one.
+"""Each head's own slices of a layer's parameters.
 
-The layer holds one large matrix per projection; head `h` owns a slice of each. The slices here are
-views: what is written into them is written into the layer.
+The layer has one large matrix per projection; head `h` owns a slice of each. The slices are views:
+writing to them changes the layer.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class HeadSlice(NamedTuple):
-    """One head's matrices, turned so that `queries = x @ Wq + bq` and `output += mixed @ Wo`."""
+    """One head's matrices, so that `queries = x @ Wq + bq` and `output += mixed @ Wo`."""
 
     kv_head: int
     """The KV head that serves this head; several heads share one in grouped attention."""

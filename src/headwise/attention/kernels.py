@@ -58,12 +58,12 @@ def can_be_read(tensor: Tensor) -> bool:
 
 
 def has_flash(queries: Tensor) -> bool:
-    """Whether the CPU's fused kernel is called as it is: it gives log-sum-exps, and takes a bias
-    beside the causal triangle."""
+    """Whether to call the CPU's fused kernel, which returns log-sum-exps, and takes a bias together
+    with the causal triangle."""
     return queries.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def fused(
+def attend_fused(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -80,15 +80,14 @@ def fused(
     if has_flash(queries):
         queries, keys, values = _unit_stride(queries), _unit_stride(keys), _unit_stride(values)
         if with_lse and torch.is_grad_enabled():
-            both = FusedWithLse.apply(queries, keys, values, bias, is_causal, scale)  # type: ignore[no-untyped-call]
-            output, lse = both
+            output, lse = FusedWithLse.apply(queries, keys, values, bias, is_causal, scale)  # type: ignore[no-untyped-call]
         else:
             output, lse = flash_forward(
                 queries, keys, values, 0.0, is_causal, attn_mask=bias, scale=scale
             )
     else:
-        assert not with_lse, "paths.py gives log-sum-exp work on other devices to steps"
-        assert bias is None or not is_causal, "torch's own function takes one or the other"
+        assert not with_lse, "paths.py takes plain steps for log-sum-exps on other devices"
+        assert bias is None or not is_causal, "torch's own function takes only one of the two"
         output = F.scaled_dot_product_attention(
             queries,
             keys,
@@ -107,7 +106,7 @@ def fused(
 
 
 def same_width(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The three with equal last axes, zeros added: fused kernels know one head size only."""
+    """The three padded with zeros to the same width: fused kernels take one head size only."""
     d_key, d_value = keys.shape[-1], values.shape[-1]
     if d_value < d_key:
         values = F.pad(values, (0, d_key - d_value))
@@ -192,7 +191,7 @@ class FusedBackward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> None:
-        """No kernel computes it."""
+        """Raise PathError: no kernel computes it."""
         raise PathError(
             "no fused kernel has a second derivative: call attend with path='steps', or the layer "
             "with need_weights=True"
@@ -209,7 +208,7 @@ def plain_steps(
     softcap: float | None = None,
     dropout: float = 0.0,
 ) -> AttentionSteps:
-    """Attention with the whole weight matrix laid open; half precision is computed in float32."""
+    """Every intermediate, with the whole weight matrix; half precision is computed in float32."""
     with _without_autocast(queries):
         scores, capped, biased = _plain_scores(
             queries, keys, scale=scale, bias=bias, softcap=softcap
@@ -257,19 +256,16 @@ def _plain_scores(
 
 
 def _empty_rows(bias: Tensor | None) -> Tensor | None:
-    """Which rows see no key; None if nothing is hidden."""
     return None if bias is None else (bias == -math.inf).all(-1, keepdim=True)
 
 
 def _row_softmax(biased: Tensor, empty: Tensor | None) -> Tensor:
-    """Weights of each row, zeros where it sees no key."""
     if empty is None:
         return biased.softmax(-1)
     return biased.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)
 
 
 def _row_lse(biased: Tensor, empty: Tensor | None) -> Tensor:
-    """Log-sum-exp of each row, -inf where it sees no key."""
     if empty is None:
         return biased.logsumexp(-1)
     lse = biased.masked_fill(empty, 0.0).logsumexp(-1)
@@ -277,14 +273,13 @@ def _row_lse(biased: Tensor, empty: Tensor | None) -> Tensor:
 
 
 def _plain_mix(weights: Tensor, values: Tensor, dropout: float) -> Tensor:
-    """The mean of the values under the weights, after dropout."""
     weights = F.dropout(weights, dropout) if dropout else weights
     num_heads, kv_heads = weights.shape[1], values.shape[1]
     return unfold_groups(fold_groups(weights, kv_heads) @ values.to(weights.dtype), num_heads)
 
 
 def fold_groups(tensor: Tensor, kv_heads: int) -> Float[Tensor, "batch kv_heads rows width"]:
-    """Query heads that share a KV head, one below the other on the query axis."""
+    """The tensor with the query heads that share a KV head stacked along the query axis."""
     batch, heads, rows, width = tensor.shape
     if heads == kv_heads:
         return tensor
@@ -308,7 +303,9 @@ def available_kernels() -> dict[str, str]:
     for dtype in FUSED_DTYPES:
         name = str(dtype).removeprefix("torch.")
         try:
-            output = fused(*(tensor.to(dtype) for tensor in exact), scale=1.0, with_lse=True).output
+            output = attend_fused(
+                *(tensor.to(dtype) for tensor in exact), scale=1.0, with_lse=True
+            ).output
         except RuntimeError as error:
             report[name] = f"no: {str(error).splitlines()[0]}"
         else:

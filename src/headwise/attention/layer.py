@@ -57,7 +57,7 @@ class Slopes(nn.Module):
     """ALiBi's slopes: fixed, so neither saved with the weights nor rounded to their dtype."""
 
     def __init__(self, num_heads: int) -> None:
-        """All heads at first; a tensor-parallel plan sets `heads` to those of its rank."""
+        """Slopes of all heads; a tensor-parallel plan sets `heads` to those of its rank."""
         super().__init__()
         self.num_heads, self.heads = num_heads, slice(None)
 
@@ -293,16 +293,16 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         if x.dim() != 3 or x.shape[2] != self.d_model:
             raise ShapeError(
-                f"x is {list(x.shape)}: this layer takes [batch, position, d_model {self.d_model}]"
+                f"x is {list(x.shape)}: this layer needs [batch, position, d_model {self.d_model}]"
             )
         if context is None and self.d_context != self.d_model:
             raise ShapeError(
-                f"context is missing: this layer takes x and a context {self.d_context} wide"
+                f"context is missing: this layer needs x and a context {self.d_context} wide"
             )
         if context is not None:
             if context.dim() != 3 or context.shape[2] != self.d_context:
                 raise ShapeError(
-                    f"context is {list(context.shape)}: this layer takes [batch, position, "
+                    f"context is {list(context.shape)}: this layer needs [batch, position, "
                     f"d_context {self.d_context}]; pass a mask as mask=..."
                 )
             if cache is not None:
@@ -348,7 +348,6 @@ class MultiHeadAttention(nn.Module):
 
 
 def _names_with_bias(bias: bool | Collection[str]) -> Collection[str]:
-    """Names of the projections that have a bias."""
     if isinstance(bias, bool):
         return PROJECTIONS if bias else ()
     if not isinstance(bias, Collection):

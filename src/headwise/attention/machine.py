@@ -15,7 +15,7 @@ SAFE_SETTING = ("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 REMEDY = f"set {'='.join(SAFE_SETTING)} in the environment before Python starts"
 
-# 64: oneDNN takes its matrix unit from 32 rows and columns on.
+# 64: oneDNN uses the matrix unit from 32 rows and columns on.
 _TRIAL = """
 import torch
 square = torch.ones(64, 64, dtype=torch.bfloat16)
@@ -40,6 +40,5 @@ def processor_claims_amx(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
 
 
 def with_safe_setting() -> dict[str, str]:
-    """A copy of the environment in which oneDNN leaves AMX alone."""
-    variable, value = SAFE_SETTING
-    return {**os.environ, variable: value}
+    """A copy of the environment in which oneDNN does not use AMX."""
+    return {**os.environ, SAFE_SETTING[0]: SAFE_SETTING[1]}

@@ -2,8 +2,8 @@
 
 In: a layer and the number of ranks. Out: the styles that
 `torch.distributed.tensor.parallel.parallelize_module` applies. Each rank keeps whole heads with the
-KV heads that serve them; one all-reduce after Wo joins them. Under the plan `gates` and weights are
-a rank's own heads'.
+KV heads that serve them; one all-reduce after Wo sums their outputs. Under the plan each rank takes
+`gates`, and returns weights, of its own heads only.
 """
 
 from torch import Tensor, nn
@@ -25,19 +25,17 @@ class ShardSinks(ParallelStyle):
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
         """Shard every parameter of the module on its first axis."""
-        # torch calls what returns its hook's output "returning None"
-        return distribute_module(module, device_mesh, _shard_rows, output_fn=to_local)  # type: ignore[arg-type]
+        # torch's type of `output_fn` returns None, though its result is used
+        return distribute_module(module, device_mesh, _shard_rows, output_fn=_to_local)  # type: ignore[arg-type]
 
 
 def _shard_rows(name: str, module: nn.Module, mesh: DeviceMesh) -> None:
-    """Parameters become DTensors, the rows of each rank's heads on it."""
     for key, parameter in module.named_parameters(recurse=False):
         sharded = distribute_tensor(parameter, mesh, [Shard(0)])
         module.register_parameter(key, nn.Parameter(sharded, parameter.requires_grad))
 
 
-def to_local(module: nn.Module, output: Tensor, mesh: DeviceMesh) -> Tensor:
-    """The rank's own part of a sharded output."""
+def _to_local(module: nn.Module, output: Tensor, mesh: DeviceMesh) -> Tensor:
     return output.to_local() if isinstance(output, DTensor) else output
 
 
@@ -45,7 +43,7 @@ class ShardSlopes(ParallelStyle):
     """Gives each rank the slopes of its own heads."""
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        """Tell the module which heads are this rank's."""
+        """Set the module's `heads` to those of this rank."""
         assert isinstance(module, Slopes)
         own = module.num_heads // device_mesh.size()
         first = own * device_mesh.get_local_rank()
@@ -62,7 +60,7 @@ def tensor_parallel_plan(layer: MultiHeadAttention, ranks: int) -> dict[str, Par
     for name, count in (("num_heads", layer.num_heads), ("num_kv_heads", layer.num_kv_heads)):
         if ranks < 1 or count % ranks:
             raise OptionError(
-                f"{name} {count} cannot be divided over {ranks} ranks: each rank takes whole heads"
+                f"{name} {count} cannot be divided over {ranks} ranks: each rank needs whole heads"
             )
     plan: dict[str, ParallelStyle] = {
         "Wq": ColwiseParallel(),

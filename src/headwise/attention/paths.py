@@ -1,8 +1,8 @@
-"""Paths: the one place that decides how a computation is carried out, and the code of each way.
+"""Paths: the ways to compute attention, and the one place that chooses among them.
 
 In: a `Computation`. Out: its mixed values, log-sum-exps on request, and which path it took and why.
-The structure (causal, window, cached) picks the path, so that no dense mask is made if structure
-will do. `kernels.py` computes each piece; `prepare.py` checks sizes and joins sequences.
+The structure (causal, window, cached) decides, so that a dense mask is made only if it has to be.
+`kernels.py` computes each piece; `prepare.py` checks sizes and joins sequences.
 """
 
 import math
@@ -17,8 +17,8 @@ from torch.utils.checkpoint import checkpoint
 from headwise.attention.bias import bias_tile
 from headwise.attention.kernels import (
     Mixed,
+    attend_fused,
     fold_groups,
-    fused,
     has_flash,
     is_transformed,
     plain_mixed,
@@ -42,7 +42,7 @@ TILE_BYTES = 32 << 20
 """Largest tile of scores: it fits a last-level cache and is small beside a model."""
 
 LONGEST_SHORT = 128
-"""Keys up to which half-precision training takes plain steps, as benchmarks/layer.py measures."""
+"""Keys up to which half-precision training takes plain steps; benchmarks/layer.py measures it."""
 
 
 class PathChoice(NamedTuple):
@@ -82,7 +82,7 @@ def choose_path(computation: Computation, *, with_lse: bool) -> PathChoice:
 
 
 def trains_short_in_half(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
-    """Whether this is half-precision training with so few keys that plain steps are faster.
+    """Whether this is half-precision training on an input short enough for plain steps.
 
     On the CPU the fused backward pass in bfloat16 takes up to three times as long as float32's.
     """
@@ -151,7 +151,7 @@ def compute(computation: Computation, *, with_lse: bool = False, path: str | Non
 
 
 def _nothing_seen(computation: Computation, with_lse: bool) -> Mixed:
-    """Zeros with a graph, for a computation without queries or without keys."""
+    """Zeros that autograd can follow, for a computation without queries or without keys."""
     queries, _, values = computation.tensors
     empty_sums = (tensor.flatten()[:0].sum() for tensor in computation.tensors)
     output = sum(empty_sums, queries.new_zeros(())).expand(*queries.shape[:3], values.shape[-1])
@@ -161,11 +161,8 @@ def _nothing_seen(computation: Computation, with_lse: bool) -> Mixed:
 
 
 def _run_fused(computation: Computation, with_lse: bool) -> Mixed:
-    """Everything in one call."""
-    is_causal = not computation.band.is_full
-    return fused(
-        *computation.tensors, scale=computation.scale, is_causal=is_causal, with_lse=with_lse
-    )
+    is_causal, scale = not computation.band.is_full, computation.scale
+    return attend_fused(*computation.tensors, scale=scale, is_causal=is_causal, with_lse=with_lse)
 
 
 def _run_folded(computation: Computation, with_lse: bool) -> Mixed:
@@ -173,7 +170,7 @@ def _run_folded(computation: Computation, with_lse: bool) -> Mixed:
     queries, keys, values = computation.tensors
     num_heads, kv_heads = queries.shape[1], keys.shape[1]
     folded = fold_groups(queries, kv_heads)
-    output, lse = fused(folded, keys, values, scale=computation.scale, with_lse=with_lse)
+    output, lse = attend_fused(folded, keys, values, scale=computation.scale, with_lse=with_lse)
     if lse is not None:
         lse = unfold_groups(lse[..., None], num_heads)[..., 0]
     return Mixed(unfold_groups(output, num_heads), lse)
@@ -203,12 +200,11 @@ def _run_past(computation: Computation, with_lse: bool) -> Mixed:
 
 
 def _run_masked(computation: Computation, with_lse: bool) -> Mixed:
-    """One call with a dense bias."""
     by_kernel = not computation.band.is_full and has_flash(computation.queries)
     biased = computation
     if by_kernel:  # the kernel adds the triangle itself
         biased = replace(computation, band=replace(computation.band, before=None, after=None))
-    return fused(
+    return attend_fused(
         *computation.tensors,
         scale=computation.scale,
         bias=bias_tile(biased, slice(0, computation.num_queries), 0, computation.num_keys),
@@ -236,7 +232,6 @@ TileFunction = Callable[[QueryTile, Tensor, Tensor, Tensor], Mixed]
 
 
 def _run_blocks(computation: Computation, with_lse: bool) -> Mixed:
-    """Fused calls over blocks of queries."""
     memo: tuple[tuple[int, int, int], Tensor | None] | None = None
 
     def fuse(tile: QueryTile, queries: Tensor, keys: Tensor, values: Tensor) -> Mixed:
@@ -246,13 +241,12 @@ def _run_blocks(computation: Computation, with_lse: bool) -> Mixed:
         if computation.has_bias or memo is None or memo[0] != shape:
             memo = shape, tile.bias(computation)
         scale = computation.scale
-        return fused(queries, keys, values, scale=scale, bias=memo[1], with_lse=with_lse)
+        return attend_fused(queries, keys, values, scale=scale, bias=memo[1], with_lse=with_lse)
 
     return _over_tiles(computation, fuse, is_dense=computation.has_bias)
 
 
 def _run_steps(computation: Computation, with_lse: bool) -> Mixed:
-    """The whole matrix."""
     whole = QueryTile(0, computation.num_queries, 0, computation.num_keys)
     return _plain_tile(computation, with_lse)(whole, *computation.tensors)
 
@@ -270,8 +264,6 @@ def _run_step_blocks(computation: Computation, with_lse: bool) -> Mixed:
 
 
 def _plain_tile(computation: Computation, with_lse: bool) -> TileFunction:
-    """A function that computes a tile of the computation in plain steps."""
-
     def plain(tile: QueryTile, queries: Tensor, keys: Tensor, values: Tensor) -> Mixed:
         return plain_mixed(
             queries,
@@ -304,7 +296,7 @@ def _over_tiles(computation: Computation, function: TileFunction, *, is_dense: b
     pairs = list(zip(tiles, queries.split(size, 2), strict=True))
     results: dict[int, Mixed] = {}
     largest_first = pairs
-    if not torch.compiler.is_compiling():  # where sizes may be symbols, which have no order
+    if not torch.compiler.is_compiling():  # then sizes may be symbols, which have no order
         largest_first = sorted(pairs, key=lambda pair: pair[0].low - pair[0].high)
     for tile, own_queries in largest_first:
         if has_grad:
@@ -312,7 +304,8 @@ def _over_tiles(computation: Computation, function: TileFunction, *, is_dense: b
             own_keys = torch.cat(key_pieces[pieces], 2)
             own_values = torch.cat(value_pieces[pieces], 2)
         else:
-            own_keys, own_values = (each[:, :, tile.low : tile.high] for each in (keys, values))
+            own_keys = keys[:, :, tile.low : tile.high]
+            own_values = values[:, :, tile.low : tile.high]
         results[tile.first] = function(tile, own_queries, own_keys, own_values)
     ordered = [results[tile.first] for tile, _ in pairs]
     outputs = torch.cat([mixed.output.transpose(1, 2) for mixed in ordered], 1).transpose(1, 2)

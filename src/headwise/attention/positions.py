@@ -1,8 +1,7 @@
-"""Positions: how a head learns where its keys are: rotary angles, ALiBi slopes, learned relative
-bias.
+"""Positions: rotary angles, ALiBi slopes, and learned relative biases.
 
-In: sizes and position numbers. Out: the angles to rotate queries and keys by, or what is added to
-scores by distance. `layer.py` applies them.
+In: sizes and position numbers. Out: the angles to rotate queries and keys by, or the bias on scores
+by distance. `layer.py` applies them.
 """
 
 import math
@@ -88,7 +87,6 @@ class Rotary:
 
 
 def _check_name(what: str, name: str, names: Collection[str]) -> None:
-    """Raise OptionError unless `name` is one of `names`."""
     if name not in names:
         raise OptionError(f"{what} is {name!r}: choose from {', '.join(names)}")
 
@@ -108,13 +106,10 @@ class RelativeBias:
 
     def __post_init__(self) -> None:
         """Reject bucket counts that leave no room for the exact distances."""
-        if (
-            self.num_buckets < 4
-            or self.num_buckets % 2
-            or self.max_distance <= self.num_buckets // 2
-        ):
+        count = self.num_buckets
+        if count < 4 or count % 2 or self.max_distance <= count // 2:
             raise OptionError(
-                f"num_buckets is {self.num_buckets} and max_distance {self.max_distance}: "
+                f"num_buckets is {count} and max_distance {self.max_distance}: "
                 "num_buckets must be even and at least 4, max_distance more than half of it"
             )
 
@@ -146,23 +141,18 @@ def rotary_frequencies(rotary: Rotary, d_rotary: int) -> tuple[Float[Tensor, " p
         case "ntk":
             if d_rotary == 2:
                 raise OptionError(
-                    "ntk scaling spares the fastest pair: 2 channels are only that one"
+                    "ntk scaling needs more than 2 rotary channels: it keeps the fastest pair"
                 )
             base = rotary.base * scaling.factor ** (d_rotary / (d_rotary - 2))
             return base**-exponents, 1.0
         case "llama3":
-            return _llama3_frequencies(frequencies, scaling), 1.0
+            # Slow frequencies are stretched, fast ones kept, those between blended.
+            turns = scaling.original_length * frequencies / (2 * math.pi)
+            reach = scaling.high_frequency - scaling.low_frequency
+            fast_share = ((turns - scaling.low_frequency) / reach).clamp(0, 1)
+            return torch.lerp(frequencies / scaling.factor, frequencies, fast_share), 1.0
         case "yarn":
             return _yarn_frequencies(frequencies, scaling, rotary.base, d_rotary)
-
-
-def _llama3_frequencies(
-    frequencies: Float[Tensor, " pairs"], scaling: RotaryScaling
-) -> Float[Tensor, " pairs"]:
-    """Slow frequencies stretched, fast ones kept, a linear blend between."""
-    turns = scaling.original_length * frequencies / (2 * math.pi)
-    fast_share = (turns - scaling.low_frequency) / (scaling.high_frequency - scaling.low_frequency)
-    return torch.lerp(frequencies / scaling.factor, frequencies, fast_share.clamp(0, 1))
 
 
 def _yarn_frequencies(
@@ -208,7 +198,7 @@ def widest_dtype(device: torch.device) -> torch.dtype:
 def angle_table(
     rotary: Rotary, d_key: int, room: int, device: torch.device, dtype: torch.dtype
 ) -> tuple[Float[Tensor, "position pairs"], Float[Tensor, "position pairs"]]:
-    """`rotary_angles` of the first positions, cached for all layers alike."""
+    """`rotary_angles` of the first `room` positions, cached for all layers."""
     with torch.inference_mode(False):  # a table made in inference must also serve training
         return rotary_angles(rotary, d_key, torch.arange(room, device=device), dtype)
 
@@ -234,27 +224,26 @@ def rotate(
     *,
     layout: RotaryLayout = "half",
 ) -> Float[Tensor, "batch heads position width"]:
-    """`x` with its first channels turned by the angles, pair by pair; the rest as it was."""
+    """`x` with its first channels rotated by the angles, pair by pair; the others unchanged."""
     _check_name("the rotary layout", layout, LAYOUTS)
     pairs = cos.shape[-1]
     if 2 * pairs > x.shape[-1]:
         raise ShapeError(f"{pairs} rotary pairs need {2 * pairs} channels; x has {x.shape[-1]}")
     if cos.dim() == 3:
         cos, sin = cos[:, None], sin[:, None]
-    turned, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
+    rotated, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
     if layout == "half":
-        first, second = turned[..., :pairs], turned[..., pairs:]
+        first, second = rotated[..., :pairs], rotated[..., pairs:]
     else:
-        first, second = turned[..., 0::2], turned[..., 1::2]
+        first, second = rotated[..., 0::2], rotated[..., 1::2]
     both = (first * cos - second * sin, second * cos + first * sin)
-    turned = torch.cat(both, -1) if layout == "half" else torch.stack(both, -1).flatten(-2)
-    turned = turned.to(x.dtype)
-    return turned if rest.shape[-1] == 0 else torch.cat([turned, rest], -1)
+    rotated = torch.cat(both, -1) if layout == "half" else torch.stack(both, -1).flatten(-2)
+    rotated = rotated.to(x.dtype)
+    return rotated if rest.shape[-1] == 0 else torch.cat([rotated, rest], -1)
 
 
 def alibi_slopes(num_heads: int) -> Float[Tensor, " heads"]:
-    """Penalty per position of each head, a geometric series; the paper's interleaving beyond powers
-    of 2.
+    """Each head's penalty per position: a geometric series, interleaved unless a power of 2.
 
     >>> alibi_slopes(4)
     tensor([0.2500, 0.0625, 0.0156, 0.0039], dtype=torch.float64)

@@ -1,7 +1,7 @@
 """Preparation: queries, keys, values and `Rules` in, checked `Computation`s out; results joined.
 
 The sequences of a padded batch become one computation, or one for each if padding would cost more
-than separate calls. `paths.py` computes them, `bias.py` says what is added to their scores.
+than separate calls. `paths.py` computes them, `bias.py` makes the bias on their scores.
 """
 
 import math
@@ -36,7 +36,7 @@ class Computation:
 
     @classmethod
     def of(cls, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> "Computation":
-        """Tensors that passed `check_qkv` and their rules; lengths become part of the mask."""
+        """A computation of tensors that passed `check_qkv`; lengths become part of the mask."""
         (batch, heads, num_queries), num_keys = queries.shape[:3], keys.shape[2]
         for name in PER_HEAD:
             per_head = getattr(rules, name)
@@ -50,7 +50,7 @@ class Computation:
         assert not isinstance(offset, Tensor), "`prepare_call` separates sequences with own offsets"
         band = Band(*rules.bounds, offset)
         if not band.is_full:
-            band = band.simplified(num_queries, num_keys)
+            band = band.simplify(num_queries, num_keys)
         mask = None if rules.mask is None else check_mask(rules.mask, queries, num_keys)
         if rules.lengths is not None and batch:
             mask = restrict_mask(mask, _is_real(rules.lengths, "lengths", keys)[:, None, None])
@@ -58,7 +58,7 @@ class Computation:
             rows = _is_real(rules.query_lengths, "query_lengths", queries)
             mask = restrict_mask(mask, rows[:, None, :, None])
         scale = 1 / math.sqrt(queries.shape[-1]) if rules.scale is None else rules.scale
-        if scale <= 0:  # the fused kernel scales after it has blocked, which turns -inf around
+        if scale <= 0:  # the fused kernel scales after masking, which would flip the sign of -inf
             queries, scale = queries * scale, 1.0
         return cls(queries, keys, values, band, scale, mask, rules)
 
@@ -92,7 +92,7 @@ class Computation:
         )
 
     def without_hidden_keys(self) -> "Computation":
-        """The same computation without the keys that no query can see."""
+        """A computation with the same result, without the keys that no query can see."""
         if self.band.is_full:
             return self
         low, high = self.band.keys_of(0, self.num_queries - 1, self.num_keys)
@@ -104,7 +104,7 @@ class Computation:
             keys=self.keys[:, :, low:high],
             values=self.values[:, :, low:high],
             mask=mask_part(self.mask, keys=slice(low, high)),
-            band=band.simplified(self.num_queries, high - low),
+            band=band.simplify(self.num_queries, high - low),
         )
 
 
@@ -117,7 +117,7 @@ class SequenceLengths(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """One attention call as computations: one for the whole batch, or one per sequence."""
+    """An attention call split into computations: one for the whole batch, or one per sequence."""
 
     computations: list[Computation]
     queries: Float[Tensor, "batch heads query d_key"]
@@ -163,7 +163,7 @@ def prepare_call(
 ) -> Prepared:
     """Computations for one attention call, in one dtype and with everything checked.
 
-    With `keeps_padding` every computation has all padded queries and keys, for whoever shows them.
+    With `keeps_padding` every computation has all queries and keys, padding included.
     """
     queries, keys, values = check_qkv(queries, keys, values)
     batch, has_own_offsets = queries.shape[0], isinstance(rules.offset, Tensor)
@@ -196,10 +196,10 @@ def prepare_call(
         else:
             lengths = lengths or read_lengths(rules, queries, keys)
             rules = replace(rules, lengths=None, query_lengths=None)
-        each = separate(queries, keys, values, rules, lengths)
+        parts = separate(queries, keys, values, rules, lengths)
         if not keeps_padding:
-            each = [computation.without_hidden_keys() for computation in each]
-        return Prepared(each, queries, rules, why)
+            parts = [computation.without_hidden_keys() for computation in parts]
+        return Prepared(parts, queries, rules, why)
     if keeps_padding:
         return Prepared([Computation.of(queries, keys, values, rules)], queries, rules, None)
     # Rows of padding are computed and then cleared: a mask of keys alone is smaller.
@@ -242,7 +242,7 @@ def why_apart(
 ) -> str | None:
     """Reason to compute sequences one by one; None if one masked call is better."""
     if isinstance(rules.offset, Tensor):
-        return "each sequence has an offset of its own"
+        return "each sequence has its own offset"
     if lengths is None:
         return None
     (batch, heads, num_queries), num_keys = queries.shape[:3], keys.shape[2]
@@ -343,7 +343,6 @@ def check_mask(mask: Tensor, queries: Tensor, num_keys: int) -> Tensor:
 
 
 def _check_shape(tensor: Tensor, name: str, batch: int) -> None:
-    """Raise ShapeError unless the tensor has one number per sequence."""
     if tensor.shape != (batch,):
         raise ShapeError(f"{name} is {list(tensor.shape)}: it must be [batch {batch}]")
 

@@ -1,10 +1,8 @@
-"""Reference: attention one sequence and one head at a time, in plain steps; the oracle of every
-fast path.
+"""Reference: attention one sequence and one head at a time, which tests every fast path.
 
-In: the same tensors, rules and layers as the fast code. Out: every step of every head. Of the code
-it judges it shares the numbers that positions are made of (rotary frequencies, slopes, buckets),
-which tests hold against transformers; it uses no fused kernel, and computes in the dtype it is
-given: float64 when it is the judge.
+In: the same tensors, rules and layers as the fast code. Out: every step of every head, in the dtype
+of the tensors: float64 in tests. It uses no fused kernel. It shares rotary frequencies, slopes and
+buckets with the fast code; tests compare these with transformers.
 """
 
 import math
@@ -36,7 +34,7 @@ class HeadSteps(NamedTuple):
     scaled: Float[Tensor, "query key"]
     """Scores times the scale, after the softcap."""
     masked: Float[Tensor, "query key"]
-    """With biases added, and minus infinity where a query may not look."""
+    """With biases added, and minus infinity where a query may not attend."""
     weights: Float[Tensor, "query key"]
     mixed: Float[Tensor, "query d_value"]
     lse: Float[Tensor, " query"]
@@ -61,7 +59,7 @@ def head_steps(
     batch: int = 0,
     head: int = 0,
 ) -> HeadSteps:
-    """Attention of one head on one sequence, number `batch` of those the rules speak of."""
+    """Attention of one head on one sequence, number `batch` in the rules' tensors."""
     scale = 1 / math.sqrt(queries.shape[1]) if rules.scale is None else rules.scale
     scores = queries @ keys.T
     scaled = scores * scale
@@ -83,29 +81,29 @@ def head_steps(
 def bias_by_definition(
     rules: Rules, batch: int, head: int, num_queries: int, num_keys: int
 ) -> Float[Tensor, "query key"]:
-    """Bias on each score by the rules; minus infinity where a query may not look."""
-    position = own(rules.offset, batch, default=num_keys - num_queries)
-    real_keys = own(rules.lengths, batch, default=num_keys)
-    real_queries = own(rules.query_lengths, batch, default=num_queries)
+    """Bias on each score by the rules; minus infinity where a query may not attend."""
+    position = _value_for(rules.offset, batch, default=num_keys - num_queries)
+    real_keys = _value_for(rules.lengths, batch, default=num_keys)
+    real_queries = _value_for(rules.query_lengths, batch, default=num_queries)
     before, after = _sides(rules)
     query, key = torch.arange(num_queries)[:, None], torch.arange(num_keys)
     distances = key - (query + position)
-    may_look = (query < real_queries) & (key < real_keys)
-    may_look &= (distances >= -before) & (distances <= after)
+    may_attend = (query < real_queries) & (key < real_keys)
+    may_attend &= (distances >= -before) & (distances <= after)
     if rules.is_causal:
-        may_look &= distances <= 0
-    total = torch.zeros(num_queries, num_keys, dtype=torch.float64).where(may_look, -math.inf)
+        may_attend &= distances <= 0
+    total = torch.zeros(num_queries, num_keys, dtype=torch.float64).where(may_attend, -math.inf)
     if rules.slopes is not None:
         total = total - rules.slopes[head].double() * distances.abs()
     if rules.distance_bias is not None:
         reach = rules.distance_bias.shape[1] // 2
         total = total + rules.distance_bias[head][distances.clamp(-reach, reach) + reach]
     if rules.mask is not None:
-        total = total + _mask_of(rules.mask, batch, head, num_queries, num_keys)
+        total = total + _mask_bias(rules.mask, batch, head, num_queries, num_keys)
     return total
 
 
-def own(setting: int | Tensor | None, batch: int, *, default: int) -> int:
+def _value_for(setting: int | Tensor | None, batch: int, *, default: int) -> int:
     """A sequence's own value of a setting that may be shared or left out."""
     if setting is None:
         return default
@@ -113,22 +111,18 @@ def own(setting: int | Tensor | None, batch: int, *, default: int) -> int:
 
 
 def _sides(rules: Rules) -> tuple[float, float]:
-    """How far back and ahead a query may look."""
-    if rules.window is None:
-        return math.inf, math.inf
-    if isinstance(rules.window, int):
-        return float(rules.window - 1), float(rules.window - 1)
-    before, after = rules.window
-    return (
-        math.inf if before is None else float(before),
-        math.inf if after is None else float(after),
-    )
+    """How many keys back and ahead a query may attend to."""
+    sides = rules.window
+    if not isinstance(sides, tuple):
+        sides = (None, None) if sides is None else (sides - 1, sides - 1)
+    before, after = (math.inf if side is None else float(side) for side in sides)
+    return before, after
 
 
-def _mask_of(
+def _mask_bias(
     mask: Tensor, batch: int, head: int, num_queries: int, num_keys: int
 ) -> Float[Tensor, "query key"]:
-    """One sequence's and head's part of a mask of two to four axes, as something to add."""
+    """One sequence's and head's part of a mask of two to four axes, as a bias."""
     if mask.dim() == 4:
         mask = mask[batch % mask.shape[0], head % mask.shape[1]]
     elif mask.dim() == 3:
@@ -183,20 +177,20 @@ def layer_by_definition(
         sinks=None if layer.sinks is None else layer.sinks.values,
     )
     steps, contributions = [], []
-    for head, own_weights in enumerate(layer.heads):
-        queries = project(x, own_weights.Wq, own_weights.bq)
-        keys = project(source, own_weights.Wk, own_weights.bk)
-        values = project(source, own_weights.Wv, own_weights.bv)
+    for head, slices in enumerate(layer.heads):
+        queries = _project(x, slices.Wq, slices.bq)
+        keys = _project(source, slices.Wk, slices.bk)
+        values = _project(source, slices.Wv, slices.bv)
         if layer.q_norm is not None and layer.k_norm is not None:
             queries, keys = _rms_norm(queries, layer.q_norm), _rms_norm(keys, layer.k_norm)
         if isinstance(layer.position, Rotary):
-            queries = _turn(queries, layer.position, first=len(keys) - len(queries))
-            keys = _turn(keys, layer.position, first=0)
+            queries = _rotate(queries, layer.position, first=len(keys) - len(queries))
+            keys = _rotate(keys, layer.position, first=0)
         step = head_steps(queries, keys, values, rules=rules, head=head)
         if gates is not None:
             step = step._replace(mixed=step.mixed * gates[head])
         steps.append(step)
-        contributions.append(step.mixed @ own_weights.Wo)
+        contributions.append(step.mixed @ slices.Wo)
     output = torch.stack(contributions).sum(0)
     if layer.Wo.bias is not None:
         output = output + layer.Wo.bias
@@ -204,8 +198,7 @@ def layer_by_definition(
     return LayerSteps(steps, concat, contributions, output)
 
 
-def project(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """`x W`, plus the bias if there is one."""
+def _project(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return x @ weight if bias is None else x @ weight + bias
 
 
@@ -216,7 +209,6 @@ def _rms_norm(x: Tensor, norm: nn.RMSNorm) -> Tensor:
 
 
 def _bias_by_distance(layer: MultiHeadAttention) -> Float[Tensor, "heads distances"] | None:
-    """A learned relative bias laid out by distance."""
     bias = layer.position
     if layer.relative_bias is None or not isinstance(bias, RelativeBias):
         return None
@@ -225,7 +217,7 @@ def _bias_by_distance(layer: MultiHeadAttention) -> Float[Tensor, "heads distanc
     return layer.relative_bias.weight[buckets].T
 
 
-def _turn(x: Float[Tensor, "position width"], rotary: Rotary, *, first: int) -> Tensor:
+def _rotate(x: Float[Tensor, "position width"], rotary: Rotary, *, first: int) -> Tensor:
     """Each pair of channels multiplied by `exp(i * position * frequency)`, as complex numbers."""
     d_rotary = x.shape[1] if rotary.d_rotary is None else rotary.d_rotary
     frequencies, factor = rotary_frequencies(rotary, d_rotary)
@@ -234,8 +226,8 @@ def _turn(x: Float[Tensor, "position width"], rotary: Rotary, *, first: int) -> 
     half = d_rotary // 2
     if rotary.layout == "half":
         pairs = torch.complex(x[:, :half], x[:, half:d_rotary]) * phases
-        turned = torch.cat([pairs.real, pairs.imag], 1)
+        rotated = torch.cat([pairs.real, pairs.imag], 1)
     else:
         pairs = torch.complex(x[:, 0:d_rotary:2], x[:, 1:d_rotary:2]) * phases
-        turned = torch.stack([pairs.real, pairs.imag], 2).flatten(1)
-    return torch.cat([turned.to(x.dtype), x[:, d_rotary:]], 1)
+        rotated = torch.stack([pairs.real, pairs.imag], 2).flatten(1)
+    return torch.cat([rotated.to(x.dtype), x[:, d_rotary:]], 1)

@@ -84,8 +84,8 @@ class Rules:
             if tensor is None or (isinstance(tensor, Tensor) and tensor.dim() == len(axes)):
                 continue
             is_tensor = isinstance(tensor, Tensor)
-            got = list(tensor.shape) if is_tensor else f"a {type(tensor).__name__}"
-            raise OptionError(f"{name} is {got}: give a tensor [{', '.join(axes)}]", option=name)
+            shape = list(tensor.shape) if is_tensor else f"a {type(tensor).__name__}"
+            raise OptionError(f"{name} is {shape}: give a tensor [{', '.join(axes)}]", option=name)
         if self.distance_bias is not None and self.distance_bias.shape[-1] % 2 == 0:
             raise OptionError(
                 f"distance_bias has {self.distance_bias.shape[-1]} columns: "
@@ -135,13 +135,12 @@ def check_window(window: Window | None) -> None:
 
 
 def _check_integers(name: str, counts: Any) -> None:
-    """Raise OptionError unless `counts` is a tensor of integers."""
     is_tensor = isinstance(counts, Tensor)
     if is_tensor and not counts.is_floating_point() and counts.dtype != torch.bool:
         return
-    got = str(counts.dtype) if is_tensor else repr(counts)
+    kind = str(counts.dtype) if is_tensor else repr(counts)
     raise OptionError(
-        f"{name} is {got}: give an integer tensor with one number per sequence", option=name
+        f"{name} is {kind}: give an integer tensor with one number per sequence", option=name
     )
 
 
@@ -190,7 +189,7 @@ class Band:
             high = (positions + self.after + 1).clamp(0, num_keys)
         return low, torch.maximum(low, high)
 
-    def simplified(self, num_queries: int, num_keys: int) -> "Band":
+    def simplify(self, num_queries: int, num_keys: int) -> "Band":
         """The band without the bounds that block nothing."""
         before, after = self.before, self.after
         if before is not None and num_queries - 1 + self.offset - before <= 0:

@@ -36,7 +36,7 @@ TITLES = {
 """Headings of the tables about torch."""
 
 _TORCH_FACTS = (
-    "import json; from headwise.cli.doctor import torch_facts; print(json.dumps(torch_facts()))"
+    "import json; from headwise.cli.doctor import _torch_facts; print(json.dumps(_torch_facts()))"
 )
 
 
@@ -111,7 +111,7 @@ def _torch_facts() -> dict[str, Any]:
 def facts_from_another_process(
     environment: Mapping[str, str], *, code: str = _TORCH_FACTS
 ) -> dict[str, Any]:
-    """`torch_facts()` of a fresh process, or `{"error": reason}` if it fails."""
+    """`_torch_facts()` of a fresh process, or `{"error": reason}` if it fails."""
     child = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
     )

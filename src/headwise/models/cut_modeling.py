@@ -162,17 +162,13 @@ def count_keys(module: Any, hidden: Tensor, args: Any, kwargs: dict[str, Any]) -
     count = hidden.new_zeros(len(hidden), 1, hidden.shape[1], 1)
     for cache in caches:
         own = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
-        count, _ = own.update(count, count, layer_number(module))
+        number = module.layer_idx if hasattr(module, "layer_idx") else module.layer_id
+        count, _ = own.update(count, count, int(number))
     return count.shape[2]
 
 
 CROSS_STATES = ("key_value_states", "encoder_hidden_states")
 """Arguments with an encoder's output for cross-attention."""
-
-
-def layer_number(module: Any) -> int:
-    """Index of the module's layer in the cache."""
-    return int(module.layer_idx if hasattr(module, "layer_idx") else module.layer_id)
 
 
 def attend_with_part(
@@ -212,11 +208,11 @@ def bias_of_heads(whole: Tensor, facts: dict[str, Any]) -> Tensor:
 def whole_bias(
     module: Any, facts: dict[str, Any], args: Any, kwargs: dict[str, Any]
 ) -> Tensor | None:
-    """The bias for all heads of the uncut model: given, or made as in T5's first layer."""
+    """The bias for all heads of the uncut model: passed, or computed as in T5's first layer."""
     place = facts["place"]
-    given: Tensor | None = args[place] if len(args) > place else kwargs.get(facts["argument"])
-    if given is not None or not facts["is_passed_on"]:
-        return given
+    bias: Tensor | None = args[place] if len(args) > place else kwargs.get(facts["argument"])
+    if bias is not None or not facts["is_passed_on"]:
+        return bias
     hidden: Tensor = args[0]
     states, length = kwargs.get("key_value_states"), hidden.shape[1]
     if states is not None or not module.has_relative_attention_bias:
@@ -225,5 +221,7 @@ def whole_bias(
     cache, number = kwargs.get("past_key_values"), module.layer_idx
     keys = length if cache is None else cache.get_mask_sizes(length, number)[0]
     seen = 0 if cache is None else cache.get_seq_length(number)
-    bias: Tensor = module.compute_bias(length, keys, device=hidden.device, past_seen_tokens=seen)
-    return bias
+    computed: Tensor = module.compute_bias(
+        length, keys, device=hidden.device, past_seen_tokens=seen
+    )
+    return computed

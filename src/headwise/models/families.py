@@ -49,7 +49,7 @@ class Family:
     """Norms of queries and keys; a cut is exact if each spans one head."""
     widths: tuple[str, ...] = ("all_head_size", "inner_dim")
     """Attributes with the total width of all heads."""
-    asks_config: bool = False
+    reads_config: bool = False
     """Whether the module reads the number of heads from its config at every call."""
     bias: Bias | None = None
     after: tuple[str, ...] = ()
@@ -85,78 +85,34 @@ ALIBI = "the model adds the ALiBi slopes of all heads to the mask that all its l
 BY_HEAD_NORMS = "each of its heads has its own norm module"
 
 LLAMA_LIKE = (
-    "LlamaAttention",
-    "ArceeAttention",
-    "Cohere2Attention",
-    "Ernie4_5Attention",
-    "EuroBertAttention",
-    "GemmaAttention",
-    "Gemma2Attention",
-    "GlmAttention",
-    "Glm4Attention",
-    "GraniteAttention",
-    "GraniteMoeAttention",
-    "HeliumAttention",
-    "MinistralAttention",
-    "MistralAttention",
-    "MixtralAttention",
-    "NemotronAttention",
-    "NomicBertAttention",
-    "OlmoAttention",
-    "PhimoeAttention",
-    "Qwen2Attention",
-    "Qwen2MoeAttention",
-    "SeedOssAttention",
-    "SmolLM3Attention",
-    "Starcoder2Attention",
-    "BeitAttention",
-    "DeiTAttention",
-    "Dinov2Attention",
-    "Dinov2WithRegistersAttention",
-    "IJepaAttention",
-    "ViTAttention",
-    "ViTMSNAttention",
+    *("LlamaAttention", "ArceeAttention", "Cohere2Attention", "Ernie4_5Attention"),
+    *("EuroBertAttention", "GemmaAttention", "Gemma2Attention", "GlmAttention", "Glm4Attention"),
+    *("GraniteAttention", "GraniteMoeAttention", "HeliumAttention", "MinistralAttention"),
+    *("MistralAttention", "MixtralAttention", "NemotronAttention", "NomicBertAttention"),
+    *("OlmoAttention", "PhimoeAttention", "Qwen2Attention", "Qwen2MoeAttention"),
+    *("SeedOssAttention", "SmolLM3Attention", "Starcoder2Attention", "BeitAttention"),
+    *("DeiTAttention", "Dinov2Attention", "Dinov2WithRegistersAttention", "IJepaAttention"),
+    *("ViTAttention", "ViTMSNAttention"),
 )
 """Separate projections, whose sizes give the number of heads; many have grouped heads."""
 
 BART_LIKE = (
-    "BartAttention",
-    "BioGptAttention",
-    "BlenderbotAttention",
-    "BlenderbotSmallAttention",
-    "M2M100Attention",
-    "MBartAttention",
-    "MarianAttention",
-    "OPTAttention",
-    "PLBartAttention",
-    "PegasusAttention",
-    "WhisperAttention",
-    "CLIPAttention",
-    "MetaClip2Attention",
-    "SiglipAttention",
+    *("BartAttention", "BioGptAttention", "BlenderbotAttention", "BlenderbotSmallAttention"),
+    *("M2M100Attention", "MBartAttention", "MarianAttention", "OPTAttention", "PLBartAttention"),
+    *("PegasusAttention", "WhisperAttention", "CLIPAttention", "MetaClip2Attention"),
+    *("SiglipAttention",),
 )
 
 BERT_LIKE = (
-    "BertSelfAttention",
-    "BertCrossAttention",
-    "CamembertSelfAttention",
-    "Data2VecTextSelfAttention",
-    "ElectraSelfAttention",
-    "ErnieSelfAttention",
-    "EsmSelfAttention",
-    "RobertaSelfAttention",
-    "RobertaPreLayerNormSelfAttention",
-    "XLMRobertaSelfAttention",
-    "XLMRobertaXLSelfAttention",
+    *("BertSelfAttention", "BertCrossAttention", "CamembertSelfAttention"),
+    *("Data2VecTextSelfAttention", "ElectraSelfAttention", "ErnieSelfAttention"),
+    *("EsmSelfAttention", "RobertaSelfAttention", "RobertaPreLayerNormSelfAttention"),
+    *("XLMRobertaSelfAttention", "XLMRobertaXLSelfAttention"),
 )
 
 NORMED = (
-    "ApertusAttention",
-    "CohereAttention",
-    "Exaone4Attention",
-    "Gemma3Attention",
-    "Qwen3Attention",
-    "Qwen3MoeAttention",
+    *("ApertusAttention", "CohereAttention", "Exaone4Attention", "Gemma3Attention"),
+    *("Qwen3Attention", "Qwen3MoeAttention"),
 )
 """Like Llama, with a norm of each query and key, or a norm weight for every head."""
 
@@ -164,10 +120,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(LLAMA_LIKE, output="o_proj", apart=Q_K_V),
     Family(NORMED, output="o_proj", apart=Q_K_V, norms=("q_norm", "k_norm")),
     Family(
-        ("StableLmAttention",),
-        output="o_proj",
-        apart=Q_K_V,
-        flags={"qk_layernorm": BY_HEAD_NORMS},
+        ("StableLmAttention",), output="o_proj", apart=Q_K_V, flags={"qk_layernorm": BY_HEAD_NORMS}
     ),
     Family(  # keys and values from a latent vector: only its readers have rows for heads
         ("DeepseekV2Attention", "DeepseekV3Attention", "MiniCPM3Attention"),
@@ -234,10 +187,7 @@ FAMILIES: tuple[Family, ...] = (
         untouched=("relative_attention_bias",),
     ),
     Family(
-        ("UMT5Attention",),
-        output="o",
-        apart=("q", "k", "v"),
-        columns=("relative_attention_bias",),
+        ("UMT5Attention",), output="o", apart=("q", "k", "v"), columns=("relative_attention_bias",)
     ),
     Family(
         ("GPT2Attention",),
@@ -248,18 +198,10 @@ FAMILIES: tuple[Family, ...] = (
         after=("resid_dropout",),
     ),
     Family(
-        ("ModernBertAttention",),
-        output="Wo",
-        packed="Wqkv",
-        layout="blocks",
-        after=("out_drop",),
+        ("ModernBertAttention",), output="Wo", packed="Wqkv", layout="blocks", after=("out_drop",)
     ),
     Family(
-        ("Phi3Attention",),
-        output="o_proj",
-        packed="qkv_proj",
-        layout="blocks",
-        asks_config=True,
+        ("Phi3Attention",), output="o_proj", packed="qkv_proj", layout="blocks", reads_config=True
     ),
     Family(
         ("DbrxAttention",),

@@ -1,7 +1,7 @@
-"""Load errors: what transformers, the hub and GGUF files raise, as one sentence.
+"""Load errors: exceptions of transformers, the hub and GGUF files, as one sentence.
 
-In: a block that loads files. Out: the same block, quiet, its errors as `ModelError`; loads nothing
-itself.
+In: a block that loads files. Out: the same block without log messages, and with its errors as
+`ModelError`. Loads nothing itself.
 """
 
 import functools
@@ -65,7 +65,7 @@ def explain_errors(name: str, *, is_local: bool = False) -> Iterator[None]:
 
 
 def _hub_reason(error: BaseException | None) -> str:
-    """Why the hub did not deliver a model, to follow the model's name; "" for other errors."""
+    """The reason why a download failed, to follow the model's name; "" for other errors."""
     while error is not None:
         if isinstance(error, LocalEntryNotFoundError):
             missing = ["no directory has this name", "its files were not downloaded before"]

@@ -1,9 +1,9 @@
 """Loading: a model and its tokenizer, from a package, a directory or a model hub.
 
 In: `minilm`, `smollm2`, a directory, or a hub id. Out: a `LoadedModel` in evaluation mode, whose
-`about` says what was loaded. Pickled weights are never read, and a model's own code runs only if
-`LoadOptions` allows it. Turns errors of transformers and the hub into one sentence with
-`load_errors.py`.
+`about` describes what was loaded. Pickled weights are never read, and a model's own code runs only
+if `LoadOptions` allows it. `load_errors.py` turns errors of transformers and the hub into one
+sentence.
 """
 
 import difflib
@@ -244,7 +244,7 @@ def _check_complete(name: str, missing: set[str], *, keeps_head: bool) -> None:
 
 
 def _check_shapes(name: str, mismatched: Iterable[tuple[str, Any, Any]]) -> None:
-    for key, in_file, in_model in sorted(mismatched, key=lambda one: one[0]):
+    for key, in_file, in_model in sorted(mismatched, key=lambda row: row[0]):
         raise ModelError(
             f"{name} cannot be loaded: its config.json does not fit its weights: {key} is "
             f"{list(in_file)} in the files, but {list(in_model)} by the config"
@@ -272,7 +272,7 @@ def _load_tokenizer(
     """The model's tokenizer; None for a model that does not read text."""
     config: Any = model.config
     words = getattr(config.get_text_config(), "vocab_size", None)
-    sizes = [one.num_embeddings for one in model.modules() if isinstance(one, nn.Embedding)]
+    sizes = [part.num_embeddings for part in model.modules() if isinstance(part, nn.Embedding)]
     if words is None or max(sizes, default=0) < words:  # no embedding has a row for every token
         return None
     folder = Path(source)

@@ -97,7 +97,7 @@ class Quality:
 
 @dataclass(frozen=True, kw_only=True)
 class PruneRecord:
-    """What was cut from which model, how, and what became of it."""
+    """Record of a prune: the settings, the heads cut, and the sizes, scores and speed measured."""
 
     amount: Amount
     model: ModelFacts
@@ -169,7 +169,7 @@ class PruneRecord:
 
 
 def _score(values: Mapping[str, float | None]) -> Score:
-    return Score(**{name: math.nan if one is None else one for name, one in values.items()})
+    return Score(**{name: math.nan if value is None else value for name, value in values.items()})
 
 
 def _lists(values: Any) -> Any:

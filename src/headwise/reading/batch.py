@@ -45,7 +45,9 @@ class Batch:
     @property
     def num_tokens(self) -> int:
         """Number of real tokens in the first stack that reads tokens; 0 if none does."""
-        counts = (int(one.is_real.sum()) for one in self.tokens.values() if one.ids is not None)
+        counts = (
+            int(facts.is_real.sum()) for facts in self.tokens.values() if facts.ids is not None
+        )
         return next(counts, 0)
 
 

@@ -138,8 +138,8 @@ def _split(
     """The units in two parts, neither empty, as close to the share as a shuffled order allows."""
     order = random.Random(seed).sample(range(len(units)), len(units))
     sizes = list(accumulate(len(units[place]) for place in order))
-    wanted = held_out * sizes[-1]
-    count = min(range(1, len(units)), key=lambda count: abs(sizes[count - 1] - wanted))
+    target = held_out * sizes[-1]
+    count = min(range(1, len(units)), key=lambda count: abs(sizes[count - 1] - target))
     rest = set(order[:count])
     chosen = tuple(unit for place, unit in enumerate(units) if place not in rest)
     return chosen, tuple(units[place] for place in sorted(rest))
@@ -166,7 +166,7 @@ def _modules(folder: Path) -> Iterator[Path]:
 def _docstrings(file: Path) -> str:
     """The texts in triple double quotes of a file: docstrings, and a little that is not prose."""
     source = file.read_text("utf-8", errors="replace")
-    enclosed = (found[1] for found in _LITERALS.finditer(source))
+    enclosed = (match[1] for match in _LITERALS.finditer(source))
     return "\n\n".join(inspect.cleandoc(text) for text in enclosed if text)
 
 
@@ -183,7 +183,7 @@ def _prose(text: str) -> Iterator[str]:
 def _reads_as_prose(line: str) -> bool:
     """Whether a paragraph is English sentences, not code, grammar, names or tables.
 
-    >>> reads_as_prose("The rest of it is quiet."), reads_as_prose("int x, float y, str z.")
+    >>> _reads_as_prose("The rest of it is quiet."), _reads_as_prose("int x, float y, str z.")
     (True, False)
     """
     words = line.split()

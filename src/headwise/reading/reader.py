@@ -68,7 +68,7 @@ class Reader(TokenKinds):
         """Make windows of at most `length` tokens, and no more than the model's limit."""
         super().__init__(tokenizer)
         self.config = config
-        limits = [one for one in (length, token_limit(tokenizer, config)) if one is not None]
+        limits = [limit for limit in (length, token_limit(tokenizer, config)) if limit is not None]
         self.length = min(limits, default=UNLIMITED)
         self.around = _special_tokens_around(tokenizer)
         self.num_around = sum(map(len, self.around))
@@ -130,7 +130,7 @@ class Reader(TokenKinds):
     def batches(self, windows: Sequence[Window]) -> list[list[Window]]:
         """Windows in groups for one batch each: longest first, similar lengths together."""
         groups: list[list[Window]] = []
-        for window in sorted(windows, key=lambda one: (-len(one.ids), one.index)):
+        for window in sorted(windows, key=lambda window: (-len(window.ids), window.index)):
             last = groups[-1] if groups else []
             fits = last and (
                 (len(last) + 1) * len(last[0].ids) <= BATCH_TOKENS
@@ -160,7 +160,7 @@ class Reader(TokenKinds):
         inputs["decoder_attention_mask"] = inputs["attention_mask"]
         return Batch(inputs, dict.fromkeys(("encoder", "decoder", "cross"), facts), indices)
 
-    def one(self, text: str, device: torch.device | str) -> Batch:
+    def whole_text(self, text: str, device: torch.device | str) -> Batch:
         """One whole text as a batch; raises OptionError if it is longer than the model's limit."""
         if len(self.first_ids(text, self.length)) + self.num_around > self.length:
             raise OptionError(

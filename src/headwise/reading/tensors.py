@@ -47,7 +47,9 @@ def batch_from_tensors(tensors: Inputs, config: Any, kinds: TokenKinds | None, f
             by_prefix[prefix] = _token_facts(tensors.get(f"{prefix}input_ids"), is_real, kinds)
     by_stack = {stack: by_prefix[input_prefix(config, stack)] for stack in TEXT_STACKS}
     tokens = {stack: facts for stack, facts in by_stack.items() if facts is not None}
-    size = len(next(one for one in tensors.values() if isinstance(one, Tensor) and one.dim()))
+    size = next(
+        len(value) for value in tensors.values() if isinstance(value, Tensor) and value.dim()
+    )
     return Batch(tensors, tokens, tuple(range(first, first + size)))
 
 
@@ -87,7 +89,7 @@ def _check_tensors(tensors: Any) -> None:
         is_tensor = tensor is None or isinstance(tensor, Tensor)
         if name.endswith(("input_ids", "attention_mask")) and not is_tensor:
             raise OptionError(f"{name} is a {type(tensor).__name__}: pass a tensor")
-    if not any(isinstance(one, Tensor) and one.dim() for one in tensors.values()):
+    if not any(isinstance(value, Tensor) and value.dim() for value in tensors.values()):
         raise OptionError(
             f"a batch of inputs has no tensor, only {', '.join(tensors) or 'nothing'}: pass the "
             "model's inputs by name"
@@ -134,24 +136,24 @@ def check_input_names(model: nn.Module, tensors: Inputs, *, is_strict: bool = Fa
     """
     parameters = inspect.signature(model.forward).parameters
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    known = [name for name, one in parameters.items() if one.kind in named]
+    known = [name for name, parameter in parameters.items() if parameter.kind in named]
     accepts_any = not is_strict and len(known) < len(parameters)
     for name in tensors:
         near = get_close_matches(name, known, n=1, cutoff=0.8)
         if name in known or name == "labels" or (accepts_any and not near):
             continue
-        advice = f"did you mean {near[0]}?" if near else f"it takes {', '.join(known)}"
+        advice = f"did you mean {near[0]}?" if near else f"its inputs are {', '.join(known)}"
         raise OptionError(f"{type(model).__name__} has no input {name!r}: {advice}")
 
 
 def non_text_inputs(tensors: Inputs, tokenizer: Any = None) -> list[str]:
     """Names of inputs that are neither text nor made from it by the tokenizer."""
     known = {*TEXT_INPUTS, *getattr(tokenizer, "model_input_names", ())}
-    return [name for name, one in tensors.items() if one is not None and name not in known]
+    return [name for name, value in tensors.items() if value is not None and name not in known]
 
 
 def why_unreadable(config: Any, tensors: Inputs) -> str:
-    """Why a model cannot read these tokens; "" if they are in its vocabulary and not too long."""
+    """Reason why a model cannot read these tokens: too many, or unknown; "" if it can."""
     text_config = getattr(config, "text_config", None) or config
     size, limit = getattr(text_config, "vocab_size", None), token_limit(None, config)
     sizes = {"": size, "decoder_": getattr(config, "decoder_vocab_size", None) or size}

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from headwise.errors import OptionError
 from headwise.files import read_text
-from headwise.sweeps.task import NOWHERE, Examples, SweepTask
+from headwise.sweeps.task import NOWHERE, SweepTask, TaskExamples, TaskShape
 
 HELD_OUT = 0.1
 """Share of the text, at its end, that is never trained on."""
@@ -57,19 +57,10 @@ class Characters(SweepTask):
         return read_text(self.text) if self.text else library_text()
 
     @property
-    def questions(self) -> tuple[str, ...]:
-        """The one question."""
-        return ("next",)
-
-    @property
-    def num_symbols(self) -> int:
-        """The alphabet, and one symbol for all other characters."""
-        return self.alphabet + 1
-
-    @property
-    def num_answers(self) -> int:
-        """The symbols."""
-        return self.num_symbols
+    def shape(self) -> TaskShape:
+        """Symbols and answers are the alphabet, and one symbol for all other characters."""
+        symbols = self.alphabet + 1
+        return TaskShape(("next",), symbols, symbols, self.length)
 
     @property
     def best_guess(self) -> float:
@@ -85,11 +76,6 @@ class Characters(SweepTask):
         return whole[:border], whole[border:]
 
     @property
-    def positions(self) -> int:
-        """Length of a window."""
-        return self.length
-
-    @property
     def layers_needed(self) -> int:
         """One layer: any model can learn from text."""
         return 1
@@ -98,13 +84,13 @@ class Characters(SweepTask):
         """Digest of the text, because a file may change."""
         return hashlib.sha256(self.whole.encode("utf-8", "surrogatepass")).hexdigest()
 
-    def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> Examples:
+    def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> TaskExamples:
         """Windows at random positions of the text."""
         part = self.parts[held_out]
         starts = torch.randint(len(part) - self.length, (count,), generator=random)
         windows = part[starts[:, None] + torch.arange(self.length + 1)]
         answers = windows[:, 1:, None]
-        return Examples(windows[:, :-1, None], answers, torch.full_like(answers, NOWHERE))
+        return TaskExamples(windows[:, :-1, None], answers, torch.full_like(answers, NOWHERE))
 
 
 @functools.lru_cache(maxsize=4)

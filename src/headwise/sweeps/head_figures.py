@@ -17,7 +17,7 @@ from headwise.measures.head_sums import HeadSums
 from headwise.reading.batch import Batch
 from headwise.reading.tokens import TokenFacts
 from headwise.scans.tables import head_table
-from headwise.sweeps.task import NOWHERE, Examples
+from headwise.sweeps.task import NOWHERE, TaskExamples
 from headwise.watching.calls import AttentionCall
 from headwise.watching.hooks import record
 from headwise.watching.sites import Site
@@ -42,7 +42,7 @@ class HeadFigures:
 
 @torch.inference_mode()
 def measure_heads(
-    model: nn.Module, examples: Examples, questions: tuple[str, ...]
+    model: nn.Module, examples: TaskExamples, questions: tuple[str, ...]
 ) -> tuple[HeadFigures, ...]:
     """Figures of every head, layer by layer."""
     examples = examples[:SEQUENCES]

@@ -164,7 +164,7 @@ class Sweep:
             f"mean, lowest and highest of {settings.seeds} seeds",
             x_label="numbers in a head's keys (d_key)" if is_by_width else "heads",
             y_label="held-out accuracy",
-            levels=((1 / settings.task.num_answers, "chance"),),
+            levels=((1 / settings.task.shape.num_answers, "chance"),),
             x_names=tuple(
                 (x, f"{2**x:g}") for x in sorted({x for line in lines for x, _ in line.points})
             ),

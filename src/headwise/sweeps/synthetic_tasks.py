@@ -1,6 +1,6 @@
 """Three tasks on random symbols: Relations, Recall and Brackets.
 
-Settings and a generator go in, Examples come out. docs/sweep.md describes the tasks and results.
+Settings and a generator go in, TaskExamples come out. docs/sweep.md describes tasks and results.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,9 @@ from headwise.errors import OptionError
 from headwise.sweeps.task import (
     NO_ANSWER,
     NOWHERE,
-    Examples,
     SweepTask,
+    TaskExamples,
+    TaskShape,
     last_before,
     read_at,
 )
@@ -80,7 +81,7 @@ class Relations(SweepTask):
         """Check every setting."""
         whole_number("relations", self.relations, least=1, most=len(RELATIONS))
         self.check_least(2, "letters", "classes", "length")
-        for name in self.questions:
+        for name in self.shape.questions:
             least = SHORTEST.get(name, 2)
             if self.length < least:
                 raise OptionError(
@@ -92,34 +93,25 @@ class Relations(SweepTask):
     @property
     def layers_needed(self) -> int:
         """One layer; two for the relation `followed`."""
-        return 2 if "followed" in self.questions else self.layers
+        return 2 if "followed" in self.shape.questions else self.layers
 
     @property
-    def questions(self) -> tuple[str, ...]:
-        """Names of the relations."""
-        return tuple(RELATIONS)[: self.relations]
+    def shape(self) -> TaskShape:
+        """One question per relation; symbols and answers are letters."""
+        return TaskShape(
+            questions=tuple(RELATIONS)[: self.relations],
+            num_symbols=self.letters,
+            num_answers=self.letters,
+            length=self.length,
+        )
 
-    @property
-    def num_symbols(self) -> int:
-        """The letters."""
-        return self.letters
-
-    @property
-    def num_answers(self) -> int:
-        """The letters."""
-        return self.letters
-
-    @property
-    def positions(self) -> int:
-        """Length of a sequence."""
-        return self.length
-
-    def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> Examples:
+    def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> TaskExamples:
         """Random letters; by default there are too many sequences to draw one twice."""
         letters = torch.randint(self.letters, (count, self.length), generator=random)
-        places = torch.stack([RELATIONS[name](self, letters) for name in self.questions], -1)
+        relations = [RELATIONS[name] for name in self.shape.questions]
+        places = torch.stack([find(self, letters) for find in relations], -1)
         answers = [read_at(letters, place) for place in places.unbind(-1)]
-        return Examples(letters[..., None], torch.stack(answers, -1), places)
+        return TaskExamples(letters[..., None], torch.stack(answers, -1), places)
 
 
 RELATIONS: dict[str, Callable[[Relations, Letters], Letters]] = {
@@ -157,26 +149,16 @@ class Recall(SweepTask):
             )
 
     @property
-    def questions(self) -> tuple[str, ...]:
-        """The one question."""
-        return ("value",)
+    def shape(self) -> TaskShape:
+        """Every pair, then every key again with a sign that asks for its value."""
+        return TaskShape(
+            questions=("value",),
+            num_symbols=self.keys + self.values + 1,
+            num_answers=self.values,
+            length=2 * self.pairs,
+        )
 
-    @property
-    def num_symbols(self) -> int:
-        """Keys, values, and a sign that asks for a value."""
-        return self.keys + self.values + 1
-
-    @property
-    def num_answers(self) -> int:
-        """The values."""
-        return self.values
-
-    @property
-    def positions(self) -> int:
-        """Every pair, then every key again."""
-        return 2 * self.pairs
-
-    def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> Examples:
+    def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> TaskExamples:
         """Pairs in random order, then all their keys in another."""
         keys = torch.rand(count, self.keys, generator=random).argsort(1)[:, : self.pairs]
         values = torch.randint(self.values, (count, self.pairs), generator=random)
@@ -187,7 +169,7 @@ class Recall(SweepTask):
         no_answers = torch.full_like(keys, NO_ANSWER)
         answers = torch.cat([no_answers, values.gather(1, order)], 1)
         places = torch.cat([torch.full_like(keys, NOWHERE), order], 1)
-        return Examples(torch.cat([pairs, questions], 1), answers[..., None], places[..., None])
+        return TaskExamples(torch.cat([pairs, questions], 1), answers[..., None], places[..., None])
 
 
 @dataclass(frozen=True)
@@ -208,26 +190,16 @@ class Brackets(SweepTask):
         self.check_least(1, "depth")
 
     @property
-    def questions(self) -> tuple[str, ...]:
-        """The one question."""
-        return ("partner",)
+    def shape(self) -> TaskShape:
+        """Symbols are the opening brackets and the closing bracket; answers are labels."""
+        return TaskShape(
+            questions=("partner",),
+            num_symbols=self.labels + 1,
+            num_answers=self.labels,
+            length=self.length,
+        )
 
-    @property
-    def num_symbols(self) -> int:
-        """Every opening bracket, and the closing one."""
-        return self.labels + 1
-
-    @property
-    def num_answers(self) -> int:
-        """The labels."""
-        return self.labels
-
-    @property
-    def positions(self) -> int:
-        """Length of a sequence."""
-        return self.length
-
-    def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> Examples:
+    def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> TaskExamples:
         """Random walks: at every position a bracket opens or closes, as the depth allows."""
         rows = torch.arange(count)
         depth = torch.zeros(count, dtype=torch.long)
@@ -242,4 +214,4 @@ class Brackets(SweepTask):
             depth = torch.where(closes, depth - 1, depth + 1)
             opened_at[rows, depth] = torch.where(closes, opened_at[rows, depth], position)
         answers = read_at(labels, places)
-        return Examples(symbols[..., None], answers[..., None], places[..., None])
+        return TaskExamples(symbols[..., None], answers[..., None], places[..., None])

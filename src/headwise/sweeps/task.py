@@ -1,7 +1,7 @@
-"""SweepTask: what the models of a sweep learn, with every answer known.
+"""SweepTask, the base class of the tasks that a sweep's models learn.
 
-A task turns its settings into sequences, the answers at each position, and where each answer can be
-read. It knows nothing of models.
+A task turns its settings into TaskExamples: sequences, the answers at each position, and where each
+answer can be read. It knows nothing of models.
 """
 
 from abc import ABC, abstractmethod
@@ -21,28 +21,42 @@ NOWHERE = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Examples:
+class TaskExamples:
     """Sequences, the answers at each of their positions, and where the answers can be read."""
 
     symbols: Int[Tensor, "batch position symbol"]
     """One or several symbols per position; their embeddings are added."""
     answers: Int[Tensor, "batch position question"]
-    """`NO_ANSWER` where nothing is asked."""
+    """The answers' numbers; -100 (`NO_ANSWER`) where nothing is asked."""
     places: Int[Tensor, "batch position question"]
-    """Position at which the answer can be read; `NOWHERE` if there is none."""
+    """Position at which each answer can be read; -1 (`NOWHERE`) where there is none."""
 
     def __len__(self) -> int:
         """Number of sequences."""
         return len(self.symbols)
 
-    def __getitem__(self, part: slice) -> "Examples":
+    def __getitem__(self, part: slice) -> "TaskExamples":
         """A slice of the sequences."""
-        return Examples(self.symbols[part], self.answers[part], self.places[part])
+        return TaskExamples(self.symbols[part], self.answers[part], self.places[part])
+
+
+@dataclass(frozen=True)
+class TaskShape:
+    """The questions of a task, and the sizes that a model for it needs."""
+
+    questions: tuple[str, ...]
+    """Names of the questions at each position."""
+    num_symbols: int
+    """Number of different symbols."""
+    num_answers: int
+    """Number of different answers to a question."""
+    length: int
+    """Positions in a sequence."""
 
 
 @dataclass(frozen=True)
 class SweepTask(ABC):
-    """A task with its settings; docs/sweep.md lists the defaults."""
+    """A task for a sweep; its fields are its settings."""
 
     name: ClassVar[str]
     layers: ClassVar[int] = 1
@@ -50,36 +64,21 @@ class SweepTask(ABC):
 
     @property
     @abstractmethod
-    def questions(self) -> tuple[str, ...]:
-        """Names of the questions asked at a position."""
-
-    @property
-    @abstractmethod
-    def num_symbols(self) -> int:
-        """Number of different symbols."""
-
-    @property
-    @abstractmethod
-    def num_answers(self) -> int:
-        """Number of different answers to a question."""
+    def shape(self) -> TaskShape:
+        """The questions, and the numbers of symbols, answers and positions."""
 
     @property
     def best_guess(self) -> float:
-        """Accuracy of the best guess without reading; here all answers are equally frequent."""
-        return 1 / self.num_answers
-
-    @property
-    @abstractmethod
-    def positions(self) -> int:
-        """Length of a sequence."""
+        """Accuracy of the best guess without reading; by default, of a uniformly random one."""
+        return 1 / self.shape.num_answers
 
     @property
     def layers_needed(self) -> int:
-        """Layers without which a model cannot learn the task."""
+        """Smallest number of layers with which a model can learn the task."""
         return self.layers
 
     @abstractmethod
-    def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> Examples:
+    def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> TaskExamples:
         """Draw `count` sequences, for training or held out.
 
         If the settings allow only few sequences, some held-out ones also occur in training.

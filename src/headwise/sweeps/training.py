@@ -19,7 +19,7 @@ from headwise.errors import OptionError
 from headwise.formats import format_count
 from headwise.sweeps.head_figures import HeadFigures, measure_heads
 from headwise.sweeps.settings import TrainingSettings, Variant
-from headwise.sweeps.task import Examples, SweepTask
+from headwise.sweeps.task import SweepTask, TaskExamples
 
 BATCHES_AT_ONCE = 32
 """Batches whose sequences are drawn together."""
@@ -66,13 +66,13 @@ class SweepModel(nn.Module):
         """Make fresh weights from torch's random numbers."""
         super().__init__()
         self.task, self.variant = task, variant
-        self.symbols = nn.Embedding(task.num_symbols, d_model)
-        self.places = nn.Embedding(task.positions, d_model)
+        self.symbols = nn.Embedding(task.shape.num_symbols, d_model)
+        self.places = nn.Embedding(task.shape.length, d_model)
         self.layers = nn.Sequential(
             *(SweepBlock(d_model, attention(d_model, variant)) for _ in range(layers))
         )
         self.norm = nn.LayerNorm(d_model)
-        self.readout = nn.Linear(d_model, len(task.questions) * task.num_answers)
+        self.readout = nn.Linear(d_model, len(task.shape.questions) * task.shape.num_answers)
         for table in (self.symbols, self.places):
             nn.init.normal_(table.weight, std=d_model**-0.5)
 
@@ -82,7 +82,7 @@ class SweepModel(nn.Module):
         """Logits of every answer."""
         x = self.symbols(symbols).sum(2) + self.places.weight[: symbols.shape[1]]
         logits: Tensor = self.readout(self.norm(self.layers(x)))
-        by_question: Tensor = logits.unflatten(-1, (len(self.task.questions), -1))
+        by_question: Tensor = logits.unflatten(-1, (len(self.task.shape.questions), -1))
         return by_question
 
 
@@ -113,12 +113,12 @@ def train(
         held_out = held_out_examples(task, recipe)
         steps, is_solved = fit(model, recipe, held_out, rate=rate, seed=seed)
         accuracy, loss = evaluate(model, held_out)
-        heads = measure_heads(model, held_out, task.questions)
+        heads = measure_heads(model, held_out, task.shape.questions)
     return Outcome(
         accuracy=float(accuracy.nanmean()),
         by_question={
             name: share
-            for name, share in zip(task.questions, accuracy.tolist(), strict=True)
+            for name, share in zip(task.shape.questions, accuracy.tolist(), strict=True)
             if math.isfinite(share)  # NaN for a question that is never asked
         },
         loss=loss,
@@ -131,7 +131,7 @@ def train(
 
 
 def fit(
-    model: SweepModel, recipe: TrainingSettings, held_out: Examples, *, rate: float, seed: int
+    model: SweepModel, recipe: TrainingSettings, held_out: TaskExamples, *, rate: float, seed: int
 ) -> tuple[int, bool]:
     """Train until the steps are used up or the task is solved.
 
@@ -156,7 +156,7 @@ def fit(
     return recipe.steps, times_solved > 0
 
 
-def take_step(model: nn.Module, optimizer: torch.optim.Optimizer, examples: Examples) -> None:
+def take_step(model: nn.Module, optimizer: torch.optim.Optimizer, examples: TaskExamples) -> None:
     """Update the model once."""
     optimizer.zero_grad(set_to_none=True)
     mean_loss(model(examples.symbols), examples.answers).backward()
@@ -171,7 +171,9 @@ def learning_rate_share(step: int, recipe: TrainingSettings) -> float:
     return (1 + math.cos(math.pi * (step - rise) / max(1, recipe.steps - rise))) / 2
 
 
-def training_batches(task: SweepTask, recipe: TrainingSettings, seed: int) -> Iterator[Examples]:
+def training_batches(
+    task: SweepTask, recipe: TrainingSettings, seed: int
+) -> Iterator[TaskExamples]:
     """One batch per step, the same for every variant."""
     random = torch.Generator().manual_seed(seed)
     for first in range(0, recipe.steps, BATCHES_AT_ONCE):
@@ -181,7 +183,7 @@ def training_batches(task: SweepTask, recipe: TrainingSettings, seed: int) -> It
             yield examples[start : start + recipe.batch]
 
 
-def held_out_examples(task: SweepTask, recipe: TrainingSettings) -> Examples:
+def held_out_examples(task: SweepTask, recipe: TrainingSettings) -> TaskExamples:
     """The sequences that models are tested on."""
     random = torch.Generator().manual_seed(HELD_OUT_SEED)
     examples = task.examples(recipe.held_out, random, held_out=True)
@@ -194,7 +196,7 @@ def held_out_examples(task: SweepTask, recipe: TrainingSettings) -> Examples:
 
 
 @torch.inference_mode()
-def evaluate(model: nn.Module, held_out: Examples) -> tuple[Tensor, float]:
+def evaluate(model: nn.Module, held_out: TaskExamples) -> tuple[Tensor, float]:
     """Accuracy of each question, and the mean loss."""
     logits = model(held_out.symbols)
     return mean_accuracy(logits, held_out.answers), float(mean_loss(logits, held_out.answers))

@@ -219,7 +219,7 @@ def _read_inputs(
         if tokenizer is None:
             raise OptionError("inputs is a text, but there is no tokenizer: pass one, or tensors")
         reader = Reader(tokenizer, model.config)
-        return reader.one(inputs, next(model.parameters()).device)
+        return reader.whole_text(inputs, next(model.parameters()).device)
     tensors = {"input_ids": inputs} if isinstance(inputs, Tensor) else inputs
     return next(batches_from_tensors([tensors], model.config, tokenizer))
 

@@ -1,8 +1,7 @@
 """Calls: one attention computation of one layer, as the model ran it.
 
 In: the real queries, keys and values with the rules that applied, or the weights of a module that
-returns only these. Out: `lse`, `attend` and `weight_at`, the three questions that need no full
-weight matrix.
+returns only these. Out: `lse`, `attend` and `weight_at`, which need no full weight matrix.
 """
 
 from dataclasses import dataclass, field, replace
@@ -26,7 +25,7 @@ LARGEST_WEIGHTS = 2 << 30
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SiteCall:
-    """The part that all calls share: a site in the model, and the outputs of its heads."""
+    """Base of all calls: a site in the model, and the outputs of its heads."""
 
     site: Site
     mixed: Float[Tensor, "batch heads query d_value"]
@@ -87,7 +86,7 @@ class AttentionCall(SiteCall):
 
     @cached_property
     def lse(self) -> Float[Tensor, "batch heads query"]:
-        """Question 1: log of each row's softmax denominator; -inf where a row sees no key."""
+        """Log of each row's softmax denominator; -inf where a row sees no key."""
         if self.known_lse is not None:
             return self.known_lse
         return attend_with_lse(self.queries, self.keys, self.values, rules=self._certain_rules)[1]
@@ -95,7 +94,7 @@ class AttentionCall(SiteCall):
     def attend(
         self, features: Float[Tensor, "#batch #kv_heads key width"]
     ) -> Float[Tensor, "batch heads query width"]:
-        """Question 2: weighted sum of any features of the keys, for each row."""
+        """Weighted sum of any features of the keys, for each row."""
         wide = at_least_float32(self.keys)
         queries, keys = self.queries.to(wide), self.keys.to(wide)
         return attend(queries, keys, features.to(wide), rules=self._certain_rules)
@@ -103,7 +102,7 @@ class AttentionCall(SiteCall):
     def weight_at(
         self, query: Int[Tensor, " pairs"], key: Int[Tensor, " pairs"]
     ) -> Float[Tensor, "batch heads pairs"]:
-        """Question 3: single weights, one for each pair of a query and a key position."""
+        """Single weights, one for each pair of a query and a key position."""
         query = _check_positions(query, self.num_queries, "query")
         key = _check_positions(key, self.num_keys, "key")
         computation, wide = self._computation, at_least_float32(self.keys)
@@ -118,9 +117,9 @@ class AttentionCall(SiteCall):
         lse = self.lse[:, :, query]
         return (scores - lse.masked_fill(lse == -torch.inf, -LOWEST)).exp()
 
-    def kept(self) -> "AttentionCall":
-        """A call to keep: keys and values that a cache may overwrite are copied."""
-        return replace(self, keys=_unshared(self.keys), values=_unshared(self.values))
+    def snapshot(self) -> "AttentionCall":
+        """A call that is safe to keep: keys and values that a cache may overwrite are copied."""
+        return replace(self, keys=_copy_if_written(self.keys), values=_copy_if_written(self.values))
 
     @cached_property
     def _certain_rules(self) -> Rules:
@@ -187,8 +186,8 @@ class WeightsCall(SiteCall):
         """Number of keys of each sequence, padding included."""
         return self.known_weights.shape[3]
 
-    def kept(self) -> "WeightsCall":
-        """This call, which is safe to keep."""
+    def snapshot(self) -> "WeightsCall":
+        """The call itself: nothing overwrites its weights."""
         return self
 
     @property
@@ -202,14 +201,14 @@ class WeightsCall(SiteCall):
     def attend(
         self, features: Float[Tensor, "#batch #heads key width"]
     ) -> Float[Tensor, "batch heads query width"]:
-        """Question 2: weighted sum of any features of the keys, for each row."""
+        """Weighted sum of any features of the keys, for each row."""
         wide = at_least_float32(self.known_weights)
         return self.known_weights.to(wide) @ features.to(wide)
 
     def weight_at(
         self, query: Int[Tensor, " pairs"], key: Int[Tensor, " pairs"]
     ) -> Float[Tensor, "batch heads pairs"]:
-        """Question 3: single weights, one for each pair of a query and a key position."""
+        """Single weights, one for each pair of a query and a key position."""
         query = _check_positions(query, self.num_queries, "query")
         return self.known_weights[:, :, query, _check_positions(key, self.num_keys, "key")]
 
@@ -234,10 +233,9 @@ def at_least_float32(tensor: Tensor) -> torch.dtype:
     return torch.promote_types(tensor.dtype, torch.float32)
 
 
-def _unshared(tensor: Tensor) -> Tensor:
+def _copy_if_written(tensor: Tensor) -> Tensor:
     """The tensor, or a copy if it was written into in place and may be again."""
-    is_written = tensor.is_inference() or tensor._version > 0
-    return tensor.clone() if is_written else tensor
+    return tensor.clone() if tensor.is_inference() or tensor._version > 0 else tensor
 
 
 def _check_positions(

@@ -42,10 +42,7 @@ class MeanOutputs:
 
 @contextmanager
 def silence(
-    model: nn.Module | LoadedModel,
-    heads: Heads,
-    *,
-    means: MeanOutputs | None = None,
+    model: nn.Module | LoadedModel, heads: Heads, *, means: MeanOutputs | None = None
 ) -> Iterator[None]:
     """Silence heads inside the block: each outputs zeros, or its mean output if `means` is given.
 
@@ -58,7 +55,7 @@ def silence(
     check_layers(silenced, sites)
     entries = []
     for site in sites:
-        if numbers := [one.head for one in silenced if one.layer_name == site.layer_name]:
+        if numbers := [head.head for head in silenced if head.layer_name == site.layer_name]:
             if site.num_heads is not None:
                 _check_heads(numbers, site, site.num_heads)
             mean = None if means is None else means.of(site)

@@ -1,4 +1,4 @@
-"""Hooks: what goes into modules and what comes out of them, recorded call by call.
+"""Hooks: inputs and outputs of modules, recorded call by call.
 
 In: modules by name. Out: a `ModuleCall` for every call inside a `with` block. Attention calls with
 their queries and keys are in `watch.py`.
@@ -26,8 +26,8 @@ class ModuleCall:
     def input(self) -> Tensor:
         """The first floating-point tensor among the arguments, without gradients."""
         arguments = (*self.args, *self.kwargs.values())
-        states = (one for one in arguments if isinstance(one, Tensor) and one.is_floating_point())
-        return next(states).detach()
+        tensors = (value for value in arguments if isinstance(value, Tensor))
+        return next(tensor for tensor in tensors if tensor.is_floating_point()).detach()
 
     @property
     def output(self) -> Any:
@@ -47,7 +47,7 @@ def record(modules: Mapping[str, nn.Module]) -> Iterator[list[ModuleCall]]:
     def keep(
         name: str, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
     ) -> None:
-        calls.append(ModuleCall(name, args, kwargs, detached(result)))
+        calls.append(ModuleCall(name, args, kwargs, detach_all(result)))
 
     hooks = [
         module.register_forward_hook(partial(keep, name), with_kwargs=True)
@@ -60,8 +60,8 @@ def record(modules: Mapping[str, nn.Module]) -> Iterator[list[ModuleCall]]:
             hook.remove()
 
 
-def detached(value: Any) -> Any:
+def detach_all(value: Any) -> Any:
     """A tensor, or a tuple of tensors, without gradients; anything else is returned as it is."""
     if isinstance(value, Tensor):
         return value.detach()
-    return tuple(map(detached, value)) if type(value) is tuple else value
+    return tuple(map(detach_all, value)) if type(value) is tuple else value

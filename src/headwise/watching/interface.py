@@ -41,7 +41,7 @@ class CallObserver:
     each: Callable[[Call], None] | None = None
     change: Change | None = None
     needs_lse: bool = False
-    held: tuple[AttentionCall, RemovableHandle] | None = field(default=None, repr=False)
+    pending: tuple[AttentionCall, RemovableHandle] | None = field(default=None, repr=False)
     """A call whose output projection has not run yet, and the hook on that projection."""
 
     def hold(self, call: AttentionCall, output: Float[Tensor, "batch query heads d_value"]) -> None:
@@ -55,18 +55,18 @@ class CallObserver:
             self.release(is_direct=bool(inputs) and _are_equal(inputs[0], output))
 
         # Before all other hooks, which may change the input.
-        self.held = call, projection.register_forward_pre_hook(project, prepend=True)
+        self.pending = call, projection.register_forward_pre_hook(project, prepend=True)
 
     def release(self, *, is_direct: bool = False) -> None:
-        """Pass the held call on, if there is one; not direct if its projection never ran."""
+        """Pass the pending call on, if there is one; not direct if its projection never ran."""
         if (call := self.drop()) is not None:
             self.notify(call if is_direct else replace(call, is_direct=False))
 
     def drop(self) -> AttentionCall | None:
-        """Remove the held call and its hook, and return the call."""
-        if self.held is None:
+        """Remove the pending call and its hook, and return the call."""
+        if self.pending is None:
             return None
-        (call, hook), self.held = self.held, None
+        (call, hook), self.pending = self.pending, None
         hook.remove()
         return call
 
@@ -76,12 +76,13 @@ class CallObserver:
         self.each(call)
 
 
-def _are_equal(one: Tensor, other: Tensor) -> bool:
+def _are_equal(first: Tensor, second: Tensor) -> bool:
     """Whether two tensors have the same numbers in the same order, whatever their shapes."""
-    if one.numel() != other.numel() or not can_be_read(one):
-        return one.numel() == other.numel()
-    one, other = one.flatten(), other.to(one).flatten()
-    return torch.equal(one, other) or torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
+    if first.numel() != second.numel() or not can_be_read(first):
+        return first.numel() == second.numel()
+    first, second = first.flatten(), second.to(first).flatten()
+    is_equal = torch.equal(first, second)
+    return is_equal or torch.allclose(first, second, rtol=0, atol=0, equal_nan=True)
 
 
 Entry = tuple[Site, CallObserver]
@@ -140,7 +141,7 @@ def headwise_attention(
         if observer.change is not None:
             output = observer.change(output)
     output = output.transpose(1, 2).contiguous()
-    for observer, call in reversed(calls):  # hooks are prepended: the last one held runs first
+    for observer, call in reversed(calls):  # hooks are prepended: the last one runs first
         observer.hold(call, output)
     weights = None
     if options.get("output_attentions") or _returns_weights():
@@ -313,10 +314,10 @@ def observe_routed(entries: list[Entry]) -> Iterator[None]:
             hook.remove()
         for entry in entries:
             entry[1].drop()
-            others = [one for one in OBSERVERS[entry[0].module] if one is not entry]
-            OBSERVERS[entry[0].module] = others
-            if not others:
-                del OBSERVERS[entry[0].module]
+            module = entry[0].module
+            OBSERVERS[module] = [other for other in OBSERVERS[module] if other is not entry]
+            if not OBSERVERS[module]:
+                del OBSERVERS[module]
 
 
 def _restart_count(shared: nn.Module, *_: Any) -> None:

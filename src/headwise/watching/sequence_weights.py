@@ -193,7 +193,7 @@ def _band_of_weights(weights: Float[Tensor, "heads query key"]) -> Band:
     if len(distances) == 0:
         return Band(None, None, offset)
     before, after = max(0, -int(distances.min())), max(0, int(distances.max()))
-    return Band(before, after, offset).simplified(num_queries, num_keys)
+    return Band(before, after, offset).simplify(num_queries, num_keys)
 
 
 def _one_head(computation: Computation, head: int) -> Computation:

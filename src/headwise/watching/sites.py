@@ -15,13 +15,7 @@ from torch import Tensor, nn
 
 from headwise.errors import ModelError, warn_user
 from headwise.heads import HeadId
-from headwise.models.families import (
-    CROSS,
-    NUM_HEADS,
-    OUTPUT_PROJECTIONS,
-    STACKS,
-    find_family,
-)
+from headwise.models.families import CROSS, NUM_HEADS, OUTPUT_PROJECTIONS, STACKS, find_family
 
 NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 ALBERT = re.compile(r"\.?albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.")
@@ -74,13 +68,15 @@ def find_sites(model: nn.Module) -> tuple[Site, ...]:
     modules = dict(model.named_modules())
     attention = {name: module for name, module in modules.items() if _is_watchable(module)}
     if not attention:
-        names = sorted({type(one).__name__ for one in modules.values() if _looks_like_one(one)})
+        names = sorted(
+            {type(part).__name__ for part in modules.values() if _is_named_attention(part)}
+        )
         reason = f"its attention ({', '.join(names)}) {UNKNOWN}" if names else "it has no attention"
         raise ModelError(f"{type(model).__name__} cannot be watched: {reason}")
-    if missed := _missed_classes(attention, modules):
+    if unknown := _find_unknown_classes(attention, modules):
         warn_user(
-            f"{type(model).__name__} is watched only in part: heads of its {', '.join(missed)} are "
-            f"left out, because it {UNKNOWN}"
+            f"{type(model).__name__} is watched only in part: heads of its {', '.join(unknown)} "
+            f"are left out, because it {UNKNOWN}"
         )
     stacks, layers = _stack_names(attention), _layer_numbers(attention, modules)
     sites = [
@@ -124,7 +120,7 @@ def _stack_names(attention: Mapping[str, nn.Module]) -> dict[str, str]:
     patterns = list(dict.fromkeys(map(_pattern, attention)))
     if len(patterns) == 1:
         return {patterns[0]: ""}
-    stacks = {pattern: _known_stack(pattern.split(".")) for pattern in patterns}
+    stacks = {pattern: _name_stack(pattern.split(".")) for pattern in patterns}
     if "cross" in stacks.values():  # next to cross attention, unnamed layers are the decoder's
         stacks = {pattern: name or "decoder" for pattern, name in stacks.items()}
     names = list(stacks.values())
@@ -134,7 +130,7 @@ def _stack_names(attention: Mapping[str, nn.Module]) -> dict[str, str]:
     }
 
 
-def _known_stack(parts: list[str]) -> str:
+def _name_stack(parts: list[str]) -> str:
     if any(part in CROSS for part in parts):
         return "cross"
     return next((STACKS[part] for part in parts if part in STACKS), "")
@@ -153,8 +149,8 @@ def _layer_numbers(
         stacks[_pattern(name)].append(name)
     layers: dict[str, tuple[int, ...]] = {}
     for names in stacks.values():
-        found = [NUMBER.search(f".{name}") for name in names]
-        numbers = [int(match[0]) if match else 0 for match in found]
+        matches = [NUMBER.search(f".{name}") for name in names]
+        numbers = [int(match[0]) if match else 0 for match in matches]
         if len(set(numbers)) < len(numbers):
             numbers = list(range(len(numbers)))
         layers |= {name: (number,) for name, number in zip(names, numbers, strict=True)}
@@ -197,16 +193,17 @@ def output_weight(projection: nn.Module) -> Tensor:
     return weight if type(projection).__name__ == "Conv1D" else weight.T
 
 
-def _looks_like_one(module: nn.Module) -> bool:
+def _is_named_attention(module: nn.Module) -> bool:
     return "attention" in type(module).__name__.lower()
 
 
-def _missed_classes(
+def _find_unknown_classes(
     attention: Mapping[str, nn.Module], modules: Mapping[str, nn.Module]
 ) -> list[str]:
-    """Classes named like attention of modules that are neither watched, nor around or in one.
+    """Classes that are named like attention, but are not watched.
 
-    Modules that pool the last layer's output do not count.
+    Modules around or inside a watched one do not count, nor do those that pool the last layer's
+    output.
     """
     around = {parent for name in attention for parent in _path_and_parents(name)}
 
@@ -220,7 +217,7 @@ def _missed_classes(
         {
             type(module).__name__
             for name, module in modules.items()
-            if _looks_like_one(module) and not is_covered(name)
+            if _is_named_attention(module) and not is_covered(name)
         }
     )
 

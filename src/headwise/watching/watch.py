@@ -56,7 +56,8 @@ def watch(
     """Record every attention computation of the model inside the block.
 
     Calls are collected in `watched.calls`, with their queries, keys and values. With `each`, that
-    function receives every call instead and none is kept; to keep one, use `call.kept()`.
+    function receives every call instead, and none is collected; to keep a call, use
+    `call.snapshot()`.
     `needs_lse` computes `call.lse` along with the output. Modules that do not use transformers'
     attention interface, but return their weights, are read from those, with a warning.
 
@@ -67,7 +68,7 @@ def watch(
     model = as_module(model)
     watched = Watched(find_sites(model))
     observer = CallObserver(
-        each=each or (lambda call: watched.calls.append(call.kept())), needs_lse=needs_lse
+        each=each or (lambda call: watched.calls.append(call.snapshot())), needs_lse=needs_lse
     )
     with observe(model, watched.sites, [(site, observer) for site in watched.sites]):
         yield watched
@@ -79,7 +80,7 @@ def observe(
 ) -> Iterator[None]:
     """Attach observers to some of the model's `sites` inside the block, routed or not."""
     returning = [entry for entry in entries if not entry[0].is_routed and _num_heads(entry[0])]
-    names = sorted({type(site.module).__name__ for site, one in returning if one.each})
+    names = sorted({type(site.module).__name__ for site, observer in returning if observer.each})
     if names:
         warn_user(
             f"{type(model).__name__}'s {', '.join(names)} does not use transformers' attention "

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from headwise.objectives.objective import repeat_batch
 from headwise.reading.batch import Inputs
-from headwise.watching.hooks import detached, record
+from headwise.watching.hooks import detach_all, record
 from headwise.watching.running import forward_batch
 from headwise.watching.sites import NUMBER, Site
 
@@ -128,7 +128,7 @@ def run_block(
     output: list[Any] = []
 
     def stop(_: nn.Module, __: Any, result: Any) -> None:
-        output.append(detached(result))
+        output.append(detach_all(result))
         raise StopForward
 
     with ExitStack() as stack:

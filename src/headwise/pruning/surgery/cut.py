@@ -191,7 +191,7 @@ def _updated_block(model: Any, cuts: list[LayerCut]) -> dict[str, Any]:
                 owner[part.attribute] = len(part.kept)
         attributes = block["attributes"].setdefault(path, {})
         attributes |= count_attributes(layer.module, heads) | size_attributes(layer, heads)
-        if layer.family.asks_config:
+        if layer.family.reads_config:
             block["configs"][path] = count_attributes(layer.module.config, heads)
         bias = {}
         if layer.family.bias is not None:

@@ -1,4 +1,4 @@
-"""Numbers in the terminal: a unit, three digits, and never an exponent."""
+"""Formatted numbers: a unit, three digits, and never an exponent."""
 
 import re
 
@@ -9,7 +9,7 @@ from headwise.formats import COUNT_UNITS, SIZE_UNITS, format_large_count, format
 
 
 @pytest.mark.parametrize(
-    ("number", "words"),
+    ("number", "text"),
     [
         (0, "0"),
         (999_999, "999,999"),
@@ -22,12 +22,12 @@ from headwise.formats import COUNT_UNITS, SIZE_UNITS, format_large_count, format
         (2.5e21, "2,500 E"),
     ],
 )
-def test_a_count_has_the_unit_that_it_fills(number: float, words: str) -> None:
-    assert format_large_count(number) == words
+def test_a_count_has_the_unit_that_it_fills(number: float, text: str) -> None:
+    assert format_large_count(number) == text
 
 
 @pytest.mark.parametrize(
-    ("number", "words"),
+    ("number", "text"),
     [
         (0, "-"),
         (1023, "1023 B"),
@@ -39,17 +39,17 @@ def test_a_count_has_the_unit_that_it_fills(number: float, words: str) -> None:
         (3000 << 60, "3,000 EiB"),
     ],
 )
-def test_a_size_has_the_unit_that_it_fills(number: int, words: str) -> None:
-    assert format_size(number) == words
+def test_a_size_has_the_unit_that_it_fills(number: int, text: str) -> None:
+    assert format_size(number) == text
 
 
 @given(st.integers(1, 10**24))
-def test_what_is_shown_is_the_number_to_three_digits(number: int) -> None:
+def test_text_states_the_number_to_three_digits(number: int) -> None:
     for text, units in (
         (format_large_count(number), COUNT_UNITS),
         (format_size(number), SIZE_UNITS),
     ):
         assert re.fullmatch(r"[\d,]+(\.\d{1,2})?( \w+)?", text), text
         value, unit = (*text.split(), "")[:2]
-        shown = float(value.replace(",", "")) * dict(units)[unit]
-        assert abs(shown - number) <= 0.005 * number
+        stated = float(value.replace(",", "")) * dict(units)[unit]
+        assert abs(stated - number) <= 0.005 * number

@@ -1,4 +1,4 @@
-"""A mask with a row for every query, which users give in the place of one for tokens."""
+"""Tests of masks with a row for every query, which users pass instead of one for tokens."""
 
 import pytest
 import torch
@@ -11,18 +11,18 @@ from .helpers import assert_all_weights, assert_close, run
 from .tiny import BATCH, LENGTH, eager_weights, eagerly, output_of, tiny
 
 MASKS = {name: "attention_mask" for name in ("bert", "llama", "gpt2", "qwen3")}
-MASKS["t5"] = "decoder_attention_mask"  # it adds a bias for the distance, too
+MASKS["t5"] = "decoder_attention_mask"  # T5 also adds a bias for the distance
 SEEDS = torch.Generator()
 
 
 def may_look(size: int = LENGTH) -> Tensor:
-    """Who may see whom: half of all pairs, and everyone itself."""
+    """A random mask: half of all pairs, and each position itself."""
     drawn = torch.rand(BATCH, 1, size, size, generator=SEEDS.manual_seed(3)) > 0.5
     return drawn | torch.eye(size, dtype=torch.bool)
 
 
 def additive(allowed: Tensor) -> Tensor:
-    """The mask as models write it: a term added to the scores."""
+    """The mask as a term that is added to the scores."""
     lowest = torch.finfo(torch.float64).min
     return torch.zeros(allowed.shape, dtype=torch.float64).masked_fill(~allowed, lowest)
 
@@ -33,22 +33,22 @@ def test_a_users_4d_mask_is_applied(name: str, is_added: bool) -> None:
     model, inputs = tiny(name)
     inputs = {key: value for key, value in inputs.items() if "attention_mask" not in key}
     allowed = may_look(inputs["decoder_input_ids" if name == "t5" else "input_ids"].shape[1])
-    asked = inputs | {MASKS[name]: additive(allowed)}  # eager code takes no other
+    reference = inputs | {MASKS[name]: additive(allowed)}  # eager code accepts no other
     with eagerly(model):
-        want = output_of(run(model, asked))
-    given = inputs | {MASKS[name]: additive(allowed) if is_added else allowed}
+        want = output_of(run(model, reference))
+    masked = inputs | {MASKS[name]: additive(allowed) if is_added else allowed}
     with watch(model) as watched:
-        got = output_of(run(model, given))
+        got = output_of(run(model, masked))
     assert_close(name, got, want)
-    assert_all_weights(name, watched.calls, eager_weights(model, asked))
+    assert_all_weights(name, watched.calls, eager_weights(model, reference))
     with pytest.raises(AssertionError):
         assert_close(name, output_of(run(model, inputs)), want)
 
 
 def test_silencing_works_with_a_users_mask() -> None:
     model, inputs = tiny("llama")
-    given = inputs | {"attention_mask": may_look()}
-    plain = output_of(run(model, given))
+    masked = inputs | {"attention_mask": may_look()}
+    plain = output_of(run(model, masked))
     with silence(model, ["L0H0"]):
-        assert not torch.equal(output_of(run(model, given)), plain)
-    assert torch.equal(output_of(run(model, given)), plain)
+        assert not torch.equal(output_of(run(model, masked)), plain)
+    assert torch.equal(output_of(run(model, masked)), plain)
