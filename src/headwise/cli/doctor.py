@@ -20,6 +20,7 @@ OPTIONAL_PACKAGES = {
     "accelerate": ("gguf", "the embedded model smollm2"),
     "starlette": ("explorer", "headwise explore"),
     "uvicorn": ("explorer", "headwise explore"),
+    "msgspec": ("explorer", "headwise explore"),
     "anywidget": ("notebook", "the widget in notebooks"),
     "onnx": ("onnx", "headwise prune --onnx: the file"),
     "onnxscript": ("onnx", "headwise prune --onnx: the conversion"),
