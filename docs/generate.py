@@ -291,12 +291,35 @@ def page_type(hint: Any, interfaces: dict[str, str]) -> str:
     return "null" if hint is NoneType else PLAIN_TYPES[hint]
 
 
+def roles() -> str:
+    """Every role and its meaning."""
+    from headwise.roles import ROLES
+
+    return table(("role", "meaning"), *((f"`{name}`", ROLES[name].meaning) for name in ROLES))
+
+
+def builtin_examples() -> str:
+    """One built-in sentence per relation."""
+    from headwise.probes.builtin import RELATIONS, builtin_sentences
+
+    rows = [("relation", "sentence", "dependent", "governor")]
+    by_relation = {
+        sentence.arcs[0].relation: sentence
+        for sentence in builtin_sentences(per_relation=1, seed=7)
+    }
+    for relation in RELATIONS:
+        words, arc = by_relation[relation].words, by_relation[relation].arcs[0]
+        rows.append((f"`{relation}`", " ".join(words), words[arc.dependent], words[arc.governor]))
+    return table(*rows)
+
+
 MARKED = {
     "api.md": [names],
     "measures.md": [columns],
     "families.md": [returned, families, refused],
     "plan.md": [known],
-    "probes.md": [baselines],
+    "probes.md": [builtin_examples, baselines],
+    "table.md": [roles],
     "architecture.md": [modules],
 }
 

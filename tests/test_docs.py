@@ -169,10 +169,6 @@ def resolves(name: str) -> bool:
 
 
 NOT_YET_PUBLIC = {
-    "table.md",
-    "extend.md",
-    "probes.md",
-    "scan_minilm.py",
     "lesson.ipynb",
 }
 IMPORTS = re.compile(r"^\s*(?:from|import) (headwise[\w.]*)", re.MULTILINE)

@@ -121,13 +121,13 @@ def test_dropout_draws_torchs_random_numbers(size: dict[str, int], mask: str, we
     case = Case(**size)
     theirs, inputs = torch_layer(case, dropout=0.3), inputs_of(case)
     call = MASKS[mask](case) | WEIGHTS[weights]
-    found = []
+    answers = []
     for layer in (theirs, drop_in(theirs)):
         torch.manual_seed(5)
-        found.append(all_of(layer, inputs, call))
-    assert_all_same(found[1], found[0], case)
+        answers.append(all_of(layer, inputs, call))
+    assert_all_same(answers[1], answers[0], case)
     torch.manual_seed(6)
-    assert not torch.equal(results(theirs, inputs, call)["output"], found[0]["output"])
+    assert not torch.equal(results(theirs, inputs, call)["output"], answers[0]["output"])
 
 
 def test_nested_tensors_give_torchs_result() -> None:
@@ -237,11 +237,11 @@ def test_dropout_leaves_empty_rows_empty_and_draws_torchs_numbers_for_the_others
     case = Case()
     theirs, inputs = torch_layer(case, dropout=0.3), inputs_of(case)
     call = EMPTYING["blocked query"](case) | {"average_attn_weights": False}
-    found = []
+    weights = []
     for layer in (theirs, drop_in(theirs)):
         torch.manual_seed(5)
-        found.append(results(layer, inputs, call)["weights"])
-    want, got = found
+        weights.append(results(layer, inputs, call)["weights"])
+    want, got = weights
     assert want[:, :, 3].isnan().all() and (want[:, :, :3] == 0).any()
     assert_same(got, want.nan_to_num(0.0), roundings=case.roundings)
 

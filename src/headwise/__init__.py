@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from headwise.objectives.objective import Objective as Objective
     from headwise.planning.plans import Plan as Plan, plan as plan
     from headwise.planning.shapes import Shape as Shape
+    from headwise.probes.sentences import Arc as Arc, ProbeSentence as ProbeSentence
     from headwise.pruning.importance.importance import (
         Importance as Importance,
         importance as importance,
@@ -97,6 +98,7 @@ _NAMES = {
     "objectives.objective": ("Objective",),
     "planning.plans": ("Plan", "plan"),
     "planning.shapes": ("Shape",),
+    "probes.sentences": ("Arc", "ProbeSentence"),
     "pruning.importance.importance": ("Importance", "importance"),
     "pruning.prune": ("Pruned", "prune"),
     "pruning.record": ("PruneRecord",),

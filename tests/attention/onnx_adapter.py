@@ -103,13 +103,13 @@ def as_tensor(array: np.ndarray) -> Tensor:
 
 def answer_attention(case: OnnxCase, *, path: str | None = None) -> dict[str, Tensor]:
     """Every output of an `Attention` case, by headwise."""
-    given, options = case.inputs, case.attributes
-    queries = split_heads(given["Q"], options.get("q_num_heads"))
-    keys = split_heads(given["K"], options.get("kv_num_heads"))
-    values = split_heads(given["V"], options.get("kv_num_heads"))
-    if "past_key" in given:
-        keys = torch.cat([given["past_key"], keys], 2)
-        values = torch.cat([given["past_value"], values], 2)
+    case_inputs, options = case.inputs, case.attributes
+    queries = split_heads(case_inputs["Q"], options.get("q_num_heads"))
+    keys = split_heads(case_inputs["K"], options.get("kv_num_heads"))
+    values = split_heads(case_inputs["V"], options.get("kv_num_heads"))
+    if "past_key" in case_inputs:
+        keys = torch.cat([case_inputs["past_key"], keys], 2)
+        values = torch.cat([case_inputs["past_value"], values], 2)
     dtype = queries.dtype
     # headwise computes the softmax in float32 at least, and in float64 for float64 tensors.
     wide = options.get("softmax_precision") == onnx.TensorProto.DOUBLE
@@ -117,7 +117,7 @@ def answer_attention(case: OnnxCase, *, path: str | None = None) -> dict[str, Te
     rules = rules_of(case, queries.shape[2], keys.shape[2])
     output = attend(*tensors, rules=rules, path=path).to(dtype)
     answers = {
-        "Y": output if given["Q"].dim() == 4 else join_heads(output),
+        "Y": output if case_inputs["Q"].dim() == 4 else join_heads(output),
         "present_key": keys,
         "present_value": values,
     }
@@ -130,12 +130,12 @@ def answer_attention(case: OnnxCase, *, path: str | None = None) -> dict[str, Te
 
 def rules_of(case: OnnxCase, num_queries: int, num_keys: int) -> Rules:
     """The case's attributes and optional inputs in headwise's words."""
-    given, options = case.inputs, case.attributes
-    lengths = given.get("nonpad_kv_seqlen")
+    case_inputs, options = case.inputs, case.attributes
+    lengths = case_inputs.get("nonpad_kv_seqlen")
     if lengths is not None:
         offset: int | Tensor = lengths - num_queries
     else:
-        offset = given["past_key"].shape[2] if "past_key" in given else 0
+        offset = case_inputs["past_key"].shape[2] if "past_key" in case_inputs else 0
     sides = options["left_window_size"], options["right_window_size"]
     before, after = (None if side == -1 else side for side in sides)
     return Rules(
@@ -143,7 +143,7 @@ def rules_of(case: OnnxCase, num_queries: int, num_keys: int) -> Rules:
         window=(before, after),
         lengths=lengths,
         offset=offset,
-        mask=mask_of(given["attn_mask"], num_keys) if "attn_mask" in given else None,
+        mask=mask_of(case_inputs["attn_mask"], num_keys) if "attn_mask" in case_inputs else None,
         scale=options.get("scale"),
         softcap=options["softcap"] or None,
     )
@@ -158,14 +158,14 @@ def mask_of(mask: Tensor, num_keys: int) -> Tensor:
 
 def answer_rotary(case: OnnxCase) -> dict[str, Tensor]:
     """The output of a `RotaryEmbedding` case, by headwise."""
-    given, options = case.inputs, case.attributes
-    x = split_heads(given["X"], options.get("num_heads"))
-    cos, sin = given["cos_cache"], given["sin_cache"]
-    if "position_ids" in given:
-        cos, sin = cos[given["position_ids"]], sin[given["position_ids"]]
+    case_inputs, options = case.inputs, case.attributes
+    x = split_heads(case_inputs["X"], options.get("num_heads"))
+    cos, sin = case_inputs["cos_cache"], case_inputs["sin_cache"]
+    if "position_ids" in case_inputs:
+        cos, sin = cos[case_inputs["position_ids"]], sin[case_inputs["position_ids"]]
     assert 2 * cos.shape[-1] == (options["rotary_embedding_dim"] or x.shape[-1])
     rotated = rotate(x, cos, sin, layout="interleaved" if options["interleaved"] else "half")
-    return {"Y": rotated if given["X"].dim() == 4 else join_heads(rotated)}
+    return {"Y": rotated if case_inputs["X"].dim() == 4 else join_heads(rotated)}
 
 
 def split_heads(tensor: Tensor, num_heads: int | None) -> Tensor:

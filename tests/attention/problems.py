@@ -82,10 +82,10 @@ def by_definition(problem: Problem) -> Answer:
     """The reference's output, log-sum-exps and weights."""
     heads = attend_by_definition(*problem.tensors, problem.rules)
 
-    def stacked(step: str) -> Tensor:
+    def stack(step: str) -> Tensor:
         return torch.stack([torch.stack([getattr(head, step) for head in row]) for row in heads])
 
-    return Answer(stacked("mixed"), stacked("lse"), stacked("weights"))
+    return Answer(stack("mixed"), stack("lse"), stack("weights"))
 
 
 def dense_bias(problem: Problem) -> Tensor:
@@ -127,14 +127,14 @@ def gradients(problem: Problem, answer: Answer) -> dict[str, Tensor]:
 
 
 def assert_parts(problem: Problem, got: Answer, want: Answer) -> None:
-    """Every part that was asked for is the wanted one."""
+    """Every computed part of the answer is the expected one."""
     for name, mine, theirs in zip(Answer._fields, got, want, strict=True):
         if mine is not None:
             assert_same(mine, theirs, roundings=problem.roundings, name=name)
 
 
 def assert_gradients(problem: Problem, got: Answer, want: dict[str, Tensor]) -> None:
-    """Every gradient is the wanted one."""
+    """Every gradient is the expected one."""
     for name, mine in gradients(problem, got).items():
         assert_same(mine, want[name], roundings=problem.roundings, name=f"grad of {name}")
 

@@ -140,14 +140,14 @@ def test_rounding_is_at_most_twice_that_of_torch(
     assert truth.weights is not None
     ours, theirs = attend(*problem.tensors, rules=problem.rules), torch_attention(problem)
     both = [{"output": answer} | gradients(problem, Answer(answer)) for answer in (ours, theirs)]
-    wanted = {"output": truth.output} | gradients(exact, Answer(truth.output))
+    expected = {"output": truth.output} | gradients(exact, Answer(truth.output))
     has_one_width = problem.keys.shape[3] == problem.values.shape[3]
     path = explain_path(*problem.tensors, rules=problem.rules).path
     is_alike = dtype != torch.float32 or (has_one_width and path not in ("past", "ragged"))
     units = 1.0 if is_alike else math.sqrt(chain(problem))
     sizes = magnitudes(problem, truth.weights)
     assert ours.dtype == dtype
-    for name, want in wanted.items():
+    for name, want in expected.items():
         if want.numel() == 0:
             continue
         our_error, their_error = (differences(one[name], want).max().item() for one in both)
@@ -188,14 +188,14 @@ def test_rounding_of_many_problems_is_at_most_twice_that_of_torch(
         problem = Problem(*(tensor.requires_grad_() for tensor in tensors), POOLED[kind])
         exact = problem.to(torch.float64)
         truth = by_definition(exact).output
-        wanted = {"output": truth} | gradients(exact, Answer(truth))
+        expected = {"output": truth} | gradients(exact, Answer(truth))
         ours, theirs = attend(*problem.tensors, rules=problem.rules), torch_attention(problem)
         for answer in (ours, theirs):
             got = {"output": answer} | gradients(problem, Answer(answer))
-            for name, want in wanted.items():
+            for name, want in expected.items():
                 squares.setdefault(name, []).append(differences(got[name], want).square().mean())
-    for name, found in squares.items():
-        our_error, their_error = (torch.stack(found[side::2]).mean().sqrt() for side in (0, 1))
+    for name, errors in squares.items():
+        our_error, their_error = (torch.stack(errors[side::2]).mean().sqrt() for side in (0, 1))
         ratio = (our_error / their_error).item()
         assert ratio <= 2, f"{name}: {ratio:.2f} times the error of torch, {their_error:.3g}"
 
@@ -443,10 +443,10 @@ def test_a_kernel_may_lay_one_new_token_out_as_it_likes(monkeypatch: pytest.Monk
     queries, keys, values = (
         torch.randn(2, heads, size, 5) for heads, size in ((6, 1), (3, 7), (3, 7))
     )
-    wanted, kernel = attend(queries, keys, values), F.scaled_dot_product_attention
+    expected, kernel = attend(queries, keys, values), F.scaled_dot_product_attention
 
     def position_major(*tensors: Tensor, **options: bool) -> Tensor:
         return kernel(*tensors, **options).transpose(1, 2).contiguous().transpose(1, 2)
 
     monkeypatch.setattr(attend_module.F, "scaled_dot_product_attention", position_major)
-    assert torch.equal(attend(queries, keys, values), wanted)
+    assert torch.equal(attend(queries, keys, values), expected)

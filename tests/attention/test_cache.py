@@ -185,15 +185,15 @@ def test_cropping_then_appending_again_equals_never_having_appended(
 ) -> None:
     window = WINDOW if cache_name == "rolling" else None
     layer, x, cache = make_layer("rotary", window=window), some_x(), CACHES[cache_name]()
-    kept = data.draw(st.integers(WINDOW, POSITIONS - 1))
-    guessed = data.draw(st.integers(1, POSITIONS - kept))
+    accepted = data.draw(st.integers(WINDOW, POSITIONS - 1))
+    guessed = data.draw(st.integers(1, POSITIONS - accepted))
     with torch.set_grad_enabled(data.draw(st.booleans())):
-        layer(x[:, :kept], cache=cache)
+        layer(x[:, :accepted], cache=cache)
         layer(some_x(guessed), cache=cache)  # a guess that is rejected
-        cache.crop(kept)
-        assert cache.seen == kept
-        rest = layer(x[:, kept:], cache=cache)
-    assert_same_rows(rest, layer(x)[:, kept:])
+        cache.crop(accepted)
+        assert cache.seen == accepted
+        rest = layer(x[:, accepted:], cache=cache)
+    assert_same_rows(rest, layer(x)[:, accepted:])
 
 
 def test_cropping_to_the_current_length_changes_nothing() -> None:

@@ -98,18 +98,18 @@ def test_a_textbook_class_becomes_a_layer(is_training: bool) -> None:
 
 def test_converted_layer_has_its_own_weights() -> None:
     theirs = randomised(textbook.MultiHeadAttention(D_MODEL, NUM_HEADS))
-    ours, kept = from_textbook(theirs), theirs.Wq.weight.clone()
+    ours, weight = from_textbook(theirs), theirs.Wq.weight.clone()
     with torch.no_grad():
         ours.Wq.weight.zero_()
-    assert torch.equal(theirs.Wq.weight, kept)
+    assert torch.equal(theirs.Wq.weight, weight)
 
 
 def test_from_textbook_accepts_other_spellings_biases_and_sizes() -> None:
     theirs = randomised(Underscored())
     ours = from_textbook(theirs, num_heads=NUM_HEADS)
     assert (ours.d_key, ours.d_value) == (5, 7)
-    found = {name for name, _ in ours.named_parameters()}
-    assert found == {"Wq.weight", "Wk.weight", "Wk.bias", "Wv.weight", "Wo.weight", "Wo.bias"}
+    names = {name for name, _ in ours.named_parameters()}
+    assert names == {"Wq.weight", "Wk.weight", "Wk.bias", "Wv.weight", "Wo.weight", "Wo.bias"}
     for mine, other in (("Wq", "W_q"), ("Wk", "w_k"), ("Wv", "wv"), ("Wo", "W_O")):
         assert torch.equal(getattr(ours, mine).weight, getattr(theirs, other).weight), mine
     assert torch.equal(ours.Wk.bias, theirs.w_k.bias)

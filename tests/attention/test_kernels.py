@@ -367,11 +367,11 @@ def test_fused_kernel_equals_the_plain_steps() -> None:
 
 
 def test_available_kernels_say_how_exact_they_are() -> None:
-    found = available_kernels()
-    assert list(found) == ["float64", "float32", "bfloat16", "float16"]
-    for said in found.values():
-        assert said.startswith("yes, error ") and said.endswith(" eps")
-        assert float(said.split()[2]) <= 8 + 5  # the chains: d_key 8, keys 5
+    report = available_kernels()
+    assert list(report) == ["float64", "float32", "bfloat16", "float16"]
+    for line in report.values():
+        assert line.startswith("yes, error ") and line.endswith(" eps")
+        assert float(line.split()[2]) <= 8 + 5  # the chains: d_key 8, keys 5
 
 
 def test_missing_kernels_are_reported_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:

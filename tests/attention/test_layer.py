@@ -159,8 +159,8 @@ def test_a_sequence_gives_the_same_alone_and_padded(name: str, need_weights: boo
     layer = make_layer(name).double()
     (x,) = inputs(layer, torch.float64)
     lengths = torch.tensor([4, POSITIONS])
-    found = layer(x, lengths=lengths, need_weights=need_weights)
-    output = found[0] if need_weights else found
+    result = layer(x, lengths=lengths, need_weights=need_weights)
+    output = result[0] if need_weights else result
     alone = layer(x[:1, :4])
     assert_same(output[:1, :4], alone, roundings=roundings(layer))
     padding = torch.zeros(3, D_MODEL) if layer.Wo.bias is None else layer.Wo.bias.expand(3, -1)
@@ -211,14 +211,14 @@ def test_a_row_that_sees_nothing_gives_the_bias_and_finite_gradients(
     mask = torch.ones(BATCH, 1, POSITIONS, given[-1].shape[1], dtype=torch.bool)
     mask[0, :, 2] = False
     mask[1] = False
-    found = layer(*given, mask=mask, need_weights=need_weights)
-    output = found[0] if need_weights else found
+    result = layer(*given, mask=mask, need_weights=need_weights)
+    output = result[0] if need_weights else result
     bias = torch.zeros(D_MODEL) if layer.Wo.bias is None else layer.Wo.bias
     assert torch.equal(output[0, 2], bias)
     assert torch.equal(output[1], bias.expand(POSITIONS, -1))
     assert not torch.equal(output[0, 3], bias)
     if need_weights:
-        assert (found[1][1] == 0).all() and (found[1][0, :, 2] == 0).all()
+        assert (result[1][1] == 0).all() and (result[1][0, :, 2] == 0).all()
     output.square().sum().backward()
     for key, leaf in (*layer.named_parameters(), *zip(("x", "context"), given, strict=False)):
         assert leaf.grad is not None and leaf.grad.isfinite().all(), key
@@ -241,9 +241,9 @@ def test_dropout_drops_whole_weights_and_scales_the_others_up() -> None:
         layer.Wv.weight.copy_(torch.eye(2))
         layer.Wo.weight.copy_(torch.eye(2))
     output = layer(torch.ones(500, 8, 2))[..., 0]
-    kept = output * 8 * 0.75  # of eight weights
-    assert_same(kept, kept.round(), roundings=8)
-    share = kept.mean().item() / 8
+    counts = output * 8 * 0.75  # of eight weights
+    assert_same(counts, counts.round(), roundings=8)
+    share = counts.mean().item() / 8
     deviation = math.sqrt(0.25 * 0.75 / (500 * 8 * 8))
     assert abs(share - 0.75) < 5 * deviation  # one seed in two million fails
 

@@ -147,9 +147,9 @@ def test_functional_gradients_equal_autograds(name: str) -> None:
     def loss(parameters: dict[str, Tensor]) -> Tensor:
         return (functional_call(layer, parameters, given) * seen_from).sum()
 
-    found, expected = grad(loss)(parameters), gradients(layer, layer(*given))
-    assert found.keys() == expected.keys()
-    for key, gradient in found.items():
+    functional, expected = grad(loss)(parameters), gradients(layer, layer(*given))
+    assert functional.keys() == expected.keys()
+    for key, gradient in functional.items():
         assert_same(gradient, expected[key], roundings=roundings(layer), name=key)
 
 

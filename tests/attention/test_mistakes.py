@@ -108,11 +108,11 @@ def test_reorder_rejects_sequences_outside_the_cache() -> None:
 def test_cropping_keeps_tensors_that_a_backward_pass_needs() -> None:
     layer, x, cache = MultiHeadAttention(8, 2, is_causal=True), torch.randn(2, 6, 8), GrowingCache()
     total = layer(x, cache=cache).square().sum()
-    wanted = torch.autograd.grad(total, layer.Wk.weight, retain_graph=True)[0]
+    expected = torch.autograd.grad(total, layer.Wk.weight, retain_graph=True)[0]
     cache.crop(3)
     with torch.no_grad():
         again = layer(x[:, 3:4], cache=cache)
-    assert torch.equal(torch.autograd.grad(total, layer.Wk.weight)[0], wanted)
+    assert torch.equal(torch.autograd.grad(total, layer.Wk.weight)[0], expected)
     assert torch.allclose(again, layer(x)[:, 3:4])
 
 
@@ -121,8 +121,8 @@ def test_biases_by_distance_are_made_where_the_input_is(position: Any) -> None:
     from accelerate import cpu_offload
 
     layer, x = MultiHeadAttention(12, 3, position=position), torch.randn(2, 5, 12)
-    wanted = layer(x)
-    assert torch.equal(cpu_offload(layer, torch.device("cpu"))(x), wanted)
+    expected = layer(x)
+    assert torch.equal(cpu_offload(layer, torch.device("cpu"))(x), expected)
 
 
 @pytest.mark.parametrize(

@@ -451,14 +451,14 @@ def test_dropout_drops_weights_and_scales_up_the_rest(path: str) -> None:
     problem = Problem(queries, keys, values, Rules())
     weights = by_definition(problem).weights
     assert weights is not None
-    kept = attend(*problem.tensors, rules=Rules(dropout=0.25), path=path)
-    scaled = (weights / 0.75).where(kept != 0, 0.0)
-    assert_same(kept, scaled, roundings=problem.roundings)
-    dropped = (kept == 0).double()
+    output = attend(*problem.tensors, rules=Rules(dropout=0.25), path=path)
+    scaled = (weights / 0.75).where(output != 0, 0.0)
+    assert_same(output, scaled, roundings=problem.roundings)
+    dropped = (output == 0).double()
     deviation = (0.25 * 0.75 / dropped.numel()) ** 0.5
     assert abs(dropped.mean().item() - 0.25) < 5 * deviation
-    (gradient,) = torch.autograd.grad(kept.sum(), values)
-    assert_same(gradient[..., 0], kept.sum(2), roundings=problem.roundings)
+    (gradient,) = torch.autograd.grad(output.sum(), values)
+    assert_same(gradient[..., 0], output.sum(2), roundings=problem.roundings)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -194,8 +194,8 @@ def test_mask_that_does_not_fit_a_padded_batch_raises(
 ) -> None:
     options = {} if function is attend_in_steps else {"path": path}
     rules = replace(rules, mask=torch.ones(shape, dtype=torch.bool))
-    wanted = r"\[batch 2, heads 3, query 5, key 7\]"
-    with pytest.raises(MaskError, match=rf"mask is .* {wanted}"):
+    sizes = r"\[batch 2, heads 3, query 5, key 7\]"
+    with pytest.raises(MaskError, match=rf"mask is .* {sizes}"):
         function(*tensors_of(2, 5, 7), rules=rules, **options)  # type: ignore[operator]
 
 

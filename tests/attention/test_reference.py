@@ -35,7 +35,7 @@ class Call:
 
     @property
     def leaves(self) -> dict[str, Tensor]:
-        """Everything a gradient is wanted for, by name."""
+        """Tensors that require a gradient, by name."""
         given = {"x": self.x, "context": self.context, "mask": self.mask, "gates": self.gates}
         learned = {name: tensor for name, tensor in given.items() if is_floating(tensor)}
         return learned | dict(self.layer.named_parameters())

@@ -76,8 +76,8 @@ def test_used_port_and_missing_model_raise() -> None:
 
 def test_socket_lets_asyncio_send_answers_at_once() -> None:
     """asyncio turns off the wait for more data only for sockets with this protocol."""
-    with open_socket(0) as found:
-        assert found.proto == socket.IPPROTO_TCP
+    with open_socket(0) as sock:
+        assert sock.proto == socket.IPPROTO_TCP
 
 
 def test_two_explorers_get_different_ports() -> None:

@@ -1,7 +1,7 @@
 """Folders that cannot be written to, full disks, and interrupts.
 
-Each gets one sentence and exit code 2, an interrupt 130; what was there before is still there, no
-file is left half written, and the same command goes on, or begins anew, once nothing is wrong.
+Each gets one sentence and exit code 2, an interrupt 130; existing files stay, no file is left
+half written, and the same command resumes, or starts again, once the cause is gone.
 """
 
 import resource

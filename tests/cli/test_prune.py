@@ -58,8 +58,8 @@ def test_two_runs_do_not_write_into_one_folder(
     headwise: Runner, folder: Path, text: Path, tmp_path: Path
 ) -> None:
     with lock_folder(tmp_path):
-        said = headwise.refused("importance", folder, "--text", text, "--out", tmp_path)
-    assert f"another process is writing {tmp_path}" in said
+        error = headwise.refused("importance", folder, "--text", text, "--out", tmp_path)
+    assert f"another process is writing {tmp_path}" in error
     assert list(tmp_path.iterdir()) == [text]
 
 
@@ -192,5 +192,5 @@ def test_a_share_is_read_as_a_percent_too(headwise: Runner, folder: Path, text: 
 def test_mistakes_get_one_sentence(
     headwise: Runner, folder: Path, text: Path, arguments: tuple[object, ...], words: str
 ) -> None:
-    said = headwise.refused("prune", folder, "--text", text, *arguments, *SMALL)
-    assert words in said
+    error = headwise.refused("prune", folder, "--text", text, *arguments, *SMALL)
+    assert words in error

@@ -12,7 +12,7 @@ from headwise.probes.builtin import builtin_sentences
 from headwise.roles import ROLES
 
 from ..models.test_loading import save
-from ..report.report_cases import Page, record_of, table_of, worth_of
+from ..report.report_cases import Page, importance_of, record_of, table_of
 from .running import Runner
 
 WORDS = [f"w{number}" for number in range(7, 101)]
@@ -92,7 +92,7 @@ def test_three_folders_make_one_page(headwise: Runner, text: Path, tmp_path: Pat
     assert "This report has no attention maps" in out.read_text("utf-8")
 
 
-def test_what_cannot_be_on_the_page_is_refused_before_the_scan(
+def test_report_rejects_bad_options_before_the_scan(
     headwise: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def scan(*_: object, **__: object) -> None:
@@ -100,8 +100,7 @@ def test_what_cannot_be_on_the_page_is_refused_before_the_scan(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("headwise.scans.scan.run_scan", scan)
-    Path("worth").mkdir()
-    worth_of(table_of()).table.write("worth/importance.parquet")
+    importance_of(table_of()).write(Path("worth"))
     Path("smaller").mkdir()
     Path("smaller/prune.json").write_text(json.dumps(record_of("other")), encoding="utf-8")
     Path("lost").mkdir()
@@ -133,7 +132,7 @@ def test_a_file_that_is_there_stays_unless_forced(
 @pytest.mark.parametrize(
     "arguments", [["nowhere"], ["scan", "--importance", "nowhere"], ["--prune", "nowhere"]]
 )
-def test_a_missing_folder_is_told_of_before_a_page_that_is_there(
+def test_missing_folder_is_reported_before_an_existing_page(
     headwise: Runner, scan: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(scan.parent)

@@ -96,16 +96,18 @@ def test_a_mistake_is_one_sentence_and_exit_2(
 
 def test_sentences_that_were_left_out_are_counted(headwise: Runner, text: Path) -> None:
     ran = headwise("scan", "--text", text, "--probe", "--length", 14, "--measures", "offsets")
-    shown = " ".join(ran.out.split())
-    assert "435 of 800 sentences with known relations were left out: too long for a length" in shown
-    assert "tokens, or with a word without a token." in shown
-    assert "found, baseline: of the head and the baseline that lead in one half" in shown
+    output = " ".join(ran.out.split())
+    assert (
+        "435 of 800 sentences with known relations were left out: too long for a length" in output
+    )
+    assert "tokens, or with a word without a token." in output
+    assert "found, baseline: of the head and the baseline that lead in one half" in output
     marked = [line for line in ran.out.splitlines() if "H" in line and "* " in line]
-    assert marked and "* the two halves of the sentences choose different heads" in shown
-    assert "positional" in shown, "equal weights are counted whatever is asked for"
+    assert marked and "* the two halves of the sentences choose different heads" in output
+    assert "positional" in output, "equal weights are counted whatever is asked for"
 
 
-def test_a_number_of_processes_that_is_none_is_refused(
+def test_scan_rejects_a_malformed_number_of_processes(
     headwise: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "abc")
@@ -116,9 +118,9 @@ def test_a_folder_with_other_settings_is_kept(headwise: Runner, text: Path, tmp_
     out = tmp_path / "out"
     arguments = ("scan", "--text", text, "--out", out, "--length")
     assert headwise(*arguments, 16).code == 0
-    held = (out / "heads.parquet").read_bytes()
+    before = (out / "heads.parquet").read_bytes()
     assert "length was 16, now 12" in headwise(*arguments, 12).err
-    assert (out / "heads.parquet").read_bytes() == held
+    assert (out / "heads.parquet").read_bytes() == before
     assert headwise(*arguments, 12, "--force").code == 0
 
 
@@ -128,15 +130,15 @@ def test_a_model_that_reads_no_text_is_refused(headwise: Runner, tmp_path: Path)
     assert "reads no text: scan it from Python" in headwise.refused("scan", tmp_path)
 
 
-def test_standard_input_that_is_no_text_is_refused(
+def test_scan_rejects_standard_input_that_is_not_utf8(
     headwise: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a \xff"), encoding="utf-8"))
-    said = headwise.refused("scan", "--text", "-")
-    assert "standard input is not UTF-8 text: invalid start byte at byte 2" in said
+    error = headwise.refused("scan", "--text", "-")
+    assert "standard input is not UTF-8 text: invalid start byte at byte 2" in error
 
 
-def test_text_that_is_no_text_is_refused(headwise: Runner, tmp_path: Path) -> None:
+def test_scan_rejects_a_file_that_is_not_text(headwise: Runner, tmp_path: Path) -> None:
     file = tmp_path / "picture.png"
     file.write_bytes(b"\x89PNG\xff\xfe")
     assert "is not UTF-8 text" in headwise.refused("scan", "--text", file)

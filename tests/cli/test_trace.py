@@ -84,16 +84,16 @@ LONG = "\N{CJK UNIFIED IDEOGRAPH-732B}" * 90
 def test_a_text_too_long_for_a_file_s_name_is_a_text(headwise: Runner) -> None:
     assert headwise("trace", "--text", LONG).code == 0
     assert "is not a model: give a text with --text" in headwise.refused("trace", f"{LONG} {LONG}")
-    said = headwise.refused("importance", "--text", f"{LONG} {LONG}")
-    assert "no file has this name" in said
+    error = headwise.refused("importance", "--text", f"{LONG} {LONG}")
+    assert "no file has this name" in error
 
 
 def test_an_image_is_named_as_what_it_is(headwise: Runner, tmp_path: Path) -> None:
     for option, name, ending in (("--svg", "map.png", ".svg"), ("--html", "page.svg", ".html")):
-        said = headwise.refused("trace", "--example", "cat-sleeps", option, tmp_path / name)
-        assert f"give a name that ends in {ending}" in said
-    said = headwise.refused("trace", "--example", "cat-sleeps", "--svg", tmp_path / "no/map.svg")
-    assert f"folder {tmp_path / 'no'} does not exist" in said
+        error = headwise.refused("trace", "--example", "cat-sleeps", option, tmp_path / name)
+        assert f"give a name that ends in {ending}" in error
+    error = headwise.refused("trace", "--example", "cat-sleeps", "--svg", tmp_path / "no/map.svg")
+    assert f"folder {tmp_path / 'no'} does not exist" in error
 
 
 def test_an_image_and_a_page(headwise: Runner, tmp_path: Path) -> None:
@@ -175,9 +175,7 @@ def test_a_mistake_is_one_sentence(
     assert words in headwise.refused("trace", *arguments)
 
 
-def test_what_is_asked_of_maps_is_heard_where_they_are_drawn(
-    headwise: Runner, tmp_path: Path
-) -> None:
+def test_map_options_work_with_outputs_that_draw_maps(headwise: Runner, tmp_path: Path) -> None:
     arguments = ("trace", "--text", "A catamaran sank", "--words", "--heads", 0)
     assert headwise(*arguments, "--json", "--svg", tmp_path / "words.svg").code == 0
     assert "catamaran" in (tmp_path / "words.svg").read_text("utf-8")
@@ -186,10 +184,10 @@ def test_what_is_asked_of_maps_is_heard_where_they_are_drawn(
     )
 
 
-def test_nothing_is_written_for_a_step_that_is_not_there(headwise: Runner, tmp_path: Path) -> None:
+def test_unknown_step_writes_no_file(headwise: Runner, tmp_path: Path) -> None:
     arguments = ("trace", "--example", "cat-sleeps", "--step", "nosuch")
-    said = headwise.refused(*arguments, "--svg", tmp_path / "o.svg")
-    assert "--step is 'nosuch'" in said
+    error = headwise.refused(*arguments, "--svg", tmp_path / "o.svg")
+    assert "--step is 'nosuch'" in error
     assert list(tmp_path.iterdir()) == []
 
 

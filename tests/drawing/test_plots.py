@@ -21,7 +21,7 @@ from headwise.drawing.plots import (
     curves_svg,
     elbow,
     log_ticks,
-    numbers,
+    tick_labels,
     ticks,
 )
 from headwise.errors import OptionError
@@ -155,7 +155,7 @@ def test_a_dashed_line_is_dashed_in_the_plot_and_beside_its_name() -> None:
 
 
 @pytest.mark.parametrize("missing", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_leaves_a_gap(missing: float) -> None:
+def test_numbers_that_are_not_finite_leave_a_gap(missing: float) -> None:
     points = ((0.0, 1.0), (1.0, 2.0), (2.0, missing), (3.0, 4.0), (missing, 5.0), (5.0, 6.0))
     root = root_of([Line("a", points)])
     assert [len(run) for run in line_paths(root)] == [2, 1, 1]
@@ -200,7 +200,7 @@ def test_a_band_ends_where_its_ends_are_unknown(spread: Any, log_y: bool, bands:
 
 
 def test_a_spread_of_other_points_is_refused() -> None:
-    with pytest.raises(OptionError, match=r"the line 'a' has 2 points and a spread at 1: give"):
+    with pytest.raises(OptionError, match=r"the line 'a' has 2 points, but a spread at 1"):
         Line("a", ((0.0, 1.0), (1.0, 1.0)), ((0.0, 2.0),))
 
 
@@ -256,7 +256,7 @@ def test_ticks_are_round_even_few_and_inside(low: float, span: float) -> None:
     assert f"{step:.3e}"[0] in "125"
     assert low - 1e-8 * step <= found[0] < low + 1.001 * step
     assert low + span - 1.001 * step < found[-1] <= low + span + 1e-8 * step
-    assert len(set(numbers(found))) == len(found)
+    assert len(set(tick_labels(found))) == len(found)
 
 
 @given(st.floats(-250, 150), st.floats(0.5, 100))
@@ -269,9 +269,9 @@ def test_log_ticks_are_powers_of_ten_or_2_and_5_times_them(power: float, decades
 
 
 def test_numbers_on_an_axis_have_as_many_decimals() -> None:
-    assert numbers([0.0, 0.1, 3 * 0.1]) == ["0.0", "0.1", "0.3"]
-    assert numbers([-0.5, 0.0, 1.0]) == ["\N{MINUS SIGN}0.5", "0.0", "1.0"]
-    assert numbers([0.1, 1.0, 10.0], is_even=False) == ["0.1", "1", "10"]
+    assert tick_labels([0.0, 0.1, 3 * 0.1]) == ["0.0", "0.1", "0.3"]
+    assert tick_labels([-0.5, 0.0, 1.0]) == ["\N{MINUS SIGN}0.5", "0.0", "1.0"]
+    assert tick_labels([0.1, 1.0, 10.0], is_even=False) == ["0.1", "1", "10"]
 
 
 # The elbow

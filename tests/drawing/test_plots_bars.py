@@ -50,7 +50,7 @@ def height(root: ET.Element, value: float) -> float:
 
 
 def ticks(root: ET.Element) -> dict[str, float]:
-    """What is written below the plot in the row of its ticks, and at which x."""
+    """Labels below the plot in the row of its ticks, and the x of each."""
     short = [one.get("d", "") for one in root.iter(f"{SVG}path") if one.get("stroke") == INK]
     places = [re.fullmatch(rf"M{NUMBER} {NUMBER}v4", one) for one in short]
     at = {float(one[1]) for one in places if one}

@@ -116,7 +116,7 @@ def test_window_bounds_the_cache() -> None:
     )
     assert (short, long) == (2 * 3 * 7 * 2 * 16 * 2, 2 * 3 * 10 * 2 * 16 * 2)
     mixed = replace(shape, num_local=2)
-    assert costs.cached_positions(mixed, 1000) == 2 * 10 + 1000
+    assert costs.count_cached_positions(mixed, 1000) == 2 * 10 + 1000
 
 
 @pytest.mark.parametrize(

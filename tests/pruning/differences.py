@@ -68,7 +68,7 @@ def mixed_plan(model: PreTrainedModel, *, empties: bool = False) -> list[str]:
 def silenced_and_cut(
     model: PreTrainedModel, given: Inputs, plan: list[str]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What the model says as it is, with the heads silenced, and with them cut."""
+    """Outputs of the model as it is, with the heads silenced, and with them cut."""
     plain = output_of(model(**given))
     with silence(model, plan):
         silent = output_of(model(**given))

@@ -144,7 +144,7 @@ def loaded_from_disk(family: Family, folder: Path) -> tuple[PreTrainedModel, Inp
 
 
 def python(text: str, *arguments: Any, cache: Path) -> str:
-    """What a fresh process prints; its errors are ours."""
+    """Output of a fresh process; raises its errors here."""
     command = [sys.executable, "-c", text, *map(str, arguments)]
     mine = os.environ | {"HF_MODULES_CACHE": str(cache)}
     done = subprocess.run(command, env=mine, capture_output=True, text=True, check=False)
@@ -179,7 +179,7 @@ def how_it_came_back(root: Path, name: str, is_plain: bool, said: dict[str, Any]
 
 
 def main() -> None:
-    """Print a line a family and plan."""
+    """Print one line per family and plan."""
     warnings.simplefilter("ignore")
     logging.set_verbosity_error()
     logging.disable_progress_bar()

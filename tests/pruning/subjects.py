@@ -35,7 +35,7 @@ OBJECTIVES: dict[str, Objective] = {
     "llama": NextToken(),
     "clip": CustomLoss(lambda model, inputs: model(**inputs).text_embeds.square().sum(1)),
 }
-"""What the families are measured by; all others by what they diverge from themselves."""
+"""Objectives by family; all other families use the divergence from the uncut model."""
 
 UNPADDED = {"vit", "clip", "gemma2"}
 """Families that read pictures, or whose padded rows are NaN in float64: see `Family.softmax_in`."""
@@ -71,7 +71,7 @@ def model_of(name: str) -> nn.Module:
 
 
 def objective_of(name: str) -> Objective:
-    """What the family is measured by here."""
+    """The objective of the family in these tests."""
     return Embedding() if name == "embedding" else OBJECTIVES.get(name, Divergence())
 
 
@@ -130,7 +130,7 @@ def differences(task: Evaluation, sample: Sample, heads: Sequence[HeadId]) -> Te
 
 @torch.no_grad()
 def gated_output(task: Evaluation, sample: Sample, factors: dict[HeadId, float]) -> Tensor:
-    """What is measured of the model whose heads are multiplied by these factors."""
+    """The measured output of the model with its heads multiplied by these factors."""
     gates: dict[str, Tensor] = {}
     for head, factor in factors.items():
         layer = str(head).rpartition("H")[0]

@@ -22,7 +22,7 @@ from headwise.errors import ModelError, OptionError, OutputError
 from headwise.heads import HeadId
 from headwise.models.loading import load
 from headwise.pruning import prune as pruning
-from headwise.pruning.export.model_card import measured_lines
+from headwise.pruning.export.model_card import figures_section
 from headwise.pruning.prune import Pruned, _plan_of_order, prune
 from headwise.pruning.record import PruneRecord
 from headwise.pruning.selection.cut_plan import CutPlan
@@ -196,7 +196,7 @@ def test_max_loss_is_not_exceeded() -> None:
     assert 0 < len(found.plan) < 15
     assert found.record.amount == Amount(max_loss=0.01)
     sentence = "The same examples decided how much was cut and whether the refit stays."
-    assert sentence in measured_lines(found.record)
+    assert sentence in figures_section(found.record)
 
 
 def test_random_cuts_beside_named_heads_cut_something() -> None:
@@ -238,7 +238,7 @@ def test_onnx_file_is_written_after_the_model(
     tmp_path: Path, writes_onnx: Callable[[Any], None]
 ) -> None:
     def write(model: nn.Module, path: Path, inputs: Any) -> float:
-        load(path.parent)  # it is there already
+        load(path.parent)  # it exists already
         path.write_text("onnx")
         return 0.25
 
@@ -376,8 +376,8 @@ def test_text_only_batches_prune_a_vision_language_model() -> None:
 
 def test_card_compares_the_unrefitted_cut_with_random_ones() -> None:
     record = pruned(model_of("llama"), cut=6).record
-    assert "Without the refit" not in measured_lines(record)
+    assert "Without the refit" not in figures_section(record)
     quality = replace(record.quality, refitted=record.quality.uncut)
-    card = measured_lines(replace(record, quality=quality))
+    card = figures_section(replace(record, quality=quality))
     assert f"Without the refit this cut has {quality.cut.value:.4f}. With as many " in card
     assert f"and none refitted, it is {quality.random_mean.value:.4f}. " in card

@@ -183,7 +183,7 @@ def test_refit_stays_only_if_it_helps(helps: bool, monkeypatch: pytest.MonkeyPat
                     value.copy_(want[name] if helps else value + ramp(value))
         return fits
 
-    if helps:  # spoil the bias of the uncut model, which the refit then mends
+    if helps:  # spoil the bias of the uncut model, which the refit then corrects
         with torch.no_grad():
             for name, value in setup.loaded.model.named_parameters():
                 if name.endswith("attention.output.dense.bias"):

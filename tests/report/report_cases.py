@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -10,11 +11,15 @@ import pandas as pd
 from headwise.drawing.heatmap import HeatMap
 from headwise.heads import HeadTable, parse_heads
 from headwise.objectives.evaluation import Estimate
-from headwise.pruning.record import ModelFacts
+from headwise.pruning.export.sizes import Speed
+from headwise.pruning.importance.importance import Importance
+from headwise.pruning.importance.redundancy import RedundantHeads
+from headwise.pruning.record import ModelFacts, PruneRecord
 from headwise.pruning.selection.curve import Curve
-from headwise.report.data import AttentionMaps, Cut, ReportData, Worth
+from headwise.report.data import AttentionMaps, ReportData
+from headwise.scans.folder import Scan
 
-from ..pruning.records import prune_record
+from ..pruning.records import QUALITY, prune_record, score
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 TOKENS = ("[CLS]", "red", "pens", ".", "[SEP]")
@@ -144,7 +149,7 @@ def pairs_of() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["a", "b", "cka", "divergence"])
 
 
-def worth_of(table: HeadTable) -> Worth:
+def importance_of(table: HeadTable) -> Importance:
     """Costs that grow from head to head; L0H0 and L0H1 stand in for each other."""
     names = [str(head) for head in table.heads]
     df = table.df[["stack", "layer", "head"]].copy()
@@ -169,7 +174,8 @@ def worth_of(table: HeadTable) -> Worth:
         ]
     )
     about = {"model": "small", "objective": "distance", "unit": "cosine", "examples": 29}
-    return Worth(table=HeadTable(df, about), interaction=matrix, layers=layers)
+    group = RedundantHeads(parse_heads("L0H0 L0H1"), 0.9, 0.8, 0.23, 0.33)
+    return Importance(HeadTable(df, about), matrix, (group,), layers)
 
 
 def curve_of() -> Curve:
@@ -191,32 +197,43 @@ def record_of(model: str = "small") -> dict[str, Any]:
     return record
 
 
-def cut_of(model: str = "small") -> Cut:
-    """A cut of two heads, one of them without a role, and the curve that it lies on."""
-    return Cut(
-        model=model,
-        heads=parse_heads("L0H0 L0H3"),
-        method="rounds",
-        unit="cosine",
-        objective="distance",
-        sizes=(("heads", 13.0, 11.0), ("parameters", 2e6, 1.5e6)),
-        qualities={"uncut": (0.0, 1.0), "cut": (0.25, 0.75), "random_mean": (0.4, 0.6)},
-        random=(0.55, 0.65),
-        speeds=(dict(batch=16.0, positions=512.0, before=2.0, after=1.0, ratio=2.0, spread=0.1),),
-        curve=curve_of(),
-        difference=0.0,
-    )  # fmt: skip
+def cut_of(model: str = "small") -> PruneRecord:
+    """A cut of two heads, one of them without a role, that was not refitted."""
+    return prune_record(
+        model=ModelFacts(model),
+        heads_cut=parse_heads("L0H0 L0H3"),
+        quality=replace(
+            QUALITY,
+            random_mean=score(0.4),
+            random=(score(0.45), score(0.35)),
+            refitted=None,
+            floor=None,
+        ),
+        speed=(Speed(batch=16, positions=512, before=2.0, after=1.0, ratio=2.0, spread=0.1),),
+    )
+
+
+def data_of(
+    table: HeadTable,
+    pairs: pd.DataFrame | None = None,
+    relations: pd.DataFrame | None = None,
+    **parts: Any,
+) -> ReportData:
+    """The data of a report on a scan, with more parts as given."""
+    frames = [pd.DataFrame() if frame is None else frame for frame in (pairs, relations)]
+    return ReportData(scan=Scan(table, *frames), **parts)
 
 
 def everything() -> ReportData:
     """All that a report can be made of."""
     table = table_of()
-    return ReportData(
-        table=table,
-        pairs=pairs_of(),
-        relations=relations_of(table),
-        importance=worth_of(table),
+    return data_of(
+        table,
+        pairs_of(),
+        relations_of(table),
+        importance=importance_of(table),
         cut=cut_of(),
+        curve=curve_of(),
         maps=drawn_of(table),
         texts=("A text that was read.",),
     )

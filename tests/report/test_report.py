@@ -9,22 +9,33 @@ import pandas as pd
 import pytest
 
 from headwise.drawing.heatmap import HeatMap, colour
-from headwise.drawing.html import figure
+from headwise.drawing.html import figure_html
 from headwise.heads import HeadTable
 from headwise.pruning.export.sizes import Sizes
 from headwise.pruning.importance.importance import Importance, importance
-from headwise.report.cut_sections import expected_costs, stand_ins_part
-from headwise.report.data import AttentionMaps, ReportData, Worth
+from headwise.pruning.record import ModelFacts
+from headwise.report.cut_sections import stand_ins_part
+from headwise.report.data import AttentionMaps, ReportData
 from headwise.report.heads_section import luminance, text_colour
 from headwise.report.maps import MAPS_PER_ROLE, MOST_TOKENS
 from headwise.report.report import report_page
 from headwise.report.style import DARK, LIGHT, style_sheet
 from headwise.roles import ROLES, UNKNOWN_ROLE
+from headwise.scans.folder import Scan
 from headwise.views.pruning import SIZES, sizes_table
 
-from ..pruning.records import prune_record
+from ..pruning.records import QUALITY, prune_record
 from ..pruning.subjects import model_of, plain
-from .report_cases import Page, curve_of, drawn_of, everything, relations_of, table_of
+from .report_cases import (
+    Page,
+    curve_of,
+    data_of,
+    drawn_of,
+    everything,
+    pairs_of,
+    relations_of,
+    table_of,
+)
 
 READABLE = 4.5  # WCAG 2.2 AA for text: https://www.w3.org/TR/WCAG22/#contrast-minimum
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>&amp;"
@@ -63,10 +74,11 @@ def test_every_role_stands_with_its_claim_and_its_limit(page: str) -> None:
     for name, role in ROLES.items():
         assert f"{name}: " in shown
         assert role.meaning in shown
+    assert "such as at the token before.</b> Unknown: what it reads.</p>" in page
 
 
-def test_a_role_that_no_head_has_is_told_too() -> None:
-    found = ReportData(table=table_of({(0, 0): ["sink"]}))
+def test_roles_that_no_head_has_are_listed() -> None:
+    found = data_of(table_of({(0, 0): ["sink"]}))
     shown = section_of(report_page(found), "roles")
     assert "sink: 1 head" in shown
     assert f"induction. {ROLES['induction'].meaning}" in shown
@@ -74,7 +86,7 @@ def test_a_role_that_no_head_has_is_told_too() -> None:
     assert re.search("Not tested.*: positional, delimiter, synta", summary)
     assert "No head is" not in Page(report_page(found)).text
     scored = found.table.df.assign(induction_score=0.1)
-    looked = ReportData(table=HeadTable(scored, found.table.about))
+    looked = data_of(HeadTable(scored, found.table.about))
     assert "No head is induction." in Page(report_page(looked)).text
     assert "Roles that no head has induction." in section_of(report_page(looked), "roles")
 
@@ -117,12 +129,12 @@ def test_a_relation_stands_beside_its_baseline(page: str) -> None:
     assert "verb-object L0H2 75% 25% yes 70% to 80% 41 the governor looks at its dependent" in shown
 
 
-def test_figures_of_two_heads_are_marked_and_sentences_left_out_are_told(page: str) -> None:
+def test_mixed_figures_are_marked_and_skipped_sentences_counted(page: str) -> None:
     assert "*" not in section_of(page, "relations")
     table = table_of(counts={"probe_sentences": 37, "probe_unusable": 5}, settings={"length": 14})
     frame = relations_of(table)
     frame.loc[frame["name"] == "L2H4", "even_accuracy"] = 0.9
-    shown = section_of(report_page(ReportData(table=table, relations=frame)), "relations")
+    shown = section_of(report_page(data_of(table, relations=frame)), "relations")
     assert "verb-object L0H2* 42% 25% yes" in shown  # L0H2's 75% in the even half, L2H4's 10%
     assert "* Here the two halves of the sentences choose different heads or readings" in shown
     assert "5 of 42 sentences with known relations were left out: too long for a length" in shown
@@ -146,20 +158,17 @@ def measured() -> Importance:
     return importance(model_of("llama"), batches=[plain("llama")])
 
 
-def test_costs_of_stand_ins_are_the_librarys(measured: Importance) -> None:
+def test_every_group_of_stand_ins_has_its_costs(measured: Importance) -> None:
     assert measured.groups
-    assert (measured.table.df["expected"] < 0).any()
+    part = Page(stand_ins_part(measured)).text
     for group in measured.groups:
-        names = [str(head) for head in group.heads]
-        costs = expected_costs(measured.table, measured.interaction, names)
-        assert costs == pytest.approx((group.cost_apart, group.cost_together))
-    worth = Worth(table=measured.table, interaction=measured.interaction)
-    for group in measured.groups:
-        line = f"{group.cost_apart:.4f} {group.cost_together:.4f}"
-        assert line in Page(stand_ins_part(worth)).text
+        names = " ".join(map(str, group.heads))
+        assert f"{names} {group.cost_apart:.4f} {group.cost_together:.4f}" in part
+    without = Importance(measured.table, measured.interaction, (), measured.layers)
+    assert "No group of heads" in Page(stand_ins_part(without)).text
 
 
-def test_importance_and_the_cut_are_told(page: str) -> None:
+def test_the_page_shows_importance_and_the_cut(page: str) -> None:
     worth, cut = section_of(page, "importance"), section_of(page, "cut")
     assert "on 29 examples" in worth and "0.0110 ± 0.0005" in worth
     assert "L0 5 L0H3 0.25 ± 0.03 0.7500" in worth
@@ -176,27 +185,23 @@ def test_importance_and_the_cut_are_told(page: str) -> None:
 def test_captions_claim_no_more_than_is_true(page: str) -> None:
     assert "A row adds up to 1, or to less if the model's heads have sinks" in Page(page).text
     assert "The floor is the model with every head silent. The elbow is where" in Page(page).text
-    cut = everything().cut
-    assert cut is not None and cut.curve is not None
-    points = cut.curve.points
-    straight = replace(cut.curve, points=points.assign(loss=points["cut"] / 13))
-    found = replace(everything(), cut=replace(cut, curve=straight))
-    assert straight.elbow == 0 and "The elbow is where" not in report_page(found)
+    points = curve_of().points
+    straight = replace(curve_of(), points=points.assign(loss=points["cut"] / 13))
+    data = replace(everything(), curve=straight)
+    assert straight.elbow == 0 and "The elbow is where" not in report_page(data)
 
 
 def test_sizes_have_one_name_in_the_terminal_and_on_the_page() -> None:
-    cut = everything().cut
-    assert cut is not None
-    cut = replace(cut, sizes=tuple((name, 8.0, 6.0) for name in SIZES))
-    shown = section_of(report_page(replace(everything(), cut=cut)), "cut")
     eight, six = (Sizes(**dict.fromkeys(SIZES, size), positions=1) for size in (8, 6))
-    names = [row[0] for row in sizes_table(prune_record(before=eight, after=six)).rows]
+    record = prune_record(before=eight, after=six)
+    cut = section_of(report_page(replace(everything(), cut=record)), "cut")
+    names = [row[0] for row in sizes_table(record).rows]
     assert len(names) == len(SIZES)
-    assert all(f"{name} 8" in shown for name in names)
+    assert all(f"{name} 8" in cut for name in names)
 
 
-def test_what_was_not_measured_is_said_or_left_out() -> None:
-    shown = report_page(ReportData(table=table_of(), maps=AttentionMaps("x", reason="it is gone")))
+def test_the_page_says_which_parts_were_not_measured() -> None:
+    shown = report_page(data_of(table_of(), maps=AttentionMaps("x", reason="it is gone")))
     read = Page(shown)
     assert "This report has no attention maps: it is gone." in read.text
     assert read.all("figure") == []
@@ -208,7 +213,7 @@ def test_what_was_not_measured_is_said_or_left_out() -> None:
 
 def test_a_table_of_almost_nothing_makes_a_page() -> None:
     df = pd.DataFrame({"stack": "", "layer": [0], "head": [0]})
-    read = Page(report_page(ReportData(table=HeadTable(df, {}))))
+    read = Page(report_page(data_of(HeadTable(df, {}))))
     assert read.faults == []
     assert "a model without a name has 1 attention head in 1 layer." in read.text
 
@@ -216,7 +221,7 @@ def test_a_table_of_almost_nothing_makes_a_page() -> None:
 def test_stacks_have_grids_of_their_own() -> None:
     df = table_of().df
     both = pd.concat([df.assign(stack="encoder"), df.assign(stack="decoder")])
-    read = Page(report_page(ReportData(table=HeadTable(both, {"model": "two"}))))
+    read = Page(report_page(data_of(HeadTable(both, {"model": "two"}))))
     assert "encoder: First role of each head" in read.text
     assert "decoder.L2H1: broad; entropy 45%" in [one.get("title") for one in read.all("td")]
 
@@ -250,10 +255,14 @@ def hostile() -> ReportData:
     drawn = drawn_of(table, (HOSTILE, "</svg></figure>", "</style>", HOSTILE, "x\x00y"))
     return replace(
         everything(),
-        table=table,
+        scan=Scan(table, pairs_of(), relations_of(table, HOSTILE)),
         maps=replace(drawn, text=HOSTILE),
-        relations=relations_of(table, HOSTILE),
-        cut=replace(everything().cut, method=HOSTILE, unit=HOSTILE, model=HOSTILE),
+        cut=prune_record(
+            method=HOSTILE,
+            model=ModelFacts(HOSTILE),
+            quality=replace(QUALITY, unit=HOSTILE),
+            speed=everything().cut.speed,
+        ),
         texts=(HOSTILE,),
     )
 
@@ -286,7 +295,7 @@ def test_nothing_is_asked_of_any_other_place(page: str) -> None:
 
 def test_an_image_of_another_hand_is_not_put_in() -> None:
     with pytest.raises(AssertionError, match="not an image"):
-        figure("<script>", "label", "caption")
+        figure_html("<script>", "label", "caption")
 
 
 # Readable by everyone.
@@ -359,12 +368,12 @@ def test_the_largest_page_stays_under_8_mb() -> None:
     roles = {(layer, head): list(ROLES)[: 3 * (layer + 1)] for layer in (0, 2) for head in (0, 1)}
     table = table_of({**roles, (2, 2): list(ROLES), (2, 3): list(ROLES)})
     drawn = drawn_of(table, tuple(f"token{number}" for number in range(MOST_TOKENS)))
-    page = report_page(ReportData(table=table, maps=drawn))
+    page = report_page(data_of(table, maps=drawn))
     assert page.count("<figure>") == len(ROLES) * MAPS_PER_ROLE
     assert len(page.encode()) < 8e6
 
 
 def test_settings_are_read_in_one_line() -> None:
     settings = {"seed": 0, "probe": True, "length": None, "rows": ["all", False]}
-    page = report_page(ReportData(table=table_of(settings=settings)))
+    page = report_page(data_of(table_of(settings=settings)))
     assert "seed 0; probe yes; length none; rows [all, no]" in Page(page).text

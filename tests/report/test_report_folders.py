@@ -1,4 +1,4 @@
-"""What a report reads from folders, what it refuses, and when it goes without maps."""
+"""Reading the folders of a report, rejecting wrong ones, and pages without maps."""
 
 import json
 import math
@@ -12,13 +12,22 @@ from torch import nn
 from headwise.errors import OptionError
 from headwise.heads import HeadTable
 from headwise.models.loaded import LoadedModel
-from headwise.pruning.selection.curve import as_csv
-from headwise.report.data import ReportData, read_curve, read_folders
+from headwise.pruning.selection.curve import Curve, as_csv
+from headwise.report.data import read_folders
 from headwise.report.maps import MOST_TOKENS, draw_maps, map_heads
 from headwise.report.report import report_page
 from headwise.report.roles_section import roles_section
 
-from .report_cases import Page, curve_of, pairs_of, record_of, relations_of, table_of, worth_of
+from .report_cases import (
+    Page,
+    curve_of,
+    data_of,
+    importance_of,
+    pairs_of,
+    record_of,
+    relations_of,
+    table_of,
+)
 
 
 @pytest.fixture
@@ -35,12 +44,7 @@ def scan(tmp_path: Path) -> Path:
 @pytest.fixture
 def importance(tmp_path: Path) -> Path:
     folder = tmp_path / "importance"
-    folder.mkdir()
-    worth = worth_of(table_of())
-    assert worth.interaction is not None and worth.layers is not None
-    worth.table.write(folder / "importance.parquet")
-    worth.interaction.to_csv(folder / "interaction.csv")
-    worth.layers.to_csv(folder / "layers.csv", index=False)
+    importance_of(table_of()).write(folder)
     return folder
 
 
@@ -72,18 +76,18 @@ def test_everything_in_the_folders_reaches_the_page(
 def test_a_curve_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
     file = tmp_path / "curve.csv"
     file.write_text(as_csv(curve_of()), encoding="utf-8")
-    found = read_curve(file, "rounds", "cosine", 13)
-    assert found is not None
-    assert found.svg("title") == curve_of().svg("title")
-    assert found.elbow == curve_of().elbow == 5
+    curve = Curve.read(file, "rounds", "cosine", 13)
+    assert curve.svg("title") == curve_of().svg("title")
+    assert curve.elbow == curve_of().elbow == 5
 
 
 def test_a_scan_alone_is_enough(scan: Path) -> None:
     (scan / "pairs.parquet").unlink()
     (scan / "relations.parquet").unlink()
-    found = read_folders(scan)
-    assert (found.pairs, found.relations, found.importance, found.cut) == (None, None, None, None)
-    assert found.table == table_of()
+    data = read_folders(scan)
+    assert data.scan.pairs.empty and data.scan.relations.empty
+    assert (data.importance, data.cut, data.curve) == (None, None, None)
+    assert data.table == table_of()
 
 
 def test_a_table_as_csv_is_read_too(scan: Path) -> None:
@@ -142,12 +146,12 @@ def test_importance_of_something_else_is_refused(
 
 def test_an_interaction_of_other_heads_is_refused(scan: Path, importance: Path) -> None:
     (importance / "interaction.csv").write_text(",L9H9\nL9H9,1.0\n", encoding="utf-8")
-    with pytest.raises(OptionError, match=r"interaction\.csv lacks heads"):
+    with pytest.raises(OptionError, match=r"interaction\.csv cannot be read: .* every head"):
         read_folders(scan, importance)
 
 
 @pytest.mark.parametrize("record", ["a text", [], {}, {**record_of(), "quality": {"unit": "x"}}])
-def test_a_record_that_is_none_is_refused(scan: Path, smaller: Path, record: Any) -> None:
+def test_read_folders_rejects_a_malformed_record(scan: Path, smaller: Path, record: Any) -> None:
     write_record(smaller, record)
     with pytest.raises(OptionError, match=r"prune\.json is not a record"):
         read_folders(scan, None, smaller)
@@ -171,7 +175,7 @@ def test_a_directory_may_be_spelled_in_two_ways(
     monkeypatch.chdir(tmp_path)
     table_of(model="./model").write(scan / "heads.parquet", force=True)
     write_record(smaller, record_of(str(tmp_path / "model")))
-    worth = worth_of(table_of()).table
+    worth = importance_of(table_of()).table
     HeadTable(worth.df, {**worth.about, "model": "scan/../model"}).write(
         importance / "importance.parquet", force=True
     )
@@ -186,11 +190,11 @@ def test_a_scan_of_the_cut_model_itself_goes_with_its_record(scan: Path, smaller
     table = HeadTable(table_of().df, {"model": str(smaller)})
     table.write(scan / "heads.parquet", force=True)
     found = read_folders(scan, None, smaller)
-    assert found.cut is not None and found.cut.model == "small"
+    assert found.cut is not None and found.cut.model.name == "small"
     assert "had no role in this scan" not in report_page(found)
 
 
-def test_a_broken_curve_is_refused_and_a_missing_one_told(scan: Path, smaller: Path) -> None:
+def test_read_folders_rejects_a_broken_curve_and_allows_none(scan: Path, smaller: Path) -> None:
     (smaller / "curve.csv").write_text("method,cut\nrounds,0\n", encoding="utf-8")
     with pytest.raises(OptionError, match=r"curve.csv cannot be read: it has no column share"):
         read_folders(scan, None, smaller)
@@ -225,7 +229,7 @@ def test_the_strongest_two_of_each_role_are_drawn() -> None:
         ({"model": "minilm"}, "heads is 12"),
     ],
 )
-def test_a_model_that_cannot_be_asked_is_told_of(about: dict[str, Any], words: str) -> None:
+def test_maps_give_the_reason_why_a_model_cannot_run(about: dict[str, Any], words: str) -> None:
     table = table_of({(0, 0): ["sink"]}, **about)
     df = table.df.assign(head=table.df["head"] + 12)  # minilm has heads 0..11
     drawn = draw_maps(HeadTable(df, table.about))
@@ -245,7 +249,7 @@ def test_without_roles_the_sharpest_heads_are_drawn() -> None:
     ranked = HeadTable(df, {"model": "minilm"})
     drawn = draw_maps(ranked)
     assert set(drawn.by_head) == {"L0H1", "L2H0", "L2H1", "L2H2"}
-    page = roles_section(ReportData(table=ranked, maps=drawn))
+    page = roles_section(data_of(ranked, maps=drawn))
     assert "No head has a role. These heads spread their attention least." in page
     assert page.count("<figure") == 4 and "L2H0, normalised entropy 0.10. The largest" in page
 

@@ -28,14 +28,14 @@ def drawn(task: SweepTask, count: int) -> TaskExamples:
 def sharp_model(task: SweepTask, variant: Variant, *, d_model: int, layers: int) -> SweepModel:
     """Fresh weights, with queries large enough that rows differ clearly from even ones."""
     model = SweepModel(task, variant, d_model=d_model, layers=layers)
-    for one in attentions(model):
-        torch.nn.init.normal_(one.Wq.weight)
-        torch.nn.init.normal_(one.Wk.bias)
+    for layer in attentions(model):
+        torch.nn.init.normal_(layer.Wq.weight)
+        torch.nn.init.normal_(layer.Wk.bias)
     return model
 
 
 def attentions(model: SweepModel) -> list[MultiHeadAttention]:
-    return [one for one in model.modules() if isinstance(one, MultiHeadAttention)]
+    return [layer for layer in model.modules() if isinstance(layer, MultiHeadAttention)]
 
 
 def weights_of(model: SweepModel, symbols: Tensor) -> list[Tensor]:
@@ -91,15 +91,15 @@ def test_figures_equal_those_of_the_full_weights(task: SweepTask, layers: int) -
     figures = measure_heads(model, examples, model.task.shape.questions)
     patterns = weights_of(model, examples.symbols[:SEQUENCES])
     names = [f"L{layer}H{head}" for layer in range(layers) for head in range(3)]
-    assert [one.head for one in figures] == names
-    for number, one in enumerate(figures):
+    assert [figure.head for figure in figures] == names
+    for number, figure in enumerate(figures):
         weights = patterns[number // 3][:, number % 3].double()
         entropy, largest, looks = figures_by_loops(weights, examples.places)
-        assert tuple(one.looks) == task.shape.questions
-        actual = torch.tensor([one.entropy, one.largest, *one.looks.values()])
+        assert tuple(figure.looks) == task.shape.questions
+        actual = torch.tensor([figure.entropy, figure.largest, *figure.looks.values()])
         expected = torch.tensor([entropy, largest, *looks])
-        assert_same(actual, expected, roundings=ROUNDINGS, name=one.head)
-    assert len({round(one.entropy, 4) for one in figures}) == len(figures), "heads differ"
+        assert_same(actual, expected, roundings=ROUNDINGS, name=figure.head)
+    assert len({round(figure.entropy, 4) for figure in figures}) == len(figures), "heads differ"
 
 
 def planted(offset: int, symbols: int = 11, length: int = 13) -> tuple[SweepModel, TaskExamples]:
@@ -146,16 +146,16 @@ def test_question_without_answer_positions_has_no_weight() -> None:
     model = sharp_model(task, VARIANT, d_model=19, layers=1)
     figures = measure_heads(model, drawn(task, 4), model.task.shape.questions)
     assert len(figures) == 3
-    assert [one.looks for one in figures] == [{}, {}, {}]
-    assert all(0 < one.entropy < 1 and 1 / 7 < one.largest < 1 for one in figures)
+    assert [figure.looks for figure in figures] == [{}, {}, {}]
+    assert all(0 < figure.entropy < 1 and 1 / 7 < figure.largest < 1 for figure in figures)
 
 
 def test_measuring_heads_leaves_the_model_unchanged() -> None:
     model, examples = planted(1)
-    before = {name: one.clone() for name, one in model.state_dict().items()}
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     logits = model(examples.symbols)
     figures = measure_heads(model, examples, model.task.shape.questions)
     assert isinstance(figures[0], HeadFigures)
     assert torch.equal(model(examples.symbols), logits)
-    assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
-    assert not any(one._forward_pre_hooks or one._forward_hooks for one in model.modules())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert not any(module._forward_pre_hooks or module._forward_hooks for module in model.modules())

@@ -146,11 +146,11 @@ def test_one_group_and_one_rate_need_no_tuple(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    found = sweep(
+    result = sweep(
         "relations", groups="narrow", rates=0.01, steps=20, seeds=1, d_model=2, width=1,
         processes=1, out="~/swept",
     )  # fmt: skip
-    assert found.settings.groups == ("narrow",) and found.settings.rates == (0.01,)
+    assert result.settings.groups == ("narrow",) and result.settings.rates == (0.01,)
     assert (tmp_path / "swept/runs.csv").exists()
 
 
@@ -176,8 +176,8 @@ SMALL: dict[str, Any] = {
 
 def test_own_task_trains_in_this_process() -> None:
     steps: list[int] = []
-    found = sweep(Mine(), **SMALL, processes=2, progress=lambda _, done, __: steps.append(done))
-    assert found.settings.task.name == "mine" and len(found.runs) == 2
+    result = sweep(Mine(), **SMALL, processes=2, progress=lambda _, done, __: steps.append(done))
+    assert result.settings.task.name == "mine" and len(result.runs) == 2
     assert steps == [0, 1, 2]
     with pytest.raises(OptionError, match="there are no examples"):
         sweep(Failing(), **SMALL, processes=2)
@@ -230,26 +230,26 @@ def test_records_without_settings_are_not_used(tmp_path: Path) -> None:
     more = SMALL | {"steps": 60}
     with pytest.raises(OutputError, match=r"no settings\.json.*--force"):
         sweep("relations", **more, processes=1, out=tmp_path)
-    found = sweep("relations", **more, processes=1, out=tmp_path, force=True)
-    assert set(found.runs["steps"]) == {60}
+    result = sweep("relations", **more, processes=1, out=tmp_path, force=True)
+    assert set(result.runs["steps"]) == {60}
 
 
 def test_task_settings_are_options_of_sweep() -> None:
-    found = sweep(
+    result = sweep(
         "relations", relations=2, letters=8, steps=20, seeds=1, rates=(0.01,), d_model=2,
         width=1, groups=("narrow",), processes=1,
     )  # fmt: skip
-    assert found.settings.task.settings()["relations"] == 2
-    assert {"accuracy_previous", "accuracy_first"} <= set(found.runs.columns)
+    assert result.settings.task.settings()["relations"] == 2
+    assert {"accuracy_previous", "accuracy_first"} <= set(result.runs.columns)
 
 
 def test_repeated_groups_and_rates_train_once(tmp_path: Path) -> None:
-    found = sweep(
+    result = sweep(
         "relations", groups=("split", "split"), rates=(0.01, 0.01, 0.01000000001), steps=20,
         seeds=1, d_model=2, width=1, processes=1, out=tmp_path,
     )  # fmt: skip
-    assert list(found.summary["seeds"]) == [1, 1]
-    assert [pilot.run.rate for pilot in found.pilots] == [0.01, 0.01000000001] * 2
+    assert list(result.summary["seeds"]) == [1, 1]
+    assert [pilot.run.rate for pilot in result.pilots] == [0.01, 0.01000000001] * 2
     assert json.loads((tmp_path / "settings.json").read_text())["groups"] == ["split"]
 
 

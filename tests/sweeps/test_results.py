@@ -46,7 +46,7 @@ def test_every_group_has_a_sentence_in_its_order() -> None:
     narrow = {("narrow", 1, 1): [0.2], ("narrow", 1, 2): [0.7], ("narrow", 1, 4): [0.7]}
     split = {key: [0.5] for key in SPLIT}
     sentences = planted_sweep(narrow | split, groups=("narrow", "split")).in_words()
-    assert [one.split(":")[0] for one in sentences] == ["narrow", "split"]
+    assert [sentence.split(":")[0] for sentence in sentences] == ["narrow", "split"]
     assert "1 head of 2" in sentences[0].partition("; ")[2]
     assert sentences[1].startswith("split: 1 head of 4 0.500, 4 heads of 1 0.500; ")
 

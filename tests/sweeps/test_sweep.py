@@ -120,31 +120,39 @@ def planted_sweep(accuracies: dict[tuple[str, int, int], list[float]], **options
 
 @pytest.mark.parametrize("d_model", [12, 13, 32])
 def test_split_heads_fill_d_model(d_model: int) -> None:
-    found = variants_of(["split"], d_model, 4)
-    assert [one.num_heads for one in found] == [n for n in range(1, 99) if d_model % n == 0]
-    assert {one.num_heads * one.d_key for one in found} == {d_model}
-    assert {weights_of(one, d_model) for one in found} == {4 * d_model * d_model}
+    variants = variants_of(["split"], d_model, 4)
+    assert [variant.num_heads for variant in variants] == [
+        n for n in range(1, 99) if d_model % n == 0
+    ]
+    assert {variant.num_heads * variant.d_key for variant in variants} == {d_model}
+    assert {weights_of(variant, d_model) for variant in variants} == {4 * d_model * d_model}
 
 
 def test_big_head_has_the_parameters_of_all_free_heads() -> None:
     free, big = variants_of(["free"], 12, 3), variants_of(["big"], 12, 3)
-    assert [(one.num_heads, one.d_key) for one in free] == [(1, 3), (2, 3), (4, 3), (8, 3), (16, 3)]
-    assert {one.num_heads for one in big} == {1}
-    sizes = [weights_of(one, 12) for one in free]
-    assert [weights_of(one, 12) for one in big] == sizes[1:]
+    assert [(variant.num_heads, variant.d_key) for variant in free] == [
+        (1, 3),
+        (2, 3),
+        (4, 3),
+        (8, 3),
+        (16, 3),
+    ]
+    assert {variant.num_heads for variant in big} == {1}
+    sizes = [weights_of(variant, 12) for variant in free]
+    assert [weights_of(variant, 12) for variant in big] == sizes[1:]
     assert sizes == sorted(set(sizes))
 
 
 def test_narrow_head_has_values_as_wide_as_the_model() -> None:
-    found = variants_of(["narrow"], 12, 3)
-    assert list(found) == [Variant("narrow", 1, size, 12) for size in (1, 2, 3, 4, 6, 12)]
+    variants = variants_of(["narrow"], 12, 3)
+    assert list(variants) == [Variant("narrow", 1, size, 12) for size in (1, 2, 3, 4, 6, 12)]
 
 
 def test_variants_keep_the_order_of_groups_and_have_unique_names() -> None:
-    found = variants_of(["narrow", "split", "big", "free"], 12, 3)
-    order = list(dict.fromkeys(one.group for one in found))
+    variants = variants_of(["narrow", "split", "big", "free"], 12, 3)
+    order = list(dict.fromkeys(variant.group for variant in variants))
     assert order == ["narrow", "split", "big", "free"] and set(order) == set(GROUPS)
-    assert len({one.name for one in found}) == len(found)
+    assert len({variant.name for variant in variants}) == len(variants)
 
 
 # Settings
@@ -211,7 +219,7 @@ def test_every_variant_trains_at_the_best_rate_of_its_own_pilots(
 ) -> None:
     best = {1: 0.02, 2: 0.01, 4: 0.03}  # number of heads: rate
     trainings.loss_of = lambda run: abs(run.rate - best[run.variant.num_heads]) + run.seed
-    found = sweep(settings=tiny(rates=(0.01, 0.02, 0.03), seeds=3), processes=1)
+    result = sweep(settings=tiny(rates=(0.01, 0.02, 0.03), seeds=3), processes=1)
     pilots, results = trainings.runs[:9], trainings.runs[9:]
     assert {run.seed for run in pilots} == {PILOT_SEED}
     assert sorted((run.variant.num_heads, run.rate) for run in pilots) == [
@@ -220,17 +228,17 @@ def test_every_variant_trains_at_the_best_rate_of_its_own_pilots(
     assert [(run.variant.num_heads, run.rate, run.seed) for run in results] == [
         (heads, rate, seed) for heads, rate in best.items() for seed in range(3)
     ]
-    assert set(found.runs["seed"]) == set(found.heads["seed"]) == {0, 1, 2}
-    assert dict(zip(found.summary["num_heads"], found.summary["rate"], strict=True)) == best
-    assert [pilot.run.seed for pilot in found.pilots] == [PILOT_SEED] * 9
+    assert set(result.runs["seed"]) == set(result.heads["seed"]) == {0, 1, 2}
+    assert dict(zip(result.summary["num_heads"], result.summary["rate"], strict=True)) == best
+    assert [pilot.run.seed for pilot in result.pilots] == [PILOT_SEED] * 9
 
 
 def test_shape_shared_by_two_groups_trains_once(trainings: Trainings, tmp_path: Path) -> None:
     settings = tiny(groups=("split", "narrow"), seeds=1)
-    found = sweep(settings=settings, out=tmp_path, processes=1)
+    result = sweep(settings=settings, out=tmp_path, processes=1)
     assert len(settings.variants) == 6 and len(trainings.runs) == 5
-    assert list(found.summary["group"]) == ["split"] * 3 + ["narrow"] * 3
-    one, other = (found.runs[found.runs["group"] == name] for name in ("split", "narrow"))
+    assert list(result.summary["group"]) == ["split"] * 3 + ["narrow"] * 3
+    one, other = (result.runs[result.runs["group"] == name] for name in ("split", "narrow"))
     wide = [rows[(rows["num_heads"] == 1) & (rows["d_key"] == 4)] for rows in (one, other)]
     assert wide[0]["loss"].tolist() == wide[1]["loss"].tolist()
     sweep(settings=settings, out=tmp_path, processes=1)
@@ -238,9 +246,9 @@ def test_shape_shared_by_two_groups_trains_once(trainings: Trainings, tmp_path: 
 
 
 def test_one_rate_needs_no_pilots(trainings: Trainings) -> None:
-    found = sweep(settings=tiny(rates=(0.02,)), processes=1)
+    result = sweep(settings=tiny(rates=(0.02,)), processes=1)
     assert [run.seed for run in trainings.runs] == [0, 1] * 3
-    assert found.pilots == () and set(found.runs["rate"]) == {0.02}
+    assert result.pilots == () and set(result.runs["rate"]) == {0.02}
 
 
 def test_progress_counts_every_run(trainings: Trainings) -> None:
@@ -291,10 +299,14 @@ def test_same_sweep_in_another_folder_writes_the_same_tables(whole: Path, tmp_pa
 
 def test_tables_are_the_same_without_a_folder(trainings: Trainings, tmp_path: Path) -> None:
     trainings.loss_of = lambda run: run.variant.num_heads + run.seed / 7
-    found = sweep(settings=tiny(), processes=1)
+    result = sweep(settings=tiny(), processes=1)
     assert len(trainings.runs) == 6
     sweep(settings=tiny(), out=tmp_path, processes=1)
-    for name, frame in (("runs", found.runs), ("heads", found.heads), ("summary", found.summary)):
+    for name, frame in (
+        ("runs", result.runs),
+        ("heads", result.heads),
+        ("summary", result.summary),
+    ):
         text = frame.to_csv(index=False, float_format="%.6g")
         assert text == (tmp_path / f"{name}.csv").read_text(encoding="utf-8")
 

@@ -18,7 +18,7 @@ from headwise.sweeps.training import (
     BATCHES_AT_ONCE,
     Outcome,
     SweepModel,
-    held_out_examples,
+    draw_held_out,
     learning_rate_share,
     mean_accuracy,
     mean_loss,
@@ -120,12 +120,12 @@ def learned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[TaskExamples]]:
 
 def test_every_variant_learns_from_the_same_batches(learned: list[TaskExamples]) -> None:
     outcome(variant=ONE)
-    one = list(learned)
+    first_batches = list(learned)
     learned.clear()
     outcome(variant=THREE, rate=0.03)
-    assert len(one) == len(learned) == RECIPE.steps
-    assert {len(batch) for batch in one} == {RECIPE.batch}
-    for batch, other in zip(one, learned, strict=True):
+    assert len(first_batches) == len(learned) == RECIPE.steps
+    assert {len(batch) for batch in first_batches} == {RECIPE.batch}
+    for batch, other in zip(first_batches, learned, strict=True):
         assert torch.equal(batch.symbols, other.symbols)
         assert torch.equal(batch.answers, other.answers)
 
@@ -134,16 +134,16 @@ def test_batches_differ_between_steps_and_between_seeds() -> None:
     recipe = replace(RECIPE, steps=BATCHES_AT_ONCE + 3, batch=9)
     drawn = [batch.symbols for batch in training_batches(TASK, recipe, 1)]
     assert len(drawn) == BATCHES_AT_ONCE + 3
-    assert len({tuple(one.flatten().tolist()) for one in drawn}) == len(drawn)
+    assert len({tuple(symbols_drawn.flatten().tolist()) for symbols_drawn in drawn}) == len(drawn)
     other = next(training_batches(TASK, recipe, 2)).symbols
     assert not torch.equal(drawn[0], other)
 
 
 def test_every_model_of_a_task_has_the_same_held_out_sequences() -> None:
-    one = held_out_examples(TASK, RECIPE)
-    again = held_out_examples(TASK, replace(RECIPE, d_model=5, steps=99, batch=2))
-    assert len(one) == 13
-    assert torch.equal(one.symbols, again.symbols)
+    first = draw_held_out(TASK, RECIPE)
+    again = draw_held_out(TASK, replace(RECIPE, d_model=5, steps=99, batch=2))
+    assert len(first) == 13
+    assert torch.equal(first.symbols, again.symbols)
 
 
 def test_learning_rate_rises_linearly_and_falls_to_zero() -> None:
@@ -245,7 +245,7 @@ def test_question_that_is_never_asked_does_not_count() -> None:
 def test_model_is_causal() -> None:
     task = Brackets(labels=3, depth=2, length=9)
     model = SweepModel(task, THREE, d_model=11, layers=2)
-    symbols = held_out_examples(task, RECIPE).symbols
+    symbols = draw_held_out(task, RECIPE).symbols
     changed = symbols.clone()
     changed[:, 5:] = (changed[:, 5:] + 1) % task.shape.num_symbols
     logits, other = model(symbols), model(changed)

@@ -1,4 +1,4 @@
-"""What one row of weights makes of several sharp ones."""
+"""One average row of weights against several sharp ones."""
 
 import math
 

@@ -147,7 +147,7 @@ def test_half_precision_adds_up_as_far_as_it_is_precise(dtype: torch.dtype) -> N
     assert not found.adds_up
 
 
-def test_a_module_that_is_no_model_is_refused_by_name() -> None:
+def test_trace_rejects_other_modules_by_name() -> None:
     with pytest.raises(ModelError, match="MultiheadAttention"):
         trace(torch.nn.MultiheadAttention(12, 3), torch.zeros(1, 5, 12))
 
@@ -343,7 +343,7 @@ def test_a_text_is_traced_in_the_stack_that_reads_it() -> None:
         (torch.ones(5, dtype=torch.long), r"input_ids is \[5\]"),
     ],
 )
-def test_what_a_model_cannot_read_is_refused(given: object, words: str) -> None:
+def test_trace_rejects_inputs_that_a_model_cannot_read(given: object, words: str) -> None:
     model, _ = tiny("bert")
     with pytest.raises((OptionError, ShapeError), match=words):
         trace(model, given)  # type: ignore[arg-type]

@@ -79,13 +79,13 @@ def test_the_legend_names_the_letters_in_use_and_no_others() -> None:
     assert lines_of(head_grid(full))[1:] == ["L0 B  ?  ?", "B=broad  ?=[b],my own"]
 
 
-def test_a_head_that_is_not_there_is_blank_and_not_a_dot() -> None:
+def test_a_missing_head_is_blank_and_not_a_dot() -> None:
     df = table_of({}, layers=2, heads=3).df
     grid = head_grid(HeadTable(df[(df["layer"] == 0) | (df["head"] == 1)], {}))
     assert lines_of(grid)[1:3] == ["L0 ·  ·  ·", "L1    ·"]
 
 
-def test_a_layer_that_is_not_there_has_no_line() -> None:
+def test_a_missing_layer_has_no_line() -> None:
     df = table_of({}, layers=3, heads=2).df
     lines = lines_of(head_grid(HeadTable(df[df["layer"] != 1], {})))
     assert [line[:2] for line in lines[1:3]] == ["L0", "L2"]
@@ -192,7 +192,7 @@ def test_the_summary_says_of_what_it_was_made_and_counts_heads_and_roles() -> No
     ]
 
 
-def test_the_summary_leaves_out_what_it_is_not_told() -> None:
+def test_the_summary_omits_unknown_facts() -> None:
     kept = {"loaded": {"kept": {"L0": [0, 1], "L1": [], "L2": [0, 3]}}}
     cut = HeadTable(table_of({}, layers=1, heads=1).df, kept)
     assert summary_lines(cut)[-1].endswith("have new numbers: L2H1 was L2H3 before the cut")

@@ -11,13 +11,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import typer
+
+from headwise.cli.options import AsJson
 
 OPTIONAL_PACKAGES = {
     "gguf": ("gguf", "the embedded model smollm2"),
     "accelerate": ("gguf", "the embedded model smollm2"),
+    "msgspec": ("explorer", "headwise explore"),
     "starlette": ("explorer", "headwise explore"),
     "uvicorn": ("explorer", "headwise explore"),
     "msgspec": ("explorer", "headwise explore"),
@@ -41,9 +44,7 @@ _TORCH_FACTS = (
 )
 
 
-def doctor_command(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
+def doctor_command(as_json: AsJson = False) -> None:
     """Show what is installed, which models are found, and which kernels this machine can run."""
     report = examine()
     if as_json:
@@ -66,7 +67,7 @@ def examine() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "headwise": _package_version("headwise"),
-        "packages": {name: _package_version(name) for name in required_packages()},
+        "packages": {name: _package_version(name) for name in package_requirements()},
         "optional": {name: _package_version(name) for name in OPTIONAL_PACKAGES},
         "low_precision": {"is_safe": is_safe, "remedy": None if is_safe else REMEDY},
         "torch": facts,
@@ -84,7 +85,7 @@ def _package_version(package: str) -> str | None:
         return None
 
 
-def required_packages() -> list[str]:
+def package_requirements() -> list[str]:
     """Names of the packages that headwise needs, from its metadata."""
     from importlib.metadata import requires
 

@@ -9,9 +9,11 @@ from headwise.cli.options import (
     AsJson,
     Device,
     Dtype,
+    Force,
     Model,
     RemoteCode,
     Revision,
+    TextFiles,
     texts_of,
     with_head,
 )
@@ -19,20 +21,13 @@ from headwise.cli.options import (
 if TYPE_CHECKING:
     from headwise.pruning.importance.importance import Importance
 
-Text = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="FILE", help="Text file to measure on; - reads standard input. May be repeated."
-    ),
-]
 MaxTokens = Annotated[int, typer.Option(help="Read at most this many tokens of text.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for the tables.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace existing tables.")]
 
 
 def importance_command(  # noqa: PLR0913 - one parameter per option
     model: Model = "minilm",
-    text: Text = None,
+    text: TextFiles = None,
     max_tokens: MaxTokens = 4096,
     out: Out = None,
     force: Force = False,

@@ -26,6 +26,14 @@ RemoteCode = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+TextFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FILE", help="Text file to read; - reads standard input. May be repeated."
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Seed of all random choices.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing output.")]
 
 
 def with_head(dtype: str, device: str, revision: str | None, trust: bool) -> "LoadOptions":
@@ -81,7 +89,7 @@ def parse_number(text: str, option: str, works: str = "a whole number") -> int:
 
 
 def texts_of(names: list[str] | None) -> list[str] | None:
-    """Texts of the files; None if no file is named."""
+    """Texts of the files; None if `names` is None."""
     if names is None:
         return None
     texts = [_text_of(name) for name in names]

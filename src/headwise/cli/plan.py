@@ -93,9 +93,9 @@ def show_command(  # noqa: PLR0913 - one parameter per option
 
     options = {"--d-model": d_model, "--heads": heads, "--kv-heads": kv_heads, "--d-key": d_key}
     options |= {"--d-value": d_value, "--layers": layers, "--window": window}
-    given = [name for name, value in options.items() if value is not None]
-    if model is not None and given:
-        raise OptionError(f"{model} has its own sizes: drop {given[0]} or the model's name")
+    set_options = [name for name, value in options.items() if value is not None]
+    if model is not None and set_options:
+        raise OptionError(f"{model} has its own sizes: drop {set_options[0]} or the model's name")
     shape = None
     if model is None:
         if d_model is None:

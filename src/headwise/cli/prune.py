@@ -10,9 +10,12 @@ from headwise.cli.options import (
     AsJson,
     Device,
     Dtype,
+    Force,
     Model,
     RemoteCode,
     Revision,
+    Seed,
+    TextFiles,
     refuse,
     texts_of,
     with_head,
@@ -47,13 +50,6 @@ Method = Annotated[
     ),
 ]
 Refit = Annotated[str, typer.Option(help="full, wide (also feed-forward layers), bias or none.")]
-Text = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="FILE",
-        help="Text file to choose, fit and measure on; - reads standard input. May be repeated.",
-    ),
-]
 ChooseTokens = Annotated[int, typer.Option(help="Tokens to choose heads on.")]
 FitTokens = Annotated[int, typer.Option(help="Tokens to refit projections on.")]
 HeldTokens = Annotated[int, typer.Option(help="Held-out tokens to measure figures on.")]
@@ -61,8 +57,6 @@ HasCurve = Annotated[bool, typer.Option("--curve/--no-curve", help="Also measure
 HasSpeed = Annotated[bool, typer.Option("--speed/--no-speed", help="Time both models.")]
 Onnx = Annotated[bool, typer.Option("--onnx", help="Also export the smaller model to ONNX.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print plan and sizes, write nothing.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing model.")]
-Seed = Annotated[int, typer.Option(help="Seed of texts, random cuts and projections.")]
 
 
 def prune_command(  # noqa: PLR0913 - one parameter per option
@@ -77,7 +71,7 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     policy: Policy = "groups",
     method: Method = None,
     refit: Refit = "full",
-    text: Text = None,
+    text: TextFiles = None,
     choose_tokens: ChooseTokens = 4096,
     fit_tokens: FitTokens = 16384,
     held_tokens: HeldTokens = 4096,

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwise.cli.options import check_sentence
+from headwise.cli.options import (
+    Force,
+    check_sentence,
+)
 
 if TYPE_CHECKING:
     from headwise.report.data import ReportData
@@ -29,7 +32,6 @@ Text = Annotated[
         "(default: a built-in sentence)."
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 
 
 def report_command(
@@ -49,14 +51,14 @@ def report_command(
     from headwise.report.report import report_page
     from headwise.views.terminal import check_new, quiet_console, say, write_new
 
-    check_folders(importance, prune)
-    data = None if scan is None else read_folders(scan, importance, prune)
+    check_folders(scan, importance, prune)
     check_new(out, ".html", force=force)
     check_sentence(text)
     sentence = SENTENCE if text is None else text
-    if data is None:
+    if scan is None:
         data = _scan_minilm(importance, prune, sentence)
     else:
+        data = read_folders(scan, importance, prune)
         data = replace(data, maps=draw_maps(data.table, sentence))
     page = report_page(data)
     write_new(out, page, ".html", force=force)
@@ -68,42 +70,30 @@ def report_command(
 
 
 def _scan_minilm(importance: Path | None, prune: Path | None, sentence: str) -> "ReportData":
-    """Scan minilm on the built-in text, print its table, and draw the maps.
-
-    The folders and the sentence are checked before the scan, which takes a while.
-    """
+    """Scan minilm and print its table, after checking the folders and the sentence."""
     import pandas as pd
 
     from headwise.cli.scan import print_scan
     from headwise.heads import HeadTable
-    from headwise.models.loaded import LoadedModel
-    from headwise.report.data import ReportData, builtin_texts, read_cut, read_importance
+    from headwise.models.loading import load_model
+    from headwise.report.data import builtin_texts, read_folders
     from headwise.report.maps import check_length, draw_maps
+    from headwise.scans.folder import Scan
     from headwise.scans.scan import ScanJob, run_scan
-    from headwise.scans.settings import ScanSettings
     from headwise.views.terminal import ProgressDisplay, quiet_console
     from headwise.watching.sites import find_sites
 
-    task = ScanJob.of("minilm", settings=ScanSettings(probe=True))
-    check_length(sentence, task.tokenizer)
+    loaded = load_model("minilm")
+    check_length(sentence, loaded.tokenizer)
     rows = [
         (site.stack, site.layer, head)
-        for site in find_sites(task.model)
+        for site in find_sites(loaded.model)
         for head in range(site.num_heads or 0)
     ]
     heads = HeadTable(pd.DataFrame(rows, columns=["stack", "layer", "head"]), {"model": "minilm"})
-    costs = None if importance is None else read_importance(importance, heads)
-    cut = None if prune is None else read_cut(prune, heads)
+    data = read_folders(Scan(heads, pd.DataFrame(), pd.DataFrame()), importance, prune)
     with ProgressDisplay(quiet_console(is_stderr=True), unit="tokens") as progress:
-        scan = run_scan(task, progress=progress)
+        scan = run_scan(ScanJob.of(loaded), progress=progress)
     print_scan(scan, None)
-    loaded = LoadedModel("minilm", task.model, task.tokenizer, dict(task.about))
-    return ReportData(
-        table=scan.table,
-        pairs=scan.pairs,
-        relations=scan.relations,
-        importance=costs,
-        cut=cut,
-        maps=draw_maps(scan.table, sentence, loaded),
-        texts=builtin_texts(scan.table.about),
-    )
+    maps = draw_maps(scan.table, sentence, loaded)
+    return replace(data, scan=scan, maps=maps, texts=builtin_texts(scan.table))

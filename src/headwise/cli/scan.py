@@ -10,9 +10,12 @@ from headwise.cli.options import (
     AsJson,
     Device,
     Dtype,
+    Force,
     Model,
     RemoteCode,
     Revision,
+    Seed,
+    TextFiles,
     parse_number,
     texts_of,
     without_head,
@@ -22,13 +25,6 @@ from headwise.errors import OptionError
 if TYPE_CHECKING:
     from headwise.scans.folder import Scan
 
-Text = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="FILE",
-        help="Text file, read as one document; - reads standard input. May be repeated.",
-    ),
-]
 Treebank = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="CoNLL-U file of sentences with gold relations."),
@@ -52,16 +48,14 @@ Measures = Annotated[
 Out = Annotated[
     Path | None, typer.Option(help="Folder for the tables; a stopped scan resumes there.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace another scan in that folder.")]
 DeviceMap = Annotated[
     str | None, typer.Option(help="As in transformers; auto spreads the layers over devices.")
 ]
-Seed = Annotated[int, typer.Option(help="Seed of random rows, tokens and sentences.")]
 
 
 def scan_command(  # noqa: PLR0913 - one parameter per option
     model: Model = "minilm",
-    text: Text = None,
+    text: TextFiles = None,
     treebank: Treebank = None,
     probe: Probe = None,
     max_tokens: MaxTokens = None,

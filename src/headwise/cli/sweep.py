@@ -6,7 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from headwise.cli.options import AsJson, parse_number
+from headwise.cli.options import (
+    AsJson,
+    Force,
+    parse_number,
+)
 from headwise.errors import OptionError
 
 TaskName = Annotated[str, typer.Argument(help="relations, recall, brackets or characters.")]
@@ -42,7 +46,6 @@ Out = Annotated[
     Path | None,
     typer.Option(help="Folder for results; a stopped sweep resumes there (default: sweep-TASK)."),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace another sweep in the output folder.")]
 
 
 def sweep_command(  # noqa: PLR0913 - one parameter per option

@@ -11,6 +11,7 @@ from headwise.cli.options import (
     AsJson,
     Device,
     Dtype,
+    Force,
     Model,
     RemoteCode,
     Revision,
@@ -77,7 +78,6 @@ DropSink = Annotated[
 ]
 HtmlFile = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page.")]
 SvgFile = Annotated[Path | None, typer.Option(help="Write the chosen heads' maps as one image.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 
 
 def trace_command(  # noqa: PLR0913 - one parameter per option
@@ -162,7 +162,7 @@ def trace_command(  # noqa: PLR0913 - one parameter per option
 
 
 def _why_no_map(compares: bool, as_json: bool, step: str | None, example: Example | None) -> str:
-    """Why the output contains no map of weights; "" if it contains one."""
+    """Reason for having no map of weights in the output; "" if it has one."""
     if compares:
         return "--compare-single-head compares whole rows"
     if as_json:

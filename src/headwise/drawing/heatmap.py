@@ -1,4 +1,7 @@
-"""Heat maps of attention weights as one SVG image: no browser, no fonts but the reader's."""
+"""Heat maps of attention weights as one SVG image, without scripts or embedded fonts.
+
+In: labelled matrices. Out: SVG text, also for other plots the width of labels.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +13,12 @@ RAMP = (
     *("#f7fbff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6"),
     *("#4292c6", "#2171b5", "#08519c", "#08306b"),
 )
-"""ColorBrewer's Blues, from 0 to the largest number shown."""
+"""ColorBrewer's Blues, from 0 to the largest number in the image."""
 CELL, FONT, GAP = 18, 11, 26
 LETTER = 0.58
 """Width of a letter in a sans-serif font, in font sizes, on average."""
 MOST_LABELS = 96
-"""Beyond it labels cannot be read and a map has over nine thousand cells."""
+"""With more, labels cannot be read, and a map has over nine thousand cells."""
 
 
 @dataclass(frozen=True)
@@ -34,26 +37,26 @@ class HeatMap:
 
     @property
     def left(self) -> int:
-        """Room for the labels of the rows."""
+        """Width of the row labels."""
         return room(self.rows)
 
     @property
     def top(self) -> int:
-        """Room for the name and the labels of the columns."""
+        """Height of the name and the column labels."""
         return room(self.columns) + FONT + 8
 
     @property
     def width(self) -> int:
-        """Of the whole map."""
+        """Width of the whole map."""
         return self.left + CELL * len(self.columns)
 
     @property
     def height(self) -> int:
-        """Of the whole map."""
+        """Height of the whole map."""
         return self.top + CELL * len(self.rows)
 
     def draw(self, largest: float) -> str:
-        """The map, its top left corner at 0, 0."""
+        """SVG of the map, its top left corner at 0, 0."""
         middle = self.left + CELL * len(self.columns) / 2
         parts = [
             f'<text x="{middle:.0f}" y="{FONT}" text-anchor="middle" font-weight="bold">'
@@ -79,21 +82,21 @@ class HeatMap:
         return "".join(parts)
 
     def cells(self, largest: float) -> list[str]:
-        """A square for every number, which says its number when pointed at."""
-        found = []
+        """A square for every number, with the number as its tooltip."""
+        squares = []
         for row, (name, line) in enumerate(zip(self.rows, self.values, strict=True)):
             for column, (other, value) in enumerate(zip(self.columns, line, strict=True)):
-                said = to_html(f"{name} -> {other}: {value:.3f}")
-                found.append(
+                label = to_html(f"{name} -> {other}: {value:.3f}")
+                squares.append(
                     f'<rect x="{round(self.left) + CELL * column}" '
                     f'y="{round(self.top) + CELL * row}" width="{CELL}" height="{CELL}" '
-                    f'fill="{colour(value / largest)}"><title>{said}</title></rect>'
+                    f'fill="{colour(value / largest)}"><title>{label}</title></rect>'
                 )
-        return found
+        return squares
 
 
 def colour(share: float) -> str:
-    """The colour of a number, 0 to 1 of the largest.
+    """The colour of a number, given as a share of the largest.
 
     >>> colour(0.0), colour(1.0)
     ('#f7fbff', '#08306b')
@@ -102,47 +105,49 @@ def colour(share: float) -> str:
     low = min(int(place), len(RAMP) - 2)
     parts = []
     for at in (1, 3, 5):
-        one, other = int(RAMP[low][at : at + 2], 16), int(RAMP[low + 1][at : at + 2], 16)
-        parts.append(round(one + (other - one) * (place - low)))
+        start, end = int(RAMP[low][at : at + 2], 16), int(RAMP[low + 1][at : at + 2], 16)
+        parts.append(round(start + (end - start) * (place - low)))
     return "#{:02x}{:02x}{:02x}".format(*parts)
 
 
 def room(labels: Sequence[str]) -> int:
-    """Room for the longest label."""
+    """Width of the longest label."""
     return round(max(map(len, labels), default=0) * FONT * LETTER + 8)
 
 
 def heat_svg(maps: Sequence[HeatMap]) -> str:
-    """Every map in one image, as square as it gets."""
-    most = max(max(len(one.rows), len(one.columns)) for one in maps)
+    """All maps in one image that is as square as possible."""
+    most = max(max(len(heat_map.rows), len(heat_map.columns)) for heat_map in maps)
     if most > MOST_LABELS:
         raise OptionError(
             f"{most} tokens are too many for an image: trace at most {MOST_LABELS}, or merge "
             "pieces into words"
         )
     columns = min(round(len(maps) ** 0.5 + 0.499), len(maps))
-    largest = max(max((max(line, default=0) for line in one.values), default=0) for one in maps)
-    largest = largest or 1.0
-    width, height = max(one.width for one in maps), max(one.height for one in maps)
+    rows = [row for heat_map in maps for row in heat_map.values]
+    largest = max((max(row, default=0) for row in rows), default=0) or 1.0
+    width, height = (
+        max(heat_map.width for heat_map in maps),
+        max(heat_map.height for heat_map in maps),
+    )
     placed = [
         f'<g transform="translate({GAP / 2 + (place % columns) * (width + GAP):.0f} '
-        f'{GAP / 2 + (place // columns) * (height + GAP):.0f})">{one.draw(largest)}</g>'
-        for place, one in enumerate(maps)
+        f'{GAP / 2 + (place // columns) * (height + GAP):.0f})">{heat_map.draw(largest)}</g>'
+        for place, heat_map in enumerate(maps)
     ]
     whole, total = columns * (width + GAP), -(-len(maps) // columns) * (height + GAP)
-    names = to_html(", ".join(one.name for one in maps))
+    names = to_html(", ".join(heat_map.name for heat_map in maps))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {whole + 60:.0f} {total:.0f}" '
         f'width="{whole + 60:.0f}" height="{total:.0f}" role="img" font-size="{FONT}" '
         f'font-family="Helvetica, Arial, sans-serif" fill="#1b1b1b">'
         f"<title>Attention weights of {names}</title>"
         f'<rect width="100%" height="100%" fill="#ffffff"/>{"".join(placed)}'
-        f"{scale(largest, x=whole, height=height)}</svg>\n"
+        f"{_colour_scale(largest, x=whole, height=height)}</svg>\n"
     )
 
 
-def scale(largest: float, *, x: int, height: int) -> str:
-    """What the colours mean."""
+def _colour_scale(largest: float, *, x: int, height: int) -> str:
     steps, top = 32, GAP / 2 + FONT + 8
     length = min(160.0, height - FONT - 8)
     each = length / steps

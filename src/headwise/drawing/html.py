@@ -69,7 +69,7 @@ def scrolling(label: str, inner: Html) -> Html:
     return tag("div", inner, class_="scroll", **named, tabindex=0)
 
 
-def bar(share: float, level: float, label: str) -> Html:
+def bar_html(share: float, level: float, label: str) -> Html:
     """A bar from 0 to 1 with a tick at `level`; empty if `share` is NaN."""
     if math.isnan(share):
         return Html("")
@@ -86,7 +86,7 @@ def bar(share: float, level: float, label: str) -> Html:
     )  # fmt: skip
 
 
-def figure(svg: str, label: str, caption: object) -> Html:
+def figure_html(svg: str, label: str, caption: object) -> Html:
     """An SVG image from this folder inside a page, with its accessible name and a caption."""
     assert svg.startswith("<svg") and ' role="img"' in svg, "not an image from headwise.drawing"
     inside = svg.strip().replace(SVG_NAMESPACE, "", 1)

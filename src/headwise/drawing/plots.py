@@ -1,8 +1,8 @@
-"""Line plots as one SVG image: read in grey too, with no label ever on a line.
+"""Line plots as one SVG image that also reads in grey, with no label on a line.
 
-In: lines of points, some with a spread, and what to mark on either axis. Out: SVG text. Names of
-lines and levels stand to the right of the plot, at the height where they end, and names of marks
-above it, so that nothing that is drawn can run into them.
+In: lines of points, some with a spread, and marks on either axis. Out: SVG text. Names of lines and
+levels are to the right of the plot, at the height where the line ends, and names of marks are above
+the plot, so that nothing drawn can overlap them.
 """
 
 import math
@@ -19,20 +19,20 @@ from headwise.drawing.html import one_line
 from headwise.errors import OptionError
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-"""Okabe and Ito's, safe for the colour-blind; without their yellow, which is faint on white."""
+"""Okabe and Ito's colours for the colour-blind, without yellow, which is faint on white."""
 MARKERS = (
     "M1.1 0A1.1 1.1 0 1 1-1.1 0A1.1 1.1 0 1 1 1.1 0Z",
     *("M-1-1H1V1H-1Z", "M0-1.3L1.2 .9H-1.2Z", "M0-1.4L1.4 0L0 1.4L-1.4 0Z"),
     *("M0 1.3L1.2-.9H-1.2Z", "M-1.2-.4H-.4V-1.2H.4V-.4H1.2V.4H.4V1.2H-.4V.4H-1.2Z"),
     *("M-1.2-1.2L0-.4L1.2-1.2V1.2L0 .4L-1.2 1.2Z", "M-1.2-.6H1.2V.6H-1.2Z"),
 )
-"""A shape a line, around 0, 0; one more than colours, so that the pairs differ for long."""
+"""A shape per line, centred at 0, 0; one more than colours, so that few pairs repeat."""
 PLOT_WIDTH, PLOT_HEIGHT, EDGE, LEADING = 440.0, 280.0, 14.0, 15.0
 KEY = 52.0
-"""From the plot to the names at its right: room for what leads there, and for a sample."""
+"""Distance from the plot to the names at its right: room for a leader and a sample."""
 MARKER_SIZE, MOST_MARKERS, MOST_STEPS, MOST_LETTERS = 3, 24, 6, 76
 LARGEST, TINY = 1e250, 1e-250
-"""What is larger is left out as an infinity is: a margin around it would leave a float's range."""
+"""Larger numbers are omitted, as infinities are: a margin around them would overflow a float."""
 INK, GREY, FAINT = "#1b1b1b", "#6a6a6a", "#e4e4e4"
 
 Number = float | int  # the shape checks of the tests take no int for a float
@@ -43,20 +43,20 @@ _Any = TypeVar("_Any")
 
 @dataclass(frozen=True)
 class Line:
-    """Points in the order they are joined, and the low and high end of a band around each."""
+    """Points in the order of the line, and the low and high end of a band around each."""
 
     name: str
     points: tuple[Point, ...]
     spread: tuple[Point, ...] | None = None
     is_dashed: bool = False
     has_bars: bool = False
-    """Whether the spread is drawn as bars, for points that have nothing between them."""
+    """Whether the spread is drawn as bars, for points with nothing between them."""
 
     def __post_init__(self) -> None:
-        """Refuse a spread of other points."""
+        """Raise OptionError unless the spread has as many points as the line."""
         if self.spread is not None and len(self.spread) != len(self.points):
             raise OptionError(
-                f"the line {self.name!r} has {len(self.points)} points and a spread at "
+                f"the line {self.name!r} has {len(self.points)} points, but a spread at "
                 f"{len(self.spread)}: give a low and a high end for every point"
             )
 
@@ -64,8 +64,8 @@ class Line:
 def elbow(points: Iterable[Point]) -> float:
     """The x where a curve is farthest from the chord between its ends; NaN if it is straight.
 
-    Where two are as far, the smaller. This is Kneedle without smoothing, and as there no unit of
-    either axis matters: https://doi.org/10.1109/ICDCSW.2011.20
+    If two are equally far, the smaller x. This is Kneedle without smoothing; the units of the axes
+    do not matter: https://doi.org/10.1109/ICDCSW.2011.20
 
     >>> elbow([(0.0, 0.0), (1.0, 0.1), (2.0, 0.2), (3.0, 4.0)])
     2.0
@@ -75,12 +75,12 @@ def elbow(points: Iterable[Point]) -> float:
         return math.nan
     (left, first), (right, last) = known[0], known[-1]
     chord = [first + (last - first) * ((x - left) / (right - left)) for x, _ in known]
-    away = [abs(y - there) for (_, y), there in zip(known, chord, strict=True)]
+    away = [abs(y - straight) for (_, y), straight in zip(known, chord, strict=True)]
     rounding = 4 * sys.float_info.epsilon * max(abs(y) for _, y in known)
     return known[away.index(max(away))][0] if max(away) > rounding else math.nan
 
 
-def curves_svg(  # noqa: PLR0913 - what may be said of a plot, each by its name
+def curves_svg(  # noqa: PLR0913 - all but the first by keyword
     lines: Sequence[Line],
     *,
     title: str,
@@ -94,18 +94,18 @@ def curves_svg(  # noqa: PLR0913 - what may be said of a plot, each by its name
 ) -> str:
     """The lines in one image, with vertical marks and horizontal levels.
 
-    Numbers that are not finite leave a gap in their line, and so do those up to 0 where `log_y`;
-    with `is_percent_x` an x of 1 is written 100%, and `x_names` are ticks with names of their own.
+    Numbers that are not finite leave a gap in their line; with `log_y`, so do numbers up to 0. With
+    `is_percent_x` an x of 1 is written 100%. `x_names` replace the ticks of the x axis.
     """
     marks = tuple((at, one_line(name)) for at, name in marks if _is_shown(at))
     levels = tuple((at, one_line(name)) for at, name in levels if _is_shown(at, is_log=log_y))
     x_names = tuple((at, one_line(name)) for at, name in x_names if _is_shown(at))
     heading = textwrap.wrap(one_line(title), MOST_LETTERS)
     low, high = _y_range(lines, levels, log_y)
-    y_names = numbers(PlotAxis(low, high, 0.0, 1.0, log_y).ticks(), is_even=not log_y)
+    y_names = tick_labels(PlotAxis(low, high, 0.0, 1.0, log_y).ticks(), is_even=not log_y)
     left = EDGE + LEADING + room(y_names)
     x = PlotAxis(*_x_range(lines, marks, log_y), left, left + PLOT_WIDTH)
-    placed = _placed_marks(x, marks)
+    placed = _place_marks(x, marks)
     rows = max((mark.row for mark in placed), default=-1) + 1
     top = EDGE + LEADING * (len(heading) + rows) + 8
     bottom = top + max(PLOT_HEIGHT, LEADING * (len(lines) + len(levels)))
@@ -113,26 +113,26 @@ def curves_svg(  # noqa: PLR0913 - what may be said of a plot, each by its name
     is_empty = not any(point for line in lines for point in frame.points(line))
     entries = [*_line_entries(frame, lines), *_level_entries(frame, levels)]
     parts = [
-        *_drawn_axes(frame, y_names, x_names or _x_ticks(x, is_percent_x)),
-        *_drawn_labels(frame, one_line(x_label), one_line(y_label), is_empty=is_empty),
-        *(_drawn_mark(frame, mark) for mark in placed),
+        *_draw_axes(frame, y_names, x_names or _x_ticks(x, is_percent_x)),
+        *_draw_labels(frame, one_line(x_label), one_line(y_label), is_empty=is_empty),
+        *(_draw_mark(frame, mark) for mark in placed),
         *(stroke(f"M{x.start:.1f} {frame.y.place(at):.1f}H{x.end:.1f}", GREY, "4 4")
           for at, _ in levels),
-        *(part for place, line in enumerate(lines) for part in _drawn_line(frame, line, place)),
-        *_drawn_key(frame, entries),
+        *(part for place, line in enumerate(lines) for part in _draw_line(frame, line, place)),
+        *_draw_key(frame, entries),
     ]  # fmt: skip
     ends = [mark.x + room([mark.name]) for mark in placed]
-    right = max(x.end + KEY + room([one.name for one in entries]), left + room(heading), *ends)
-    body = _drawn_heading(heading, left) + "".join(parts)
+    right = max(x.end + KEY + room([entry.name for entry in entries]), left + room(heading), *ends)
+    body = _draw_heading(heading, left) + "".join(parts)
     return image(body, one_line(title), right + EDGE, bottom + 2.5 * LEADING + EDGE)
 
 
-# Numbers: which are shown, where, and how they are written.
+# Numbers: which ones are drawn, where, and their labels.
 
 
 @dataclass(frozen=True)
 class PlotAxis:
-    """Numbers from low to high, and where on the image they are."""
+    """Numbers from low to high, and their places on the image."""
 
     low: float
     high: float
@@ -141,7 +141,7 @@ class PlotAxis:
     is_log: bool = False
 
     def place(self, value: Number) -> float:
-        """Where a number is on the image; at the nearer end, if it is off the axis."""
+        """Place of a number on the image; the nearer end if it is off the axis."""
         value, low, high = min(max(value, self.low), self.high), self.low, self.high
         if self.is_log:
             value, low, high = math.log(value), math.log(low), math.log(high)
@@ -149,8 +149,8 @@ class PlotAxis:
 
     def ticks(self) -> list[float]:
         """Round numbers on the axis, at least two."""
-        found = log_ticks(self.low, self.high) if self.is_log else []
-        return found if len(found) > 1 else ticks(self.low, self.high)
+        powers = log_ticks(self.low, self.high) if self.is_log else []
+        return powers if len(powers) > 1 else ticks(self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -161,26 +161,26 @@ class Frame:
     y: PlotAxis
 
     def at(self, x: Number, y: Number) -> Point | None:
-        """Where a point is on the image, if it has a place there."""
-        is_there = _is_shown(x) and _is_shown(y, is_log=self.y.is_log)
-        return (self.x.place(x), self.y.place(y)) if is_there else None
+        """Place of a point on the image; None if it cannot be drawn."""
+        can_draw = _is_shown(x) and _is_shown(y, is_log=self.y.is_log)
+        return (self.x.place(x), self.y.place(y)) if can_draw else None
 
     def points(self, line: Line) -> list[Point | None]:
-        """Where a line's points are on the image."""
+        """Places of a line's points on the image."""
         return [self.at(x, y) for x, y in line.points]
 
     def band(self, line: Line) -> list[tuple[Point, Point] | None]:
-        """Where the low and the high end of a line's spread are on the image."""
-        found: list[tuple[Point, Point] | None] = []
+        """Places of the low and the high end of a line's spread."""
+        ends: list[tuple[Point, Point] | None] = []
         for (x, _), (low, high) in zip(line.points, line.spread or (), strict=False):
             upper = self.at(x, high)
             lower = upper and (upper[0], self.y.place(low))
-            found.append((lower, upper) if lower and upper and low <= high else None)
-        return found
+            ends.append((lower, upper) if lower and upper and low <= high else None)
+        return ends
 
 
 def _is_shown(value: Number, *, is_log: bool = False) -> bool:
-    """Whether a number has a place on an axis."""
+    """Whether a number can be drawn on an axis."""
     return abs(value) < LARGEST and (value > TINY or not is_log)
 
 
@@ -196,25 +196,25 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def _tick_step(low: float, high: float) -> float:
-    """The least round number of which at most six fill the way from low to high."""
+    """The smallest round step that divides low to high into at most six."""
     least = (high - low) / MOST_STEPS
     power = 10.0 ** math.floor(math.log10(least))
     return next(times * power for times in (1, 2, 5, 10, 20) if times * power >= least)
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten between two numbers above 0, and 2 and 5 times them where they are few."""
+    """Powers of ten between two numbers above 0, and 2 and 5 times them if these are few."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     stride = -(-(last - first) // MOST_STEPS)
     times = (1, 2, 5) if last - first < 3 else (1,)
-    found = (many * 10.0**power for power in range(first, last + 1, stride) for many in times)
-    return [value for value in found if low <= value <= high]
+    values = (time * 10.0**power for power in range(first, last + 1, stride) for time in times)
+    return [value for value in values if low <= value <= high]
 
 
-def numbers(
+def tick_labels(
     values: Sequence[float], *, is_even: bool = True, is_percent: bool = False
 ) -> list[str]:
-    """Ticks as they are written; where `is_even`, all with as many decimals."""
+    """Labels of ticks; with `is_even`, all have the same number of decimals."""
     unit, sign = (100, "%") if is_percent else (1, "")
     texts = [f"{value * unit:.10g}" for value in values]
     if is_even and not any("e" in text for text in texts):
@@ -223,8 +223,8 @@ def numbers(
     return [text.replace("-", "\N{MINUS SIGN}") + sign for text in texts]
 
 
-def _widened(values: Sequence[Number], least: float = TINY) -> Point:
-    """The smallest and the largest, moved apart where they differ by no more than the least."""
+def _widen(values: Sequence[Number], least: float = TINY) -> Point:
+    """The smallest and largest value, moved apart if they differ by at most `least`."""
     low, high = min(values, default=0.0), max(values, default=0.0)
     size = max(abs(low), abs(high))
     if high - low > max(1e-7 * size, least):  # closer ones would need ticks of too many digits
@@ -234,42 +234,42 @@ def _widened(values: Sequence[Number], least: float = TINY) -> Point:
 
 
 def _x_range(lines: Sequence[Line], marks: Named, is_log: bool) -> Point:
-    """Ends of the x axis, a little wider than what is on it."""
+    """Ends of the x axis, a little wider than its points and marks."""
     points = [point for line in lines for point in line.points]
     known = [x for x, y in points if _is_shown(x) and _is_shown(y, is_log=is_log)]
-    low, high = _widened([*known, *(at for at, _ in marks)])
+    low, high = _widen([*known, *(at for at, _ in marks)])
     return low - 0.02 * (high - low), high + 0.02 * (high - low)
 
 
 def _y_range(lines: Sequence[Line], levels: Named, is_log: bool) -> Point:
-    """Ends of the y axis: the ticks around what is on it; on a log axis, a little wider."""
+    """Ends of the y axis: the ticks around its values; on a log axis, a small margin."""
     values = [at for at, _ in levels]
     for line in lines:
         spread = line.spread or [(y, y) for _, y in line.points]
         for (x, y), pair in zip(line.points, spread, strict=True):
             values += [end for end in (y, *pair) if _is_shown(x) and _is_shown(end, is_log=is_log)]
     if is_log:
-        low, high = _widened([math.log(value) for value in values], 1e-6)
+        low, high = _widen([math.log(value) for value in values], 1e-6)
         margin = 0.04 * (high - low)
         return math.exp(low - margin), math.exp(high + margin)
-    low, high = _widened(values)
+    low, high = _widen(values)
     step = _tick_step(low, high)
     return math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
 
 
-# Names: where they stand, so that none is on a line or on another name.
+# Names: placed so that none is on a line or on another name.
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A name to the right of the plot, at which height it is wanted, and what it names."""
+    """A name to the right of the plot, its best height, and a sample of its line."""
 
     name: str
-    wanted: float
+    height: float
     colour: str
     sample: str
     is_at_end: bool = True
-    """Whether what it names reaches the right end of the plot."""
+    """Whether the line reaches the right end of the plot."""
 
 
 @dataclass(frozen=True)
@@ -282,11 +282,10 @@ class Mark:
 
 
 def _line_entries(frame: Frame, lines: Sequence[Line]) -> Iterator[Entry]:
-    """The names of the lines at the height of their last points."""
-    right = max((point[0] for one in lines for point in frame.points(one) if point), default=0.0)
+    right = max((point[0] for line in lines for point in frame.points(line) if point), default=0.0)
     for place, line in enumerate(lines):
         colour = COLOURS[place % len(COLOURS)]
-        sample = stroke("M0 0H22", colour, _dash_of(line), 1.8) + _marker(place, (11.0, 0.0))
+        sample = stroke("M0 0H22", colour, _dashes(line), 1.8) + _marker(place, (11.0, 0.0))
         points = [point for point in frame.points(line) if point]
         name = one_line(line.name) if points else f"{one_line(line.name)} (no points)"
         x, y = points[-1] if points else (frame.x.start, frame.y.start)
@@ -294,78 +293,77 @@ def _line_entries(frame: Frame, lines: Sequence[Line]) -> Iterator[Entry]:
 
 
 def _level_entries(frame: Frame, levels: Named) -> Iterator[Entry]:
-    """The names of the levels at their heights."""
     for at, name in levels:
         yield Entry(name, frame.y.place(at), GREY, stroke("M0 0H22", GREY, "4 4"))
 
 
-def _spread_out(wanted: Sequence[float], low: float, high: float) -> list[float]:
-    """Sorted heights moved apart by a line of text, and kept between the two ends.
+def _spread_out(best: Sequence[float], low: float, high: float) -> list[float]:
+    """Sorted heights, moved apart by a line of text and limited to the two ends.
 
-    >>> spread_out([10.0, 12.0, 90.0], 0.0, 92.0)
+    >>> _spread_out([10.0, 12.0, 90.0], 0.0, 92.0)
     [10.0, 25.0, 84.5]
     """
-    found: list[float] = []
-    for height in wanted:
-        least = found[-1] + LEADING if found else low + LEADING / 2
-        found.append(max(height, least))
+    heights: list[float] = []
+    for height in best:
+        least = heights[-1] + LEADING if heights else low + LEADING / 2
+        heights.append(max(height, least))
     most = high - LEADING / 2
-    for place in reversed(range(len(found))):
-        found[place] = min(found[place], most)
-        most = found[place] - LEADING
-    return found
+    for place in reversed(range(len(heights))):
+        heights[place] = min(heights[place], most)
+        most = heights[place] - LEADING
+    return heights
 
 
-def _placed_marks(x: PlotAxis, marks: Named) -> list[Mark]:
-    """The marks, each above those to its right that its name would run into."""
-    found: list[Mark] = []
+def _place_marks(x: PlotAxis, marks: Named) -> list[Mark]:
+    """The marks, each above those to its right that its name would overlap."""
+    placed: list[Mark] = []
     for at, name in sorted(marks, reverse=True):
         here = x.place(at)
-        below = [mark.row for mark in found if mark.x < here + room([name])]
-        found.append(Mark(name, here, max(below, default=-1) + 1))
-    return found
+        below = [mark.row for mark in placed if mark.x < here + room([name])]
+        placed.append(Mark(name, here, max(below, default=-1) + 1))
+    return placed
 
 
-# Drawing: every function gives SVG elements.
+# Drawing: every function returns SVG elements.
 
 
-def _drawn_line(frame: Frame, line: Line, place: int) -> Iterator[str]:
+def _draw_line(frame: Frame, line: Line, place: int) -> Iterator[str]:
     """A line, its band below it and its markers above it."""
     colour = COLOURS[place % len(COLOURS)]
     if line.has_bars:
-        yield from (bar(low, high, colour) for low, high in filter(None, frame.band(line)))
+        yield from (_spread_bar(low, high, colour) for low, high in filter(None, frame.band(line)))
     for band in () if line.has_bars else runs(frame.band(line)):
         around = [high for _, high in band] + [low for low, _ in reversed(band)]
-        yield f'<path d="M{joined(around)}Z" fill="{colour}" fill-opacity="0.16"/>'
+        yield f'<path d="M{_path(around)}Z" fill="{colour}" fill-opacity="0.16"/>'
     for run in runs(frame.points(line)):
-        yield stroke(f"M{joined(run)}h0", colour, _dash_of(line), 1.8)
+        yield stroke(f"M{_path(run)}h0", colour, _dashes(line), 1.8)
     pairs = zip(line.points, frame.points(line), strict=True)
-    shown = [(known, point) for known, point in pairs if point]
-    for (x, y), point in shown[:: -(-len(shown) // MOST_MARKERS) or 1]:
-        said = escape(f"{one_line(line.name)}: {x:.4g}, {y:.4g}")
-        yield _marker(place, point, f"<title>{said}</title>")
+    places = [(values, point) for values, point in pairs if point]
+    for (x, y), point in places[:: -(-len(places) // MOST_MARKERS) or 1]:
+        label = escape(f"{one_line(line.name)}: {x:.4g}, {y:.4g}")
+        yield _marker(place, point, f"<title>{label}</title>")
 
 
-def bar(low: Point, high: Point, colour: str) -> str:
-    """A spread as a line from end to end, with a short one across each."""
+def _spread_bar(low: Point, high: Point, colour: str) -> str:
+    """A spread as a line from end to end, with a short line across each end."""
     (x, bottom), (_, top) = low, high
     path = f"M{x:.1f} {bottom:.1f}V{top:.1f}M{x - 4:.1f} {top:.1f}h8M{x - 4:.1f} {bottom:.1f}h8"
     return stroke(path, colour, width=1.2)
 
 
 def runs(items: Iterable[_Any | None]) -> Iterator[list[_Any]]:
-    """Those that are there, in pieces between those that are not."""
-    for is_there, group in groupby(items, key=lambda item: item is not None):
-        if is_there:
+    """Runs of items that are not None."""
+    for is_run, group in groupby(items, key=lambda item: item is not None):
+        if is_run:
             yield [item for item in group if item is not None]
 
 
 def _x_ticks(x: PlotAxis, is_percent: bool) -> Named:
-    """Round numbers on the x axis, and how they are written."""
-    return tuple(zip(x.ticks(), numbers(x.ticks(), is_percent=is_percent), strict=True))
+    """Round numbers on the x axis, with their labels."""
+    return tuple(zip(x.ticks(), tick_labels(x.ticks(), is_percent=is_percent), strict=True))
 
 
-def _drawn_axes(frame: Frame, y_names: Sequence[str], x_names: Named) -> Iterator[str]:
+def _draw_axes(frame: Frame, y_names: Sequence[str], x_names: Named) -> Iterator[str]:
     """Both axes, their ticks, and a faint line across at every tick of y."""
     x, y = frame.x, frame.y
     for at, name in zip(y.ticks(), y_names, strict=True):
@@ -379,8 +377,8 @@ def _drawn_axes(frame: Frame, y_names: Sequence[str], x_names: Named) -> Iterato
     yield stroke(f"M{x.start:.1f} {y.end:.1f}V{y.start:.1f}H{x.end:.1f}", INK)
 
 
-def _drawn_labels(frame: Frame, x_label: str, y_label: str, *, is_empty: bool) -> Iterator[str]:
-    """What the axes measure, and that there is nothing to see where there is not."""
+def _draw_labels(frame: Frame, x_label: str, y_label: str, *, is_empty: bool) -> Iterator[str]:
+    """The labels of both axes, and a note if there are no points."""
     middle_x, middle_y = (frame.x.start + frame.x.end) / 2, (frame.y.start + frame.y.end) / 2
     yield text(middle_x, frame.y.start + 8 + 2 * FONT + 4, x_label, "middle")
     yield (
@@ -391,31 +389,31 @@ def _drawn_labels(frame: Frame, x_label: str, y_label: str, *, is_empty: bool) -
         yield text(middle_x, middle_y - LEADING / 2, "no points to draw", "middle")
 
 
-def _drawn_mark(frame: Frame, mark: Mark) -> str:
+def _draw_mark(frame: Frame, mark: Mark) -> str:
     """A vertical line up to its name above the plot."""
     bottom = frame.y.end - 4 - mark.row * LEADING
     path = f"M{mark.x:.1f} {frame.y.start:.1f}V{bottom - FONT * 0.8:.1f}"
     return stroke(path, GREY, "1.5 3") + text(mark.x + 4, bottom, mark.name)
 
 
-def _drawn_key(frame: Frame, entries: Sequence[Entry]) -> Iterator[str]:
-    """The names at the right, each with a sample, joined to its end where it had to move."""
-    ordered = sorted(entries, key=lambda entry: entry.wanted)
+def _draw_key(frame: Frame, entries: Sequence[Entry]) -> Iterator[str]:
+    """The names at the right, each with a sample and, if it was moved, a line to its end."""
+    ordered = sorted(entries, key=lambda entry: entry.height)
     right, start = frame.x.end, frame.x.end + KEY - 30
-    heights = _spread_out([entry.wanted for entry in ordered], frame.y.end, frame.y.start)
+    heights = _spread_out([entry.height for entry in ordered], frame.y.end, frame.y.start)
     for entry, y in zip(ordered, heights, strict=True):
-        if entry.is_at_end and abs(y - entry.wanted) > LEADING / 2:
-            path = f"M{right + 3:.1f} {entry.wanted:.1f}L{start - 4:.1f} {y:.1f}"
+        if entry.is_at_end and abs(y - entry.height) > LEADING / 2:
+            path = f"M{right + 3:.1f} {entry.height:.1f}L{start - 4:.1f} {y:.1f}"
             yield stroke(path, entry.colour, width=0.6)
         yield f'<g transform="translate({start:.1f} {y:.1f})">{entry.sample}</g>'
         yield text(start + 28, y + FONT * 0.36, entry.name)
 
 
-def _drawn_heading(lines: Sequence[str], left: float) -> str:
+def _draw_heading(lines: Sequence[str], left: float) -> str:
     """The title, in as many lines as it needs."""
     bold = 'font-weight="bold"'
     placed = enumerate(lines)
-    return "".join(text(left, EDGE + FONT + row * LEADING, one, more=bold) for row, one in placed)
+    return "".join(text(left, EDGE + FONT + row * LEADING, line, more=bold) for row, line in placed)
 
 
 def image(body: str, title: str, width: float, height: float) -> str:
@@ -428,18 +426,17 @@ def image(body: str, title: str, width: float, height: float) -> str:
     )
 
 
-def _dash_of(line: Line) -> str:
-    """Lengths of dashes and gaps; nothing for a solid line."""
+def _dashes(line: Line) -> str:
+    """Lengths of dashes and gaps; empty for a solid line."""
     return "6 4" if line.is_dashed else ""
 
 
-def joined(points: Iterable[Point]) -> str:
-    """Points as a path names them."""
+def _path(points: Iterable[Point]) -> str:
     return "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
 def _marker(place: int, at: Point, inner: str = "") -> str:
-    """The shape of the line at a place in the list; hollow, once every shape has been used."""
+    """The shape of line number `place`; hollow once every shape has been used."""
     colour = COLOURS[place % len(COLOURS)]
     fill = "#ffffff" if place // len(MARKERS) % 2 else colour
     return (
@@ -450,7 +447,7 @@ def _marker(place: int, at: Point, inner: str = "") -> str:
 
 
 def stroke(path: str, colour: str, dash: str = "", width: float = 1.0) -> str:
-    """A path that is drawn, not filled."""
+    """A path without a fill."""
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
     return (
         f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="{width}" '

@@ -53,7 +53,7 @@ class Family:
     """Whether the module reads the number of heads from its config at every call."""
     bias: Bias | None = None
     after: tuple[str, ...] = ()
-    """Modules that its projected output passes through before it is returned."""
+    """Modules that the projected output passes through before the module returns it."""
     norm: str = ""
     """The norm of the residual sum, if the module itself adds its input to its output."""
     residual: int | None = None
@@ -67,9 +67,9 @@ class Family:
     flags: Mapping[str, str] = field(default_factory=dict)
     """Options of a module or its config that prevent cutting, and why."""
     returns_weights: bool = False
-    """Whether it returns its weights instead of using transformers' attention interface."""
+    """Whether the module returns its weights instead of using transformers' interface."""
     refusal: str = ""
-    """The reason if its heads cannot be cut."""
+    """Reason why the heads cannot be cut; "" if they can."""
 
 
 NUM_HEADS = ("num_heads", "num_attention_heads", "n_heads")
@@ -94,7 +94,7 @@ LLAMA_LIKE = (
     *("DeiTAttention", "Dinov2Attention", "Dinov2WithRegistersAttention", "IJepaAttention"),
     *("ViTAttention", "ViTMSNAttention"),
 )
-"""Separate projections, whose sizes give the number of heads; many have grouped heads."""
+"""Classes with separate projections, whose sizes state the number of heads, often grouped."""
 
 BART_LIKE = (
     *("BartAttention", "BioGptAttention", "BlenderbotAttention", "BlenderbotSmallAttention"),

@@ -85,5 +85,4 @@ def as_module(model: nn.Module | LoadedModel) -> nn.Module:
 
 
 def _unwrap_compiled(model: nn.Module) -> nn.Module:
-    """The module that was passed to `torch.compile`, if this is its result; else the module."""
     return getattr(model, "_orig_mod", model)

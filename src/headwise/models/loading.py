@@ -127,7 +127,6 @@ def load_exported(folder: Path) -> Any:
 
 
 def _check_files(folder: Path) -> None:
-    """Raise ModelError unless the folder contains a model with safetensors files."""
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} is not a model directory: it has no config.json")
     if any(folder.glob("*.safetensors")):
@@ -165,7 +164,6 @@ def _load_files(
     *,
     gguf_file: str | None = None,
 ) -> LoadedModel:
-    """Load model and tokenizer from a directory or hub id."""
     common: dict[str, Any] = {"trust_remote_code": options.allows_remote_code}
     optional = {"revision": options.revision, "gguf_file": gguf_file}
     common |= {key: value for key, value in optional.items() if value is not None}
@@ -207,7 +205,6 @@ def _snapshot(name: str, revision: str | None) -> Path | None:
 
 
 def _model_class(name: str, source: str, options: LoadOptions, common: dict[str, Any]) -> Any:
-    """The class of transformers to load the model with."""
     if is_cut(Path(source)):
         return cut_model_class(Path(source), keeps_head=options.keeps_head)
     if not options.keeps_head:

@@ -1,1 +1,1 @@
-"""What a model is measured by: losses, and evaluations with standard errors."""
+"""Losses that a model is measured by, and evaluations with standard errors."""

@@ -77,7 +77,7 @@ class Objective(ABC):
 
     name: ClassVar[str]
     unit: ClassVar[str]
-    """What `quality` returns: perplexity, cosine, or the loss by its name."""
+    """Unit of `quality`: perplexity, cosine, or the loss by its name."""
     needs_reference: ClassVar[bool] = False
     """Whether examples are compared with the uncut model's output."""
     reads_sentences: ClassVar[bool] = False

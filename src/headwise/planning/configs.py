@@ -109,10 +109,8 @@ def shape_of_config(config: Config, name: str) -> Shape:
     for key, meaning in config_facts.OTHER_FORMULAS.items():
         if config.get(key):
             raise ModelError(f"{name} ({model_type}) {meaning} ({key}): plan cannot count these")
-    d_model, num_heads = (
-        _required_size(config, "d_model", name),
-        _required_size(config, "num_heads", name),
-    )
+    d_model = _need_size(config, "d_model", name)
+    num_heads = _need_size(config, "num_heads", name)
     d_key = _size(config, "d_key", name) or d_model // num_heads
     num_layers, num_distinct = _layers(config, name)
     window, num_local = _local_layers(config, num_layers, name)
@@ -202,7 +200,7 @@ def _biases(config: Config) -> tuple[bool, bool]:
 
 def _layers(config: Config, name: str) -> tuple[int, int | None]:
     """Number of layers, and number of sets of weights; None if every layer has its own."""
-    num_layers = _required_size(config, "num_layers", name)
+    num_layers = _need_size(config, "num_layers", name)
     if not config.get("num_hidden_groups"):
         return num_layers, None
     inner = _count(config, "inner_group_num", name) if config.get("inner_group_num") else 1
@@ -224,7 +222,7 @@ def _count(config: Config, key: str, name: str, *, least: int = 1) -> int:
         raise ModelError(f"cannot use the config of {name}: {err}") from err
 
 
-def _required_size(config: Config, field: str, name: str) -> int:
+def _need_size(config: Config, field: str, name: str) -> int:
     size = _size(config, field, name)
     if size is None:
         keys = join_words(SIZE_KEYS[field], "or")

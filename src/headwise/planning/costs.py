@@ -86,7 +86,7 @@ def multiply_adds(shape: Shape, length: int) -> dict[str, int]:
     }
 
 
-def cached_positions(shape: Shape, length: int) -> int:
+def count_cached_positions(shape: Shape, length: int) -> int:
     """Positions whose keys and values are cached, summed over the layers."""
     local = length if shape.window is None else min(length, shape.window)
     return shape.num_local * local + (shape.num_layers - shape.num_local) * length
@@ -97,7 +97,7 @@ def cache_bytes(shape: Shape, workload: Workload) -> int:
     if not shape.is_causal:
         return 0
     numbers = shape.num_kv_heads * (shape.d_key + shape.d_value)
-    positions = cached_positions(shape, workload.length)
+    positions = count_cached_positions(shape, workload.length)
     return workload.batch * positions * numbers * workload.bytes_each
 
 
@@ -122,7 +122,7 @@ class Decoding:
 
 def decoding(shape: Shape, workload: Workload) -> Decoding:
     """One step of decoding with a full cache."""
-    pairs = cached_positions(shape, workload.length) * shape.num_heads
+    pairs = count_cached_positions(shape, workload.length) * shape.num_heads
     weights = _projection_weights(shape) * shape.num_layers
     work = workload.batch * (weights + pairs * (shape.d_key + shape.d_value))
     bytes_read = weights * workload.bytes_each + cache_bytes(shape, workload)

@@ -31,7 +31,7 @@ from headwise.pruning.export.export import (
     export,
     sentence_modules,
 )
-from headwise.pruning.export.model_card import measured_lines
+from headwise.pruning.export.model_card import figures_section
 from headwise.pruning.export.onnx import (
     check_onnx_inputs,
     check_onnx_model,
@@ -42,9 +42,9 @@ from headwise.pruning.export.sizes import (
     POSITIONS,
     Speed,
     full_batch,
+    inputs_beyond_tokens,
     sizes_of,
     time_both,
-    untimed_inputs,
 )
 from headwise.pruning.record import ModelFacts, PruneRecord, Quality, Score
 from headwise.pruning.refit.refit import LayerFit, refit
@@ -143,13 +143,13 @@ def prune(  # noqa: PLR0913 - one keyword per way to say how much to cut
         )
         if with_onnx:
             check_onnx_inputs(setup.inputs)
-        plan, curve, result = choose_heads(setup, amount, plan)
+        plan, curve, result = _choose_heads(setup, amount, plan)
         result = result or cut_and_refit(setup, plan.heads)
         stage = PruneStage.RESULT if folder is None else PruneStage.RESULT_AND_FILES
         progress(stage, 0, 1)
         if curve is not None and result.fits:
             curve = curve.with_point("cut and refitted", len(plan), result.loss)
-        record = measure_result(setup, amount, plan, result, curve)
+        record = _measure_result(setup, amount, plan, result, curve)
         pruned = Pruned(result.model, plan, record, curve)
         if folder is None:
             return pruned
@@ -162,7 +162,7 @@ def _write(setup: PruneSetup, pruned: Pruned, folder: Path, *, force: bool) -> E
     """Export the model with its card, record, plan and curve."""
     plan, record, curve = pruned.plan, pruned.record, pruned.curve
     files = {
-        "README.md": measured_lines(record),
+        "README.md": figures_section(record),
         "prune.json": record.to_json(),
         "plan.json": plan.to_json(),
     }
@@ -195,7 +195,7 @@ def _with_onnx(pruned: Pruned, exported: Export, inputs: Inputs) -> Pruned:
 # Which heads to cut.
 
 
-def choose_heads(
+def _choose_heads(
     setup: PruneSetup, amount: Amount, plan: CutPlan | None = None
 ) -> tuple[CutPlan, Curve | None, "RefittedCut | None"]:
     """The heads to cut, the curve of other cuts, and the cut model if it exists already."""
@@ -204,7 +204,7 @@ def choose_heads(
     count = amount.head_count(len(search.heads), cuttable)
     _check_smallest_cut(search, count)
     if amount.heads is not None:
-        plan = _named_plan(setup, plan or CutPlan(parse_heads(amount.heads), method="named"))
+        plan = _check_plan(setup, plan or CutPlan(parse_heads(amount.heads), method="named"))
     needs_order = settings.draws_curve or plan is None
     setup.progress(_describe_work(setup, amount, count if plan is None else len(plan)), 0, 0)
     order = curve = None
@@ -245,7 +245,7 @@ def _check_smallest_cut(search: CutSearch, count: int | None) -> None:
         )
 
 
-def _named_plan(setup: PruneSetup, plan: CutPlan) -> CutPlan:
+def _check_plan(setup: PruneSetup, plan: CutPlan) -> CutPlan:
     """The plan for this model; raises if the model cannot lose its heads."""
     plan.check(setup.counts)
     plan_slices(setup.loaded.model, plan.heads)  # raises if KV groups would differ in size
@@ -382,7 +382,7 @@ def largest_within(
 # What became of it.
 
 
-def measure_result(
+def _measure_result(
     setup: PruneSetup, amount: Amount, plan: CutPlan, result: RefittedCut, curve: Curve | None
 ) -> PruneRecord:
     """Sizes, scores and speed before and after the cut."""
@@ -437,7 +437,7 @@ def _measure_speed(setup: PruneSetup, model: nn.Module, positions: int) -> tuple
     inputs = layer_inputs(uncut, setup.held_out.samples[0].inputs)
     if not setup.settings.times_speed:
         return ()
-    others = untimed_inputs(inputs)
+    others = inputs_beyond_tokens(inputs)
     if others:
         setup.progress(f"speed is not measured for models that read {', '.join(others)}", 0, 0)
         return ()

@@ -146,7 +146,6 @@ def _split(
 
 
 def _topics() -> list[str]:
-    """One text per topic of the language reference; empty if this Python has none."""
     try:
         from pydoc_data.topics import topics
     except ImportError:

@@ -215,7 +215,6 @@ def token_limit(tokenizer: Any, config: Any) -> int | None:
 
 
 def _special_tokens_around(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Ids of the special tokens that the tokenizer adds before and after a text."""
     bare = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole = tokenizer("a", add_special_tokens=True)["input_ids"]
     for start in range(len(whole) - len(bare) + 1):

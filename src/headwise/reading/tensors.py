@@ -79,7 +79,6 @@ def as_batches(inputs: Any) -> list[Inputs]:
 
 
 def _check_tensors(tensors: Any) -> None:
-    """Raise unless `tensors` is a mapping that a model could be called with."""
     if not isinstance(tensors, Mapping):
         raise OptionError(
             f"a batch of inputs is a {type(tensors).__name__}: pass a list of mappings from the "

@@ -1,18 +1,28 @@
 """The report's sections on importance and on a cut.
 
-In: the tables of an importance folder, and a cut's record. Out: HTML. Numbers are shown with their
+In: Importance, PruneRecord and Curve. Out: HTML. Numbers are shown with their
 standard errors, and a cut beside the uncut model, random cuts and the floor.
 """
 
 import math
 
-import pandas as pd
-
-from headwise.drawing.html import Html, bar, bullets, details, figure, join_html, section, tag
+from headwise.drawing.html import (
+    Html,
+    bar_html,
+    bullets,
+    details,
+    figure_html,
+    join_html,
+    section,
+    tag,
+)
 from headwise.drawing.table import Table
 from headwise.formats import format_count, format_number, format_with_error
 from headwise.heads import HeadId, HeadTable
-from headwise.report.data import Cut, ReportData, Worth, is_same_model, number_or_nan
+from headwise.pruning.importance.importance import Importance
+from headwise.pruning.record import PruneRecord, Quality
+from headwise.pruning.selection.curve import Curve
+from headwise.report.data import ReportData, is_same_model, number_or_nan
 from headwise.report.heads_section import HeadCell, head_grid_html, value_cell
 from headwise.views.pruning import MEASURES, size_rows
 
@@ -44,8 +54,8 @@ METHOD_MEANINGS = {
 }
 
 
-def importance_section(importance: Worth) -> Html:
-    """What each head adds to the loss: a grid and the two ends of the ranking."""
+def importance_section(importance: Importance) -> Html:
+    """The loss that silencing each head adds: a grid and the two ends of the ranking."""
     table, about = importance.table, importance.table.about
     names = table.top("zero", len(table))["name"].tolist()
     is_long = len(names) > 2 * ENDS
@@ -109,9 +119,7 @@ def _ranking(caption: str, table: HeadTable, names: list[str]) -> Html:
     return Table(caption, columns, tuple(rows), frozenset(titles)).to_html()
 
 
-def _one_head_left(importance: Worth) -> Html:
-    if importance.layers is None:
-        return Html("")
+def _one_head_left(importance: Importance) -> Html:
     unit = str(importance.table.about.get("unit", "quality"))
     rows = tuple(
         (
@@ -128,25 +136,21 @@ def _one_head_left(importance: Worth) -> Html:
     return Table(title, columns, rows, frozenset({"heads", "loss added", unit})).to_html()
 
 
-def stand_ins_part(importance: Worth | None) -> Html:
+def stand_ins_part(importance: Importance | None) -> Html:
     """Groups of heads that stand in for each other, with the expected cost of cutting them."""
-    if importance is None or "stand_ins" not in importance.table.df:
+    if importance is None:
         return Html("")
     title = tag("h3", "Heads that stand in for each other")
-    groups = _stand_in_groups(importance.table)
-    if not groups:
+    if not importance.groups:
         none = "No group of heads meets the criteria for standing in for each other."
         return join_html([title, tag("p", none)])
-    rows = []
-    for names in groups:
-        costs = ["", ""]
-        if importance.interaction is not None and "expected" in importance.table.df:
-            pair = expected_costs(importance.table, importance.interaction, names)
-            costs = [f"{cost:.4f}" for cost in pair]
-        rows.append((" ".join(names), *costs))
+    rows = tuple(
+        (" ".join(map(str, group.heads)), f"{group.cost_apart:.4f}", f"{group.cost_together:.4f}")
+        for group in importance.groups
+    )
     columns = ("heads", "cost one by one, added up", "cost together")
     caption = "Expected loss from cutting: more together than one by one, as each covers the other"
-    table = Table(caption, columns, tuple(rows), frozenset(columns[1:]))
+    table = Table(caption, columns, rows, frozenset(columns[1:]))
     text = (
         "Their effects on the output point the same way and their outputs are similar. Cutting any "
         "one of them is cheap, cutting all of them is costly."
@@ -154,44 +158,22 @@ def stand_ins_part(importance: Worth | None) -> Html:
     return join_html([title, tag("p", text), table.to_html()])
 
 
-def expected_costs(
-    table: HeadTable, interaction: pd.DataFrame, names: list[str]
-) -> tuple[float, float]:
-    """Expected loss from cutting these heads one by one, added up, and from cutting them together.
-
-    Alone, a head is expected to cost half of its own interaction minus the slope of the loss by its
-    gate; together, every two heads add their interaction.
-    """
-    part = interaction.loc[names, names].to_numpy(float)
-    alone = sum(number_or_nan(table[name], "expected") for name in names)
-    return alone, alone + float(part.sum() - part.trace()) / 2
-
-
-def _stand_in_groups(table: HeadTable) -> list[list[str]]:
-    """Heads that name each other, each group once."""
-    groups = {}
-    for head, others in zip(table.heads, table.df["stand_ins"], strict=True):
-        if others:
-            group = tuple(sorted({head, *map(HeadId.parse, others.split())}))
-            groups[group] = [str(name) for name in group]
-    return list(groups.values())
-
-
-def cut_section(data: ReportData, cut: Cut) -> Html:
+def cut_section(data: ReportData, cut: PruneRecord) -> Html:
     """Before and after a cut: sizes, quality, the curve, the heads cut."""
     method = cut.method or "named"
     meaning = f" ({METHOD_MEANINGS[method]})" if method in METHOD_MEANINGS else ""
-    was = "was" if len(cut.heads) == 1 else "were"
+    was = "was" if len(cut.heads_cut) == 1 else "were"
     sentences = [
-        f"{format_count(len(cut.heads), 'head')} {was} cut, chosen by the method "
+        f"{format_count(len(cut.heads_cut), 'head')} {was} cut, chosen by the method "
         f"\u201c{method}\u201d{meaning}."
     ]
-    if is_same_model(cut.model, data.model) and cut.heads:
+    if is_same_model(cut.model.name, data.model) and cut.heads_cut:
         roles = dict(zip(data.table.heads, data.table.df["roles"], strict=True))
-        num_without = sum(not roles.get(head) for head in cut.heads)
+        num_without = sum(not roles.get(head) for head in cut.heads_cut)
         sentences.append(f"{num_without} of them had no role in this scan.")
-    if cut.difference is not None:
-        exactness = f"to within {cut.difference:.1e}" if cut.difference else "to the last bit"
+    difference = cut.cut_against_silenced
+    if difference is not None:
+        exactness = f"to within {difference:.1e}" if difference else "to the last bit"
         sentences.append(
             "The outputs of the cut model equal those of the uncut model with these heads "
             f"silenced, {exactness}."
@@ -201,67 +183,69 @@ def cut_section(data: ReportData, cut: Cut) -> Html:
         "What a cut costs",
         tag("p", " ".join(sentences)),
         _size_table(cut),
-        _quality_table(cut),
-        _curve_figure(cut),
+        _quality_table(cut.quality),
+        _curve_figure(data.curve, cut),
         _speed_table(cut),
-        tag("p", f"Heads cut: {' '.join(map(str, cut.heads)) or 'none'}", class_="names"),
+        tag("p", f"Heads cut: {' '.join(map(str, cut.heads_cut)) or 'none'}", class_="names"),
     )
 
 
-def _size_table(cut: Cut) -> Html:
+def _size_table(cut: PruneRecord) -> Html:
     rows = tuple(
-        (name, before, after, f"{1 - left:.1%}", bar(left, math.nan, f"{left:.0%} left"))
-        for name, before, after, left in size_rows(cut.sizes)
+        (name, before, after, f"{1 - left:.1%}", bar_html(left, math.nan, f"{left:.0%} left"))
+        for name, before, after, left in size_rows(cut)
     )
     columns = ("size", "before", "after", "removed", "left")
     return Table("Size of the model", columns, rows, frozenset(columns[1:4])).to_html()
 
 
-def _quality_table(cut: Cut) -> Html:
+def _quality_table(quality: Quality) -> Html:
     """Quality on held-out text of the uncut model, the cut, random cuts and the floor."""
+    values = [score.value for score in quality.random if not math.isnan(score.value)]
+    ends = f", {min(values):.3f} to {max(values):.3f}" if values else ""
+    scores = {
+        "uncut": quality.uncut,
+        "cut and refitted": quality.refitted,
+        "cut": quality.cut,
+        f"same number at random, mean of {len(values)}{ends}": quality.random_mean,
+        "floor: every head silent": quality.floor,
+    }
     rows = tuple(
-        (_quality_name(name, cut), *(format_number(cut.qualities[name][at], 4) for at in (1, 0)))
-        for name in ("uncut", "refitted", "cut", "random_mean", "floor")
-        if name in cut.qualities
+        (name, format_number(score.value, 4), format_number(score.loss, 4))
+        for name, score in scores.items()
+        if score is not None
     )
     caption = (
-        f"On held-out text, which took no part in choosing heads or fitting ({cut.objective}); "
+        f"On held-out text, which took no part in choosing heads or fitting ({quality.objective}); "
         "compare a cut with the uncut model and the floor"
     )
-    columns = ("model", cut.unit, "loss")
+    columns = ("model", quality.unit, "loss")
     return Table(caption, columns, rows, frozenset(columns[1:])).to_html()
 
 
-def _quality_name(name: str, cut: Cut) -> str:
-    if name == "random_mean":
-        ends = f", {min(cut.random):.3f} to {max(cut.random):.3f}" if cut.random else ""
-        return f"same number at random, mean of {len(cut.random)}{ends}"
-    names = {"refitted": "cut and refitted", "floor": "floor: every head silent"}
-    return names.get(name, name)
-
-
-def _curve_figure(cut: Cut) -> Html:
-    if cut.curve is None:
+def _curve_figure(curve: Curve | None, cut: PruneRecord) -> Html:
+    if curve is None:
         return tag("p", "No curve was measured with this cut.")
-    elbow = " The elbow is where the chosen method's line turns." if cut.curve.elbow else ""
+    unit = cut.quality.unit
+    elbow = " The elbow is where the chosen method's line turns." if curve.elbow else ""
     caption = (
-        f"{cut.unit} on held-out text as more heads are cut. The band around the line of random "
-        "cuts goes from the worst of them to the best. The floor is the model with every head "
+        f"{unit} on held-out text as more heads are cut. The band around the line of random cuts "
+        "goes from the worst of them to the best. The floor is the model with every head "
         f"silent.{elbow}"
     )
-    svg = cut.curve.svg(f"{cut.model}: {cut.unit} against heads cut")
-    return figure(svg, f"Curves of {cut.unit} against the share of heads cut", caption)
+    svg = curve.svg(f"{cut.model.name}: {unit} against heads cut")
+    return figure_html(svg, f"Curves of {unit} against the share of heads cut", caption)
 
 
-def _speed_table(cut: Cut) -> Html:
+def _speed_table(cut: PruneRecord) -> Html:
     rows = tuple(
         (
-            f"{speed['batch']:.0f} x {speed['positions']:.0f} tokens",
-            f"{speed['before']:.3f} s",
-            f"{speed['after']:.3f} s",
-            f"{speed['ratio']:.2f} ± {speed['spread']:.2f}",
+            f"{speed.batch} x {speed.positions} tokens",
+            f"{speed.before:.3f} s",
+            f"{speed.after:.3f} s",
+            f"{speed.ratio:.2f} ± {speed.spread:.2f}",
         )
-        for speed in cut.speeds
+        for speed in cut.speed
     )
     columns = ("batch", "before", "after", "times as fast")
     caption = "Time of one forward pass, both models in turn on the machine that made the cut"

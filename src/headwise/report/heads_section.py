@@ -20,6 +20,7 @@ from headwise.drawing.html import (
 from headwise.drawing.table import Table
 from headwise.formats import format_count, format_number, format_share, join_words
 from headwise.heads import HeadId, HeadTable
+from headwise.pruning.record import PruneRecord
 from headwise.report.data import ReportData
 from headwise.report.relations_section import rank_pairs
 from headwise.report.roles_section import describe_head, role_chip, role_class
@@ -112,7 +113,7 @@ def _highlights(data: ReportData) -> Iterator[str]:
         layer, count = layers[0]
         size = sum(head.layer_name == layer for head in table.heads)
         yield f"{layer} has the most heads without a role: {count} of its {size}."
-    for row in rank_pairs(data.pairs).head(1).itertuples():
+    for row in rank_pairs(data.scan.pairs).head(1).itertuples():
         yield f"{row.a} and {row.b} have the most similar outputs: CKA {row.cka:.2f} of 1."
     if data.importance is not None and data.importance.table.df["zero"].notna().any():
         costs = data.importance.table.top("zero", len(table))
@@ -122,22 +123,16 @@ def _highlights(data: ReportData) -> Iterator[str]:
             f"{last['name']} least ({last['zero']:.2g})."
         )
     if data.cut is not None:
-        yield _describe_cut(data)
+        yield _describe_cut(data.cut)
 
 
-def _describe_cut(data: ReportData) -> str:
-    assert data.cut is not None
-    cut = data.cut
-    after = cut.qualities.get("refitted", cut.qualities.get("cut", (None, None)))[1]
-    chance = cut.qualities.get("random_mean", (None, None))[1]
-    scores = f"; {cut.unit} is then {format_number(after)}" if after is not None else ""
-    random = (
-        f", and {format_number(chance)} with the same number cut at random"
-        if chance is not None
-        else ""
+def _describe_cut(cut: PruneRecord) -> str:
+    was = "was" if len(cut.heads_cut) == 1 else "were"
+    return (
+        f"{format_count(len(cut.heads_cut), 'head')} {was} cut; {cut.quality.unit} is then "
+        f"{format_number(cut.quality.final.value)}, and "
+        f"{format_number(cut.quality.random_mean.value)} with the same number cut at random."
     )
-    was = "was" if len(cut.heads) == 1 else "were"
-    return f"{format_count(len(cut.heads), 'head')} {was} cut{scores}{random}."
 
 
 def grid_section(table: HeadTable) -> Html:

@@ -7,7 +7,7 @@ import math
 
 import pandas as pd
 
-from headwise.drawing.html import Html, bar, section, tag
+from headwise.drawing.html import Html, bar_html, section, tag
 from headwise.drawing.table import Table
 from headwise.formats import format_number, format_share
 from headwise.report.data import ReportData, number_or_nan
@@ -21,10 +21,10 @@ def relations_section(data: ReportData) -> Html:
     """The strongest head of each gold relation beside its baseline."""
     name, title = "relations", "Relations between words"
     skipped = [tag("p", line, class_="limit") for line in skipped_sentences(data.table.about)]
-    if data.relations is None or data.relations.empty:
+    if data.scan.relations.empty:
         none = tag("p", "This scan read no sentences with known relations.")
         return section(name, title, none, *skipped)
-    best = best_of_each(data.relations)
+    best = best_of_each(data.scan.relations)
     columns = (
         *("relation", "head", "found", "baseline", "drawn", "beats it", "95% interval", "arcs"),
         "how it is read",
@@ -59,7 +59,7 @@ def _relation_row(row: pd.Series) -> tuple[str, ...]:
         row["marked"],
         format_share(accuracy),
         format_share(guess),
-        bar(accuracy, guess, label),
+        bar_html(accuracy, guess, label),
         "yes" if row["counts"] else "no",
         f"{format_share(float(row['low']))} to {format_share(float(row['high']))}",
         f"{int(row['arcs']):,}",
@@ -67,9 +67,9 @@ def _relation_row(row: pd.Series) -> tuple[str, ...]:
     )
 
 
-def rank_pairs(pairs: pd.DataFrame | None) -> pd.DataFrame:
+def rank_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
     """Pairs of heads with known CKA, the largest first."""
-    if pairs is None:
+    if pairs.empty:
         return pd.DataFrame(columns=["a", "b", "cka", "divergence"])
     return pairs.dropna(subset=["cka"]).sort_values("cka", ascending=False, kind="stable")
 
@@ -78,7 +78,7 @@ def similarity_section(data: ReportData, stand_ins: Html) -> Html:
     """Pairs of heads with similar outputs, then the part on heads that stand in for each other."""
     roles = dict(zip(map(str, data.table.heads), data.table.df["roles"], strict=True))
     rows = []
-    for _, pair in rank_pairs(data.pairs).head(MOST_PAIRS).iterrows():
+    for _, pair in rank_pairs(data.scan.pairs).head(MOST_PAIRS).iterrows():
         heads = [str(pair["a"]), str(pair["b"])]
         cka = float(pair["cka"])
         rows.append(
@@ -89,7 +89,7 @@ def similarity_section(data: ReportData, stand_ins: Html) -> Html:
                 ),
                 format_number(cka),
                 format_number(number_or_nan(pair, "divergence")),
-                bar(cka, math.nan, f"CKA {cka:.2f}"),
+                bar_html(cka, math.nan, f"CKA {cka:.2f}"),
             )
         )
     columns = ("head", "other head", "CKA", "divergence", "CKA of 1")

@@ -4,6 +4,7 @@ In: ReportData. Out: HTML. Data is read in headwise.report.data, maps are drawn 
 """
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from headwise.drawing.html import Html, details, fact_list, page, section, tag
@@ -62,11 +63,9 @@ def _key_figures(data: ReportData) -> Html:
         if data.tokens:
             yield f"{data.tokens:,}", "tokens of text read"
         if data.cut is not None:
-            yield f"{len(data.cut.heads):,}", "heads cut"
-            qualities = data.cut.qualities
-            after = qualities.get("refitted", qualities.get("cut", (None, None)))[1]
-            if after is not None:
-                yield format_number(after), f"{data.cut.unit} after the cut"
+            quality = data.cut.quality
+            yield f"{len(data.cut.heads_cut):,}", "heads cut"
+            yield format_number(quality.final.value), f"{quality.unit} after the cut"
 
     items = (tag("li", tag("b", number), meaning) for number, meaning in figures())
     return tag("ul", *items, class_="tiles")
@@ -112,7 +111,9 @@ def _provenance_section(data: ReportData) -> Html:
         parts.append(fact_list((name, facts.get(name)) for name in IMPORTANCE_FACTS))
     if data.cut is not None:
         parts.append(tag("h3", "The cut"))
-        parts.append(fact_list((name, _one_line(value)) for name, value in data.cut.about.items()))
+        facts = asdict(data.cut)
+        names = ("settings", "versions", "text")
+        parts.append(fact_list((name, _one_line(facts[name])) for name in names))
     if data.texts:
         title = f"The text that was read: {format_count(len(data.texts), 'document')}"
         parts.append(details(title, *(tag("blockquote", text) for text in data.texts)))
@@ -123,7 +124,7 @@ def _one_line(value: Any) -> str:
     """Nested settings on one line: names and values, lists in brackets."""
     if isinstance(value, dict):
         return "; ".join(f"{name} {_one_line(item)}" for name, item in value.items())
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return f"[{', '.join(map(_one_line, value))}]"
     if isinstance(value, bool):
         return "yes" if value else "no"

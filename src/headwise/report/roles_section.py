@@ -4,7 +4,7 @@ In: ReportData. Out: HTML that says what each score is and what a role does not 
 """
 
 from headwise.drawing.heatmap import HeatMap, heat_svg
-from headwise.drawing.html import Html, bullets, figure, join_html, section, tag
+from headwise.drawing.html import Html, bullets, figure_html, join_html, section, tag
 from headwise.drawing.table import Table
 from headwise.formats import format_count, format_number, format_share
 from headwise.heads import HeadRow
@@ -77,7 +77,7 @@ def _role_part(data: ReportData, name: str) -> Html:
     """One role: its claim, its strongest heads, their maps."""
     role, heads = ROLES.get(name, UNKNOWN_ROLE), data.table.with_role(name)
     strongest = strongest_of(data.table, name, HEADS_PER_ROLE)
-    claim, separator, limit = role.meaning.partition(" Unknown: ")
+    claim, unknown, limit = role.meaning.partition("Unknown: ")
     drawn = data.maps.words_by_head if name in RELATIONAL else data.maps.by_head
     pairs = [(row, drawn.get(str(row.name))) for row in strongest[:MAPS_PER_ROLE]]
     figures = [
@@ -88,7 +88,7 @@ def _role_part(data: ReportData, name: str) -> Html:
     return tag(
         "div",
         tag("h3", join_html([role_chip(name), f"{name}: {format_count(len(heads), 'head')}"], " ")),
-        tag("p", tag("b", claim), f"{separator}{limit}"),
+        tag("p", join_html([tag("b", claim), f"{unknown}{limit}"], " ")),
         tag("p", describe_head(strongest[0], name)),
         _score_table(strongest, name, f"Score: {role.score}."),
         tag("p", f"All of them: {' '.join(map(str, heads))}", class_="names"),
@@ -168,7 +168,9 @@ def _map_figure(heat_map: HeatMap, fact: str) -> Html:
         f"to \u201c{key}\u201d."
     )
     tokens = format_count(len(heat_map.columns), "token")
-    return figure(heat_svg([heat_map]), f"Attention map of {heat_map.name} over {tokens}", caption)
+    return figure_html(
+        heat_svg([heat_map]), f"Attention map of {heat_map.name} over {tokens}", caption
+    )
 
 
 def describe_head(row: HeadRow, role: str) -> str:

@@ -24,7 +24,11 @@ from headwise.scans.sums import ScanSums
 SECONDS_BETWEEN_SAVES = 2.0
 HEAD_TABLES = ("heads.parquet", "heads.csv", "scan.json")
 """Files that every complete scan has."""
-FRAMES = ("pairs", "relations")
+FRAMES = {
+    "pairs": ("a", "b", "cka"),
+    "relations": ("source", "relation", "reading", "name", "head", "accuracy", "arcs"),
+}
+"""Tables that a scan may have, and columns that they need."""
 TABLES = (*HEAD_TABLES, *(f"{name}.parquet" for name in FRAMES))
 
 
@@ -44,8 +48,15 @@ class Scan:
     def read(cls, folder: str | Path) -> "Scan":
         """The scan that was written to `folder`."""
         folder = Path(folder)
+        tables = [folder / name for name in HEAD_TABLES[:2] if (folder / name).is_file()]
+        if not tables and (folder / "settings.json").is_file():
+            raise OptionError(f"the scan in {folder} is not finished: run the same command again")
+        if not tables:
+            raise OptionError(
+                f"{folder} has no {HEAD_TABLES[0]}: give a folder that headwise scan --out wrote"
+            )
         pairs, relations = (_read_frame(folder, name) for name in FRAMES)
-        return cls(HeadTable.read(folder), pairs, relations)
+        return cls(HeadTable.read(tables[0]), pairs, relations)
 
     def write(self, folder: str | Path, *, force: bool = False) -> None:
         """Write the tables; raises OutputError if one exists, unless `force`."""
@@ -71,9 +82,14 @@ def _read_frame(folder: Path, name: str) -> pd.DataFrame:
     if not file.exists():
         return pd.DataFrame()
     try:
-        return pd.read_parquet(file)
-    except (ValueError, OSError) as err:  # pyarrow's errors are kinds of these
-        raise OptionError(f"{file} is not a readable Parquet file: {err}") from err
+        frame = pd.read_parquet(file)
+    except (ValueError, OSError) as error:  # pyarrow's errors are kinds of these
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise OptionError(f"{file} cannot be read: {reason}") from error
+    missing = [column for column in FRAMES[name] if column not in frame]
+    if missing:
+        raise OptionError(f"{file} cannot be read: it has no column {missing[0]}")
+    return frame
 
 
 class ScanFolder:

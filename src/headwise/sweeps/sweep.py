@@ -17,7 +17,7 @@ from headwise.files import make_folder
 from headwise.progress import Progress, no_progress
 from headwise.run_folder import RunFolder
 from headwise.sweeps.results import FILES, Sweep, best_rate
-from headwise.sweeps.runs import Run, RunRecord, RunRecords, TrainingPool, train_all
+from headwise.sweeps.runs import Run, RunRecords, TrainingPool, train_all
 from headwise.sweeps.settings import (
     PILOT_SEED,
     SweepSettings,
@@ -101,8 +101,12 @@ def _train_variants(
         else settings.rates[0]
         for variant in variants
     }
-    runs = [Run(one, rate_of[one], seed) for one in variants for seed in range(settings.seeds)]
-    results: list[RunRecord] = train_all(runs, records, pool, report)
+    runs = [
+        Run(variant, rate, seed)
+        for variant, rate in rate_of.items()
+        for seed in range(settings.seeds)
+    ]
+    results = train_all(runs, records, pool, report)
     return Sweep(settings, tuple(results), tuple(pilots))
 
 

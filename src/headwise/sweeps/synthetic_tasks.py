@@ -53,7 +53,7 @@ def _largest(letters: Letters) -> Letters:
     return torch.nn.functional.pad(best, (1, 0), value=NOWHERE)
 
 
-def _followed(letters: Letters) -> Letters:
+def _after_equal(letters: Letters) -> Letters:
     """Position after the last equal letter. Needs two layers: no key knows what was before it."""
     places = last_before(letters[:, :, None] == letters[:, None])
     after = torch.where(places == NOWHERE, NOWHERE, places + 1)
@@ -121,7 +121,7 @@ RELATIONS: dict[str, Callable[[Relations, Letters], Letters]] = {
     "second": lambda _, letters: _back(letters, 2),
     "largest": lambda _, letters: _largest(letters),
     "third": lambda _, letters: _back(letters, 3),
-    "followed": lambda _, letters: _followed(letters),
+    "followed": lambda _, letters: _after_equal(letters),
 }
 """Position of each relation's answer, for every position of some sequences."""
 SHORTEST = {"second": 3, "third": 4, "followed": 3}

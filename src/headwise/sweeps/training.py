@@ -110,7 +110,7 @@ def train(
     with torch.random.fork_rng(devices=[]), single_thread():
         torch.manual_seed(seed)
         model = SweepModel(task, variant, d_model=recipe.d_model, layers=recipe.layers)
-        held_out = held_out_examples(task, recipe)
+        held_out = draw_held_out(task, recipe)
         steps, is_solved = fit(model, recipe, held_out, rate=rate, seed=seed)
         accuracy, loss = evaluate(model, held_out)
         heads = measure_heads(model, held_out, task.shape.questions)
@@ -183,7 +183,7 @@ def training_batches(
             yield examples[start : start + recipe.batch]
 
 
-def held_out_examples(task: SweepTask, recipe: TrainingSettings) -> TaskExamples:
+def draw_held_out(task: SweepTask, recipe: TrainingSettings) -> TaskExamples:
     """The sequences that models are tested on."""
     random = torch.Generator().manual_seed(HELD_OUT_SEED)
     examples = task.examples(recipe.held_out, random, held_out=True)

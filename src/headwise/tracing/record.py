@@ -239,7 +239,7 @@ class Trace:
             maps = maps.without_special()
         return maps
 
-    def _chosen_heads(self, step: TraceStep) -> TraceStep:
+    def _select_heads(self, step: TraceStep) -> TraceStep:
         """The step with only the chosen heads, and for each the keys and values that it reads."""
         if self.heads == tuple(range(self.num_heads)):
             return step
@@ -255,7 +255,7 @@ class Trace:
     @property
     def large_steps(self) -> list[str]:
         """Steps with more than `MOST_NUMBERS` values, which JSON includes only by name."""
-        steps = map(self._chosen_heads, self.steps.values())
+        steps = map(self._select_heads, self.steps.values())
         return [step.name for step in steps if step.values.numel() > MOST_NUMBERS]
 
     def to_json(self, names: Sequence[str] | None = None) -> dict[str, Any]:
@@ -272,7 +272,7 @@ class Trace:
                 "shape": list(step.values.shape),
                 "values": None if step.name in omitted else nested_lists(step.values),
             }
-            for step in (self._chosen_heads(self[name]) for name in names or self.steps)
+            for step in (self._select_heads(self[name]) for name in names or self.steps)
         ]
         return {
             "title": self.title,

@@ -4,7 +4,7 @@ In: `Importance`, `PruneRecord` and `Curve`. Out: `drawing.Table` objects and li
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
@@ -53,12 +53,12 @@ def importance_table(importance: "Importance") -> Table:
             continue
         head = HeadId(row["layer"], row["head"], row["stack"])
         zero, *others = (f"{row[name]:.2g}" for name in MEASURES)
-        rows.append((str(head), f"{zero}{plus_minus(row['zero_se'])}", *others))
+        rows.append((str(head), f"{zero}{_plus_minus(row['zero_se'])}", *others))
     title = "Loss that silencing each head adds (zero), smallest first"
     return Table(title, ("head", *MEASURES), tuple(rows), frozenset(MEASURES))
 
 
-def plus_minus(error: float) -> str:
+def _plus_minus(error: float) -> str:
     """A standard error behind its number; empty if one example was all there was."""
     return f" ± {error:.1g}" if math.isfinite(error) else ""
 
@@ -71,7 +71,7 @@ def layers_table(importance: "Importance") -> Table:
             row["layer"],
             str(row["heads"]),
             row["best"],
-            f"{row['added']:.4f}{plus_minus(row['added_se'])}",
+            f"{row['added']:.4f}{_plus_minus(row['added_se'])}",
             row["shown"],
         )
         for _, row in importance.layers.iterrows()
@@ -80,23 +80,20 @@ def layers_table(importance: "Importance") -> Table:
     return Table(title, columns, tuple(rows), frozenset(columns[1:]))
 
 
-def size_rows(
-    sizes: Iterable[tuple[str, float, float]],
-) -> Iterator[tuple[str, str, str, float]]:
-    """Name, size before, size after and share left, from field, before and after in `Sizes`."""
-    values = {name: (before, after) for name, before, after in sizes if before}
+def size_rows(record: "PruneRecord") -> Iterator[tuple[str, str, str, float]]:
+    """Name, size before, size after and share left, of every size that the uncut model has."""
     for name, (words, format_value) in SIZES.items():
-        if name in values:
-            before, after = values[name]
-            yield words, format_value(int(before)), format_value(int(after)), after / before
+        before, after = getattr(record.before, name), getattr(record.after, name)
+        if before:
+            yield words, format_value(before), format_value(after), after / before
 
 
 def sizes_table(record: "PruneRecord") -> Table:
     """The model's sizes before and after the cut, and the share removed."""
     columns = ("", "before", "after", "removed")
-    sizes = ((name, getattr(record.before, name), getattr(record.after, name)) for name in SIZES)
     rows = tuple(
-        (words, before, after, f"{1 - left:.1%}") for words, before, after, left in size_rows(sizes)
+        (words, before, after, f"{1 - left:.1%}")
+        for words, before, after, left in size_rows(record)
     )
     return Table("Size", columns, rows, frozenset(columns[1:]))
 
@@ -114,19 +111,19 @@ def quality_table(record: "PruneRecord") -> Table:
         count = len(quality.random)
         scores.append((f"same number at random, mean of {count}", quality.random_mean))
     rows = [
-        (name, format_score(score.value), format_score(score.loss))
+        (name, _format_score(score.value), _format_score(score.loss))
         for name, score in scores
         if score is not None
     ]
     if quality.random:
         values = [score.value for score in quality.random if math.isfinite(score.value)]
-        rows.append(("  lowest", format_score(min(values, default=math.nan)), ""))
-        rows.append(("  highest", format_score(max(values, default=math.nan)), ""))
+        rows.append(("  lowest", _format_score(min(values, default=math.nan)), ""))
+        rows.append(("  highest", _format_score(max(values, default=math.nan)), ""))
     columns = ("", quality.unit, "loss")
     return Table("On held-out text", columns, tuple(rows), frozenset(columns[1:]))
 
 
-def format_score(value: float) -> str:
+def _format_score(value: float) -> str:
     """A score or a loss with four decimals; "-" if it is not finite."""
     return f"{value:z.4f}" if math.isfinite(value) else "-"
 

@@ -45,7 +45,7 @@ class CallObserver:
     """A call whose output projection has not run yet, and the hook on that projection."""
 
     def hold(self, call: AttentionCall, output: Float[Tensor, "batch query heads d_value"]) -> None:
-        """Hold a call until its output projection runs, to see whether `output` is its input."""
+        """Keep a call until its output projection runs, to see whether `output` is its input."""
         projection = call.site.output_projection
         if projection is None:
             self.notify(call)
@@ -176,7 +176,6 @@ def check_finite(site: Site, query: Tensor, key: Tensor) -> None:
 
 
 def _current_entries(module: nn.Module) -> list[Entry]:
-    """Observers of the layer that the module is computing now."""
     entries = OBSERVERS.get(module, [])
     if not any(site.layer_loop for site, _ in entries):
         return entries

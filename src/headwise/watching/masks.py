@@ -102,11 +102,8 @@ FACTS = {Tensor.size, Tensor.dim, Tensor.__len__, Tensor.is_floating_point, Tens
 
 
 def _is_in_place(func: Callable[..., Any]) -> bool:
-    """Whether a function of a tensor changes it in place, by its name."""
     name = getattr(func, "__name__", "")
-    if name.startswith("__"):
-        return name in IN_PLACE
-    return name.endswith("_")
+    return name in IN_PLACE if name.startswith("__") else name.endswith("_")
 
 
 IN_PLACE = {

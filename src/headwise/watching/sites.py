@@ -162,7 +162,6 @@ def _layer_numbers(
 
 
 def _albert_layers(config: Any, group: int, inner: int) -> tuple[int, ...]:
-    """Numbers of the layers that share one module of ALBERT."""
     per_group = config.num_hidden_layers / config.num_hidden_groups
     rounds = [step for step in range(config.num_hidden_layers) if int(step / per_group) == group]
     return tuple(step * config.inner_group_num + inner for step in rounds)

@@ -173,7 +173,7 @@ def test_a_killed_export_leaves_the_old_model_the_new_one_or_none(tmp_path: Path
     assert {found for _, found, *_ in outcomes} == {"old", "nothing", "new"}
 
 
-# Loading what is no such directory.
+# Loading a directory of another kind.
 
 
 def test_extras_go_beside_the_model_and_replace_nothing_of_it(tmp_path: Path) -> None:

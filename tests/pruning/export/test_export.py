@@ -222,7 +222,7 @@ def test_half_precision_is_compared_in_float32(tmp_path: Path) -> None:
 
 
 class SpoilingTokenizer:
-    """Its `save_pretrained` damages the config of the model beside it."""
+    """A tokenizer whose `save_pretrained` damages the config of the exported model."""
 
     def save_pretrained(self, folder: Path) -> None:
         rewrite(folder, headwise={"format": 2})

@@ -6,7 +6,7 @@ from torch import nn
 from transformers import LlamaForCausalLM, PreTrainedModel
 
 from headwise.errors import ModelError
-from headwise.pruning.export.plain_config import named_tensors, plain_config, public_class
+from headwise.pruning.export.plain_config import plain_config, public_class, tensors_by_name
 from headwise.pruning.surgery.cut import cut, head_counts
 
 from ...watching.helpers import assert_close, run
@@ -50,7 +50,7 @@ def test_an_even_cut_is_a_plain_model_where_the_size_of_heads_is_free(name: str)
 
 
 @pytest.mark.parametrize("name", BOUND)
-def test_plain_config_is_none_if_no_config_builds_the_cut(name: str) -> None:
+def test_cuts_that_no_config_builds_have_no_plain_config(name: str) -> None:
     model, _ = tiny(name)
     cut(model, last_group(model))
     assert plain_config(model) is None
@@ -76,7 +76,7 @@ def test_groups_go_whole_or_in_part(gone: str, counts: tuple[int, int]) -> None:
         (" ".join(f"L{layer}H{head}" for layer in range(3) for head in (0, 3)), "42 % 4 != 0"),
     ],
 )
-def test_plain_config_is_none_for_uneven_cuts_of_llama(heads: str, why: str) -> None:
+def test_uneven_cuts_of_llama_have_no_plain_config(heads: str, why: str) -> None:
     model, _ = tiny("llama")
     cut(model, heads)
     assert plain_config(model) is None, why
@@ -94,10 +94,10 @@ def test_plain_config_changes_neither_model_nor_config() -> None:
     model, inputs = tiny("qwen2")
     cut(model, last_group(model))
     said, config = output_of(run(model, inputs)), model.config.to_json_string()
-    tensors = dict(named_tensors(model))
+    tensors = dict(tensors_by_name(model))
     plain_config(model)
     assert model.config.to_json_string() == config
-    assert all(one is tensors[name] for name, one in named_tensors(model).items())
+    assert all(one is tensors[name] for name, one in tensors_by_name(model).items())
     assert torch.equal(output_of(run(model, inputs)), said)
 
 

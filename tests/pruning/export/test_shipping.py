@@ -33,7 +33,7 @@ def of_every_row() -> list[str]:
 
 
 @pytest.mark.slow
-def test_what_was_cut_comes_back_without_headwise_and_with_it(tmp_path: Path) -> None:
+def test_cut_models_load_with_and_without_headwise(tmp_path: Path) -> None:
     families = of_every_row()
     assert len(families) >= 20
     cuts = [(family, "mixed") for family in families]

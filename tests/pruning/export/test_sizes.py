@@ -37,7 +37,7 @@ def test_sizes_of_a_cut_llama_follow_from_its_config() -> None:
     cache = model(**inputs, use_cache=True).past_key_values
     held = sum(
         one.numel() * one.element_size()
-        for layer in cache.layers[:2]  # one without heads keeps a number a token, to count them
+        for layer in cache.layers[:2]  # one without heads keeps one number per token, to count them
         for one in (layer.keys, layer.values)
     )
     assert held == found.cache_bytes_per_token * inputs["input_ids"].numel()
@@ -92,7 +92,7 @@ def test_models_that_generate_keep_a_cache(name: str, keeps: bool) -> None:
 
 
 class Slow(nn.Module):
-    """Adds so many to a number, one by one."""
+    """Adds to a number one by one."""
 
     def __init__(self, steps: int) -> None:
         super().__init__()

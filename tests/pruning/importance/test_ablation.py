@@ -118,7 +118,7 @@ def test_units_of_any_order_keep_their_places() -> None:
     assert ablate(task, []) == []
 
 
-def test_progress_is_told_batch_by_batch() -> None:
+def test_progress_is_reported_per_batch() -> None:
     told: list[tuple[str, int, int]] = []
     ablate(
         task_of("gpt2"),

@@ -1,4 +1,4 @@
-"""What backward passes say of heads is what finite differences and exact matrices say."""
+"""Gradients by heads equal finite differences and exact matrices."""
 
 import itertools
 from collections.abc import Sequence
@@ -88,7 +88,9 @@ def flat(model: nn.Module, inputs: Inputs) -> Tensor:
         ({"policy": "groups", "method": "fisher"}, "or prune by ablation, greedy or random$"),
     ],
 )
-def test_what_works_without_gradients_is_advised(options: dict[str, str], advice: str) -> None:
+def test_error_without_gradients_names_methods_that_work(
+    options: dict[str, str], advice: str
+) -> None:
     settings = PruneSettings(draws_curve=False, times_speed=False, **options)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match=rf"without torch.no_grad and argmax, {advice}"):
         prune(
@@ -100,7 +102,7 @@ def test_what_works_without_gradients_is_advised(options: dict[str, str], advice
         )
 
 
-def test_what_a_head_alone_is_expected_to_cost_is_said_once() -> None:
+def test_expected_cost_of_one_head_equals_its_expected_loss() -> None:
     found = gradients(task_of("gpt2"), draws=1)
     alone = [found.expected_cost([one]) for one in range(len(found.heads))]
     assert found.expected.tolist() == alone
@@ -120,7 +122,7 @@ def test_gradients_of_every_example_are_finite_differences(name: str) -> None:
 
 
 def slope(task: Evaluation, sample: Sample, head: HeadId) -> Tensor:
-    """Of each example's loss by one head's gate."""
+    """Finite difference of each example's loss by one head's gate."""
     ends = [
         task.objective.losses(gated_output(task, sample, {head: 1 + sign * STEP}), sample).sums
         for sign in (1, -1)
@@ -249,7 +251,7 @@ STEPS = (2.0**-5, 2.0**-6, 2.0**-7)
 
 
 def loss_at(task: Evaluation, heads: Sequence[HeadId], change: Tensor) -> float:
-    """Mean loss with every gate changed by so much."""
+    """Mean loss after adding `change` to the gates."""
     factors = {head: 1 + float(one) for head, one in zip(heads, change, strict=True)}
     sample = task.samples[0]
     return float(task.objective.losses(gated_output(task, sample, factors), sample).sums.mean())

@@ -40,7 +40,7 @@ MEASURES = ("zero", "mean", "michel", "fisher", "expected")
 
 @pytest.fixture(scope="module")
 def found() -> Importance:
-    """Of a grouped Llama, on batches."""
+    """Importance of a grouped Llama's heads, on batches."""
     return importance(model_of("llama"), batches=[plain("llama")])
 
 

@@ -23,7 +23,7 @@ EACH = pytest.mark.parametrize("name", ["embedding", "gpt2", "llama", "bart", "t
 
 
 def hidden(output: object) -> Tensor:
-    """What a block gives to the next one."""
+    """The output that a block passes to the next one."""
     found = output[0] if isinstance(output, tuple) else output
     assert isinstance(found, Tensor)
     return found
@@ -45,7 +45,7 @@ def test_a_block_alone_gives_what_it_gives_in_the_whole(name: str) -> None:
 
 
 @EACH
-def test_what_is_left_out_changes_nothing_and_is_put_back(name: str) -> None:
+def test_skipped_blocks_change_nothing_and_are_restored(name: str) -> None:
     task = task_of(name)
     model, inputs = task.model, task.samples[0].inputs
     blocks, before = find_blocks(model, task.sites), state_of(task.model)
@@ -108,5 +108,5 @@ def test_a_decoder_block_holds_both_of_its_attentions() -> None:
     assert [place.stack for place in blocks[-1].sites] == ["decoder", "cross"]
 
 
-def test_layers_that_share_their_weights_are_no_blocks() -> None:
+def test_layers_that_share_weights_have_no_blocks() -> None:
     assert find_blocks(task_of("albert").model, task_of("albert").sites) == ()

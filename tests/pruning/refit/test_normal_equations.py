@@ -31,7 +31,7 @@ def equations(
 
 
 def left(found: Correction, inputs: Tensor, errors: Tensor) -> Tensor:
-    """What is left of the errors, row by row."""
+    """Errors that remain after the correction, row by row."""
     return errors.double() - inputs.double() @ found.weight - found.bias
 
 

@@ -139,7 +139,7 @@ def test_a_head_that_is_a_linear_copy_of_a_kept_one_is_not_missed() -> None:
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_the_correction_is_the_ridge_regression_of_what_is_lacking(name: str) -> None:
-    """In the first layer, computed anew from what its output projection reads and gives."""
+    """In the first layer, computed from the inputs and outputs of its output projection."""
     uncut = model_of(name)
     plan = mixed_plan(uncut)[: 2 if name == "llama" else 1]
     model, task, fits = refitted(name, plan, uncut=uncut)
@@ -200,7 +200,7 @@ def test_the_bias_variant_changes_only_biases() -> None:
     assert all(key.endswith("attn.c_proj.bias") for key in changed)
 
 
-def test_a_bias_that_is_not_there_cannot_be_refitted() -> None:
+def test_refit_of_a_missing_bias_raises() -> None:
     uncut = model_of("llama")
     with pytest.raises(OptionError, match="refit is 'bias': LlamaForCausalLM"):
         refitted("llama", mixed_plan(uncut), variant="bias", uncut=uncut)
@@ -280,7 +280,7 @@ def test_an_unknown_output_projection_is_refused() -> None:
         projection_at(unknown)
 
 
-def test_progress_is_told_layer_by_layer() -> None:
+def test_progress_is_reported_per_layer() -> None:
     model, told = model_of("gpt2"), []
     task = task_on(model, "gpt2", batch=2)
     samples = task.samples

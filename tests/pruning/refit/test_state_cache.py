@@ -21,7 +21,7 @@ def test_states_come_back_whatever_room_there_is(room: int) -> None:
     assert torch.equal(shelf[0], one + 1)
 
 
-def test_what_does_not_fit_is_on_disk_and_gone_with_the_shelf() -> None:
+def test_states_that_do_not_fit_are_on_disk_until_the_cache_is_deleted() -> None:
     shelf = StateCache(2, room=60)
     shelf[0], shelf[1] = torch.zeros(11), torch.ones(11)
     assert isinstance(shelf.states[0], torch.Tensor)

@@ -16,10 +16,9 @@ from headwise.pruning.selection.curve import (
     Curve,
     Work,
     draw_curve,
+    evenly_spaced_counts,
     mean_over_orders,
-    quality,
     rivals,
-    spaced,
 )
 from headwise.pruning.selection.methods import CutOrder, CutSearch, order_units
 from headwise.pruning.units import Unit, one_of_each_group
@@ -30,7 +29,7 @@ from .test_methods import nested_problem, problem_of, uneven_problem
 
 
 def held_out(name: str) -> Evaluation:
-    """Other examples than those that heads are chosen on."""
+    """An evaluation on examples that no head was chosen on."""
     task = task_of(name)
     inputs = {key: value.flip(1) for key, value in plain(name).items()}
     return Evaluation.of_batches(task.model, task.objective, [inputs])
@@ -83,7 +82,7 @@ def test_random_orders_have_a_mean_and_a_range(
     assert row.low < row.quality < row.high
 
 
-def test_the_floor_is_silent_even_where_some_heads_cannot_go() -> None:
+def test_the_floor_silences_heads_that_cannot_be_cut() -> None:
     problem, task = nested_problem(), held_out("llama")
     curve = draw_curve(task, problem, order_units("random", problem))
     assert curve.floor == task.loss(problem.heads)
@@ -95,14 +94,14 @@ def test_the_floor_is_silent_even_where_some_heads_cannot_go() -> None:
 
 def test_the_curve_of_a_uniform_cut_ends_with_the_smallest_layer() -> None:
     problem, task = uneven_problem(is_uniform=True), held_out("gpt2")
-    told: list[tuple[str, int, int]] = []
+    reports: list[tuple[str, int, int]] = []
     order = order_units("ablation", problem)
-    curve = draw_curve(task, problem, order, progress=lambda *step: told.append(step))
+    curve = draw_curve(task, problem, order, progress=lambda *step: reports.append(step))
     for _, rows in curve.points.groupby("method"):
         assert list(rows.cut) == list(range(10))
     last = curve.points[curve.points.method == "ablation"].iloc[-1]
     assert last.loss == task.loss(order.first(9)).value
-    assert told[-1][1] + 1 == told[-1][2]  # what is told of is under way
+    assert reports[-1][1] + 1 == reports[-1][2]  # the last report precedes the last step
 
 
 def test_random_orders_that_cut_groups_of_different_sizes_stand_at_their_mean() -> None:
@@ -125,8 +124,8 @@ def test_the_image_names_floor_uncut_and_every_method(
     drawn: tuple[Curve, Evaluation, CutSearch, CutOrder],
 ) -> None:
     image = drawn[0].svg("a <title>")
-    for said in ("floor: every head silent", "uncut", "quadratic", *RIVALS, "random", "heads cut"):
-        assert said in image
+    for label in ("floor: every head silent", "uncut", "quadratic", *RIVALS, "random", "heads cut"):
+        assert label in image
     assert image.startswith("<svg") and "a &lt;title&gt;" in image
 
 
@@ -144,7 +143,7 @@ def test_the_elbow_is_where_the_curve_turns() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_a_mean_of_what_is_no_number_has_no_error(bad: float) -> None:
+def test_mean_of_losses_that_are_not_finite_has_no_error(bad: float) -> None:
     found = mean_over_orders([Estimate(1.0, 0.1), Estimate(bad, 0.1)])
     assert not math.isfinite(found.value) and math.isnan(found.error)
     assert mean_over_orders([Estimate(1.0, 0.1), Estimate(3.0, 0.1)]) == (2.0, 1.0)
@@ -161,7 +160,7 @@ def test_a_curve_through_infinite_losses_is_drawn() -> None:
 
 
 def infinite_without_all(model: nn.Module, inputs: Inputs) -> Tensor:
-    """A loss that ends where a head is silent."""
+    """A loss that is infinite if a head is silent."""
     found: Tensor = model(**inputs).logits.mean((1, 2))
     whole: Tensor = model_of("gpt2")(**inputs).logits.mean((1, 2))
     return torch.where(found == whole, found, math.inf)
@@ -173,7 +172,7 @@ def without_gradients(model: nn.Module, inputs: Inputs) -> Tensor:
     return logits.square().mean((1, 2))
 
 
-def test_gradient_rivals_are_left_out_where_there_is_no_gradient() -> None:
+def test_rivals_without_gradients_are_only_ablation() -> None:
     problem = problem_of("gpt2")
     task = Evaluation.of_batches(
         problem.evaluation.model, CustomLoss(without_gradients), [plain("gpt2")]
@@ -187,7 +186,11 @@ def test_gradient_rivals_are_left_out_where_there_is_no_gradient() -> None:
     assert rivals(replace(problem, evaluation=smooth)) == list(RIVALS)
 
 
-def test_quality_is_in_the_unit_that_people_read() -> None:
+def test_points_convert_the_loss_to_the_unit_of_the_curve() -> None:
+    def quality(loss: float, unit: str) -> float:
+        curve = curve_of([0.0, 1.0], unit).with_point("refitted", 1, Estimate(loss, 0.1))
+        return float(curve.points.quality.iloc[-1])
+
     assert quality(0.25, "cosine") == 0.75
     assert quality(2.0, "perplexity") == math.exp(2)
     assert quality(1e9, "perplexity") == math.exp(700)
@@ -195,13 +198,13 @@ def test_quality_is_in_the_unit_that_people_read() -> None:
 
 
 def test_counts_are_spaced_between_none_and_all() -> None:
-    assert spaced(18, 8) == [2, 4, 6, 8, 10, 12, 14, 16]
-    assert spaced(3, 8) == [1, 2] and spaced(1, 8) == []
+    assert evenly_spaced_counts(18, 8) == [2, 4, 6, 8, 10, 12, 14, 16]
+    assert evenly_spaced_counts(3, 8) == [1, 2] and evenly_spaced_counts(1, 8) == []
 
 
-def test_the_same_question_is_measured_once() -> None:
-    problem, told = problem_of("llama"), []
-    work = Work(held_out("llama"), lambda *step: told.append(step), 2)
-    one = work.loss(problem.units[:2])
-    assert work.loss(problem.units[1::-1]) is one
-    assert told == [("measuring the curve", done, 2) for done in (0, 1)]
+def test_the_same_heads_are_measured_once() -> None:
+    problem, reports = problem_of("llama"), []
+    work = Work(held_out("llama"), lambda *step: reports.append(step), 2)
+    loss = work.loss(problem.units[:2])
+    assert work.loss(problem.units[1::-1]) is loss
+    assert reports == [("measuring the curve", done, 2) for done in (0, 1)]

@@ -41,7 +41,7 @@ def problem_of(name: str, **options: object) -> CutSearch:
 
 
 def nested_problem() -> CutSearch:
-    """Of a grouped model, a head of each group at a time."""
+    """A search in a grouped model that cuts one head of each group at a time."""
     found = problem_of("llama")
     scores = [float(number % 5) for number in range(len(found.heads))]
     units = one_of_each_group(found.heads, found.counts, scores)
@@ -164,7 +164,7 @@ def test_gradient_scores_are_added_up_over_a_unit(method: str) -> None:
     order = order_units(method, problem)
     sums = [sum(worth[head] for head in unit.heads) for unit in order.units]
     assert sums == sorted(sums)
-    assert all(map(math.isnan, order.costs))  # a score is no loss
+    assert all(map(math.isnan, order.costs))  # a score is not a loss
 
 
 # What is known of the interaction of heads.
@@ -185,7 +185,9 @@ def test_of_two_heads_that_stand_in_for_each_other_one_goes_first_and_one_last(
     matrix[4, 4] = matrix[9, 9] = 0.5
     matrix[4, 9] = matrix[9, 4] = 2.0  # apart they cost 1/4 each, together 5/2
     monkeypatch.setattr(
-        methods, "measured", lambda *_, **__: planted(problem, matrix, torch.zeros(15).double())
+        methods,
+        "measure_gradients",
+        lambda *_, **__: planted(problem, matrix, torch.zeros(15).double()),
     )
     order = order_units(method, problem)
     places = sorted(order.units.index(problem.units[twin]) for twin in twins)
@@ -200,37 +202,31 @@ def test_a_head_whose_silence_helps_goes_first(monkeypatch: pytest.MonkeyPatch) 
     pull = torch.zeros(15, dtype=torch.float64)
     pull[7] = 3.0
     found = planted(problem, torch.eye(15).double(), pull)
-    monkeypatch.setattr(methods, "measured", lambda *_, **__: found)
+    monkeypatch.setattr(methods, "measure_gradients", lambda *_, **__: found)
     order = order_units("quadratic", problem)
     assert order.units[0] == problem.units[7] and order.costs[0] == 0.5 - 3.0
 
 
-def test_rounds_measure_what_is_left_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem, seen, honest = problem_of("gpt2", rounds=3), [], methods.measured
+def test_each_round_measures_the_model_without_the_units_cut_so_far(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    search, seeds, silent_heads = problem_of("gpt2", rounds=3), [], []
+    measure = methods.measure_gradients
 
-    def measured(now: CutSearch, **options: int) -> Gradients:
-        found = honest(now, **options)
-        seen.append(
-            (
-                now.seed,
-                {
-                    str(one)
-                    for one, worth in zip(now.heads, found.michel, strict=True)
-                    if worth == 0
-                },
-            )
-        )
-        return found
+    def record_measurement(now: CutSearch, draws: int) -> Gradients:
+        scores = measure(now, draws)
+        seeds.append(now.seed)
+        pairs = zip(now.heads, scores.michel, strict=True)
+        silent_heads.append({str(head) for head, score in pairs if score == 0})
+        return scores
 
-    monkeypatch.setattr(methods, "measured", measured)
-    order = order_units("rounds", problem)
-    assert [seed for seed, _ in seen] == [0, 5, 10]
-    assert [gone for _, gone in seen] == [
-        {str(head) for head in order.first(count)} for count in (0, 5, 10)
-    ]
+    monkeypatch.setattr(methods, "measure_gradients", record_measurement)
+    order = order_units("rounds", search)
+    assert seeds == [0, 5, 10]
+    assert silent_heads == [{str(head) for head in order.first(count)} for count in (0, 5, 10)]
 
 
-def test_an_unknown_method_is_refused() -> None:
+def test_an_unknown_method_raises() -> None:
     with pytest.raises(OptionError, match=r"method is 'best'.* rounds, quadratic"):
         order_units("best", problem_of("gpt2"))
 
@@ -244,12 +240,12 @@ def test_single_heads_are_the_groups_of_a_model_without_groups() -> None:
     assert problem.units == single_heads(problem.heads)
 
 
-def test_rounds_tell_how_far_all_of_them_together_are() -> None:
-    told: list[tuple[str, int, int]] = []
-    problem = problem_of("gpt2", progress=lambda *said: told.append(said))
+def test_rounds_report_progress_over_all_rounds() -> None:
+    reports: list[tuple[str, int, int]] = []
+    problem = problem_of("gpt2", progress=lambda *report: reports.append(report))
     order_units("rounds", problem)
     batches = len(problem.evaluation.samples)
-    assert told == [
+    assert reports == [
         ("backward passes", done, problem.rounds * batches)
         for done in range(problem.rounds * batches)
     ]

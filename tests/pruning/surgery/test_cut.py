@@ -49,7 +49,7 @@ def test_emptying_the_first_layer_equals_silencing_it(name: str) -> None:
 def assert_fresh_model_takes_the_shape(
     name: str, model: nn.Module, inputs: dict[str, Tensor]
 ) -> None:
-    """A model built anew, reshaped by the block as JSON keeps it, is the cut one with its weights.
+    """A new model, reshaped by the block as JSON keeps it, is the cut one with its weights.
 
     Its own weights are NaN before, so that none of them can be of use.
     """

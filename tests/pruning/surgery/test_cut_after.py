@@ -1,4 +1,4 @@
-"""After a cut a model still generates, learns, compiles, is watched, copied and built anew."""
+"""After a cut a model still generates, learns, compiles, is watched, copied and rebuilt."""
 
 import ast
 import copy
@@ -46,7 +46,7 @@ class Generated(NamedTuple):
 
 
 def generated(model: PreTrainedModel, inputs: Inputs, **options: Any) -> Generated:
-    """What the model goes on with."""
+    """The tokens that the model generates."""
     given = {name: part for name, part in inputs.items() if not name.startswith("decoder")}
     if model.config.is_encoder_decoder:
         options["decoder_start_token_id"] = 0
@@ -80,7 +80,7 @@ def test_a_cut_model_generates_what_the_silenced_one_does(name: str, plan: Plan)
 
 
 def last_in_two_steps(model: PreTrainedModel, ids: Tensor) -> Tensor:
-    """What the model says of the last token, having read the others into a cache before."""
+    """Logits of the last token, with the others read from a cache."""
     with torch.no_grad():
         cache = model(ids[:, :-1], use_cache=True).past_key_values
         logits: Tensor = model(ids[:, -1:], past_key_values=cache).logits
@@ -159,7 +159,7 @@ def test_a_cut_model_is_copied_and_pickled(name: str) -> None:
     for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         with torch.no_grad():
             for parameter in model.parameters():
-                parameter.add_(1)  # the twin is to be no part of it
+                parameter.add_(1)  # the twin must not be part of it
         assert_close(name, output_of(run(twin, inputs)), want)
         with torch.no_grad():
             for parameter in model.parameters():

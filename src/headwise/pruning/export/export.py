@@ -28,10 +28,10 @@ from headwise.pruning.export.directories import files_in, replace_directory
 from headwise.pruning.export.model_card import CODE, model_card
 from headwise.pruning.export.plain_config import (
     empty_model,
-    named_tensors,
     plain_config,
     public_class,
     tensor_shapes,
+    tensors_by_name,
     without_block,
 )
 from headwise.pruning.surgery.equivalence import (
@@ -221,7 +221,7 @@ def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> flo
     """
     with quiet(), explain_errors(f"{type(model).__name__}, as it was written,", is_local=True):
         loaded = load_exported(part).to(model.device)
-    own, copied = named_tensors(model), named_tensors(loaded)
+    own, copied = tensors_by_name(model), tensors_by_name(loaded)
     for name in {**own, **copied}:
         difference = _tensor_difference(name, own.get(name), copied.get(name))
         if difference is not None:

@@ -56,12 +56,12 @@ def model_card(
             f"{name}, written by headwise from {origin}; {model.num_parameters():,} parameters.",
             "Its licence and its limits are those of the model that it was made from.",
             "",
-            *(kept_lines(kept) if kept else []),
+            *(_heads_table(kept) if kept else []),
             *([measured, ""] if measured else []),
             "It loads from this directory in each of these ways:",
             "",
             "```python",
-            *load_lines(loader, is_plain=is_plain, is_sentence=is_sentence),
+            *_loading_lines(loader, is_plain=is_plain, is_sentence=is_sentence),
             "```",
             "",
             *([] if is_plain else [WARNING, ""]),
@@ -75,7 +75,7 @@ WARNING = (
 )
 
 
-def kept_lines(kept: Mapping[str, list[int]]) -> list[str]:
+def _heads_table(kept: Mapping[str, list[int]]) -> list[str]:
     """Which heads each layer kept."""
     rows = [f"| {layer} | {', '.join(map(str, own)) or 'none'} |" for layer, own in kept.items()]
     return [
@@ -89,7 +89,7 @@ def kept_lines(kept: Mapping[str, list[int]]) -> list[str]:
     ]
 
 
-def load_lines(loader: str, *, is_plain: bool, is_sentence: bool) -> list[str]:
+def _loading_lines(loader: str, *, is_plain: bool, is_sentence: bool) -> list[str]:
     """Python that loads the model."""
     trust = "" if is_plain else ", trust_remote_code=True"
     lines = [f"from transformers import {loader}", f'{loader}.from_pretrained("."{trust})', ""]
@@ -99,7 +99,7 @@ def load_lines(loader: str, *, is_plain: bool, is_sentence: bool) -> list[str]:
     return [*lines, "import headwise", 'headwise.load(".")']
 
 
-def measured_lines(record: PruneRecord) -> str:
+def figures_section(record: PruneRecord) -> str:
     """Sizes and quality before and after, and the text that they were measured on."""
     quality, before, after = record.quality, record.before, record.after
     rows = [

@@ -104,14 +104,14 @@ class _Adapter(nn.Module):
         self.model = model
         self.names = names
 
-    def named_outputs(self, *inputs: Tensor) -> dict[str, Tensor]:
+    def outputs_by_name(self, *inputs: Tensor) -> dict[str, Tensor]:
         config: Any = getattr(self.model, "config", None)
         options = {"use_cache": False} if getattr(config, "use_cache", False) else {}
         result = self.model(**dict(zip(self.names, inputs, strict=True)), **options)
         return {name: value for name, value in result.items() if isinstance(value, Tensor)}
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        return tuple(self.named_outputs(*inputs).values())
+        return tuple(self.outputs_by_name(*inputs).values())
 
 
 def _write_program(adapter: _Adapter, inputs: Inputs, part: Path) -> None:
@@ -120,7 +120,7 @@ def _write_program(adapter: _Adapter, inputs: Inputs, part: Path) -> None:
         torch.cat([value, value]) if len(value) == 1 else value  # torch takes a size of 1 as fixed
         for value in inputs.values()
     )
-    names = list(adapter.named_outputs(*example))
+    names = list(adapter.outputs_by_name(*example))
     axes = tuple(
         dict.fromkeys((0, 1) if _is_sequence(value) else (0,), torch.export.Dim.DYNAMIC)
         for value in example
@@ -148,7 +148,7 @@ def _difference(adapter: _Adapter, part: Path, inputs: Inputs) -> float:
     session = import_module("onnxruntime").InferenceSession(
         part, providers=["CPUExecutionProvider"]
     )
-    outputs = adapter.named_outputs(*inputs.values())
+    outputs = adapter.outputs_by_name(*inputs.values())
     used = {value.name for value in session.get_inputs()}
     feed = {name: value.numpy(force=True) for name, value in inputs.items() if name in used}
     arrays = session.run(list(outputs), feed)

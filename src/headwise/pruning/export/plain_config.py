@@ -107,10 +107,10 @@ def empty_model(
 
 def tensor_shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
     """Shape of every parameter and buffer, by name."""
-    return {name: tuple(tensor.shape) for name, tensor in named_tensors(model).items()}
+    return {name: tuple(tensor.shape) for name, tensor in tensors_by_name(model).items()}
 
 
-def named_tensors(model: nn.Module) -> dict[str, Tensor]:
+def tensors_by_name(model: nn.Module) -> dict[str, Tensor]:
     """Every parameter and buffer; a tied one under each of its names."""
     return {
         **dict(model.named_parameters(remove_duplicate=False)),

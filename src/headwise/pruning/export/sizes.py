@@ -138,7 +138,7 @@ GENERATED = ("input_ids", "attention_mask", "decoder_input_ids", "decoder_attent
 """Inputs that `full_batch` makes; it omits token types, which models then take to be all equal."""
 
 
-def untimed_inputs(inputs: Inputs) -> list[str]:
+def inputs_beyond_tokens(inputs: Inputs) -> list[str]:
     """Inputs that `full_batch` cannot make: a model that needs them is not timed."""
     if "input_ids" not in inputs:
         return list(inputs)

@@ -79,7 +79,7 @@ class AblatedBatch:
         for layer, indices in by_layer.items():
             for start in range(0, len(indices), self.copies):
                 part = indices[start : start + self.copies]
-                yield part, self._silenced(layer, [units[index] for index in part])
+                yield part, self._output_without(layer, [units[index] for index in part])
 
     @property
     def copies(self) -> int:
@@ -92,7 +92,7 @@ class AblatedBatch:
         return max(1, min(ROOM // self.output.numel(), MOST_TOKENS // tokens))
 
     @torch.no_grad()
-    def _silenced(self, layer: str, units: Sequence[Unit]) -> Float[Tensor, "copies ..."]:
+    def _output_without(self, layer: str, units: Sequence[Unit]) -> Float[Tensor, "copies ..."]:
         copies, batch = len(units), len(self.sample)
         gates = torch.ones(copies, batch, self.evaluation.counts[layer][0])
         for row, unit in enumerate(units):

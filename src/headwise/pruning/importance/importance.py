@@ -47,7 +47,7 @@ LAYER_COLUMNS = ("layer", "heads", "best", "added", "added_se", "shown")
 
 @dataclass(frozen=True, eq=False)
 class Importance:
-    """What every head of a model is worth."""
+    """How much a model needs each head, by several measures."""
 
     table: HeadTable
     interaction: pd.DataFrame
@@ -172,7 +172,7 @@ def importance(  # noqa: PLR0913 - all but the first two by keyword
 def measure_importance(
     loaded: LoadedModel, evaluation: Evaluation, *, progress: Progress = no_progress
 ) -> Importance:
-    """What every head is worth in an evaluation."""
+    """Measure how much an evaluation's loss depends on each head."""
     heads = evaluation.heads
     if not heads:
         raise OptionError(f"{loaded.name} has no heads left: there is nothing to measure")

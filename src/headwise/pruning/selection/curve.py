@@ -9,10 +9,12 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pandas as pd
 
 from headwise.drawing.plots import Line, curves_svg, elbow
+from headwise.errors import OptionError
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Estimate, Evaluation
 from headwise.progress import Progress, no_progress
@@ -31,6 +33,8 @@ RANDOM_ORDERS = 5
 """Number of random orders in the baseline."""
 POINTS = 8
 """Number of cuts on a curve, besides none and all."""
+COLUMNS = ("method", "cut", "share", "loss", "loss_se", "quality", "low", "high")
+"""Columns of a curve's points."""
 RIVALS = ("ablation", "michel")
 """Methods to compare with the chosen one."""
 
@@ -50,16 +54,36 @@ class Curve:
     total: int
     """Number of heads in the model."""
 
+    @classmethod
+    def read(cls, file: Path, method: str, unit: str, total: int) -> "Curve":
+        """The curve in a CSV file that `as_csv` made."""
+        try:
+            table = pd.read_csv(file)
+        except (ValueError, OSError) as error:
+            raise OptionError(f"{file} cannot be read: {error}") from error
+        missing = [name for name in COLUMNS if name not in table]
+        if missing:
+            raise OptionError(f"{file} cannot be read: it has no column {missing[0]}")
+        is_floor = table["method"] == "floor"
+        ends = [
+            Estimate(float(rows["loss"].iloc[0]), float(rows["loss_se"].iloc[0]))
+            for rows in (table[table["cut"] == 0], table[is_floor])
+            if not rows.empty
+        ]
+        if len(ends) < 2:
+            raise OptionError(f"{file} is not a whole curve: it lacks the uncut model or the floor")
+        return cls(table[~is_floor], ends[0], ends[1], method, unit, total)
+
     @property
     def elbow(self) -> int:
         """Number of heads cut at the elbow of the chosen method's curve; 0 if it is straight."""
         own = self.points[self.points.method == self.method]
-        found = elbow(zip(own.cut.astype(float), own.loss, strict=True))
-        return 0 if math.isnan(found) else int(found)
+        cut = elbow(zip(own.cut.astype(float), own.loss, strict=True))
+        return 0 if math.isnan(cut) else int(cut)
 
-    def with_point(self, method: str, cut: int, found: Estimate) -> "Curve":
+    def with_point(self, method: str, cut: int, loss: Estimate) -> "Curve":
         """The curve with one more measurement, for instance of a refitted model."""
-        row = _row(method, cut, found, self.total, self.unit)
+        row = _row(method, cut, loss, self.total, self.unit)
         return replace(self, points=pd.concat([self.points, pd.DataFrame([row])]))
 
     def svg(self, title: str) -> str:
@@ -79,50 +103,46 @@ class Curve:
             y_label=self.unit,
             marks=((self.elbow / self.total, "elbow"),) if self.elbow else (),
             levels=(
-                (self.shown(self.uncut.value), "uncut"),
-                (self.shown(self.floor.value), "floor: every head silent"),
+                (_convert_loss(self.uncut.value, self.unit), "uncut"),
+                (_convert_loss(self.floor.value, self.unit), "floor: every head silent"),
             ),
             is_percent_x=True,
             log_y=is_log,
         )
 
-    def shown(self, loss: float) -> float:
-        """A loss in the unit of the curve."""
-        return quality(loss, self.unit)
 
-
-def quality(loss: float, unit: str) -> float:
-    """A mean loss, converted to `unit`."""
+def _convert_loss(loss: float, unit: str) -> float:
     if unit == "perplexity":
         return math.exp(min(loss, 700.0))
     return 1 - loss if unit == "cosine" else loss
 
 
 def draw_curve(
-    held_out: Evaluation, problem: CutSearch, chosen: CutOrder, *, progress: Progress = no_progress
+    held_out: Evaluation, search: CutSearch, chosen: CutOrder, *, progress: Progress = no_progress
 ) -> Curve:
     """Measure the chosen order, its rivals, random orders and the floor on held-out text."""
-    total, unit = len(problem.heads), held_out.objective.unit
-    most = len(problem.cuttable)
-    can_all_go = most == len(problem.units)
-    counts = [*spaced(most, POINTS), *([] if can_all_go else [most])]
+    total, unit = len(search.heads), held_out.objective.unit
+    most = len(search.cuttable)
+    can_cut_all = most == len(search.units)
+    counts = [*evenly_spaced_counts(most, POINTS), *([] if can_cut_all else [most])]
     orders = {} if chosen.method == "random" else {chosen.method: chosen}
-    orders |= {name: order_units(name, problem) for name in rivals(problem) if name not in orders}
-    seeds = range(problem.seed + 1, problem.seed + RANDOM_ORDERS + 1)
-    chances = [order_units("random", with_seed(problem, seed)) for seed in seeds]
-    work = Work(held_out, progress, len(counts) * (len(orders) + len(chances)) + 2 + can_all_go)
-    uncut, floor = work.loss(()), work.loss(single_heads(problem.heads))
+    orders |= {name: order_units(name, search) for name in rivals(search) if name not in orders}
+    seeds = range(search.seed + 1, search.seed + RANDOM_ORDERS + 1)
+    random_orders = [order_units("random", with_seed(search, seed)) for seed in seeds]
+    measurements = len(counts) * (len(orders) + len(random_orders)) + 2 + can_cut_all
+    work = Work(held_out, progress, measurements)
+    uncut, floor = work.loss(()), work.loss(single_heads(search.heads))
     rows = [_row(name, 0, uncut, total, unit) for name in (*orders, "random")]
     for count in counts:
         for name, order in orders.items():
             if count <= len(order.units):
-                found = work.loss(order.units[:count])
-                rows.append(_row(name, _heads(order, count), found, total, unit))
-        rows.append(_random_row(work, chances, count, total))
-    if can_all_go:
-        every = _heads_of(problem.units)
-        end = work.loss(problem.units)  # the floor, unless some heads cannot go
-        rows += [_row(name, every, end, total, unit) for name in (*orders, "random")]
+                loss = work.loss(order.units[:count])
+                rows.append(_row(name, len(order.first(count)), loss, total, unit))
+        rows.append(_random_row(work, random_orders, count, total))
+    if can_cut_all:
+        cut = sum(len(unit.heads) for unit in search.units)
+        loss = work.loss(search.units)  # the floor, unless some heads are in no unit
+        rows += [_row(name, cut, loss, total, unit) for name in (*orders, "random")]
     table = pd.DataFrame(rows)
     table["method"] = pd.Categorical(table["method"], [*orders, "random"], ordered=True)
     table = table.sort_values(["method", "cut"], kind="stable").reset_index(drop=True)
@@ -130,9 +150,9 @@ def draw_curve(
     return Curve(table, uncut, floor, chosen.method, unit, total)
 
 
-def rivals(problem: CutSearch) -> list[str]:
-    """Methods that are shown beside the chosen one: those that what is measured allows."""
-    is_smooth = has_gradients(problem.evaluation)
+def rivals(search: CutSearch) -> list[str]:
+    """Methods to compare with the chosen one; without gradients, only those that need none."""
+    is_smooth = has_gradients(search.evaluation)
     return [name for name in RIVALS if is_smooth or name not in BY_GRADIENTS]
 
 
@@ -150,44 +170,36 @@ def as_csv(curve: Curve) -> str:
 class Work:
     """Losses on held-out text, each measured once, with progress."""
 
-    def __init__(self, task: Evaluation, progress: Progress, total: int) -> None:
+    def __init__(self, evaluation: Evaluation, progress: Progress, total: int) -> None:
         """Start without measurements; `total` is the number to come."""
-        self.task, self.progress, self.total, self.done = task, progress, total, 0
+        self.evaluation, self.progress, self.total, self.done = evaluation, progress, total, 0
         self.known: dict[frozenset[HeadId], Estimate] = {}
 
     def loss(self, units: Sequence[Unit]) -> Estimate:
-        """The loss without these units; the same question is not measured twice."""
+        """The loss without `units`; measured once for the same heads."""
         self.progress(PruneStage.CURVE, self.done, self.total)
         key = frozenset(head for unit in units for head in unit.heads)
         if key not in self.known:
-            self.known[key] = self.task.loss(sorted(key))
+            self.known[key] = self.evaluation.loss(sorted(key))
         self.done += 1
         return self.known[key]
 
 
-def spaced(total: int, points: int) -> list[int]:
+def evenly_spaced_counts(total: int, points: int) -> list[int]:
     """Up to `points` numbers between 0 and `total`, evenly spaced."""
     return sorted(
         {round(total * step / (points + 1)) for step in range(1, points + 1)} - {0, total}
     )
 
 
-def _heads(order: CutOrder, count: int) -> int:
-    return _heads_of(order.units[:count])
-
-
-def _heads_of(units: Sequence[Unit]) -> int:
-    return sum(len(unit.heads) for unit in units)
-
-
-def _row(method: str, cut: int, found: Estimate, total: int, unit: str) -> dict[str, str | float]:
-    value = quality(found.value, unit)
+def _row(method: str, cut: int, loss: Estimate, total: int, unit: str) -> dict[str, str | float]:
+    value = _convert_loss(loss.value, unit)
     return {
         "method": method,
         "cut": cut,
         "share": cut / total,
-        "loss": found.value,
-        "loss_se": found.error,
+        "loss": loss.value,
+        "loss_se": loss.error,
         "quality": value,
         "low": value,
         "high": value,
@@ -195,22 +207,22 @@ def _row(method: str, cut: int, found: Estimate, total: int, unit: str) -> dict[
 
 
 def _random_row(
-    work: Work, chances: Sequence[CutOrder], count: int, total: int
+    work: Work, orders: Sequence[CutOrder], count: int, total: int
 ) -> dict[str, str | float]:
-    found = [work.loss(order.units[:count]) for order in chances]
-    mean = mean_over_orders(found)
-    cut = statistics.fmean(_heads(order, count) for order in chances)
-    row = _row("random", round(cut), mean, total, work.task.objective.unit)
-    shown = [quality(one.value, work.task.objective.unit) for one in found]
-    return row | {"share": cut / total, "low": min(shown), "high": max(shown)}
+    unit = work.evaluation.objective.unit
+    losses = [work.loss(order.units[:count]) for order in orders]
+    cut = statistics.fmean(len(order.first(count)) for order in orders)
+    row = _row("random", round(cut), mean_over_orders(losses), total, unit)
+    values = [_convert_loss(loss.value, unit) for loss in losses]
+    return row | {"share": cut / total, "low": min(values), "high": max(values)}
 
 
-def mean_over_orders(found: Sequence[Estimate]) -> Estimate:
+def mean_over_orders(losses: Sequence[Estimate]) -> Estimate:
     """Mean loss of several random orders, with its standard error over orders.
 
     The error is NaN if a loss is infinite or NaN.
     """
-    values = [one.value for one in found]
+    values = [loss.value for loss in losses]
     is_finite = all(map(math.isfinite, values))
     error = statistics.stdev(values) / math.sqrt(len(values)) if is_finite else math.nan
     return Estimate(statistics.fmean(values), error)

@@ -39,7 +39,7 @@ class CutPlan:
     """Heads and KV heads of that model by layer; empty if unknown."""
     method: str = ""
     reasons: Mapping[HeadId, str] = field(default_factory=dict, hash=False)
-    """Why each head is cut, in a few words."""
+    """The reason for cutting each head, in a few words."""
     costs: Mapping[HeadId, float] = field(default_factory=dict, hash=False)
     """Predicted increase of the loss for cutting each head."""
     about: dict[str, Any] = field(default_factory=dict, hash=False)
@@ -123,7 +123,7 @@ class CutPlan:
 
     def _repr_html_(self) -> str:
         """The plan for a notebook: one row per head, at most `FULL_ROWS` of them."""
-        rows = [(str(head), *self._known(head)) for head in self.heads[:FULL_ROWS]]
+        rows = [(str(head), *self._cost_and_reason(head)) for head in self.heads[:FULL_ROWS]]
         if len(self) > FULL_ROWS:
             rows.append((f"and {len(self) - FULL_ROWS} more", "", ""))
         table = Table("", ("head", "cost", "reason"), tuple(rows))
@@ -138,7 +138,7 @@ class CutPlan:
         """One line per head, with its cost and reason as a comment; `parse` reads the heads."""
         lines = [f"# {self._title()}"]
         for head in self.heads:
-            comment = ": ".join(filter(None, self._known(head)))
+            comment = ": ".join(filter(None, self._cost_and_reason(head)))
             lines.append(f"{head}  # {comment}" if comment else str(head))
         return "\n".join(lines) + "\n"
 
@@ -156,7 +156,7 @@ class CutPlan:
     @classmethod
     def from_json(cls, text: str) -> "CutPlan":
         """The plan that `to_json` returned as this text."""
-        return _decoded(text, "the text", _from_json)
+        return _decode(text, "the text", _from_json)
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write the plan to a file: as text if its name ends in .txt, else as JSON."""
@@ -175,7 +175,7 @@ class CutPlan:
         """The plan in a JSON or text file."""
         text = read_text(path).removeprefix("\ufeff")  # some editors write this mark first
         decode = _from_json if text.lstrip().startswith("{") else cls.parse
-        return _decoded(text, str(path), decode)
+        return _decode(text, str(path), decode)
 
     def check(self, counts: HeadCounts) -> None:
         """Raise OptionError unless the plan fits a model with these counts."""
@@ -193,7 +193,7 @@ class CutPlan:
             for layer, (num_heads, _) in counts.items()
         }
 
-    def _known(self, head: HeadId) -> list[str]:
+    def _cost_and_reason(self, head: HeadId) -> list[str]:
         """A head's cost and reason as text; empty if unknown."""
         cost = f"cost {self.costs[head]:.4g}" if head in self.costs else ""
         return [cost, " ".join(self.reasons.get(head, "").split())]
@@ -238,7 +238,7 @@ def _heads_in(layer: str, pair: tuple[int, int] | None) -> str:
     return f"{format_count(pair[0], 'head')} over {format_count(pair[1], 'KV head')} in {layer}"
 
 
-def _decoded(text: str, name: str, decode: Callable[[str], CutPlan]) -> CutPlan:
+def _decode(text: str, name: str, decode: Callable[[str], CutPlan]) -> CutPlan:
     """The plan in a text; the error for other texts begins with `name`."""
     try:
         return decode(text)

@@ -6,7 +6,9 @@ them, cheapest first, so that every cut is a prefix of it. `METHODS` has all met
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -35,7 +37,7 @@ BY_GRADIENTS = ("rounds", "quadratic", "michel", "fisher")
 
 @dataclass(frozen=True, eq=False)
 class CutSearch:
-    """A model whose heads are to go, on text to measure them on."""
+    """An evaluation of a model, and the units of heads that can be cut from it."""
 
     evaluation: Evaluation
     units: tuple[Unit, ...]
@@ -84,235 +86,221 @@ class CutOrder:
     method: str
     units: tuple[Unit, ...]
     costs: tuple[float, ...]
+    """NaN for methods that rank units by a score that is not a loss."""
 
     def first(self, count: int) -> tuple[HeadId, ...]:
         """Heads of the first `count` units."""
         return tuple(sorted(head for unit in self.units[:count] for head in unit.heads))
 
 
-def order_units(method: str, problem: CutSearch, *, count: int | None = None) -> CutOrder:
+def order_units(method: str, search: CutSearch, *, count: int | None = None) -> CutOrder:
     """The first `count` units that a method cuts, in order; by default all that can be cut."""
     if method not in METHODS:
         raise OptionError(
             f"method is {method!r}: choose from {', '.join(METHODS)}", option="method"
         )
-    most = len(problem.cuttable)
-    count = most if count is None else min(count, most)
-    found = METHODS[method](problem, count)
-    return CutOrder(
-        method, tuple(problem.units[one] for one, _ in found), tuple(c for _, c in found)
-    )
+    most = len(search.cuttable)
+    indices, costs = METHODS[method](search, most if count is None else min(count, most))
+    return CutOrder(method, tuple(search.units[index] for index in indices), tuple(costs))
 
 
-Found = list[tuple[int, float]]
-"""Units by number, with the cost of each."""
-
-
-def at_random(problem: CutSearch, count: int) -> Found:
-    """A random order."""
-    costs = torch.tensor(
-        random.Random(problem.seed).sample(range(len(problem.units)), len(problem.units))
-    )
-    found = ranked(problem, costs.double(), count)
-    return [(one, math.nan) for one, _ in found]
-
-
-def with_seed(problem: CutSearch, seed: int) -> CutSearch:
+def with_seed(search: CutSearch, seed: int) -> CutSearch:
     """The search with another seed; nested units also get another random order of heads."""
-    if not problem.is_nested:
-        return replace(problem, seed=seed)
-    drawn = random.Random(seed)
-    scores = [drawn.random() for _ in problem.heads]
-    units = one_of_each_group(problem.heads, problem.counts, scores)
-    return replace(problem, seed=seed, units=units)
+    if not search.is_nested:
+        return replace(search, seed=seed)
+    generator = random.Random(seed)
+    scores = [generator.random() for _ in search.heads]
+    units = one_of_each_group(search.heads, search.counts, scores)
+    return replace(search, seed=seed, units=units)
 
 
-def random_cut(problem: CutSearch, heads: Sequence[HeadId], seed: int) -> tuple[HeadId, ...]:
+def random_cut(search: CutSearch, heads: Sequence[HeadId], seed: int) -> tuple[HeadId, ...]:
     """The same number of random heads: whole units if `heads` are, else a cut of the same shape."""
-    units, gone = problem.units, set(heads)
-    is_whole = gone == {head for unit in units if gone >= set(unit.heads) for head in unit.heads}
-    if is_whole and not problem.is_nested:  # nested units fix which head of a group is cut first
-        found: list[HeadId] = []
-        for unit in order_units("random", replace(problem, seed=seed)).units:
-            if len(found) + len(unit.heads) <= len(heads):
-                found += unit.heads
-        if len(found) == len(heads):
-            return tuple(sorted(found))
-    return drawn_alike(heads, problem.counts, seed)
+    excluded = set(heads)
+    whole_units = [unit for unit in search.units if excluded >= set(unit.heads)]
+    is_whole = excluded == {head for unit in whole_units for head in unit.heads}
+    if is_whole and not search.is_nested:  # nested units fix which head of a group is cut first
+        random_heads: list[HeadId] = []
+        for unit in order_units("random", replace(search, seed=seed)).units:
+            if len(random_heads) + len(unit.heads) <= len(heads):
+                random_heads += unit.heads
+        if len(random_heads) == len(heads):
+            return tuple(sorted(random_heads))
+    return _random_heads_of_same_shape(heads, search.counts, seed)
 
 
-def drawn_alike(heads: Sequence[HeadId], counts: HeadCounts, seed: int) -> tuple[HeadId, ...]:
-    """Random heads, with the same numbers per KV group and per layer as these.
+def _random_heads_of_same_shape(
+    heads: Sequence[HeadId], counts: HeadCounts, seed: int
+) -> tuple[HeadId, ...]:
+    """Random heads, with the same numbers per KV group and per layer as `heads`.
 
     Shuffles layers with equal numbers of heads, then groups of a layer, then heads of a group, so
     that the result can be cut if `heads` can.
     """
-    drawn = random.Random(seed)
-    found = []
+    generator = random.Random(seed)
+    random_heads = []
     for shape in dict.fromkeys(counts.values()):
         layers = [layer for layer, own in counts.items() if own == shape]
-        group = shape[0] // shape[1]
-        for layer, other in zip(layers, drawn.sample(layers, len(layers)), strict=True):
+        size = shape[0] // shape[1]
+        for layer, other in zip(layers, generator.sample(layers, len(layers)), strict=True):
             lost = [0] * shape[1]
             for head in heads:
                 if head.layer_name == layer:
-                    lost[head.head // group] += 1
-            drawn.shuffle(lost)
-            for number, count in enumerate(lost):
-                numbers = drawn.sample(range(number * group, (number + 1) * group), count)
-                found += [HeadId.parse(f"{other}H{one}") for one in numbers]
-    return tuple(sorted(found))
+                    lost[head.head // size] += 1
+            generator.shuffle(lost)
+            for group, count in enumerate(lost):
+                numbers = generator.sample(range(group * size, (group + 1) * size), count)
+                random_heads += [HeadId.parse(f"{other}H{number}") for number in numbers]
+    return tuple(sorted(random_heads))
 
 
-def by_ablation(problem: CutSearch, count: int) -> Found:
-    """One exact measurement of every unit alone."""
-    costs = ablate(problem.evaluation, problem.units, progress=problem.progress)
-    values = torch.tensor([one.value for one in costs], dtype=torch.float64)
-    return ranked(problem, values, count)
+# The methods: each returns the indices of the first `count` units, and the cost of each.
+
+IndicesAndCosts = tuple[list[int], list[float]]
 
 
-def by_michel(problem: CutSearch, count: int) -> Found:
-    """Gradient scores, each over its layer's norm, added up over a unit's heads."""
-    found = measured(problem, draws=1)
-    scores = divide_by_layer_norm(found.michel, problem.heads)
-    return scored(problem, membership(problem.units, problem.heads) @ scores, count)
+def _random(search: CutSearch, count: int) -> IndicesAndCosts:
+    numbers = range(len(search.units))
+    order = random.Random(search.seed).sample(numbers, len(numbers))
+    return _smallest_scores(search, torch.tensor(order).double(), count)
 
 
-def by_fisher(problem: CutSearch, count: int) -> Found:
-    """Fisher information, added up over a unit's heads."""
-    found = measured(problem, draws=1)
-    return scored(problem, membership(problem.units, problem.heads) @ found.fisher, count)
+def _ablation(search: CutSearch, count: int) -> IndicesAndCosts:
+    """Exact ablation of every unit alone, measured once."""
+    costs = ablate(search.evaluation, search.units, progress=search.progress)
+    return _cheapest(
+        search, torch.tensor([cost.value for cost in costs], dtype=torch.float64), count
+    )
 
 
-def scored(problem: CutSearch, scores: Tensor, count: int) -> Found:
-    """The smallest scores first; a score is no loss, so that no cost is known."""
-    return [(one, math.nan) for one, _ in ranked(problem, scores, count)]
+def _michel(search: CutSearch, count: int) -> IndicesAndCosts:
+    """Michel's scores, divided by their layer's norm and summed over a unit's heads."""
+    scores = divide_by_layer_norm(measure_gradients(search, draws=1).michel, search.heads)
+    return _smallest_scores(search, membership(search.units, search.heads) @ scores, count)
 
 
-def by_quadratic(problem: CutSearch, count: int) -> Found:
-    """Cheapest first by the interaction matrix, measured once."""
-    return cheapest(problem, measured(problem), (), count)
+def _fisher(search: CutSearch, count: int) -> IndicesAndCosts:
+    """Fisher information, summed over a unit's heads."""
+    scores = measure_gradients(search, draws=1).fisher
+    return _smallest_scores(search, membership(search.units, search.heads) @ scores, count)
 
 
-def by_rounds(problem: CutSearch, count: int) -> Found:
-    """The same, measured anew on the model without what has gone so far."""
-    found: Found = []
-    step = max(1, -(-len(problem.units) // problem.rounds))
+def _quadratic(search: CutSearch, count: int) -> IndicesAndCosts:
+    """Smallest expected loss by the interaction matrix, measured once."""
+    return _cheapest_together(search, measure_gradients(search, search.draws), count)
+
+
+def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
+    """Smallest expected loss; each round measures the model without the units chosen so far."""
+    cut: list[int] = []
+    costs: list[float] = []
+    step = max(1, -(-len(search.units) // search.rounds))
+    rounds = -(-count // step)
     for start in range(0, count, step):
-        gone = [one for one, _ in found]
-        told = part_of(problem.progress, start // step, -(-count // step))
-        with silence(problem.evaluation.model, heads_of(problem.units, gone)):
-            now = measured(replace(problem, seed=problem.seed + start, progress=told))
-        found += cheapest(problem, now, gone, min(step, count - start))
-    return found
+
+        def report(stage: str, done: int, total: int, /, number: int = start // step) -> None:
+            search.progress(stage, number * total + done, rounds * total)
+
+        now = replace(search, seed=search.seed + start, progress=report)
+        with _silence_units(search, cut):
+            gradients_now = measure_gradients(now, search.draws)
+        next_cut, next_costs = _cheapest_together(
+            search, gradients_now, min(step, count - start), cut
+        )
+        cut, costs = cut + next_cut, costs + next_costs
+    return cut, costs
 
 
-def part_of(progress: Progress, number: int, parts: int) -> Progress:
-    """Progress of part `number` of `parts` equal parts, reported as progress of the whole stage."""
-
-    def told(stage: str, done: int, total: int) -> None:
-        progress(stage, number * total + done, parts * total)
-
-    return told
-
-
-def by_greedy(problem: CutSearch, count: int) -> Found:
-    """Exact ablation of every unit left, measured anew after each cut."""
-    found: Found = []
-    while len(found) < count:
-        problem.progress(PruneStage.GREEDY, len(found), count)
-        gone = [one for one, _ in found]
-        left = [one for one in range(len(problem.units)) if one not in set(gone)]
-        units = [problem.units[one] for one in left]
-        with silence(problem.evaluation.model, heads_of(problem.units, gone)):
-            costs = ablate(problem.evaluation, units)
-        values = torch.full((len(problem.units),), torch.inf, dtype=torch.float64)
-        values[left] = torch.tensor([one.value for one in costs], dtype=torch.float64)
-        found += ranked(problem, values, 1, gone)
-    return found
+def _greedy(search: CutSearch, count: int) -> IndicesAndCosts:
+    """Exact ablation of every remaining unit, measured again after each cut."""
+    cut: list[int] = []
+    costs: list[float] = []
+    while len(cut) < count:
+        search.progress(PruneStage.GREEDY, len(cut), count)
+        left = [index for index in range(len(search.units)) if index not in cut]
+        with _silence_units(search, cut):
+            estimates = ablate(search.evaluation, [search.units[index] for index in left])
+        added = torch.full((len(search.units),), torch.inf, dtype=torch.float64)
+        added[left] = torch.tensor([cost.value for cost in estimates], dtype=torch.float64)
+        next_cut, next_costs = _cheapest(search, added, 1, cut)
+        cut, costs = cut + next_cut, costs + next_costs
+    return cut, costs
 
 
-METHODS: dict[str, Callable[[CutSearch, int], Found]] = {
-    "rounds": by_rounds,
-    "quadratic": by_quadratic,
-    "greedy": by_greedy,
-    "ablation": by_ablation,
-    "michel": by_michel,
-    "fisher": by_fisher,
-    "random": at_random,
+METHODS: dict[str, Callable[[CutSearch, int], IndicesAndCosts]] = {
+    "rounds": _rounds,
+    "quadratic": _quadratic,
+    "greedy": _greedy,
+    "ablation": _ablation,
+    "michel": _michel,
+    "fisher": _fisher,
+    "random": _random,
 }
 """Every method by name, the best first."""
 
 
-def measured(problem: CutSearch, *, draws: int | None = None) -> Gradients:
-    """Gradients of the problem's task as its model is now."""
+def measure_gradients(search: CutSearch, draws: int) -> Gradients:
+    """Gradients of the evaluation's loss by the heads of the model as it is now."""
     with advise_without_gradients("prune by ablation, greedy or random"):
-        return gradients(
-            problem.evaluation,
-            draws=problem.draws if draws is None else draws,
-            seed=problem.seed,
-            progress=problem.progress,
-        )
+        return gradients(search.evaluation, draws=draws, seed=search.seed, progress=search.progress)
 
 
-def heads_of(units: Sequence[Unit], chosen: Sequence[int]) -> list[HeadId]:
-    """All heads of the units with these numbers."""
-    return [head for one in chosen for head in units[one].heads]
+def _silence_units(search: CutSearch, indices: Sequence[int]) -> AbstractContextManager[None]:
+    heads = [head for index in indices for head in search.units[index].heads]
+    return silence(search.evaluation.model, heads)
 
 
-def ranked(
-    problem: CutSearch, costs: Float[Tensor, " units"], count: int, gone: Sequence[int] = ()
-) -> Found:
+def _cheapest(
+    search: CutSearch, costs: Float[Tensor, " units"], count: int, cut: Sequence[int] = ()
+) -> IndicesAndCosts:
     """The cheapest units, if costs do not depend on each other."""
-    turn = OpenUnits(problem, gone)
-    found: Found = []
-    while len(found) < count:
-        best = min(turn.open(), key=lambda one: float(costs[one]))
-        turn.take(best)
-        found.append((best, float(costs[best])))
-    return found
+    units = OpenUnits(search, cut)
+    indices = [units.take_cheapest(costs) for _ in range(count)]
+    return indices, [float(costs[index]) for index in indices]
 
 
-def cheapest(problem: CutSearch, now: Gradients, gone: Sequence[int], count: int) -> Found:
-    """Units taken one by one, each adding least to the loss expected of all of them together."""
-    matrix = sum_by_unit(now.interaction, problem.units, problem.heads)
-    pull = membership(problem.units, problem.heads) @ now.pull
-    turn = OpenUnits(problem, gone)
-    added = matrix.diagonal() / 2 - pull
-    found: Found = []
-    while len(found) < count:
-        best = min(turn.open(), key=lambda one: float(added[one]))
-        turn.take(best)
-        found.append((best, float(added[best])))
-        added = added + matrix[:, best]
-    return found
+def _smallest_scores(search: CutSearch, scores: Tensor, count: int) -> IndicesAndCosts:
+    """The units with the smallest scores; their costs are unknown."""
+    indices, _ = _cheapest(search, scores, count)
+    return indices, [math.nan] * count
+
+
+def _cheapest_together(
+    search: CutSearch, scores: Gradients, count: int, cut: Sequence[int] = ()
+) -> IndicesAndCosts:
+    """Units one by one, each adding least to the loss expected of all of them together."""
+    matrix = sum_by_unit(scores.interaction, search.units, search.heads)
+    added = matrix.diagonal() / 2 - membership(search.units, search.heads) @ scores.pull
+    units = OpenUnits(search, cut)
+    indices: list[int] = []
+    costs: list[float] = []
+    for _ in range(count):
+        indices.append(units.take_cheapest(added))
+        costs.append(float(added[indices[-1]]))
+        added = added + matrix[:, indices[-1]]
+    return indices, costs
 
 
 class OpenUnits:
     """The units that may be cut next; in a uniform cut, those of layers that lost fewest."""
 
-    def __init__(self, problem: CutSearch, gone: Sequence[int]) -> None:
-        """Start without the units numbered `gone`."""
-        self.problem, self.units = problem, problem.units
-        self.left = [one for one in range(len(self.units)) if one not in set(gone)]
-        self.lost = dict.fromkeys((unit.layer for unit in self.units), 0)
-        for one in gone:
-            self.lost[self.units[one].layer] += 1
+    def __init__(self, search: CutSearch, cut: Sequence[int]) -> None:
+        """Start without the units whose indices are in `cut`."""
+        self.search = search
+        self.layers = [unit.layer for unit in search.units]
+        self.left = [index for index in range(len(self.layers)) if index not in set(cut)]
+        self.lost = Counter(self.layers[index] for index in cut)
 
-    def open(self) -> list[int]:
-        """Numbers of the units that may be cut now."""
-        found = self.left
-        if self.problem.is_nested:
-            firsts: dict[str, int] = {}
-            for one in found:
-                firsts.setdefault(self.units[one].layer, one)
-            found = list(firsts.values())
-        if self.problem.is_uniform:
-            fewest = min(self.lost[self.units[one].layer] for one in found)
-            found = [one for one in found if self.lost[self.units[one].layer] == fewest]
-        return found
-
-    def take(self, one: int) -> None:
-        """Cut the unit with this number."""
-        self.left.remove(one)
-        self.lost[self.units[one].layer] += 1
+    def take_cheapest(self, costs: Float[Tensor, " units"]) -> int:
+        """Remove the cheapest unit that may be cut now, and return its index."""
+        allowed = self.left
+        if self.search.is_nested:
+            first = {self.layers[index]: index for index in reversed(allowed)}
+            allowed = sorted(first.values())
+        if self.search.is_uniform:
+            fewest = min(self.lost[self.layers[index]] for index in allowed)
+            allowed = [index for index in allowed if self.lost[self.layers[index]] == fewest]
+        best = min(allowed, key=lambda index: float(costs[index]))
+        self.left.remove(best)
+        self.lost[self.layers[best]] += 1
+        return best

@@ -87,9 +87,9 @@ def cut(
         if full_inputs is not None:
             with silence(model, chosen):
                 expected = layer_outputs(model, layers, full_inputs)
-        restore = snapshot(model, cuts)
+        restore = _snapshot(model, cuts)
         try:
-            apply_slices(model, cuts)
+            _apply_slices(model, cuts)
             if full_inputs is not None and expected is not None:
                 actual = layer_outputs(model, layers, full_inputs)
                 problem = (
@@ -160,10 +160,10 @@ def _check_groups(layer: AttentionLayer, heads: KeptHeads) -> None:
         )
 
 
-def apply_slices(model: Any, cuts: list[LayerCut]) -> None:
+def _apply_slices(model: Any, cuts: list[LayerCut]) -> None:
     """Slice the parameters, and describe the result in `model.config.headwise`."""
     base = cuts[0].layer.base
-    block = _updated_block(model, cuts)
+    block = _describe_cut(model, cuts)
     with torch.no_grad():
         for part in (part for layer_cut in cuts for part in layer_cut.slices):
             owner, _, name = part.path.rpartition(".")
@@ -177,7 +177,7 @@ def apply_slices(model: Any, cuts: list[LayerCut]) -> None:
     model.config.headwise = block
 
 
-def _updated_block(model: Any, cuts: list[LayerCut]) -> dict[str, Any]:
+def _describe_cut(model: Any, cuts: list[LayerCut]) -> dict[str, Any]:
     """The model's block after these cuts, still without the new shapes of the parameters."""
     block = copy.deepcopy(getattr(model.config, "headwise", None) or EMPTY)
     for layer_cut in cuts:
@@ -199,13 +199,13 @@ def _updated_block(model: Any, cuts: list[LayerCut]) -> dict[str, Any]:
             bias = asdict(layer.family.bias) | {"total": total, "heads": kept}
         block["biased"].pop(path, None)
         if not kept:
-            block["emptied"][path] = _emptied_layer(layer, bias)
+            block["emptied"][path] = _empty_layer(layer, bias)
         elif bias:
             block["biased"][path] = bias
     return block
 
 
-def _emptied_layer(layer: AttentionLayer, bias: dict[str, Any]) -> dict[str, Any]:
+def _empty_layer(layer: AttentionLayer, bias: dict[str, Any]) -> dict[str, Any]:
     """How `cut_modeling` computes a module without heads."""
     family = layer.family
     inside = family.output.replace("/", ".") if layer.has_output_inside else None
@@ -228,7 +228,7 @@ def _kept_heads(model: Any) -> dict[str, tuple[int, ...]]:
     }
 
 
-def snapshot(model: Any, cuts: list[LayerCut]) -> Callable[[], None]:
+def _snapshot(model: Any, cuts: list[LayerCut]) -> Callable[[], None]:
     """A function that restores the model as it is now; it keeps the old parameters in memory."""
     paths = {layer_cut.layer.path for layer_cut in cuts}
     paths |= {part.path.rpartition(".")[0] for layer_cut in cuts for part in layer_cut.slices}

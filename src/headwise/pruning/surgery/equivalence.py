@@ -61,7 +61,7 @@ def check_equivalence(
     for name in {**expected, **actual}:
         gap, bound = math.inf, 0.0
         if name in actual and name in expected:
-            gap = largest_difference(actual[name], expected[name])
+            gap = _largest_difference(actual[name], expected[name])
             bound = rounding_bound(model, expected[name])
         if gap > bound:
             raise ModelError(
@@ -71,7 +71,7 @@ def check_equivalence(
     return largest
 
 
-def largest_difference(actual: Tensor, expected: Tensor) -> float:
+def _largest_difference(actual: Tensor, expected: Tensor) -> float:
     """Largest absolute difference of two tensors; infinite if their shapes differ."""
     if actual.shape != expected.shape:
         return math.inf
