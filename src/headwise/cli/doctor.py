@@ -20,7 +20,6 @@ from headwise.cli.options import AsJson
 OPTIONAL_PACKAGES = {
     "gguf": ("gguf", "the embedded model smollm2"),
     "accelerate": ("gguf", "the embedded model smollm2"),
-    "msgspec": ("explorer", "headwise explore"),
     "starlette": ("explorer", "headwise explore"),
     "uvicorn": ("explorer", "headwise explore"),
     "msgspec": ("explorer", "headwise explore"),
