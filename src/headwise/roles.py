@@ -19,9 +19,9 @@ class Role:
     page_colour: str
     """Background on HTML pages, dark enough for a white letter."""
     meaning: str
-    """What the role says about a head, and what it leaves unknown."""
+    """Meaning of the role for a head, and what it leaves unknown."""
     score: str
-    """What the role's score measures, as a noun phrase."""
+    """Meaning of the role's score, as a noun phrase."""
 
 
 _RELATION_HALF = "in the half of the sentences where it leads its baseline by less"

@@ -120,7 +120,7 @@ def test_few_numbers_a_tile_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert_law(measured("gemma2", "right"), RowChoice("all"))
 
 
-def test_places_worked_out_anew_for_every_layer_change_nothing(
+def test_recomputing_positions_for_every_layer_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(measure_module, "CACHED_PICKS", 0)

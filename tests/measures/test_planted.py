@@ -30,7 +30,7 @@ def test_a_planted_head_is_named(table: HeadTable, place: tuple[int, int], role:
 
 
 @pytest.mark.parametrize(("place", "role"), TWINS.items())
-def test_its_shuffled_twin_is_not(table: HeadTable, place: tuple[int, int], role: str) -> None:
+def test_shuffled_head_lacks_the_role(table: HeadTable, place: tuple[int, int], role: str) -> None:
     row = table["L{}H{}".format(*place)]
     assert role not in row["roles"], row[f"{role}_score"]
 
