@@ -18,7 +18,7 @@ from headwise.measures.row_layout import RowLayout
 from headwise.watching.sequence_weights import SequenceWeights as Called, Tile
 
 LEAST_LOG = -87.0
-"""Smallest log of a weight, 1e-38, too small to change a sum: the exponential of smaller logs, which
+"""Smallest log of a weight, 1e-38, which changes no sum: the exponential of smaller logs, which
 float32 cannot represent, takes thirty times as long."""
 
 
