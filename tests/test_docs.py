@@ -168,9 +168,6 @@ def resolves(name: str) -> bool:
     return True
 
 
-NOT_YET_PUBLIC = {
-    "lesson.ipynb",
-}
 IMPORTS = re.compile(r"^\s*(?:from|import) (headwise[\w.]*)", re.MULTILINE)
 
 
@@ -193,4 +190,4 @@ def test_docs_and_examples_import_only_public_modules() -> None:
         for module in IMPORTS.findall(text)
         if module not in ("headwise", "headwise.nn")
     }
-    assert {name for name, _ in private} <= NOT_YET_PUBLIC
+    assert private == set()

@@ -46,6 +46,14 @@ def test_settings_of_something_else_are_never_replaced(tmp_path: Path, content: 
         run_folder(tmp_path, seed=1).check(force=True)
 
 
+def test_damaged_settings_beside_outputs_are_replaced_only_if_forced(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text("{")
+    (tmp_path / "heads.csv").write_text("")
+    with pytest.raises(OutputError, match=r"settings\.json"):
+        run_folder(tmp_path, seed=1).check()
+    assert not run_folder(tmp_path, seed=1).check(force=True)
+
+
 def test_outputs_without_settings_are_rejected_unless_forced(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     run = run_folder(tmp_path)

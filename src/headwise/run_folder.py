@@ -50,7 +50,7 @@ class RunFolder:
         Raises OutputError if the folder holds another run, or outputs of an unknown one, unless
         `force`; without a `settings.json`, `must_be_new` also rejects a folder with any other
         files. `extends(settings, existing)` says whether a run with other settings may go on from
-        what is there. A `settings.json` that is not of this kind of run is never replaced.
+        what is there. Files of another kind of run are never replaced.
         """
         for place in (self.folder, *self.folder.parents):
             if place.exists() and not place.is_dir():
@@ -66,6 +66,12 @@ class RunFolder:
                 )
             return False
         existing = self._read_settings()
+        if existing is None:
+            if force and any(any(self.folder.glob(pattern)) for pattern in self.outputs):
+                return False
+            raise OutputError(
+                f"{self.settings_file} is not the settings of a {self.kind}: choose another folder"
+            )
         changes = setting_changes(existing, self.settings)
         if not changes or (extends is not None and extends(self.settings, existing)):
             return True
@@ -88,16 +94,19 @@ class RunFolder:
         make_folder(self.folder)
         write_aside(self.settings_file, json.dumps({"run": self.kind, **self.settings}, indent=1))
 
-    def _read_settings(self) -> Settings:
+    def _read_settings(self) -> Settings | None:
+        """Settings of the run in the folder; None if the file is damaged or of unknown origin."""
         try:
             settings = json.loads(read_text(self.settings_file))
         except json.JSONDecodeError:
-            settings = None
-        if not isinstance(settings, dict) or settings.pop("run", None) != self.kind:
+            return None
+        kind = settings.pop("run", None) if isinstance(settings, dict) else None
+        if kind is not None and kind != self.kind:
             raise OutputError(
-                f"{self.settings_file} is not the settings of a {self.kind}: choose another folder"
+                f"{self.settings_file} is not the settings of a {self.kind} but of a {kind}: "
+                "choose another folder"
             )
-        return settings
+        return None if kind is None else settings
 
 
 DIGESTS = {

@@ -187,7 +187,7 @@ def test_sentence_beyond_the_models_limit_raises(
 @pytest.mark.parametrize(
     ("head", "facts", "trace_facts"),
     [
-        ("L99H0", "L99H0", "layer 99"),
+        ("L99H0", "L99H0", "layer is 99"),
         ("L0H9999", "L0H9999", "9999"),
         ("encoder.L0H0", "encoder.L0H0", "'encoder'"),
         ("H3", "'H3' is not a head", "--heads is 'H3'"),

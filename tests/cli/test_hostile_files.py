@@ -257,7 +257,7 @@ INTERRUPTS = [
     ("sweep", "headwise.sweeps.runs.train_run", 3),
     ("sweep", "headwise.sweeps.results.write_aside", 2),
     ("report", "headwise.report.report.report_page", 1),
-    ("report", "headwise.cli.report.write_new", 1),
+    ("report", "headwise.views.terminal.write_new", 1),
 ]
 
 

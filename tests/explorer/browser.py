@@ -24,13 +24,13 @@ QUIET = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
 )
-expect.set_options(timeout=60_000)  # a busy machine is slow, and that is no fault
+expect.set_options(timeout=60_000)  # tests must pass on a busy machine
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
 @contextlib.contextmanager
 def served(session: Session) -> Iterator[str]:
-    """The session's page on a free port, while it lasts."""
+    """Serve the session's page on a free port inside the block."""
     here = open_socket(0)
     config = uvicorn.Config(Explorer(session).app(), log_level="error", lifespan="off")
     server = uvicorn.Server(config)
@@ -53,7 +53,7 @@ def chromium() -> str:
 
 @contextlib.contextmanager
 def browser() -> Iterator[Browser]:
-    """Chromium, while it lasts."""
+    """Run Chromium inside the block."""
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=chromium(), args=list(QUIET))
         try:

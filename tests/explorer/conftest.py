@@ -1,4 +1,4 @@
-"""What tests in a browser share: Chromium, and the page of the real model."""
+"""Fixtures for tests in a browser: Chromium, and the page of the real model."""
 
 from collections.abc import Iterator
 

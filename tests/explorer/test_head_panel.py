@@ -1,4 +1,4 @@
-"""What is said of a head is what its whole weight matrix says."""
+"""The panel of a head agrees with its whole weight matrix."""
 
 import json
 from dataclasses import asdict, replace
@@ -55,7 +55,7 @@ def test_every_token_has_its_links_however_widely_it_looks() -> None:
     assert min(weight for *_, weight in found) < 0.05
 
 
-def test_keys_that_may_not_be_seen_are_no_links() -> None:
+def test_links_leave_out_masked_keys() -> None:
     reading = tiny_session("llama").read(WORDS)
     found = strongest_links(reading, HeadId(1, 4), MapOptions(), slice(0, 256))
     assert [link for link in found if link[0] == 0] == [[0, 0, 1.0]]
@@ -113,17 +113,18 @@ def test_every_family_gives_what_json_can_hold(name: str) -> None:
         json.dumps(asdict(replace(found, cells=None)), allow_nan=False)
 
 
-def test_heads_that_are_not_there_are_refused() -> None:
+def test_unknown_heads_raise_an_error() -> None:
     for name, message in (("L3H12", "L3 has heads 0..11"), ("L6H0", "L6H0 is not in this model")):
         with pytest.raises(OptionError, match=message):
             cat().check_head(HeadId.parse(name))
 
 
 def test_a_long_text_is_read_in_part_and_says_so() -> None:
-    reading = minilm().read("one two three four five " * 300)
+    text = "one two three four five " * 300
+    reading = minilm().read(text)
     assert reading.num_tokens == 512
     assert reading.left_out == 1500 - 510
-    assert minilm().text_answer(reading).left_out == 990
+    assert minilm().text_answer(text).left_out == 990
     assert LONGEST > 512
 
 
@@ -159,7 +160,7 @@ def test_copies_in_float32_are_counted_in_what_a_reading_takes(dtype: torch.dtyp
     assert said == sum(kept.values()) + sum(mixed)
 
 
-def test_reading_stops_when_it_is_told_to() -> None:
+def test_an_error_in_the_progress_callback_stops_the_analysis() -> None:
     done = []
 
     def stop(stage: str, layers: int, total: int) -> None:

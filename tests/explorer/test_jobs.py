@@ -65,7 +65,7 @@ def test_work_that_waits_for_its_turn_says_so_and_can_be_stopped() -> None:
     assert (job.state, job.result, turn.locked()) == ("done", "found", False)
 
 
-def test_what_goes_wrong_is_said() -> None:
+def test_a_failed_job_reports_its_error() -> None:
     job = Job("work")
 
     def refuse(_: Job) -> None:

@@ -17,7 +17,7 @@ from headwise.errors import OptionError
 from headwise.explorer.lesson.facts import MAX_TOKENS, lesson_facts
 from headwise.explorer.lesson.lesson import lesson
 from headwise.explorer.lesson.quiz import STEPS, LessonStep, QuizQuestion, step_answer
-from headwise.explorer.lesson.token_text import quoted, visible
+from headwise.explorer.lesson.token_text import quote_token, visible
 from headwise.explorer.session import OTHER_TEXTS, SAMPLE_TEXTS
 from headwise.heads import HeadTable
 from headwise.objectives.losses import CustomLoss, Embedding
@@ -141,7 +141,7 @@ def test_a_model_that_names_no_scale_divides_by_the_root_of_the_heads_size() -> 
 
 
 @pytest.mark.parametrize("name", ["minilm", "mistral", "gpt2", "gemma2", "gpt_oss", "bert"])
-def test_what_a_drag_is_said_to_do_is_what_it_does(name: str) -> None:
+def test_the_question_about_a_drag_states_its_real_effect(name: str) -> None:
     step = taught(name)[STEPS.index("scores")]
     asked, figure = step.question, asdict(step.figures)
     assert "Drag" in asked.text
@@ -225,7 +225,7 @@ def test_the_table_of_dimensions_marks_the_models_own_row(name: str) -> None:
     assert (start, stop - start) == (figure["place"]["head"] * d_key, d_key)
 
 
-def test_grouped_heads_are_told_with_the_kv_head_that_serves_them() -> None:
+def test_grouped_heads_come_with_their_kv_head() -> None:
     steps = taught("llama")
     figure, asked = figures_of(steps, "heads"), steps[STEPS.index("heads")].question
     assert (figure["num_heads"], figure["num_kv_heads"]) == (6, 2)
@@ -298,7 +298,7 @@ def test_where_all_heads_tie_something_else_is_asked() -> None:
     assert (asked.kind, asked.answer) == ("number", 5)
 
 
-def test_a_scans_roles_are_told() -> None:
+def test_the_last_step_names_the_roles_of_a_scan() -> None:
     place = figures_of(taught("minilm"), "spare")["place"]
     roles = [["positional", "broad"] if head == place["head"] else [] for head in range(12)]
     frame = pd.DataFrame({"stack": "", "layer": place["layer"], "head": range(12), "roles": roles})
@@ -325,7 +325,7 @@ def test_the_head_that_is_chosen_looks_at_another_ordinary_word() -> None:
     assert resting <= 0.5 and max(row["weights"]) <= 0.95
 
 
-def test_what_the_learner_chooses_is_shown() -> None:
+def test_the_lesson_follows_the_chosen_layer_head_and_token() -> None:
     place = figures_of(lesson(minilm(), CAT, layer=2, head=7, position=3), "output")["place"]
     assert (place["name"], place["token"]) == ("L2H7", "sat")
     place = figures_of(lesson(minilm(), CAT, layer=4), "output")["place"]
@@ -371,11 +371,11 @@ def test_any_sentence_makes_a_lesson_or_is_refused_in_a_sentence(text: str) -> N
 @pytest.mark.parametrize("mark", ["\u202e", "\x00", "\x1b", "\u2028", "\u200b", "\u2066", "\n"])
 def test_a_token_cannot_steer_the_text_around_it(mark: str) -> None:
     assert visible(f"a{mark}b") == "a\u00b7b"
-    assert quoted(f"a{mark}b") == '"a\u00b7b"'
+    assert quote_token(f"a{mark}b") == '"a\u00b7b"'
 
 
 def test_a_token_from_right_to_left_is_set_apart() -> None:
-    assert quoted("\u05e9\u05dc") == '"\u2068\u05e9\u05dc\u2069"'
+    assert quote_token("\u05e9\u05dc") == '"\u2068\u05e9\u05dc\u2069"'
 
 
 @pytest.mark.parametrize("position", range(12))
@@ -392,7 +392,7 @@ def test_of_a_long_text_the_first_tokens_are_followed_and_the_step_says_so() -> 
     assert not short["is_cut"] and "Only your first" not in taught("minilm")[1].paragraphs[0]
 
 
-def test_a_token_that_stands_twice_is_told_apart() -> None:
+def test_a_repeated_token_is_numbered() -> None:
     steps = lesson(minilm(), CAT, position=5)
     assert '"the" (2nd)' in steps[1].paragraphs[0]
     assert '"warm" (' not in " ".join(taught("minilm")[1].paragraphs)
@@ -414,7 +414,7 @@ def test_a_row_that_is_all_or_nothing_is_not_dragged() -> None:
     assert "How many tokens" in step.question.text and step.question.answer == 12
 
 
-def test_a_layer_with_one_head_is_told_as_what_it_is() -> None:
+def test_a_lesson_works_on_a_layer_with_one_head() -> None:
     config = transformers.BertConfig(
         vocab_size=101, hidden_size=14, num_hidden_layers=1, num_attention_heads=1,
         intermediate_size=11, max_position_embeddings=37,

@@ -161,7 +161,7 @@ MOVES = {
 }
 
 
-def test_a_dragged_score_shares_the_row_out_anew(
+def test_dragging_a_score_recomputes_the_row(
     chrome: Browser, site: str, steps: dict[str, LessonStep]
 ) -> None:
     figures = asdict(steps["scores"].figures)
@@ -302,7 +302,7 @@ def test_the_first_step_is_seen_whole_on_a_large_screen(chrome: Browser, site: s
         until(page, f"{bottom} <= {size['height']}", seconds=5)
 
 
-def test_what_is_wrong_is_said_in_the_panel(chrome: Browser, site: str) -> None:
+def test_the_panel_shows_errors(chrome: Browser, site: str) -> None:
     page = chrome.new_page()  # a refusal is an error in the console, too
     try:
         page.goto(at(site))

@@ -52,7 +52,7 @@ def dragged(steps: tuple[LessonStep, ...]) -> int:
 
 
 @pytest.mark.parametrize("name", ["mistral", "gpt2", "gemma2", "gpt_oss", "bert"])
-def test_what_more_steps_are_said_to_do_is_what_they_do(name: str) -> None:
+def test_sentences_about_more_steps_state_their_real_effect(name: str) -> None:
     steps = taught(name)
     figure, key = figures_of(steps, "scores"), dragged(steps)
     weights = [raised(figure, key, number) for number in range(6)]
@@ -65,7 +65,7 @@ def test_what_more_steps_are_said_to_do_is_what_they_do(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TAUGHT)
-def test_scores_are_said_as_they_are_scaled_and_capped(name: str) -> None:
+def test_sentences_state_how_scores_are_scaled_and_capped(name: str) -> None:
     steps, figure = taught(name), figures_of(taught(name), "scores")
     scaled, cap = figure["drag"]["score"] * figure["scale"], figure["softcap"]
     told = words_of(steps, "scores")
@@ -86,7 +86,7 @@ def told_with(facts: Facts, **rules: Any) -> str:
     return scores(replace(facts, call=other)).paragraphs[0]
 
 
-def test_a_model_that_does_not_scale_is_said_not_to() -> None:
+def test_sentences_state_that_a_model_does_not_scale() -> None:
     facts = lesson_facts(tiny_subject("bert"), WORDS, layer=1, head=2, position=3, table=None)
     told = told_with(facts, scale=1.0)
     assert told.endswith(UNSCALED)
@@ -94,7 +94,7 @@ def test_a_model_that_does_not_scale_is_said_not_to() -> None:
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2", "gpt_oss"])
-def test_a_token_that_sees_itself_alone_is_told_of_as_alone(name: str) -> None:
+def test_sentences_state_that_a_token_sees_only_itself(name: str) -> None:
     steps = lesson(tiny_subject(name), WORDS, position=0)
     assert_is_a_lesson(steps)
     why, asked = words_of(steps, "why-many"), step_of(steps, "why-many").question
@@ -120,7 +120,7 @@ def test_tokens_are_counted_and_there_are_more_only_beyond_three(position: int, 
     assert ("and so on down the row" in mixing) == (position == 3)
 
 
-def test_rows_of_a_model_with_a_sink_are_not_said_to_add_up_to_one() -> None:
+def test_sentences_do_not_claim_that_rows_with_a_sink_sum_to_one() -> None:
     for name, total in (("gpt_oss", "less than one"), ("llama", "one")):
         assert f"shares, adding up to {total}, of what it" in words_of(taught(name), "why-many")
 

@@ -131,7 +131,7 @@ def test_steps_lose_no_more_than_half_a_step() -> None:
     assert as_bytes(torch.tensor([0.0, 0.25, 1.0])).tolist() == [0, 128, 255]
 
 
-def test_what_is_not_there_is_refused() -> None:
+def test_missing_values_layers_and_words_raise_an_error() -> None:
     reading = tiny_session("bloom").read(WORDS)
     with pytest.raises(OptionError, match=r"L0 .* no values"):
         map_weights(reading, "L0", MapOptions(is_valued=True), ALL, ALL)

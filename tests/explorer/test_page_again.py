@@ -49,7 +49,7 @@ def page(chrome: Browser, tiny: str) -> Iterator[Page]:
     found.close()
 
 
-def test_numbers_are_said_as_they_are(chrome: Browser, tiny: str) -> None:
+def test_numbers_are_formatted_by_size(chrome: Browser, tiny: str) -> None:
     with page_at(chrome, tiny) as page:
         script = "async (all) => all.map((await import('/static/head_view.js')).format)"
         assert page.evaluate(script, list(NUMBERS)) == list(NUMBERS.values())
@@ -110,7 +110,7 @@ def test_an_address_that_is_typed_is_not_written_over(chrome: Browser, tiny: str
         page.wait_for_selector("body[data-head=L0H2]")
 
 
-def test_what_is_no_longer_kept_is_read_again_and_drawn(
+def test_a_dropped_text_is_read_again_and_drawn(
     page: Page, session: Session, tmp_path: Path
 ) -> None:
     assert page.evaluate(TOKENS) == WORDS.split()
@@ -150,7 +150,7 @@ def test_a_text_that_is_never_kept_is_read_again_once(page: Page) -> None:
     assert len(reads) == 1
 
 
-def test_what_is_wrong_begins_with_a_capital_letter_wherever_it_is_shown(page: Page) -> None:
+def test_error_messages_on_the_page_begin_with_a_capital_letter(page: Page) -> None:
     wrong = {"status": 422, "json": {"error": "a sentence of the server"}}
     page.route("**/api/plan?*", lambda route: route.fulfill(**wrong))
     page.click("nav a[data-panel=plan]")

@@ -1,4 +1,4 @@
-"""What the page keeps while things change: answers, focus, the address, maps with their labels."""
+"""The page keeps answers, focus, address and labelled maps while other things change."""
 
 import re
 import threading
@@ -74,7 +74,7 @@ def test_a_scan_that_ends_leaves_what_a_learner_types(chrome: Browser) -> None:
         waiting.pop().continue_()
         page.wait_for_selector("body[data-lesson=warm-up]")
         expect(page.locator("#lesson-number")).to_have_value("0.97")
-        assert page.evaluate("document.activeElement.mine"), "nothing was drawn anew"
+        assert page.evaluate("document.activeElement.mine"), "nothing was redrawn"
 
 
 def test_a_step_that_a_scan_changes_keeps_answer_focus_and_place(chrome: Browser) -> None:

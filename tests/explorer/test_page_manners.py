@@ -1,4 +1,4 @@
-"""What the page keeps and says: a text refused, work under way, choices that show nothing."""
+"""The page during errors and long work, and with choices that show nothing."""
 
 import json
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def test_a_text_that_is_refused_leaves_what_was_read(page: Page) -> None:
         page.fill("#text", text)
         page.click("#reader button")
         expect(status).to_have_text(f"{why} {STILL}")
-        assert page.input_value("#text") == text, "it is there to be mended"
+        assert page.input_value("#text") == text, "the text stays, to be corrected"
     page.evaluate("location.hash = '#head=L1H2&text=w8'")
     expect(status).to_have_text(f"{FEW} {STILL}")
     wanted = address.replace(" ", "+").replace("%20", "+")
@@ -90,7 +90,7 @@ def test_a_map_is_scrolled_past_unless_it_is_zoomed(chrome: Browser, tiny: str) 
         expect(page.locator(".token[aria-pressed=true]")).to_have_count(1)
 
 
-def test_a_role_that_no_head_has_fades_nothing_and_is_said(chrome: Browser, tiny: str) -> None:
+def test_a_role_without_heads_fades_nothing(chrome: Browser, tiny: str) -> None:
     with page_at(chrome, f"{tiny}#role=coreference") as page:
         said = "No head has the role coreference on this text alone. Press Find roles to look"
         for colour in ("maps", "role", "previous"):
@@ -237,7 +237,7 @@ def test_squares_out_of_their_layers_say_their_names_and_roles_have_letters(
 
 def test_long_work_that_ends_changes_no_colour_chosen_meanwhile(chrome: Browser) -> None:
     session = tiny_session("bert")
-    found = asdict(session.text_answer(session.read(WORDS)).heads)
+    found = asdict(session.text_answer(WORDS).heads)
     states = iter([{"state": "running", "stage": "", "done": 0, "total": 0}] * 3)
     done = {"state": "done", "found": found}
 

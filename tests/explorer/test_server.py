@@ -225,7 +225,7 @@ def test_a_command_names_only_a_model_that_was_loaded_by_name(tmp_path: Path) ->
     assert Session(subject).loads_as == "a/b --revision 'v 2'"
 
 
-def test_what_was_found_is_sent_in_any_state_of_the_work() -> None:
+def test_the_last_result_of_a_job_is_sent_in_any_state() -> None:
     session = fresh_session("bert")
     here = TestClient(Explorer(session).app(), base_url="http://localhost")
     assert here.get("/api/jobs/scan").json()["found"] is None
@@ -237,7 +237,7 @@ def test_what_was_found_is_sent_in_any_state_of_the_work() -> None:
         assert here.get(f"/api/readings/{name}/heads/L0H0").json()["is_scanned"]
 
 
-def test_which_limit_left_tokens_out_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_answer_states_whose_limit_left_tokens_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert client("bert").post("/api/readings", json={"text": WORDS}).json()["is_models_limit"]
     monkeypatch.setattr("headwise.explorer.session.LONGEST", 7)
     assert not fresh_session("bert").is_models_limit
@@ -403,7 +403,7 @@ def test_no_path_reaches_the_file_system() -> None:
     assert_refused(client().put("/api/readings", json={}), 405)
 
 
-def test_only_a_reading_that_is_not_kept_is_said_to_be_gone(
+def test_only_a_dropped_text_is_answered_with_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     session = tiny_session("bert")
@@ -416,7 +416,7 @@ def test_only_a_reading_that_is_not_kept_is_said_to_be_gone(
     assert_refused(special, 422, "special")
 
 
-def test_a_fault_of_our_own_is_said_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_answered_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     session = minilm()
     monkeypatch.setattr(session, "about", lambda: 1 / 0)
     calm = TestClient(

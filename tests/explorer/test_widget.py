@@ -47,7 +47,7 @@ def test_a_view_holds_the_map_of_its_head_and_follows_another_choice() -> None:
     assert repr(view) == "HeadView(L0H2, 72 heads)"
 
 
-def test_another_head_is_seen_whole_and_one_that_is_not_there_is_refused() -> None:
+def test_choosing_a_head_resets_the_window_and_rejects_unknown_heads() -> None:
     view = shown(head="L3H1")
     part = {"rows": [2, 6], "keys": [0, 3]}
     view.window = part
@@ -93,7 +93,7 @@ def test_a_long_text_is_thinned_out_and_its_late_tokens_are_followed() -> None:
     view.head = "L0H2"
     assert view.links == first
     view.token = TILE + 9
-    assert min(row for row, *_ in view.links) == TILE, "another choice begins anew"
+    assert min(row for row, *_ in view.links) == TILE, "another choice starts over"
     view.window = {"rows": [3, 9], "keys": [0, 5]}
     assert numbers(view).shape == (6, 5)
 
@@ -105,7 +105,9 @@ def test_a_table_is_viewed_without_a_model() -> None:
     assert "positional" in view.facts[0]
 
 
-def test_what_cannot_be_viewed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_view_needs_a_known_head_a_tokenizer_and_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(OptionError, match="L0H12 is not in this model"):
         shown(head="L0H12")
     with pytest.raises(OptionError, match="has no tokenizer"):
@@ -116,7 +118,7 @@ def test_what_cannot_be_viewed_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 LESS = {"scan(MODEL)": "scan(MODEL, TEXTS)", "fit_tokens=1024": "fit_tokens=256"}
-"""What is changed in the notebooks so that they read less."""
+"""Replacements that make the notebooks read less text."""
 
 
 @pytest.mark.slow

@@ -96,7 +96,7 @@ def test_too_many_are_refused_and_the_others_served(monkeypatch: pytest.MonkeyPa
     assert all(isinstance(one, Busy) and "try again" in str(one) for one in found[3:])
 
 
-def test_what_goes_wrong_reaches_the_one_who_asked() -> None:
+def test_an_error_in_the_work_reaches_the_caller() -> None:
     async def fail() -> None:
         with pytest.raises(ZeroDivisionError):
             await do(ModelQueue(), Asker(), lambda _: 1 / 0)

@@ -20,9 +20,9 @@ from headwise.cli.options import AsJson
 OPTIONAL_PACKAGES = {
     "gguf": ("gguf", "the embedded model smollm2"),
     "accelerate": ("gguf", "the embedded model smollm2"),
-    "msgspec": ("explorer", "headwise explore"),
     "starlette": ("explorer", "headwise explore"),
     "uvicorn": ("explorer", "headwise explore"),
+    "msgspec": ("explorer", "headwise explore"),
     "anywidget": ("notebook", "the widget in notebooks"),
     "onnx": ("onnx", "headwise prune --onnx: the file"),
     "onnxscript": ("onnx", "headwise prune --onnx: the conversion"),

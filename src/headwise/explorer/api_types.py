@@ -7,12 +7,15 @@ field. msgspec converts and encodes them; the notebook's widget uses the types w
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from headwise.checks import whole_number
 from headwise.errors import OptionError
 from headwise.heads import HeadId
+
+if TYPE_CHECKING:
+    from headwise.planning.plans import HeadChoice, Plan
 
 LONGEST_TEXT = 200_000
 """Largest number of characters in a text; the part that a model cannot read is dropped later."""
@@ -21,10 +24,9 @@ MAX_HEADS = 4096
 MAX_FACTOR = 4.0
 LONGEST_NAME = 80
 LONGEST_QUOTE = 40
-"""Characters of a wrong value that an error message quotes."""
 
 KINDS = {"str": "a text", "bool": "0 or 1", "int": "a whole number", "array": "a list"}
-"""What to write for each type that msgspec expects."""
+"""Plain words for the types that msgspec expects."""
 Request = TypeVar("Request")
 
 
@@ -219,15 +221,9 @@ class PlanQuery:
                 whole_number(name, value, least=1, most=most)
 
 
-PLAN_LIMITS = {
-    "d_model": 65536,
-    "heads": 1024,
-    "kv_heads": 1024,
-    "d_key": 4096,
-    "layers": 1024,
-    "length": 10_000_000,
-    "batch": 65536,
-}
+PLAN_LIMITS = dict(
+    d_model=65536, heads=1024, kv_heads=1024, d_key=4096, layers=1024, length=10**7, batch=65536
+)
 
 
 @dataclass(frozen=True)
@@ -241,14 +237,12 @@ class ProgressAnswer:
 
 @dataclass(frozen=True)
 class HeadGrid:
-    """Columns with one value per head."""
+    """Columns with one value per head, in the order of `names`; `words` explains each measure."""
 
     names: list[str]
     roles: list[list[str]]
     measures: dict[str, list[float | None]]
-    """Values of each measure, in the order of `names`."""
     words: dict[str, str]
-    """The meaning of each measure."""
 
 
 @dataclass(frozen=True)
@@ -294,9 +288,7 @@ class ModelAnswer:
     roles: dict[str, RoleFacts]
     measures: dict[str, str]
     job_measures: dict[str, dict[str, str]]
-    """Measures that each job adds."""
     text: str
-    """The sample text."""
     other_texts: list[str]
     max_texts: int
     jobs: list[JobAnswer]
@@ -325,10 +317,8 @@ class TextAnswer:
     has_words: bool
     has_special: bool
     left_out: int
-    """Tokens that were too many to read."""
     is_models_limit: bool
     measured: int
-    """Rows that every measure is a mean of."""
     heads: HeadGrid
     default_head: str
 
@@ -345,7 +335,6 @@ class MapCells:
     """Two bytes per cell, little-endian; 65535 stands for `largest`."""
     largest: float
     tile: int
-    """Largest number of rows and columns that are sent unreduced."""
 
 
 @dataclass(frozen=True)
@@ -363,7 +352,6 @@ class Contribution:
     before: list[float]
     after: list[float]
     share: list[float]
-    """Share of the sum of all heads' lengths."""
     mean_share: float
     equal_share: float
 
@@ -413,10 +401,8 @@ class HeadAnswer:
     measures: list[MeasureValue]
     roles: list[RoleEvidence]
     is_scanned: bool
-    """Whether the roles come from a scan of built-in text."""
     served_by: ServedBy | None
     max_image: int
-    """Largest number of rows that /image.svg draws."""
 
 
 @dataclass(frozen=True)
@@ -431,7 +417,7 @@ class Similarity:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Probabilities of the likeliest tokens or classes, before and after."""
+    """Probabilities of the likeliest tokens or classes, before and after; divergence in nats."""
 
     noun: Literal["token", "class"]
     title: str
@@ -439,7 +425,6 @@ class Prediction:
     before: list[float]
     after: list[float]
     divergence: float
-    """Kullback-Leibler divergence, in nats."""
 
 
 @dataclass(frozen=True)
@@ -464,7 +449,7 @@ class WhatIfAnswer:
 
 @dataclass(frozen=True)
 class PlanAnswer:
-    """What the attention of one model costs."""
+    """Costs of one model's attention."""
 
     name: str
     d_model: int
@@ -479,6 +464,12 @@ class PlanAnswer:
     weight_matrix_bytes: int
     decode_intensity: float | None
 
+    @classmethod
+    def of(cls, plan: "Plan") -> "PlanAnswer":
+        """The fields of `plan.to_row()` that the page shows."""
+        row = plan.to_row()
+        return cls(**{each.name: row[each.name] for each in fields(cls)})
+
 
 @dataclass(frozen=True)
 class HeadChoiceAnswer:
@@ -489,6 +480,12 @@ class HeadChoiceAnswer:
     remarks: list[str]
     parameters: int
     multiply_adds: float
+
+    @classmethod
+    def of(cls, choice: "HeadChoice") -> "HeadChoiceAnswer":
+        """The choice and its costs."""
+        costs = choice.plan.layer_parameters, choice.plan.per_token
+        return cls(choice.num_heads, choice.d_key, list(choice.remarks), *costs)
 
 
 ANSWERS = (

@@ -4,7 +4,6 @@ It rejects requests that do not name this machine (such as those of a page elsew
 points here), limits their size, and forbids the page to load anything from other servers.
 """
 
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,20 +32,13 @@ HEADERS = {
 }
 
 
-@dataclass(frozen=True)
-class ErrorAnswer:
-    """What is wrong with a request, in one sentence."""
-
-    error: str
-
-
 class TooLarge(Exception):
     """A request's body is larger than LARGEST_BODY."""
 
 
 def error_response(status: int, sentence: str) -> Response:
     """An error in one sentence, as JSON."""
-    body = encode_answer(ErrorAnswer(sentence))
+    body = encode_answer({"error": sentence})
     return Response(body, status_code=status, media_type="application/json")
 
 

@@ -53,7 +53,7 @@ def head_answer(
         measures=_measures(analysis.table, head),
         roles=role_evidence(analysis.table if scan_table is None else scan_table, head),
         is_scanned=scan_table is not None,
-        served_by=_served_by(analysis, head),
+        served_by=_serving_kv_head(analysis, head),
         max_image=MAX_IMAGE,
     )
 
@@ -117,19 +117,19 @@ def contribution(analysis: TextAnalysis, head: HeadId) -> Contribution | None:
     after = lengths_after(mixed, roots)
     share = after / after.sum(0).clamp(min=1e-12)
     return Contribution(
-        before=_rounded(mixed[head.head].norm(dim=-1)),
-        after=_rounded(after[head.head]),
-        share=_rounded(share[head.head]),
+        before=_round(mixed[head.head].norm(dim=-1)),
+        after=_round(after[head.head]),
+        share=_round(share[head.head]),
         mean_share=float(share[head.head].mean()),
         equal_share=1 / len(after),
     )
 
 
-def _rounded(values: Tensor) -> list[float]:
+def _round(values: Tensor) -> list[float]:
     return [round(value, 4) for value in values.tolist()]
 
 
-def _served_by(analysis: TextAnalysis, head: HeadId) -> ServedBy | None:
+def _serving_kv_head(analysis: TextAnalysis, head: HeadId) -> ServedBy | None:
     call = analysis.call(head.layer_name)
     keys = getattr(call, "keys", None)
     if keys is None or keys.shape[1] == call.num_heads:

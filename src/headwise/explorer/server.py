@@ -5,7 +5,6 @@ session and its neighbours compute it in the ModelQueue. An error is one sentenc
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
@@ -25,7 +24,6 @@ from headwise.explorer.api_types import (
     LessonRequest,
     PlanAnswer,
     PlanQuery,
-    TextAnswer,
     TextRequest,
     ThumbsQuery,
     WhatIfRequest,
@@ -49,7 +47,6 @@ from headwise.explorer.maps import (
 )
 from headwise.explorer.session import Session, TextNotCached
 from headwise.explorer.text_analysis import TextAnalysis
-from headwise.explorer.what_if import compare_gated
 from headwise.explorer.work import Busy, ModelQueue
 from headwise.heads import HeadId, check_head
 from headwise.progress import Progress, StopWork
@@ -57,22 +54,6 @@ from headwise.progress import Progress, StopWork
 THUMB_ROWS = 8
 """Rows that are computed for each row of a small map."""
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
-
-
-@dataclass(frozen=True)
-class RouteFacts:
-    """One address of the API."""
-
-    path: str
-    methods: list[str]
-    about: str
-
-
-@dataclass(frozen=True)
-class RoutesAnswer:
-    """Every address of the API."""
-
-    routes: list[RouteFacts]
 
 
 class Explorer:
@@ -111,17 +92,17 @@ class Explorer:
             Route("/api/lesson", self.lesson, methods=["POST"]),
             Route("/api/lesson/check", self.check, methods=["POST"]),
             Route("/api/plan", self.plan),
-            Route("/api/plan/known", self.known_plans),
+            Route("/api/plan/known", self.plan_known_models),
             Route("/api/plan/heads", self.head_counts),
         ]
         app = Starlette(
             routes=routes,
             middleware=[Middleware(GZipMiddleware, minimum_size=2048, compresslevel=3)],
             exception_handlers={
-                Busy: _own_sentence(503),
-                HeadwiseError: _own_sentence(422),
+                Busy: lambda _, error: error_response(503, str(error)),
+                HeadwiseError: lambda _, error: error_response(422, str(error)),
                 HTTPException: _http_error,
-                TextNotCached: _own_sentence(410),
+                TextNotCached: lambda _, error: error_response(410, str(error)),
                 StopWork: lambda *_: error_response(499, "the client has left"),
                 TooLarge: lambda *_: error_response(413, "the request's body is too large"),
                 Exception: lambda *_: error_response(
@@ -143,15 +124,15 @@ class Explorer:
     async def documentation(self, request: Request) -> Response:
         """List every address under /api/ and its answer."""
         routes = [
-            RouteFacts(
-                path=route.path,
-                methods=sorted((route.methods or set()) - {"HEAD"}),
-                about=(route.endpoint.__doc__ or "").strip().partition("\n")[0],
-            )
+            {
+                "path": route.path,
+                "methods": sorted((route.methods or set()) - {"HEAD"}),
+                "about": (route.endpoint.__doc__ or "").strip().partition("\n")[0],
+            }
             for route in request.app.routes
             if isinstance(route, Route) and route.path.startswith("/api/")
         ]
-        return _json(RoutesAnswer(routes))
+        return _json({"routes": routes})
 
     async def model(self, request: Request) -> Response:
         """Name, layers and roles of the model."""
@@ -164,11 +145,9 @@ class Explorer:
     async def read(self, request: Request) -> Response:
         """Read {text}: its tokens, labels of its maps, and measures of every head on it."""
         body = read_body(TextRequest, await request.body())
-
-        def work(report: Progress) -> TextAnswer:
-            return self.session.text_answer(self.session.read(body.text, report))
-
-        return _json(await self.queue.run(request, work))
+        return await self._compute(
+            request, lambda progress: self.session.text_answer(body.text, progress)
+        )
 
     async def thumbs(self, request: Request) -> Response:
         """Small maps of the heads of ?layer=, ?size= cells wide: a byte per cell, its root."""
@@ -187,34 +166,29 @@ class Explorer:
 
     async def head(self, request: Request) -> Response:
         """Map, links, profile, contribution, measures and roles of a head."""
-        analysis, head, options = self.map_request(request)
+        analysis, head, options = self._map_request(request)
         table = self.session.scan_table
-        answer = await self.queue.run(
-            request, lambda _: head_answer(analysis, head, options, table)
-        )
-        return _json(answer)
+        return await self._compute(request, lambda _: head_answer(analysis, head, options, table))
 
     async def map(self, request: Request) -> Response:
         """A part of a head's map, ?rows=0:256&keys=0:256."""
-        analysis, head, options = self.map_request(request)
+        analysis, head, options = self._map_request(request)
         rows, keys = (parse_range(request.query_params, axis, TILE) for axis in ("rows", "keys"))
-        tile = await self.queue.run(
-            request, lambda _: map_tile(analysis, head, options, (rows, keys))
+        return await self._compute(
+            request, lambda _: map_tile(analysis, head, options, (rows, keys)).cells()
         )
-        return _json(tile.cells())
 
     async def links(self, request: Request) -> Response:
         """The strongest links of the rows ?rows=0:256 of a head: row, key, weight."""
-        analysis, head, options = self.map_request(request)
+        analysis, head, options = self._map_request(request)
         rows = parse_range(request.query_params, "rows", TILE)
-        links = await self.queue.run(
+        return await self._compute(
             request, lambda _: strongest_links(analysis, head, options, rows)
         )
-        return _json(links)
 
     async def image(self, request: Request) -> Response:
         """A head's map as an SVG image, of ?rows= if the text is long."""
-        analysis, head, options = self.map_request(request)
+        analysis, head, options = self._map_request(request)
         query = {"rows": f"0:{MAX_IMAGE}", **request.query_params}
         part = parse_range(query, "rows", MAX_IMAGE)
         svg = await self.queue.run(request, lambda _: _draw_map(analysis, head, options, part))
@@ -223,14 +197,8 @@ class Explorer:
     async def whatif(self, request: Request) -> Response:
         """Outputs on {texts} with {gates} on heads, next to the unchanged model's."""
         body = read_body(WhatIfRequest, await request.body())
-        factors, session = body.factors(), self.session
-        answer = await self.queue.run(
-            request,
-            lambda _: compare_gated(
-                session.subject, body.texts, factors, session.counts, session.baselines
-            ),
-        )
-        return _json(answer)
+        factors = body.factors()
+        return await self._compute(request, lambda _: self.session.what_if(body.texts, factors))
 
     async def cutplan(self, request: Request) -> Response:
         """A plan that cuts {heads}, if they can be cut, as a file for headwise prune --plan."""
@@ -304,63 +272,35 @@ class Explorer:
             d_key=query.d_key,
             num_layers=query.layers,
         )
-        dtype = query.dtype[:20]
-        return _json(
-            _plan_answer(plan(shape=shape, length=query.length, batch=query.batch, dtype=dtype))
-        )
+        costs = plan(shape=shape, length=query.length, batch=query.batch, dtype=query.dtype[:20])
+        return _json(PlanAnswer.of(costs))
 
-    async def known_plans(self, request: Request) -> Response:
+    async def plan_known_models(self, request: Request) -> Response:
         """The known models, and the costs of their attention."""
         from headwise.planning.known_models import KNOWN
         from headwise.planning.plans import plan
 
-        return _json([_plan_answer(plan(name)) for name in KNOWN])
+        return _json([PlanAnswer.of(plan(name)) for name in KNOWN])
 
     async def head_counts(self, request: Request) -> Response:
         """Every number of heads that divides ?d_model=, and its drawbacks at ?length=."""
         from headwise.planning.plans import head_choices
 
         query = read_query(PlanQuery, request.query_params)
-        return _json(
-            [
-                HeadChoiceAnswer(
-                    heads=choice.num_heads,
-                    d_key=choice.d_key,
-                    remarks=list(choice.remarks),
-                    parameters=choice.plan.layer_parameters,
-                    multiply_adds=choice.plan.per_token,
-                )
-                for choice in head_choices(query.d_model, length=query.length)
-            ]
-        )
+        choices = head_choices(query.d_model, length=query.length)
+        return _json([HeadChoiceAnswer.of(choice) for choice in choices])
 
-    def map_request(self, request: Request) -> tuple[TextAnalysis, HeadId, MapOptions]:
-        """The text, head and options that a request names."""
+    def _map_request(self, request: Request) -> tuple[TextAnalysis, HeadId, MapOptions]:
         analysis = self.session.analysis(request.path_params["name"])
         head = analysis.check_head(parse_head(request.path_params["head"]))
         return analysis, head, read_query(MapOptions, request.query_params)
 
+    async def _compute(self, request: Request, work: Callable[[Progress], object]) -> Response:
+        return _json(await self.queue.run(request, work))
+
 
 def _json(answer: object) -> Response:
     return Response(encode_answer(answer), media_type="application/json")
-
-
-def _plan_answer(plan: Any) -> PlanAnswer:
-    shape, decoding = plan.shape, plan.decoding
-    return PlanAnswer(
-        name=plan.name,
-        d_model=shape.d_model,
-        num_heads=shape.num_heads,
-        num_kv_heads=shape.num_kv_heads,
-        d_key=shape.d_key,
-        num_layers=shape.num_layers,
-        parameters_layer=plan.layer_parameters,
-        parameters_attention=plan.model_parameters,
-        multiply_adds_per_token=plan.per_token,
-        cache_bytes=plan.cache_bytes,
-        weight_matrix_bytes=plan.weight_matrix_bytes,
-        decode_intensity=decoding.intensity if decoding else None,
-    )
 
 
 def _draw_map(analysis: TextAnalysis, head: HeadId, options: MapOptions, part: slice) -> str:
@@ -374,13 +314,6 @@ def _draw_map(analysis: TextAnalysis, head: HeadId, options: MapOptions, part: s
     weights = map_weights(analysis, head.layer_name, options, rows, keys, head=head.head)
     labels = Labels(axes[0].labels[rows], axes[1].labels[keys])
     return maps_svg(Maps(weights, (str(head),), labels))
-
-
-def _own_sentence(status: int) -> Callable[[Request, Exception], Response]:
-    def handle(_: Request, error: Exception) -> Response:
-        return error_response(status, str(error))
-
-    return handle
 
 
 def _http_error(_: Request, error: Exception) -> Response:

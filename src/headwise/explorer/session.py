@@ -6,7 +6,7 @@ In: a subject. Out: answers for server.py. Knows nothing of requests.
 import copy
 import shlex
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from headwise.explorer.api_types import (
     ModelAnswer,
     RoleFacts,
     TextAnswer,
+    WhatIfAnswer,
 )
 from headwise.explorer.maps import view_labels
 from headwise.explorer.text_analysis import (
@@ -31,7 +32,7 @@ from headwise.explorer.text_analysis import (
     check_heads_left,
     text_name,
 )
-from headwise.explorer.what_if import BaselineCache
+from headwise.explorer.what_if import BaselineCache, compare_gated
 from headwise.explorer.work import Job
 from headwise.formats import replace_nonfinite
 from headwise.heads import HeadId, HeadTable
@@ -108,7 +109,7 @@ class Session:
         self.num_heads = {name: heads for name, (heads, _) in self.counts.items()}
         self.jobs = {name: Job(name) for name in JOB_MEASURES}
         # Copied now: later a request may be watching or gating the model, and so would the copy.
-        self.job_model = copy_sharing_weights(subject)
+        self.job_model = _copy_sharing_weights(subject)
         self._job_lock = threading.Lock()  # only one job at a time may watch the copy
 
     @property
@@ -163,8 +164,9 @@ class Session:
             raise TextNotCached(f"the text {name} is no longer in memory: send it again")
         return analysis
 
-    def text_answer(self, analysis: TextAnalysis) -> TextAnswer:
+    def text_answer(self, text: str, progress: Progress = no_progress) -> TextAnswer:
         """Tokens, labels of maps, and measures of every head."""
+        analysis = self.read(text, progress)
         layer_of_stack = {call.stack: layer for layer, call in analysis.calls.items()}
         labels = analysis.labels(next(iter(analysis.calls)))
         return TextAnswer(
@@ -182,6 +184,10 @@ class Session:
             heads=_grid(analysis.table, MEASURES),
             default_head=str(default_head(analysis.table)),
         )
+
+    def what_if(self, texts: Sequence[str], factors: Mapping[HeadId, float]) -> WhatIfAnswer:
+        """The model's output on `texts` with heads scaled, next to its unchanged output."""
+        return compare_gated(self.subject, texts, factors, self.counts, self.baselines)
 
     def start(self, name: str) -> bool:
         """Start a job on the copy of the model; it waits until other jobs have ended."""
@@ -231,7 +237,7 @@ def _grid(table: HeadTable, meanings: Mapping[str, str]) -> HeadGrid:
     )
 
 
-def copy_sharing_weights(subject: Subject) -> Subject:
+def _copy_sharing_weights(subject: Subject) -> Subject:
     """A copy of the model in evaluation mode with modules of its own and the same weights."""
     model = subject.model
     shared: dict[int, Any] = {id(tensor): tensor for tensor in model.parameters()}

@@ -1,4 +1,4 @@
-"""One text, read once: what every layer computed, and every measure of every head on it.
+"""One text, read once: every layer's attention call, and every measure of every head on it.
 
 In: a model and a text. Out: a TextAnalysis, from which maps.py computes any part of any map later.
 No weight matrix is ever stored whole. AnalysisCache keeps the last few.
@@ -51,7 +51,7 @@ class TextAnalysis:
     left_out: int
     """Tokens of the text that were too many to read."""
     tokenizer: object = field(repr=False)
-    kept: LayerCache = field(repr=False)
+    layer_cache: LayerCache = field(repr=False)
 
     def call(self, layer: str) -> Call:
         """The attention call of a layer."""
@@ -82,7 +82,7 @@ class TextAnalysis:
 
     def roots(self, layer: str) -> Tensor | None:
         """Matrices that give lengths after each head's part of the output projection."""
-        return self.kept.output_roots(self.call(layer))
+        return self.layer_cache.output_roots(self.call(layer))
 
     @cached_property
     def _sequences(self) -> dict[str, SequenceWeights]:
@@ -139,9 +139,9 @@ def analyse_text(subject: Subject, text: str, *, progress: Progress = no_progres
     window = reader.windows([text])[0]
     batch = reader.batch([window], subject.device)
     num_layers = len(find_sites(model))
-    sums, kept = HeadSums(), LayerCache()
+    sums, layer_cache = HeadSums(), LayerCache()
     counter = HeadCounter(
-        sums, make_measures(), RowChoice(ROWS_MEASURED), compares=False, cache=kept
+        sums, make_measures(), RowChoice(ROWS_MEASURED), compares=False, cache=layer_cache
     )
     calls: dict[str, Call] = {}
 
@@ -161,7 +161,7 @@ def analyse_text(subject: Subject, text: str, *, progress: Progress = no_progres
         table=head_table(sums, {"model": subject.name}),
         left_out=len(reader.ids(text)) + special_tokens - len(window.ids),
         tokenizer=subject.tokenizer,
-        kept=kept,
+        layer_cache=layer_cache,
     )
 
 

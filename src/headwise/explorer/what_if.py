@@ -124,10 +124,10 @@ def _similarity(
     with gate(subject.model, gates):
         after = subject.objective.output(subject.model, inputs)
     kept = [round(cosine, 4) for cosine in (before * after).sum(-1).tolist()]
-    return Similarity(_rounded(before @ before.T), _rounded(after @ after.T), kept), remarks
+    return Similarity(_round(before @ before.T), _round(after @ after.T), kept), remarks
 
 
-def _rounded(matrix: Tensor) -> list[list[float]]:
+def _round(matrix: Tensor) -> list[list[float]]:
     return [[round(value, 4) for value in row] for row in matrix.tolist()]
 
 
@@ -136,7 +136,7 @@ def _prediction(
 ) -> tuple[Prediction, list[str]]:
     """The likeliest tokens, or classes, at the position that the model predicts."""
     inputs, remarks = _read_texts(subject, [text])
-    position, title = _predicted_position(subject, inputs)
+    position, title = _position_to_predict(subject, inputs)
     before = baselines.output([text], lambda: _log_probabilities(subject, inputs, position))
     with gate(subject.model, gates):
         after = _log_probabilities(subject, inputs, position)
@@ -155,7 +155,7 @@ def _prediction(
     return prediction, remarks
 
 
-def _predicted_position(subject: Subject, inputs: dict[str, Tensor]) -> tuple[int, str]:
+def _position_to_predict(subject: Subject, inputs: dict[str, Tensor]) -> tuple[int, str]:
     """The position whose prediction is shown, and its title; masks a word if no token is masked."""
     last = inputs["input_ids"].shape[1] - 1
     if isinstance(subject.objective, NextToken):
@@ -167,10 +167,10 @@ def _predicted_position(subject: Subject, inputs: dict[str, Tensor]) -> tuple[in
             f"{subject.name} predicts masked tokens, but its tokenizer has no mask token: pass a "
             "tokenizer that has one"
         )
-    return _masked_position(subject, inputs, subject.objective.mask_id)
+    return _position_to_mask(subject, inputs, subject.objective.mask_id)
 
 
-def _masked_position(subject: Subject, inputs: dict[str, Tensor], mask: int) -> tuple[int, str]:
+def _position_to_mask(subject: Subject, inputs: dict[str, Tensor], mask: int) -> tuple[int, str]:
     """The first masked position, and its title; masks the last word if no token is masked."""
     ids = inputs["input_ids"][0]
     masked = (ids == mask).nonzero().flatten().tolist()

@@ -96,7 +96,6 @@ class Job:
     done: int = 0
     total: int = 0
     error: str = ""
-    """Why the job failed, in one sentence."""
     result: Any = None
     """Result of the last run that finished."""
     _stop: threading.Event = field(default_factory=threading.Event, repr=False)

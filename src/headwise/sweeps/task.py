@@ -29,7 +29,7 @@ class TaskExamples:
     answers: Int[Tensor, "batch position question"]
     """The answers' numbers; -100 (`NO_ANSWER`) where nothing is asked."""
     places: Int[Tensor, "batch position question"]
-    """Position at which each answer can be read; -1 (`NOWHERE`) where there is none."""
+    """Position at which each answer can be read; -1 (`NOWHERE`) for an answer without one."""
 
     def __len__(self) -> int:
         """Number of sequences."""

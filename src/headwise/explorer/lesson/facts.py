@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from headwise.errors import OptionError
 from headwise.explorer.lesson.figures import Place
-from headwise.explorer.lesson.token_text import ordinal, quoted, visible
+from headwise.explorer.lesson.token_text import ordinal, quote_token, visible
 from headwise.explorer.what_if import token_name
 from headwise.heads import HeadTable
 from headwise.objectives.evaluation import ROOM
@@ -61,7 +61,6 @@ class Effects:
     """Change of the output when each head is silenced."""
 
     unit: Literal["cosine", "nats", "loss"]
-    """`cosine`, `nats` or `loss`."""
     values: tuple[float, ...]
     """Cosine to the unchanged output, divergence from it, or the loss, per head."""
     sizes: tuple[float, ...]
@@ -127,13 +126,13 @@ class Facts:
     @property
     def token(self) -> str:
         """The token, quoted."""
-        return self.quoted(self.position)
+        return self.quote(self.position)
 
-    def quoted(self, position: int) -> str:
+    def quote(self, position: int) -> str:
         """A token inside a sentence, numbered if the text has it several times."""
         token = self.tokens[position]
         turn = self.tokens[: position + 1].count(token)
-        return quoted(token) + (f" ({ordinal(turn)})" if self.tokens.count(token) > 1 else "")
+        return quote_token(token) + (f" ({ordinal(turn)})" if self.tokens.count(token) > 1 else "")
 
     def step(self, name: str) -> Tensor:
         """A step's values for the one text."""
@@ -203,7 +202,7 @@ class Facts:
     def effects(self) -> Effects:
         """Change of the model's output when each head of the layer is silenced."""
         with torch.no_grad(), in_evaluation(self.subject.model):
-            return silencing_effects(
+            return _silencing_effects(
                 self.subject, self.batch.inputs, self.trace.prefix, self.trace.num_heads
             )
 
@@ -212,8 +211,8 @@ class Facts:
         """Roles of the layer's heads; None without a table."""
         if self.table is None:
             return None
-        held = dict(zip(map(str, self.table.heads), self.table.df["roles"].tolist(), strict=True))
-        return [list(held.get(self.trace.name_of(h), ())) for h in range(self.trace.num_heads)]
+        roles = dict(zip(map(str, self.table.heads), self.table.df["roles"].tolist(), strict=True))
+        return [list(roles.get(self.trace.name_of(h), ())) for h in range(self.trace.num_heads)]
 
     @property
     def place(self) -> Place:
@@ -299,10 +298,10 @@ def _read_text(subject: Subject, text: str) -> tuple[Batch, range, bool]:
             f"text {part[:20]!r} has {len(ids)} tokens, but the lesson needs at least 2: write a "
             "short sentence"
         )
-    kept = ids[: min(MAX_TOKENS, reader.length - len(before) - len(after))]
-    batch = reader.batch([Window(0, (*before, *kept, *after))], subject.device)
-    where = range(len(before), len(before) + len(kept))
-    return batch, where, len(kept) < len(ids) or len(part) < len(whole)
+    read_ids = ids[: min(MAX_TOKENS, reader.length - len(before) - len(after))]
+    batch = reader.batch([Window(0, (*before, *read_ids, *after))], subject.device)
+    where = range(len(before), len(before) + len(read_ids))
+    return batch, where, len(read_ids) < len(ids) or len(part) < len(whole)
 
 
 def _last_word(batch: Batch, where: range) -> int:
@@ -379,7 +378,7 @@ def _choose_head(
     return best.call, best.head
 
 
-def silencing_effects(
+def _silencing_effects(
     subject: Subject, inputs: Mapping[str, Tensor], layer: str, num_heads: int
 ) -> Effects:
     """Change of the output when each head of a layer is silenced, in the objective's terms."""
@@ -387,12 +386,12 @@ def silencing_effects(
     objective = subject.objective
     size = _copies_at_once(subject, inputs)
     outputs = torch.cat(
-        [_gated_outputs(subject, inputs, layer, part) for part in gates.split(size)]
+        [_outputs_with_gates(subject, inputs, layer, part) for part in gates.split(size)]
     ).double()
     unchanged, silent = outputs[0], outputs[1:]
     if isinstance(objective, Embedding):
         cosines = (silent * unchanged).sum(-1).clamp(-1, 1).tolist()
-        return Effects("cosine", tuple(cosines), tuple(1 - one for one in cosines))
+        return Effects("cosine", tuple(cosines), tuple(1 - cosine for cosine in cosines))
     if isinstance(objective, CustomLoss):
         changes = (silent - unchanged).abs().tolist()
         return Effects("loss", tuple(silent.tolist()), tuple(changes))
@@ -407,7 +406,7 @@ def silencing_effects(
     )
 
 
-def _gated_outputs(
+def _outputs_with_gates(
     subject: Subject, inputs: Mapping[str, Tensor], layer: str, gates: Float[Tensor, "copies heads"]
 ) -> Tensor:
     """The outputs to compare, one per row of gates; a causal model's is its next-token logits."""

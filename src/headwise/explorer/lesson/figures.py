@@ -1,4 +1,4 @@
-"""What the browser draws in each step of the lesson; static/types.d.ts is generated from it.
+"""Numbers that the browser draws in each step of the lesson; source of static/types.d.ts.
 
 Vectors longer than SHOWN numbers are cut to their first ones, unless a field says otherwise.
 """

@@ -26,7 +26,7 @@ from headwise.explorer.lesson.quiz import (
     choice_question,
     number_question,
 )
-from headwise.explorer.lesson.token_text import few, number, quoted, share
+from headwise.explorer.lesson.token_text import few, number, quote_token, share
 from headwise.formats import format_count, join_words
 from headwise.planning.plans import head_choices
 from headwise.tracing.blur import Blur, Row
@@ -85,18 +85,18 @@ def warm_up() -> LessonStep:
 
 
 def _products(numbers: list[float]) -> str:
-    return " + ".join(f"{number(one)} x {number(one)}" for one in numbers)
+    return " + ".join(f"{number(value)} x {number(value)}" for value in numbers)
 
 
 def _vector(numbers: list[float]) -> str:
-    return f"[{', '.join(f'{one:.2f}'.removesuffix('.00') for one in numbers)}]"
+    return f"[{', '.join(f'{value:.2f}'.removesuffix('.00') for value in numbers)}]"
 
 
 def why_many(facts: Facts) -> LessonStep:
     """One row of weights cannot be sharp on several tokens."""
     rows = facts.compared
     named = (Row(facts.trace.name_of(head), row) for head, row in enumerate(rows.weights))
-    blur = Blur(facts.token, tuple(facts.quoted(key) for key in rows.keys), tuple(named))
+    blur = Blur(facts.token, tuple(facts.quote(key) for key in rows.keys), tuple(named))
     heads, single = blur.heads, blur.single
     entropy = math.fsum(row.entropy for row in heads) / len(heads)
     largest = math.fsum(row.largest for row in heads) / len(heads)
@@ -136,7 +136,7 @@ def why_many(facts: Facts) -> LessonStep:
 
 def _rows_sentence(facts: Facts, heads: tuple[Row, ...]) -> str:
     top = _largest_key(heads[facts.head], facts.compared.keys)
-    where = ITSELF if top == facts.position else facts.quoted(top)
+    where = ITSELF if top == facts.position else facts.quote(top)
     own = f"{facts.name} puts {share(float(facts.row[top]))} on {where}"
     weights = facts.step("weights")[:, facts.position]
     others = {
@@ -146,8 +146,8 @@ def _rows_sentence(facts: Facts, heads: tuple[Row, ...]) -> str:
     }
     if not others:
         return own
-    head = max(others, key=lambda one: float(weights[one, others[one]]))
-    where = ITSELF if others[head] == facts.position else facts.quoted(others[head])
+    head = max(others, key=lambda other: float(weights[other, others[other]]))
+    where = ITSELF if others[head] == facts.position else facts.quote(others[head])
     return (
         f"{own}, {facts.trace.name_of(head)} {share(float(weights[head, others[head]]))} on {where}"
     )
@@ -159,7 +159,7 @@ def _left_out_paragraph(facts: Facts) -> tuple[str, ...]:
     if not left_out:
         return ()
     names = [
-        quoted(facts.tokens[key]) if is_special[key] else facts.quoted(key) for key in left_out
+        quote_token(facts.tokens[key]) if is_special[key] else facts.quote(key) for key in left_out
     ]
     resting = math.fsum(facts.compared.resting) / len(facts.compared.resting)
     return (
@@ -211,7 +211,7 @@ def _blur_question(facts: Facts, row: Row, num_heads: int) -> QuizQuestion:
     answer = weight / num_heads
     scaled = ", scaled up," if facts.compared.resting[facts.head] else ""
     return number_question(
-        f"{facts.name}{scaled} puts {weight:.3f} on {facts.quoted(top)}. If the other "
+        f"{facts.name}{scaled} puts {weight:.3f} on {facts.quote(top)}. If the other "
         f"{format_count(num_heads - 1, 'head')} ignored that token, how much weight would the "
         f"average of all {num_heads} rows put on it?",
         answer,
@@ -278,7 +278,7 @@ def _is_grouped(facts: Facts) -> bool:
 
 
 def _projection_question(facts: Facts) -> QuizQuestion:
-    """Whose query meets whose key: told by which product is the score."""
+    """Which query and key are multiplied: the product that equals the score decides."""
     queries, keys = facts.step("queries")[facts.head], facts.step("keys")[facts.kv_head]
     here = facts.position
     for other in facts.by_weight:
@@ -289,7 +289,7 @@ def _projection_question(facts: Facts) -> QuizQuestion:
         if abs(forward - back) <= TIE * max(1.0, abs(score)):
             continue
         assert abs(forward - score) < abs(back - score)
-        name = facts.quoted(other)
+        name = facts.quote(other)
         return choice_question(
             f"Which two vectors decide how much {facts.token} looks at {name}?",
             f"the query of {facts.token} and the key of {name}",
@@ -309,12 +309,12 @@ def _projection_question(facts: Facts) -> QuizQuestion:
     )
 
 
-def _dot(one: Tensor, other: Tensor) -> float:
-    return float(one.double() @ other.double())
+def _dot(query: Tensor, key: Tensor) -> float:
+    return float(query.double() @ key.double())
 
 
 def heads(facts: Facts) -> LessonStep:
-    """How a width is shared out among heads."""
+    """How the width is divided among heads."""
     num_heads, d_key = facts.trace.num_heads, facts.call.queries.shape[-1]
     d_model, width = facts.d_model, num_heads * d_key
     first, last = facts.head * d_key, (facts.head + 1) * d_key - 1
@@ -365,10 +365,10 @@ def heads(facts: Facts) -> LessonStep:
 def _head_count_table(
     d_model: int, num_heads: int, d_key: int, num_tokens: int
 ) -> list[HeadCountFigure]:
-    """A row for every head count that shares the width out evenly, and the model's own."""
+    """A row for every head count that divides the width, and one for the model's own."""
     choices = {
-        (one.num_heads, one.d_key): list(one.remarks)
-        for one in head_choices(d_model, length=num_tokens)
+        (choice.num_heads, choice.d_key): list(choice.remarks)
+        for choice in head_choices(d_model, length=num_tokens)
     }
     choices.setdefault((num_heads, d_key), ["heads do not share out d_model here"])
     return [
@@ -398,11 +398,10 @@ def _heads_question(facts: Facts) -> QuizQuestion:
             f"Every KV head serves {group} heads that follow one another: {head} / {group}, "
             f"rounded down, is {kv_head_of[head]}.",
         )
-    sizes = [one for one in range(1, facts.d_model + 1) if facts.d_model % one == 0]
-    wanted = 2 * num_heads
+    sizes = [count for count in range(1, facts.d_model + 1) if facts.d_model % count == 0]
     count = min(
         (size for size in sizes if size != num_heads),
-        key=lambda size: abs(math.log(size / wanted)),
+        key=lambda size: abs(math.log(size / (2 * num_heads))),
     )
     answer = facts.d_model // count
     return number_question(

@@ -25,7 +25,7 @@ from headwise.explorer.lesson.quiz import (
     choice_question,
     number_question,
 )
-from headwise.explorer.lesson.token_text import few, number, percent, power, quoted, share
+from headwise.explorer.lesson.token_text import few, number, percent, power, quote_token, share
 from headwise.formats import format_count, join_words
 from headwise.roles import ROLES
 from headwise.tracing.record import nested_lists, segregation
@@ -45,7 +45,7 @@ def scores(facts: Facts) -> LessonStep:
             f"{_product_clause(facts, top)}, number by number, and adds up the products: the score "
             f"is {score:.2f}. {_scaling_sentence(facts, score)}{_extras_sentences(facts, top)}",
             "Softmax makes shares of a row of scores: e to the power of each, divided by the sum "
-            f"of all. Here {facts.quoted(top)} gets {share(float(facts.row[top]))}"
+            f"of all. Here {facts.quote(top)} gets {share(float(facts.row[top]))}"
             f"{_second_clause(facts)}.{_hidden_sentence(facts)}",
             _raising_sentence(facts),
         ),
@@ -70,7 +70,7 @@ def _product_clause(facts: Facts, top: int) -> str:
     start = f"To see how well {facts.token}"
     if top == facts.position:
         return f"{start} matches itself, {facts.name} multiplies its query by its key"
-    both = f"{start} and {facts.quoted(top)} match, {facts.name} multiplies"
+    both = f"{start} and {facts.quote(top)} match, {facts.name} multiplies"
     return f"{both} the query of the first by the key of the second"
 
 
@@ -92,7 +92,7 @@ def _extras_sentences(facts: Facts, top: int) -> str:
     if scoring.softcap is not None:
         bent = float(scoring.bent(scoring.scores[top]))
         sentences += f" A cap bends it to {bent:.2f}: no score passes {number(scoring.softcap)}."
-    if any(one not in (0.0, -math.inf) for one in scoring.added.tolist()):
+    if any(value not in (0.0, -math.inf) for value in scoring.added.tolist()):
         sentences += " This model also adds a number that depends on their distance."
     if scoring.sink is not None:
         sentences += (
@@ -115,7 +115,7 @@ def _raising_sentence(facts: Facts) -> str:
 
 
 def _drag_exercise(facts: Facts, top: int) -> str:
-    drag = f"Drag the score of {facts.quoted(top)}"
+    drag = f"Drag the score of {facts.quote(top)}"
     if not facts.sees_one:
         return f"{drag} down until another token leads the row."
     if facts.scoring.sink is None:
@@ -135,7 +135,7 @@ def _second_clause(facts: Facts) -> str:
     if len(facts.by_weight) < 2:
         return ""
     second = facts.by_weight[1]
-    return f" and {facts.quoted(second)}, next in line, {share(float(facts.row[second]))}"
+    return f" and {facts.quote(second)}, next in line, {share(float(facts.row[second]))}"
 
 
 def _score_question(facts: Facts) -> QuizQuestion:
@@ -153,7 +153,7 @@ def _score_question(facts: Facts) -> QuizQuestion:
         return _sight_question(facts)
     before, old = float(facts.row[best]), float(scoring.scores[best])
     return number_question(
-        f"Drag the score of {facts.quoted(best)} from {old:.2f} to {old + step:.2f}. Its "
+        f"Drag the score of {facts.quote(best)} from {old:.2f} to {old + step:.2f}. Its "
         f"weight was {before:.3f}; what does it become?",
         answer,
         f"After scaling the step is worth 1, {_growth_clause(scoring, best)} and the whole row is "
@@ -193,7 +193,7 @@ def mixing(facts: Facts) -> LessonStep:
     weight, value = float(facts.row[top]), float(values[top, 0])
     taken = [
         f"{share(float(facts.row[key]))} of "
-        f"{'its own value' if key == facts.position else f'the value of {facts.quoted(key)}'}"
+        f"{'its own value' if key == facts.position else f'the value of {facts.quote(key)}'}"
         for key in facts.by_weight[:3]
     ]
     return LessonStep(
@@ -204,7 +204,7 @@ def mixing(facts: Facts) -> LessonStep:
             "The weights are settled; now something is fetched. Every token that is looked at "
             f"hands over its value, multiplied by its weight. In {facts.name}, {facts.token} takes "
             f"{join_words(taken)}{', and so on down the row' if len(facts.by_weight) > 3 else ''}.",
-            f"Follow the first number. {facts.quoted(top)} has {value:.3f} there and weight "
+            f"Follow the first number. {facts.quote(top)} has {value:.3f} there and weight "
             f"{weight:.3f}: it brings {weight * value:.3f}. "
             f"{_sum_sentence(facts, float(mixed[0]))} "
             f"The same is done with each of the {len(mixed)} numbers: the mixed vector is "
@@ -243,10 +243,10 @@ def _mixing_question(facts: Facts, top: int) -> QuizQuestion:
         sizes[top] = -1
     key, column = divmod(int(sizes.argmax()), sizes.shape[1])
     answer, weight, value = (
-        float(one) for one in (parts[key, column], facts.row[key], values[key, column])
+        float(each) for each in (parts[key, column], facts.row[key], values[key, column])
     )
     return number_question(
-        f"{facts.quoted(key)} has weight {number(weight)}, and number {column + 1} of its value is "
+        f"{facts.quote(key)} has weight {number(weight)}, and number {column + 1} of its value is "
         f"{number(value)}. How much does it bring to number {column + 1} of the mixed vector?",
         answer,
         f"Weight times value: {number(weight)} x {number(value)} = {number(answer)}. The mixed "
@@ -262,8 +262,8 @@ def output(facts: Facts) -> LessonStep:
     mixed = facts.step("mixed")[:, here].double()
     bias = None if trace.bias is None else trace.bias.double().cpu()
     whole = contributions.sum(0) if bias is None else contributions.sum(0) + bias
-    given = facts.step("output")[here].double()
-    difference = float((whole - given).abs().max())
+    layer_output = facts.step("output")[here].double()
+    difference = float((whole - layer_output).abs().max())
     before, after = segregation(trace.shares_before.cpu()), segregation(trace.shares_after.cpu())
     width, d_value = facts.step("concat").shape[-1], mixed.shape[-1]
     first, last = facts.head * d_value, (facts.head + 1) * d_value - 1
@@ -297,7 +297,7 @@ def output(facts: Facts) -> LessonStep:
             segregation_output=after,
             difference=difference,
             adds_up=trace.adds_up,
-            output=nested_lists(given[:SHOWN]),
+            output=nested_lists(layer_output[:SHOWN]),
             bias=None if bias is None else nested_lists(bias[:SHOWN]),
             heads=[
                 OwnerFigure(
@@ -373,7 +373,7 @@ def spare(facts: Facts) -> LessonStep:
             has_roles=facts.roles is not None,
             role_words={
                 role: ROLES[role].meaning if role in ROLES else ""
-                for role in dict.fromkeys(one for held in facts.roles or [] for one in held)
+                for role in dict.fromkeys(role for roles in facts.roles or [] for role in roles)
             },
             next=[NextFigure(each.token, each.probability) for each in effects.next],
             heads=[
@@ -385,7 +385,7 @@ def spare(facts: Facts) -> LessonStep:
                     effect=effects.sizes[head],
                     share=facts.shares[head],
                     roles=None if facts.roles is None else facts.roles[head],
-                    next=[one.without[head] for one in effects.next],
+                    next=[each.without[head] for each in effects.next],
                 )
                 for rank, head in enumerate(ranked, start=1)
             ],
@@ -400,9 +400,13 @@ def _roles_sentences(facts: Facts) -> str:
             f"{start}Some look one token back, some at separators, some from a verb to its "
             "subject. Press Find roles in the Heads panel, and this step will name such roles."
         )
-    held = facts.roles[facts.head]
-    named = f"calls {facts.name} {join_words(held)}" if held else f"finds no role for {facts.name}"
-    without = sum(not roles for roles in facts.roles)
+    own_roles = facts.roles[facts.head]
+    named = (
+        f"calls {facts.name} {join_words(own_roles)}"
+        if own_roles
+        else f"finds no role for {facts.name}"
+    )
+    without = facts.roles.count([])
     return (
         f"{start}The scan, which measures where heads look on many texts, {named}; "
         f"{without} of the {format_count(len(facts.roles), 'head')} of this layer "
@@ -417,7 +421,7 @@ def _effect_sentence(facts: Facts, least: str) -> str:
     if effects.next:
         word = effects.next[0]
         return (
-            f"Untouched, it would go on with {quoted(word.token)}, at probability "
+            f"Untouched, it would go on with {quote_token(word.token)}, at probability "
             f"{word.probability:.3f}. Without {least}, the one missed least, it is "
             f"{word.without[head]:.3f}."
         )
@@ -471,7 +475,7 @@ def _most_clause(effects: Effects) -> str:
     if effects.next:
         word = effects.next[0]
         return (
-            f"{quoted(word.token)} goes from probability {word.probability:.3f} to "
+            f"{quote_token(word.token)} goes from probability {word.probability:.3f} to "
             f"{word.without[head]:.3f}, and the whole prediction moves by {number(size)} nats"
         )
     if effects.unit == "cosine":

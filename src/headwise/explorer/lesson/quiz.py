@@ -1,13 +1,13 @@
 """Steps and questions of the lesson, and how an answer is checked.
 
-In: an answer from the browser. Out: a AnswerVerdict. Knows no model.
+In: an answer from the browser. Out: an AnswerVerdict. Knows no model.
 """
 
 import contextlib
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from headwise.errors import OptionError
@@ -80,56 +80,49 @@ def _natural_order(text: str) -> list[tuple[int, str]]:
 
 def step_answer(step: LessonStep) -> StepAnswer:
     """The step without the right answer and its reason."""
-    asked = step.question
-    question = QuestionAnswer(asked.text, asked.kind, list(asked.options), asked.tolerance)
-    return StepAnswer(
-        step.name,
-        step.title,
-        step.minutes,
-        list(step.paragraphs),
-        step.exercise,
-        question,
-        step.figures,
-    )
+    quiz = step.question
+    question = QuestionAnswer(quiz.text, quiz.kind, list(quiz.options), quiz.tolerance)
+    values = {field.name: getattr(step, field.name) for field in fields(step)}
+    return StepAnswer(**{**values, "paragraphs": list(step.paragraphs), "question": question})
 
 
 def check_answer(step: LessonStep, answer: Any) -> AnswerVerdict:
     """Whether an answer, a text or a number, is right."""
     if not isinstance(answer, str | int | float):
-        raise OptionError(f"answer is {_shortened(answer)}: give a text or a number")
-    asked = step.question
-    if asked.kind == "choice":
-        chosen = _option_index(asked, answer)
-        is_right, right = chosen == asked.answer, asked.options[int(asked.answer)]
-        given = asked.options[chosen]
+        raise OptionError(f"answer is {_shorten(answer)}: give a text or a number")
+    question = step.question
+    if question.kind == "choice":
+        chosen = _option_index(question, answer)
+        is_right, right = chosen == question.answer, question.options[int(question.answer)]
+        chosen_text = question.options[chosen]
     else:
         # the answer itself is rounded: allow for its last bits
-        room = asked.tolerance + 4 * math.ulp(max(1.0, abs(asked.answer)))
-        is_right = any(abs(value - asked.answer) <= room for value in _possible_numbers(answer))
-        given, right = str(answer).strip()[:LONGEST_ANSWER], number(asked.answer)
+        room = question.tolerance + 4 * math.ulp(max(1.0, abs(question.answer)))
+        is_right = any(abs(value - question.answer) <= room for value in _possible_numbers(answer))
+        chosen_text, right = str(answer).strip()[:LONGEST_ANSWER], number(question.answer)
     sentence = (
-        f"Right: {right}." if is_right else f"Not quite: you said {given}, and it is {right}."
+        f"Right: {right}." if is_right else f"Not quite: you said {chosen_text}, and it is {right}."
     )
-    return AnswerVerdict(is_right, sentence, asked.why)
+    return AnswerVerdict(is_right, sentence, question.why)
 
 
 LONGEST_ANSWER = 60
 """Largest number of characters in an answer."""
 
 
-def _option_index(asked: QuizQuestion, answer: str | int | float) -> int:
+def _option_index(question: QuizQuestion, answer: str | int | float) -> int:
     """Index of the option that an answer gives, as a number or as its text."""
-    last = len(asked.options) - 1
+    last = len(question.options) - 1
     if isinstance(answer, str):
-        if answer in asked.options:
-            return asked.options.index(answer)
+        if answer in question.options:
+            return question.options.index(answer)
         digits = re.fullmatch(r"\s*([0-9]{1,3})\s*", answer)
         chosen = -1 if digits is None else int(digits[1])
     else:
         is_whole = not isinstance(answer, bool) and (isinstance(answer, int) or answer.is_integer())
         chosen = int(answer) if is_whole else -1
     if not 0 <= chosen <= last:
-        raise OptionError(f"answer is {_shortened(answer)}: choose one of 0..{last}")
+        raise OptionError(f"answer is {_shorten(answer)}: choose one of 0..{last}")
     return chosen
 
 
@@ -147,7 +140,7 @@ def _possible_numbers(answer: str | int | float) -> tuple[float, ...]:
     except OverflowError:  # a whole number that no float can hold
         numbers = ()
     if not numbers:
-        raise OptionError(f"answer is {_shortened(answer)}: write a number such as 0.25")
+        raise OptionError(f"answer is {_shorten(answer)}: write a number such as 0.25")
     return numbers
 
 
@@ -159,6 +152,6 @@ def _read_digits(text: str, unit: float) -> list[float]:
     return numbers
 
 
-def _shortened(answer: object) -> str:
+def _shorten(answer: object) -> str:
     text = repr(answer) if not isinstance(answer, int) or abs(answer) < 10**9 else "that"
     return text if len(text) <= LONGEST_ANSWER else f"{text[:LONGEST_ANSWER]}..."

@@ -1,7 +1,7 @@
-"""Lesson words: tokens and numbers as a sentence shows them.
+"""Tokens and numbers as text inside the lesson's sentences.
 
-In: a token, a number. Out: text. Tokens are the learner's own: whatever is in them is shown, and
-nothing of it can steer the text around it.
+Tokens come from the learner: control characters and the direction of writing must not change the
+text around them.
 """
 
 import math
@@ -14,27 +14,27 @@ HIDDEN = "\N{MIDDLE DOT}"
 
 
 def visible(token: str) -> str:
-    """A token without characters that have no shape, or that turn the direction of writing."""
-    shown = "".join(mark if mark.isprintable() else HIDDEN for mark in token)
-    return shown or HIDDEN
+    """A token with a dot for each character that cannot be printed."""
+    text = "".join(mark if mark.isprintable() else HIDDEN for mark in token)
+    return text or HIDDEN
 
 
-def quoted(token: str) -> str:
-    """A token inside a sentence; one written from right to left is set apart from what follows.
+def quote_token(token: str) -> str:
+    """A token in quotes; right-to-left text is isolated from the text around it.
 
-    >>> quoted("cat"), quoted("two words"), quoted("x" * 30)
+    >>> quote_token("cat"), quote_token("two words"), quote_token("x" * 30)
     ('"cat"', '"two·words"', '"xxxxxxxxxxxxxxxxxxxxxxx…"')
     """
-    shown = HIDDEN.join(visible(token).split()) or HIDDEN
-    if len(shown) > LONGEST_TOKEN:
-        shown = shown[: LONGEST_TOKEN - 1] + "\N{HORIZONTAL ELLIPSIS}"
-    if any(unicodedata.bidirectional(mark) in ("R", "AL") for mark in shown):
-        shown = f"\N{FIRST STRONG ISOLATE}{shown}\N{POP DIRECTIONAL ISOLATE}"
-    return f'"{shown}"'
+    text = HIDDEN.join(visible(token).split()) or HIDDEN
+    if len(text) > LONGEST_TOKEN:
+        text = text[: LONGEST_TOKEN - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    if any(unicodedata.bidirectional(mark) in ("R", "AL") for mark in text):
+        text = f"\N{FIRST STRONG ISOLATE}{text}\N{POP DIRECTIONAL ISOLATE}"
+    return f'"{text}"'
 
 
 def number(value: int | float) -> str:
-    """Three digits that count; whole numbers whole.
+    """Three significant digits; whole numbers without a point.
 
     >>> number(0.03571), number(-12.345), number(384), number(1536.0), number(0.00001234)
     ('0.0357', '-12.3', '384', '1536', '0.0000123')
@@ -46,11 +46,11 @@ def number(value: int | float) -> str:
     digits = f"{value:#.3g}".removesuffix(".")
     if "e" not in digits:
         return digits
-    return f"{value:.0f}" if abs(value) >= 1 else tiny(value)
+    return f"{value:.0f}" if abs(value) >= 1 else _tiny(value)
 
 
-def tiny(value: float) -> str:
-    """A small number with three digits that count, written out unless that takes too long."""
+def _tiny(value: float) -> str:
+    """Three significant digits, in full if at most MOST_PLACES follow the point."""
     places = 2 - math.floor(math.log10(abs(value)))
     return f"{value:.{places}f}" if places <= MOST_PLACES else f"{value:.1e}"
 
@@ -66,11 +66,11 @@ def power(value: float) -> str:
 
 
 MOST_PLACES = 10
-"""Digits after the point that are still read."""
+"""Largest number of digits after the point."""
 
 
 def share(value: int | float) -> str:
-    """A share with two digits after the point, more where there would be nothing left.
+    """A share with two digits after the point, or up to four if it is small.
 
     >>> share(0.4284), share(0.0031), share(0.000001), share(1)
     ('0.43', '0.003', '0.0000', '1.00')
@@ -95,7 +95,7 @@ def few(values: Sequence[float]) -> str:
 
 
 def ordinal(count: int) -> str:
-    """A place in a row.
+    """An ordinal number.
 
     >>> ordinal(1), ordinal(2), ordinal(11), ordinal(23)
     ('1st', '2nd', '11th', '23rd')
@@ -105,4 +105,4 @@ def ordinal(count: int) -> str:
 
 
 ENDINGS = {1: "st", 2: "nd", 3: "rd"}
-"""What a place ends in by its last digit; th for all others."""
+"""Endings of ordinal numbers by last digit; th for all others."""
