@@ -16,7 +16,7 @@ from headwise.watching.sequence_weights import Tile
 class Confidence(Measure):
     """`max_k A[q,k]` of each row, special tokens left out (https://arxiv.org/abs/1905.09418).
 
-    Where nobody says which tokens are special, none is left out.
+    If special tokens are unknown, none is left out.
     `largest_*` is the share of rows whose largest weight of all lies at that offset, over the rows
     that have a key there.
     """
@@ -35,9 +35,9 @@ class Confidence(Measure):
         return offset_pairs(layout)
 
     def see(self, view: SequenceView, tile: TileWeights, sums: Sums) -> None:
-        """Keep each row's largest weight so far, of ordinary tokens and of all.
+        """Update each row's largest weight, over ordinary tokens and over all.
 
-        Special tokens have their weights taken out of the tile for a moment: it is read once.
+        The weights of special tokens are set to 0 in the tile and then restored.
         """
         is_special = special_tokens(view.layout)
         if is_special is None:
@@ -90,6 +90,6 @@ def special_keys(
 
 
 def keep_largest(sums: Sums, name: str, tile: TileWeights, found: Tensor) -> None:
-    """Raise the kept numbers of the tile's rows to what was found, where that is more."""
+    """Raise the stored numbers of the tile's rows to `found` where that is larger."""
     kept = sums.own(name)[:, tile.span]
     torch.maximum(kept, found, out=kept)

@@ -28,7 +28,7 @@ class Distance(Measure):
         return {"mass": torch.ones_like(position)[None], "position": position[None]}
 
     def see(self, view: SequenceView, tile: TileWeights, sums: Sums) -> None:
-        """Where keys lie on both sides, only the weights themselves can tell how far."""
+        """If a row sees keys on both sides, add up the distances from the weights themselves."""
         if not view.layout.is_causal:
             places = tile.block.places[:, None].to(tile.weights)
             keys = torch.arange(tile.block.low, tile.block.high, device=places.device)
@@ -36,7 +36,7 @@ class Distance(Measure):
             sums.add("distance", tile.span, torch.linalg.vecdot(tile.weights, apart[None]))
 
     def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
-        """A head that only looks back is as far away as its keys lie behind."""
+        """Both distances; in a causal model one is the negative of the other."""
         places = (view.layout.places - view.layout.num_keys // 2).to(sums.like)
         signed = sums["position"] - places * sums["mass"]
         distance = -signed if view.layout.is_causal else sums["distance"]

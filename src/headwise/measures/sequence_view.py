@@ -18,8 +18,8 @@ from headwise.measures.row_layout import RowLayout
 from headwise.watching.sequence_weights import SequenceWeights as Called, Tile
 
 LEAST_LOG = -87.0
-"""Logs end here, at weights of 1e-38, which no sum notices: the exponential of what float32 cannot
-hold takes thirty times as long."""
+"""Smallest log of a weight, 1e-38, which changes no sum: the exponential of smaller logs, which
+float32 cannot represent, takes thirty times as long."""
 
 
 AT_ONCE = 2048
@@ -27,7 +27,7 @@ AT_ONCE = 2048
 
 
 class Scratch:
-    """Memory for one tile, kept from view to view: fresh memory costs more than what it is for."""
+    """Memory for one tile, reused by all views: allocating it costs more than filling it."""
 
     def __init__(self) -> None:
         """Allocate nothing until the first call."""
@@ -42,7 +42,6 @@ class Scratch:
 
 
 def _is_same_kind(tensor: Tensor, like: Tensor) -> bool:
-    """Whether two tensors are of one kind and in one place."""
     return tensor.dtype == like.dtype and tensor.device == like.device
 
 
@@ -102,7 +101,7 @@ class SequenceView:
         return value_lengths(self.sequence, self.output_roots)
 
     def tiles(self) -> Iterator["TileWeights"]:
-        """All weights of the rows, a tile at a time; the next tile takes the place of the last."""
+        """All weights of the rows, one tile at a time; each tile overwrites the last."""
         blocks = self.layout.blocks
         largest = max((len(block.rows) * block.width for _, block in blocks), default=0)
         rooms = self.scratch.rooms(self.layout.num_heads * largest, self.sequence.mixed)
@@ -183,7 +182,7 @@ class Sums(dict[str, Tensor]):
         return f"{kind}{self.owner}.{name.removeprefix(kind)}"
 
     def table(self, names: Sequence[str], dim: int) -> Tensor:
-        """Room for several sums side by side, their names on that axis; each is found by name."""
+        """A tensor of several sums, one per name along `dim`; each is also available by name."""
         heads, rows = self.shape
         shape = [heads, rows]
         shape.insert(dim, len(names))
@@ -211,5 +210,5 @@ class Sums(dict[str, Tensor]):
 
 
 def positive(tensor: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
-    """The tensor with 1 for 0, to divide by: what is then divided is 0 too."""
+    """The tensor with 1 instead of 0, as a divisor where the dividend is 0 too."""
     return tensor.masked_fill(tensor == 0, 1)

@@ -11,11 +11,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 ROWS = 128
-"""Rows of a document at most that outputs are compared on."""
+"""Maximum number of rows per document for comparing outputs."""
 LOOKS = 8
-"""Rows of a document at most that weights are compared on."""
+"""Maximum number of rows per document for comparing weights."""
 PAIRS_AT_ONCE = 32
-"""Pairs of heads whose weights are compared in one go."""
+"""Pairs of heads whose weights are compared at once."""
 
 
 def centred_kernels(
