@@ -189,7 +189,7 @@ def test_from_torch_shares_parameters_and_leaves_the_original_alone() -> None:
 
 
 def test_from_torch_refuses_a_subclass() -> None:
-    with pytest.raises(OptionError, match=r"not a subclass.*got a Renamed"):
+    with pytest.raises(OptionError, match=r"Renamed.*subclass"):
         ours.MultiheadAttention.from_torch(Renamed(22, 2))
 
 

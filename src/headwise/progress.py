@@ -1,8 +1,9 @@
 """Progress: how long work reports how far it is, and how a caller stops it."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
+@runtime_checkable
 class Progress(Protocol):
     """Called with a stage, the steps done and the steps in all; may raise StopWork."""
 

@@ -25,7 +25,8 @@ def bias_tile(
         rows = torch.arange(rows.start, rows.stop, device=device)
     columns = torch.arange(low, high, device=device)
     bias = _add_up(computation, mask, rows[:, None], columns)
-    return None if bias is None else bias.expand(-1, -1, len(rows), len(columns))
+    # Not len(): it would fix the length while the layer is exported.
+    return None if bias is None else bias.expand(-1, -1, rows.shape[0], columns.shape[0])
 
 
 def bias_of_pairs(

@@ -394,7 +394,7 @@ class HeadAnswer:
     stack: str
     view: MapView
     cells: MapCells
-    links: list[list[float]]
+    links: list[list[int | float]]
     """Row, key and weight of the strongest links of the first rows."""
     profile: Profile
     contribution: Contribution | None

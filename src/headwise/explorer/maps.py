@@ -277,7 +277,7 @@ def as_bytes(weights: Tensor) -> npt.NDArray[np.uint8]:
 
 def strongest_links(
     analysis: TextAnalysis, head: HeadId, options: MapOptions, rows: slice
-) -> list[list[float]]:
+) -> list[list[int | float]]:
     """Row, key and weight of the largest weights in each of some rows, at most TILE rows."""
     row_axis, key_axis = map_axes(analysis.labels(head.layer_name), options)
     start, stop, _ = rows.indices(len(row_axis))
@@ -291,7 +291,7 @@ LINKS = 3
 """Links per row: its largest weights, however small."""
 
 
-def links_in(weights: Float[Tensor, "row key"], start: int = 0) -> list[list[float]]:
+def links_in(weights: Float[Tensor, "row key"], start: int = 0) -> list[list[int | float]]:
     """Row, key and weight of the largest weights in each row; none of weight 0."""
     values, places = weights.topk(min(LINKS, weights.shape[1]), dim=1)
     return [

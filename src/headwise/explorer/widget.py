@@ -129,7 +129,7 @@ class WidgetData:
         parts = (slice(*window["rows"]), slice(*window["keys"])) if window else None
         return asdict(map_tile(self.analysis, HeadId.parse(head), self.options, parts).cells())
 
-    def links(self, head: str, start: int = 0) -> list[list[float]]:
+    def links(self, head: str, start: int = 0) -> list[list[int | float]]:
         """The strongest links of a head, from row `start`."""
         if self.analysis is None:
             return []

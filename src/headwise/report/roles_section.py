@@ -135,7 +135,7 @@ def _sharpest_part(data: ReportData) -> Html:
 def _describe_detail(detail: str) -> str:
     """A role's detail in words: a distance or a relation; other details are returned unchanged.
 
-    >>> describe_detail("-1"), describe_detail("verb-object, governor")
+    >>> _describe_detail("-1"), _describe_detail("verb-object, governor")
     ('1 back', 'verb-object: the governor looks at its dependent')
     """
     if _is_offset(detail):

@@ -84,7 +84,7 @@ class LayerChoice:
 
     @classmethod
     def parse(
-        cls, layer: int | None = None, stack: str | None = None, heads: HeadChoice | None = None
+        cls, layer: int | None = None, stack: str | None = None, heads: Any = None
     ) -> "LayerChoice":
         """The choice that these options make: names of heads also choose the layer.
 
@@ -99,7 +99,7 @@ class LayerChoice:
                               option="heads")  # fmt: skip
         if numbers is not None:
             return cls(layer or 0, stack, numbers)
-        named = parse_heads(heads)  # type: ignore[arg-type] # no numbers are left
+        named = parse_heads(heads)
         layers = sorted({head.layer_name for head in named})
         if len(layers) > 1:
             raise OptionError(
@@ -115,7 +115,7 @@ class LayerChoice:
         return cls(first.layer, first.stack or stack, tuple(head.head for head in named))
 
 
-def _head_numbers(heads: HeadChoice) -> tuple[int, ...] | None:
+def _head_numbers(heads: Any) -> tuple[int, ...] | None:
     """Heads as numbers: one, several, or a text such as "0,3"; None if they are names."""
     if isinstance(heads, str):
         if "L" in heads:

@@ -30,7 +30,7 @@ export interface HeadAnswer {
   stack: string;
   view: "pieces" | "words" | "ordinary";
   cells: MapCells;
-  links: number[][];
+  links: ((number | number)[])[];
   profile: Profile;
   contribution: Contribution | null;
   measures: MeasureValue[];
