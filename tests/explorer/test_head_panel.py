@@ -1,7 +1,7 @@
 """The panel of a head agrees with its whole weight matrix."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -108,9 +108,10 @@ def test_every_family_gives_what_json_can_hold(name: str) -> None:
     reading = tiny_session(name).read(WORDS)
     for layer in reading.calls:
         head = HeadId.parse(f"{layer}H0")
-        found = head_answer(reading, head, MapOptions(), None)
-        assert json.loads(encode_answer(found))["head"] == str(head)
-        json.dumps(asdict(replace(found, cells=None)), allow_nan=False)
+        answer = head_answer(reading, head, MapOptions(), None)
+        assert json.loads(encode_answer(answer))["head"] == str(head)
+        fields = {name: value for name, value in asdict(answer).items() if name != "cells"}
+        json.dumps(fields, allow_nan=False)
 
 
 def test_unknown_heads_raise_an_error() -> None:
