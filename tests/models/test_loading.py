@@ -128,7 +128,7 @@ def test_a_missing_directory_raises(name: str) -> None:
 def test_a_hub_id_raises_quickly_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     start = time.monotonic()
-    with pytest.raises(ModelError, match=r"^no/such-model cannot be loaded \(offline: HF_HUB_OFF"):
+    with pytest.raises(ModelError, match=r"no/such-model.*HF_HUB_OFFLINE"):
         load_model("no/such-model")
     assert time.monotonic() - start < SECONDS
 
@@ -164,11 +164,9 @@ def test_an_unreachable_hub_is_asked_once_without_output(
     without_a_hub(monkeypatch)
     with pytest.raises(ModelError) as refused:
         load_model(name)
-    assert str(refused.value) == (
-        f"{name} cannot be loaded: no directory has this name, its files were not downloaded "
-        f"before and {NOBODY} does not answer; pass minilm, smollm2, a directory, or, with a "
-        "network, a hub id"
-    )
+    message = str(refused.value)
+    assert message.startswith(f"{name} cannot be loaded") and "\n" not in message
+    assert NOBODY in message and "minilm, smollm2" in message
     assert "".join(capfd.readouterr()) == ""
 
 

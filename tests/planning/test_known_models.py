@@ -216,7 +216,7 @@ def test_silent_hub_is_contacted_once(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", nobody)
     monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: pytest.fail("again"))
-    with pytest.raises(OptionError, match=f"config of no/such: {nobody} does not answer"):
+    with pytest.raises(OptionError, match=f"no/such.*{nobody}"):
         plan("no/such")
     assert "".join(capfd.readouterr()) == ""
 
