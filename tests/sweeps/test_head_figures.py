@@ -46,11 +46,11 @@ def weights_of(model: SweepModel, symbols: Tensor) -> list[Tensor]:
         assert isinstance(layer, SweepBlock)
         normed = layer.before(x)
         heads = []
-        for number in range(model.variant.num_heads):
-            part = slice(number * model.variant.d_key, (number + 1) * model.variant.d_key)
+        for number in range(attention.num_heads):
+            part = slice(number * attention.d_key, (number + 1) * attention.d_key)
             queries = normed @ attention.Wq.weight[part].T + attention.Wq.bias[part]
             keys = normed @ attention.Wk.weight[part].T + attention.Wk.bias[part]
-            scores = queries @ keys.transpose(1, 2) / math.sqrt(model.variant.d_key)
+            scores = queries @ keys.transpose(1, 2) / math.sqrt(attention.d_key)
             ahead = torch.ones_like(scores, dtype=torch.bool).triu(1)
             heads.append(scores.masked_fill(ahead, -math.inf).softmax(-1))
         layer_weights.append(torch.stack(heads, 1))

@@ -29,7 +29,6 @@ from headwise.sweeps.settings import (
     Variant,
     make_settings,
     sweep_task,
-    variants_of,
 )
 from headwise.sweeps.sweep import sweep
 from headwise.sweeps.synthetic_tasks import Brackets
@@ -48,6 +47,11 @@ def tiny(**options: Any) -> SweepSettings:
         "steps": 20, "batch": 8, "held_out": 16,
     }  # fmt: skip
     return make_settings(task, **(defaults | options))
+
+
+def variants_of(*groups: str, d_model: int, width: int) -> tuple[Variant, ...]:
+    recipe = TrainingSettings(d_model=d_model)
+    return SweepSettings(groups=groups, recipe=recipe, width=width).variants
 
 
 def weights_of(variant: Variant, d_model: int) -> int:
@@ -120,7 +124,7 @@ def planted_sweep(accuracies: dict[tuple[str, int, int], list[float]], **options
 
 @pytest.mark.parametrize("d_model", [12, 13, 32])
 def test_split_heads_fill_d_model(d_model: int) -> None:
-    variants = variants_of(["split"], d_model, 4)
+    variants = variants_of("split", d_model=d_model, width=4)
     assert [variant.num_heads for variant in variants] == [
         n for n in range(1, 99) if d_model % n == 0
     ]
@@ -129,14 +133,9 @@ def test_split_heads_fill_d_model(d_model: int) -> None:
 
 
 def test_big_head_has_the_parameters_of_all_free_heads() -> None:
-    free, big = variants_of(["free"], 12, 3), variants_of(["big"], 12, 3)
-    assert [(variant.num_heads, variant.d_key) for variant in free] == [
-        (1, 3),
-        (2, 3),
-        (4, 3),
-        (8, 3),
-        (16, 3),
-    ]
+    free, big = (variants_of(group, d_model=12, width=3) for group in ("free", "big"))
+    assert [variant.num_heads for variant in free] == [1, 2, 4, 8, 16]
+    assert {variant.d_key for variant in free} == {3}
     assert {variant.num_heads for variant in big} == {1}
     sizes = [weights_of(variant, 12) for variant in free]
     assert [weights_of(variant, 12) for variant in big] == sizes[1:]
@@ -144,12 +143,12 @@ def test_big_head_has_the_parameters_of_all_free_heads() -> None:
 
 
 def test_narrow_head_has_values_as_wide_as_the_model() -> None:
-    variants = variants_of(["narrow"], 12, 3)
+    variants = variants_of("narrow", d_model=12, width=3)
     assert list(variants) == [Variant("narrow", 1, size, 12) for size in (1, 2, 3, 4, 6, 12)]
 
 
 def test_variants_keep_the_order_of_groups_and_have_unique_names() -> None:
-    variants = variants_of(["narrow", "split", "big", "free"], 12, 3)
+    variants = variants_of("narrow", "split", "big", "free", d_model=12, width=3)
     order = list(dict.fromkeys(variant.group for variant in variants))
     assert order == ["narrow", "split", "big", "free"] and set(order) == set(GROUPS)
     assert len({variant.name for variant in variants}) == len(variants)

@@ -19,9 +19,8 @@ from headwise.sweeps.training import (
     Outcome,
     SweepModel,
     draw_held_out,
+    evaluate,
     learning_rate_share,
-    mean_accuracy,
-    mean_loss,
     single_thread,
     train,
     training_batches,
@@ -220,13 +219,29 @@ def test_single_thread_restores_the_threads_after_an_error() -> None:
         torch.set_num_threads(threads)
 
 
+class Oracle(torch.nn.Module):
+    """Returns the same logits for all symbols."""
+
+    def __init__(self, logits: torch.Tensor) -> None:
+        super().__init__()
+        self.logits = logits
+
+    def forward(self, symbols: torch.Tensor) -> torch.Tensor:
+        return self.logits
+
+
+def evaluate_logits(logits: torch.Tensor, answers: torch.Tensor) -> tuple[list[float], float]:
+    accuracy, loss = evaluate(Oracle(logits), TaskExamples(answers, answers, answers))
+    return accuracy.tolist(), loss
+
+
 def test_accuracy_and_loss_count_only_asked_questions() -> None:
     logits = torch.zeros(1, 3, 2, 4)
     logits[0, :, :, 2] = math.log(5)  # probabilities: 5/8 for answer 2, 1/8 for each other
     answers = torch.tensor([[[2, NO_ANSWER], [2, 1], [0, NO_ANSWER]]])
-    assert mean_accuracy(logits, answers).tolist() == pytest.approx([2 / 3, 0.0])
-    expected = -(2 * math.log(5 / 8) + 2 * math.log(1 / 8)) / 4
-    assert float(mean_loss(logits, answers)) == pytest.approx(expected)
+    accuracy, loss = evaluate_logits(logits, answers)
+    assert accuracy == pytest.approx([2 / 3, 0.0])
+    assert loss == pytest.approx(-(2 * math.log(5 / 8) + 2 * math.log(1 / 8)) / 4)
 
 
 def test_question_that_is_never_asked_does_not_count() -> None:
@@ -234,7 +249,7 @@ def test_question_that_is_never_asked_does_not_count() -> None:
         torch.zeros(1, 3, 2, 4),
         torch.tensor([[[0, NO_ANSWER], [0, NO_ANSWER], [1, NO_ANSWER]]]),
     )
-    share, missing = mean_accuracy(logits, answers).tolist()
+    (share, missing), _ = evaluate_logits(logits, answers)
     assert share == pytest.approx(2 / 3) and math.isnan(missing)
     rare = Relations(relations=7, letters=10**4, classes=2, length=4)  # no letter comes twice
     result = train(rare, ONE, replace(RECIPE, layers=2), rate=0.01, seed=3)

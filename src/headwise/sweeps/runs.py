@@ -93,8 +93,13 @@ class RunRecords:
         """The record of a run; None if it is not done."""
         if run not in self._records and self.folder is not None:
             path = self.folder / f"{run.name}.json"
-            if path.exists():
-                self._records[run] = _read_record(path)
+            try:
+                if path.exists():
+                    self._records[run] = RunRecord.from_json(json.loads(path.read_text("utf-8")))
+            except (ValueError, KeyError, TypeError, AttributeError) as err:
+                raise OutputError(
+                    f"{path} is not the record of a run: delete it and start the sweep again"
+                ) from err
         return self._records.get(run)
 
     def add(self, record: RunRecord) -> None:
@@ -102,16 +107,6 @@ class RunRecords:
         self._records[record.run] = record
         if self.folder is not None:
             write_aside(self.folder / f"{record.run.name}.json", json.dumps(record.to_json()))
-
-
-def _read_record(path: Path) -> RunRecord:
-    """The record in a file; raises OutputError if the file is damaged."""
-    try:
-        return RunRecord.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, KeyError, TypeError, AttributeError) as err:
-        raise OutputError(
-            f"{path} is not the record of a run: delete it and start the sweep again"
-        ) from err
 
 
 def train_all(
@@ -216,10 +211,8 @@ class TrainingProcess:
 
     def close(self) -> None:
         """Close the pipes, once no thread reads from them."""
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with suppress(BrokenPipeError):
-                    pipe.close()
+        with suppress(BrokenPipeError), self.process:
+            pass
 
 
 def serve_runs(settings_json: str) -> None:

@@ -4,7 +4,7 @@ Two sweeps with the same settings give the same results.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -45,26 +45,6 @@ class Variant:
     def name(self) -> str:
         """Name of the variant in files."""
         return f"{self.group}-{self.num_heads}x{self.d_key}"
-
-
-def variants_of(groups: Sequence[str], d_model: int, width: int) -> tuple[Variant, ...]:
-    """The variants of some groups, in the order of the groups."""
-    unknown = [group for group in groups if group not in GROUPS]
-    if unknown or not groups:
-        name = unknown[0] if unknown else ""
-        raise OptionError(f"unknown group {name!r}: the groups are {', '.join(GROUPS)}")
-    counts = [2**power for power in range(16) if 2**power * width <= 4 * d_model]
-    heads_and_sizes = {
-        "split": [(heads, d_model // heads) for heads in divisors(d_model)],
-        "free": [(heads, width) for heads in counts],
-        "big": [(1, heads * width) for heads in counts[1:]],
-        "narrow": [(1, size) for size in divisors(d_model)],
-    }
-    return tuple(
-        Variant(group, heads, size, d_model if group == "narrow" else size)
-        for group in groups
-        for heads, size in heads_and_sizes[group]
-    )
 
 
 @dataclass(frozen=True)
@@ -114,6 +94,8 @@ class SweepSettings:
         groups = self.groups or DEFAULT_GROUPS.get(self.task.name, ("split", "free"))
         object.__setattr__(self, "groups", tuple(dict.fromkeys(groups)))
         object.__setattr__(self, "rates", tuple(dict.fromkeys(self.rates)))
+        if unknown := [group for group in self.groups if group not in GROUPS]:
+            raise OptionError(f"unknown group {unknown[0]!r}: the groups are {', '.join(GROUPS)}")
         whole_number("seeds", self.seeds, least=1, most=PILOT_SEED)
         if not self.rates or not all(0 < rate < math.inf for rate in self.rates):
             raise OptionError(
@@ -126,12 +108,23 @@ class SweepSettings:
                 f"{self.task.layers_needed}",
                 option="layers",
             )
-        variants_of(self.groups, self.recipe.d_model, self.width)
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """The shapes of attention to compare."""
-        return variants_of(self.groups, self.recipe.d_model, self.width)
+        """The shapes of attention to compare, in the order of the groups."""
+        d_model, width = self.recipe.d_model, self.width
+        counts = [2**power for power in range(16) if 2**power * width <= 4 * d_model]
+        heads_and_sizes = {
+            "split": [(heads, d_model // heads) for heads in divisors(d_model)],
+            "free": [(heads, width) for heads in counts],
+            "big": [(1, heads * width) for heads in counts[1:]],
+            "narrow": [(1, size) for size in divisors(d_model)],
+        }
+        return tuple(
+            Variant(group, heads, size, d_model if group == "narrow" else size)
+            for group in self.groups
+            for heads, size in heads_and_sizes[group]
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The settings as JSON values."""
@@ -154,14 +147,8 @@ class SweepSettings:
                 f"the data for {task.name} changed while the sweep was running: start the sweep "
                 "again"
             )
-        return cls(
-            task=task,
-            groups=tuple(values["groups"]),
-            recipe=TrainingSettings(**values["recipe"]),
-            width=values["width"],
-            rates=tuple(values["rates"]),
-            seeds=values["seeds"],
-        )
+        rest = {name: values[name] for name in ("groups", "width", "rates", "seeds")}
+        return cls(task=task, recipe=TrainingSettings(**values["recipe"]), **rest)
 
 
 def sweep_task(name: str, **options: Any) -> SweepTask:
@@ -187,24 +174,18 @@ def make_settings(
 
     `options` are fields of SweepSettings or TrainingSettings; None keeps the default.
     """
-    options = {key: value for key, value in options.items() if value is not None}
+    defaults: dict[str, Any] = {"rates": (0.02, 0.04), "seeds": 3} if quick else {}
+    options = defaults | {key: value for key, value in options.items() if value is not None}
     for_training = [option.name for option in fields(TrainingSettings)]
-    for_sweep = ["groups", "width", "rates", "seeds"]
-    for key in options:
-        if key not in (*for_training, *for_sweep):
-            known = ", ".join((*for_training, *for_sweep))
-            raise OptionError(f"unknown setting {key}: choose from {known}")
+    known = [*for_training, "groups", "width", "rates", "seeds"]
+    if unknown := [key for key in options if key not in known]:
+        raise OptionError(f"unknown setting {unknown[0]}: choose from {', '.join(known)}")
+    for key in ("groups", "rates"):
+        if isinstance(options.get(key), str | int | float):
+            options[key] = (options[key],)
     recipe = replace(
         QUICK if quick else TrainingSettings(),
         layers=max(task.layers, task.layers_needed) if layers is None else layers,
-        **{key: value for key, value in options.items() if key in for_training},
+        **{key: options.pop(key) for key in for_training if key in options},
     )
-    chosen = {key: value for key, value in options.items() if key in for_sweep}
-    for key in ("groups", "rates"):
-        if isinstance(value := chosen.get(key), str | int | float):
-            chosen[key] = (value,)
-        elif value is not None:
-            chosen[key] = tuple(value)
-    if quick:
-        chosen = {"rates": (0.02, 0.04), "seeds": 3} | chosen
-    return SweepSettings(task=task, recipe=recipe, **chosen)
+    return SweepSettings(task=task, recipe=recipe, **options)

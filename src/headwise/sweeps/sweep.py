@@ -4,6 +4,7 @@ To choose the rate, every variant is trained once at each rate, with a seed used
 the rate with the lowest loss on held-out sequences wins.
 """
 
+import itertools
 import json
 import os
 from collections.abc import Mapping
@@ -85,27 +86,22 @@ def _train_variants(
     variants = settings.variants
     rates = settings.rates if len(settings.rates) > 1 else ()
     total = len(variants) * (len(rates) + settings.seeds)
-    done = 0
+    done = itertools.count()
 
     def report() -> None:
-        nonlocal done
-        done += 1
-        progress(SweepStage.TRAINING, done, total)
+        progress(SweepStage.TRAINING, next(done), total)
 
-    progress(SweepStage.TRAINING, 0, total)
+    report()
     pilot_runs = [Run(variant, rate, PILOT_SEED) for variant in variants for rate in rates]
     pilots = train_all(pilot_runs, records, pool, report)
-    rate_of = {
-        variant: best_rate([pilot for pilot in pilots if pilot.run.variant == variant])
-        if rates
-        else settings.rates[0]
-        for variant in variants
-    }
-    runs = [
-        Run(variant, rate, seed)
-        for variant, rate in rate_of.items()
-        for seed in range(settings.seeds)
-    ]
+    rate_of = dict.fromkeys(variants, settings.rates[0])
+    if pilots:
+        rate_of = {
+            variant: best_rate([pilot for pilot in pilots if pilot.run.variant == variant])
+            for variant in variants
+        }
+    seeds = range(settings.seeds)
+    runs = [Run(variant, rate, seed) for variant, rate in rate_of.items() for seed in seeds]
     results = train_all(runs, records, pool, report)
     return Sweep(settings, tuple(results), tuple(pilots))
 
@@ -115,12 +111,9 @@ def _open_folder(folder: Path, settings: SweepSettings, *, force: bool) -> Path:
 
     Raises OutputError if it contains another sweep or other files, unless `force`.
     """
-    run_folder = RunFolder(
-        folder=folder,
-        kind="sweep",
-        settings=json.loads(json.dumps(settings.as_json())),
-        outputs=("runs/*.json", *FILES),
-    )
+    as_saved = json.loads(json.dumps(settings.as_json()))
+    outputs = ("runs/*.json", *FILES)
+    run_folder = RunFolder(folder=folder, kind="sweep", settings=as_saved, outputs=outputs)
     if not run_folder.check(force=force, extends=_extends, must_be_new=True):
         run_folder.clear()
     run_folder.start()

@@ -6,7 +6,7 @@ attention differs. Optimiser, batches, schedule and stopping are the same for ev
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -28,25 +28,18 @@ HELD_OUT_SEED = 10**9
 FEED_FORWARD = 2
 """Width of the feed-forward parts, in multiples of d_model."""
 
-MakeAttention = Callable[[int, Variant], nn.Module]
-
-
-def own_attention(d_model: int, variant: Variant) -> nn.Module:
-    """headwise's layer in the shape of a variant."""
-    return MultiHeadAttention(
-        d_model, variant.num_heads, d_key=variant.d_key, d_value=variant.d_value, is_causal=True
-    )
-
 
 class SweepBlock(nn.Module):
     """Attention, then a feed-forward part, each with a norm before it and a residual around it."""
 
-    def __init__(self, d_model: int, attention: nn.Module) -> None:
-        """Make fresh weights around an attention module."""
+    def __init__(self, d_model: int, variant: Variant) -> None:
+        """Make fresh weights."""
         super().__init__()
         wide = FEED_FORWARD * d_model
-        self.before, self.attention = nn.LayerNorm(d_model), attention
-        self.between = nn.LayerNorm(d_model)
+        self.attention = MultiHeadAttention(
+            d_model, variant.num_heads, d_key=variant.d_key, d_value=variant.d_value, is_causal=True
+        )
+        self.before, self.between = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
         self.up, self.down = nn.Linear(d_model, wide), nn.Linear(wide, d_model)
 
     def forward(self, x: Float[Tensor, "batch position d_model"]) -> Tensor:
@@ -59,18 +52,13 @@ class SweepBlock(nn.Module):
 class SweepModel(nn.Module):
     """A small transformer that answers every question at every position."""
 
-    def __init__(
-        self, task: SweepTask, variant: Variant, *, d_model: int, layers: int,
-        attention: MakeAttention = own_attention,
-    ) -> None:  # fmt: skip
+    def __init__(self, task: SweepTask, variant: Variant, *, d_model: int, layers: int) -> None:
         """Make fresh weights from torch's random numbers."""
         super().__init__()
-        self.task, self.variant = task, variant
+        self.task = task
         self.symbols = nn.Embedding(task.shape.num_symbols, d_model)
         self.places = nn.Embedding(task.shape.length, d_model)
-        self.layers = nn.Sequential(
-            *(SweepBlock(d_model, attention(d_model, variant)) for _ in range(layers))
-        )
+        self.layers = nn.Sequential(*(SweepBlock(d_model, variant) for _ in range(layers)))
         self.norm = nn.LayerNorm(d_model)
         self.readout = nn.Linear(d_model, len(task.shape.questions) * task.shape.num_answers)
         for table in (self.symbols, self.places):
@@ -196,20 +184,13 @@ def draw_held_out(task: SweepTask, recipe: TrainingSettings) -> TaskExamples:
 
 
 @torch.inference_mode()
-def evaluate(model: nn.Module, held_out: TaskExamples) -> tuple[Tensor, float]:
-    """Accuracy of each question, and the mean loss."""
-    logits = model(held_out.symbols)
-    return mean_accuracy(logits, held_out.answers), float(mean_loss(logits, held_out.answers))
-
-
-def mean_accuracy(
-    logits: Float[Tensor, "batch position question answer"],
-    answers: Int[Tensor, "batch position question"],
-) -> Float[Tensor, " question"]:
-    """Share of right answers to each question; NaN for one that is never asked."""
+def evaluate(model: nn.Module, held_out: TaskExamples) -> tuple[Float[Tensor, " question"], float]:
+    """Accuracy of each question, NaN for one that is never asked, and the mean loss."""
+    logits, answers = model(held_out.symbols), held_out.answers
     is_asked = answers >= 0
     is_right = (logits.argmax(-1) == answers) & is_asked
-    return is_right.sum((0, 1)) / is_asked.sum((0, 1))
+    accuracy = is_right.sum((0, 1)) / is_asked.sum((0, 1))
+    return accuracy, float(mean_loss(logits, answers))
 
 
 def mean_loss(
