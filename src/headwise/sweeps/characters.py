@@ -43,8 +43,9 @@ class Characters(SweepTask):
     def __post_init__(self) -> None:
         """Read the text; raise OptionError if it is too short to hold anything out."""
         self.check_least(2, "length", "alphabet")
-        size, least = len(self.whole), int(2 * self.length / HELD_OUT) + 1
+        size = len(self.full_text)
         if HELD_OUT * size < 2 * self.length:
+            least = int(2 * self.length / HELD_OUT) + 1
             name = self.text or "the text of Python's library"
             raise OptionError(
                 f"{name} has {size:,} characters, but length {self.length} needs at least "
@@ -52,7 +53,7 @@ class Characters(SweepTask):
             )
 
     @functools.cached_property
-    def whole(self) -> str:
+    def full_text(self) -> str:
         """The text as it was when the task was made; later changes to the file have no effect."""
         return read_text(self.text) if self.text else library_text()
 
@@ -71,9 +72,9 @@ class Characters(SweepTask):
     @property
     def parts(self) -> tuple[Int[Tensor, " trained"], Int[Tensor, " held_out"]]:
         """Characters as numbers: the part to train on, and the held-out end."""
-        whole = _as_numbers(self.whole, self.alphabet)
-        border = int(len(whole) * (1 - HELD_OUT))
-        return whole[:border], whole[border:]
+        numbers = _as_numbers(self.full_text, self.alphabet)
+        border = int(len(numbers) * (1 - HELD_OUT))
+        return numbers[:border], numbers[border:]
 
     @property
     def layers_needed(self) -> int:
@@ -82,7 +83,7 @@ class Characters(SweepTask):
 
     def digest(self) -> str:
         """Digest of the text, because a file may change."""
-        return hashlib.sha256(self.whole.encode("utf-8", "surrogatepass")).hexdigest()
+        return hashlib.sha256(self.full_text.encode("utf-8", "surrogatepass")).hexdigest()
 
     def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> TaskExamples:
         """Windows at random positions of the text."""

@@ -18,7 +18,7 @@ from headwise.files import make_folder
 from headwise.progress import Progress, no_progress
 from headwise.run_folder import RunFolder
 from headwise.sweeps.results import FILES, Sweep, best_rate
-from headwise.sweeps.runs import Run, RunRecords, TrainingPool, train_all
+from headwise.sweeps.runs import Run, TrainingPool, train_all
 from headwise.sweeps.settings import (
     PILOT_SEED,
     SweepSettings,
@@ -70,17 +70,17 @@ def sweep(
         processes = os.cpu_count() or 1
     processes = whole_number("processes", processes, least=1)
     folder = None if out is None else Path(out).expanduser()
-    records = RunRecords(None if folder is None else _open_folder(folder, settings, force=force))
+    run_folder = None if folder is None else _open_folder(folder, settings, force=force)
     is_own_task = not type(settings.task).__module__.startswith("headwise.")
     with TrainingPool(settings, 1 if is_own_task else processes) as pool:
-        result = _train_variants(settings, records, pool, progress)
+        result = _train_variants(settings, run_folder, pool, progress)
     if folder is not None:
         result.write(folder)
     return result
 
 
 def _train_variants(
-    settings: SweepSettings, records: RunRecords, pool: TrainingPool, progress: Progress
+    settings: SweepSettings, folder: Path | None, pool: TrainingPool, progress: Progress
 ) -> Sweep:
     """Train pilots at every rate, then every variant at its best rate with every seed."""
     variants = settings.variants
@@ -93,7 +93,7 @@ def _train_variants(
 
     report()
     pilot_runs = [Run(variant, rate, PILOT_SEED) for variant in variants for rate in rates]
-    pilots = train_all(pilot_runs, records, pool, report)
+    pilots = train_all(pilot_runs, folder, pool, report)
     rate_of = dict.fromkeys(variants, settings.rates[0])
     if pilots:
         rate_of = {
@@ -102,7 +102,7 @@ def _train_variants(
         }
     seeds = range(settings.seeds)
     runs = [Run(variant, rate, seed) for variant, rate in rate_of.items() for seed in seeds]
-    results = train_all(runs, records, pool, report)
+    results = train_all(runs, folder, pool, report)
     return Sweep(settings, tuple(results), tuple(pilots))
 
 
