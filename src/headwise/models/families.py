@@ -243,12 +243,10 @@ FAMILIES: tuple[Family, ...] = (
         bias=Bias("position_bias", place=1, axis=0),
         returns_weights=True,
     ),
-)
-
-SPANNING = "its norms of queries and keys span all heads, so each head depends on all others"
-UNCUT: tuple[Family, ...] = (
     Family(
-        ("Olmo2Attention", "Olmo3Attention", "OlmoeAttention"), output="o_proj", refusal=SPANNING
+        ("Olmo2Attention", "Olmo3Attention", "OlmoeAttention"),
+        output="o_proj",
+        refusal="its norms of queries and keys span all heads, so each head depends on all others",
     ),
     Family(
         ("BitNetAttention",),
@@ -267,9 +265,6 @@ UNCUT: tuple[Family, ...] = (
         refusal="its projection is in four blocks, and its forward relies on all four",
     ),
 )
-"""Rows of attention modules whose heads can be watched but not cut."""
-REFUSED = {name: row.refusal for row in UNCUT for name in row.classes}
-"""Reasons why heads cannot be cut, by the class name of the attention module."""
 
 CROSS = ("encoder_attn", "EncDecAttention", "crossattention", "cross_attn", "cross_attention")
 """Module names of attention from a decoder to an encoder's output."""
@@ -296,7 +291,7 @@ def add_family(row: Family) -> None:
 
     Raises OptionError if the row has no class name, or one that is known already.
     """
-    global FAMILIES, UNCUT
+    global FAMILIES
     if not isinstance(row, Family):
         raise OptionError(f"row is a {type(row).__name__}: pass a headwise.Family", option="row")
     names = row.classes
@@ -306,33 +301,19 @@ def add_family(row: Family) -> None:
             f"classes is {names!r}: it must be a tuple of class names, such as ('MyAttention',)",
             option="classes",
         )
-    known = {name for family in (*FAMILIES, *UNCUT) for name in family.classes}
+    known = {name for family in FAMILIES for name in family.classes}
     if repeated := sorted(known.intersection(names)):
         raise OptionError(
             f"classes has {', '.join(repeated)}, which headwise knows already: leave it out, or "
             "rename your class",
             option="classes",
         )
-    if row.refusal:
-        UNCUT = (row, *UNCUT)
-        REFUSED.update(dict.fromkeys(names, row.refusal))
-    else:
-        FAMILIES = (row, *FAMILIES)
-
-
-def family_of(module: nn.Module) -> Family | None:
-    """The row by which the heads of an attention module are cut; None without one."""
-    return _matching_row(module, FAMILIES)
+    FAMILIES = (row, *FAMILIES)
 
 
 def find_family(module: nn.Module) -> Family | None:
-    """The row of an attention module, whether its heads can be cut or not; None without one."""
-    return _matching_row(module, (*FAMILIES, *UNCUT))
-
-
-def _matching_row(module: nn.Module, rows: tuple[Family, ...]) -> Family | None:
-    """The first row with the module's class and a projection that the module has."""
-    for row in rows:
+    """The first row with the module's class and a projection that the module has, if any."""
+    for row in FAMILIES:
         first = [*filter(None, [row.packed]), *row.apart, *row.per_head][:1]
         if type(module).__name__ in row.classes and all(hasattr(module, name) for name in first):
             return row

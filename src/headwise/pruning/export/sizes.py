@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from headwise.heads import HeadCounts
-from headwise.models.families import family_of
+from headwise.models.families import find_family
 from headwise.reading.batch import Inputs
 from headwise.watching.running import forward
 from headwise.watching.sites import find_sites, output_weight
@@ -56,7 +56,7 @@ def sizes_of(model: nn.Module, counts: HeadCounts, *, positions: int = POSITIONS
         attention |= {id(weight): weight for weight in projection.parameters()}
         if not num_heads:
             continue
-        family = family_of(site.module)
+        family = find_family(site.module)
         d_key = d_value = output_weight(projection).shape[0] // num_heads
         if family and family.key_size:
             d_key = int(getattr(site.module, family.key_size))

@@ -17,9 +17,8 @@ from headwise.models.families import (
     NUM_GROUPS,
     NUM_HEADS,
     NUM_KV_HEADS,
-    REFUSED,
     Family,
-    family_of,
+    find_family,
 )
 from headwise.watching.sites import Site, find_sites
 
@@ -125,13 +124,15 @@ def find_layers(model: nn.Module) -> tuple[AttentionLayer, ...]:
         )
     layers = []
     for key, sites in sites_by_module.items():
-        module, family = sites[0].module, family_of(sites[0].module)
-        reason = REFUSED.get(type(module).__name__)
+        module, family = sites[0].module, find_family(sites[0].module)
+        reason: str | None
         if family is None:
-            reason = reason or (
+            reason = (
                 "headwise has no row of facts about where its heads are; docs/extend.md shows how "
                 "to add one"
             )
+        elif family.refusal:
+            reason = family.refusal
         elif key not in paths:
             reason = f"it is outside {type(base).__name__}, which the facts are about"
         else:
