@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from headwise.errors import OptionError
-
 
 @dataclass(frozen=True)
 class EmbeddedModel:
@@ -47,12 +45,11 @@ MODELS = {
         ),
     )
 }
+WHAT_WORKS = f"pass {', '.join(MODELS)}, a directory, or, with a network, a hub id"
 
 
 def find_embedded(name: str) -> Path | None:
     """The file with the model's weights; None if its package or the file is missing."""
-    if name not in MODELS:
-        raise OptionError(f"unknown embedded model {name!r}: choose from {', '.join(MODELS)}")
     model = MODELS[name]
     try:
         files = distribution(model.package).files or []

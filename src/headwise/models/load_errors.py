@@ -20,13 +20,12 @@ from transformers.utils import logging
 
 from headwise.errors import HeadwiseError, ModelError
 from headwise.hub import why_download_failed
-from headwise.models import embedded
+from headwise.models.embedded import WHAT_WORKS
 
 LONGEST_REASON = 240
 """Characters of another library's error message to quote at most."""
 PATCHED = RLock()
 """Held while settings of the whole process are changed, until they are restored."""
-WHAT_WORKS = f"pass {', '.join(embedded.MODELS)}, a directory, or, with a network, a hub id"
 
 
 @contextmanager
@@ -63,8 +62,8 @@ def one_sentence(error: Exception) -> str:
     text = " ".join(message.split()) or type(error).__name__
     if len(text) <= LONGEST_REASON:
         return text
-    whole, stop, _ = text[:LONGEST_REASON].rpartition(". ")
-    return f"{whole}." if stop else f"{text[:LONGEST_REASON]}..."
+    sentences, stop, _ = text[:LONGEST_REASON].rpartition(". ")
+    return f"{sentences}." if stop else f"{text[:LONGEST_REASON]}..."
 
 
 @contextmanager
