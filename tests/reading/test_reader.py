@@ -19,10 +19,11 @@ from headwise.reading.reader import (
     Reader,
     Window,
     as_documents,
-    position_limit,
     repeat_windows,
+    token_limit,
 )
-from headwise.reading.tensors import batches_from_tensors
+from headwise.reading.tensors import batch_from_tensors
+from headwise.reading.tokens import TokenKinds
 from headwise.scans.role_decisions import REPEAT
 
 START, END = 1, 2
@@ -127,15 +128,15 @@ def test_batches_are_padded_on_the_right() -> None:
 def test_tensors_give_each_stack_its_tokens() -> None:
     ids, decoder_ids = torch.randint(3, 9, (2, 5)), torch.randint(3, 9, (2, 3))
     tensors = {"input_ids": ids, "decoder_input_ids": decoder_ids}
-    (batch,) = batches_from_tensors([tensors], BOTH)
+    batch = batch_from_tensors(tensors, BOTH)
     assert {name: tuple(facts.ids.shape) for name, facts in batch.tokens.items()} == {
         **dict.fromkeys(("", "encoder", "cross", "text"), (2, 5)),
         "decoder": (2, 3),
     }
     sounds = {"input_features": torch.ones(2, 3, 4), "decoder_input_ids": decoder_ids}
-    (sound,) = batches_from_tensors([sounds], BOTH)
+    sound = batch_from_tensors(sounds, BOTH)
     assert list(sound.tokens) == ["decoder"]
-    (alone,) = batches_from_tensors([{"input_ids": ids}], None)
+    alone = batch_from_tensors({"input_ids": ids}, None)
     assert {tuple(facts.ids.shape) for facts in alone.tokens.values()} == {(2, 5)}
 
 
@@ -152,7 +153,7 @@ def test_tensors_give_each_stack_its_tokens() -> None:
 def test_padding_follows_from_masks_and_labels(
     config: Any, stack: str, tensors: dict[str, Any]
 ) -> None:
-    (batch,) = batches_from_tensors([tensors], config)
+    batch = batch_from_tensors(tensors, config)
     facts = batch.key_tokens(stack, 4)
     assert facts is not None and torch.equal(facts.is_real, MASK)
     assert batch.key_tokens(stack, 5) is None
@@ -162,7 +163,7 @@ def test_padding_follows_from_masks_and_labels(
 def test_labels_beside_decoder_tokens_do_not_mark_padding() -> None:
     ids = torch.ones(2, 4).long()
     labels = ids.where(MASK, -100)
-    (batch,) = batches_from_tensors([{"decoder_input_ids": ids, "labels": labels}], BOTH)
+    batch = batch_from_tensors({"decoder_input_ids": ids, "labels": labels}, BOTH)
     assert batch.tokens["decoder"].is_real.all()
 
 
@@ -173,12 +174,12 @@ def test_labels_beside_decoder_tokens_do_not_mark_padding() -> None:
         ({"max_position_embeddings": 514, "model_type": "roberta", "pad_token_id": 1}, 512),
         ({"text_config": SimpleNamespace(max_position_embeddings=77)}, 77),
         ({"max_seq_len": 61}, 61),
-        ({"max_position_embeddings": -1}, UNLIMITED),
-        ({}, UNLIMITED),
+        ({"max_position_embeddings": -1}, None),
+        ({}, None),
     ],
 )
-def test_the_limit_is_read_from_the_config(config: dict[str, Any], limit: int) -> None:
-    assert position_limit(Numbers(), SimpleNamespace(**config)) == limit
+def test_the_limit_is_read_from_the_config(config: dict[str, Any], limit: int | None) -> None:
+    assert token_limit(Numbers(), SimpleNamespace(**config)) == limit
 
 
 def test_repeat_windows_have_random_periods() -> None:
@@ -211,8 +212,8 @@ def test_no_fixed_distance_covers_enough_rows_for_induction(length: int) -> None
 
 def test_special_tokens_are_unknown_without_a_tokenizer() -> None:
     tensors = {"input_ids": torch.randint(3, 9, (2, 5))}
-    (unknown,), (known,) = (
-        batches_from_tensors([tensors], CONFIG, tokenizer) for tokenizer in (None, Numbers())
+    unknown, known = (
+        batch_from_tensors(tensors, CONFIG, kinds) for kinds in (None, TokenKinds(Numbers()))
     )
     unflagged, flagged = (
         batch.tokens[""].keys(0, torch.device("cpu")) for batch in (unknown, known)

@@ -63,7 +63,7 @@ from headwise.pruning.stages import PruneStage
 from headwise.pruning.surgery.cut import Surgery, cut as cut_heads, head_counts, plan_slices
 from headwise.pruning.units import Unit
 from headwise.reading.batch import Inputs
-from headwise.reading.reader import position_limit
+from headwise.reading.reader import token_limit
 from headwise.watching.running import in_evaluation, layer_inputs
 
 BATCHES = (1, 16)
@@ -387,7 +387,8 @@ def _measure_result(
 ) -> PruneRecord:
     """Sizes, scores and speed before and after the cut."""
     loaded = setup.loaded
-    positions = min(POSITIONS, position_limit(loaded.tokenizer, loaded.model.config))
+    limit = token_limit(loaded.tokenizer, loaded.model.config)
+    positions = min(POSITIONS, limit or POSITIONS)
     after = {
         layer: own for layer, own in head_counts(result.model).items() if layer in setup.counts
     }

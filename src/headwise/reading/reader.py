@@ -198,11 +198,6 @@ def _is_file_name(text: str) -> bool:
         return False
 
 
-def position_limit(tokenizer: Any, config: Any) -> int:
-    """Most tokens to pass to a model, `UNLIMITED` if its limit is unknown."""
-    return token_limit(tokenizer, config) or UNLIMITED
-
-
 def token_limit(tokenizer: Any, config: Any) -> int | None:
     """Most tokens that model and tokenizer are made for; None if neither states a limit."""
     text_config = getattr(config, "text_config", None) or config
@@ -215,11 +210,12 @@ def token_limit(tokenizer: Any, config: Any) -> int | None:
 
 
 def _special_tokens_around(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
-    whole = tokenizer("a", add_special_tokens=True)["input_ids"]
-    for start in range(len(whole) - len(bare) + 1):
-        if whole[start : start + len(bare)] == bare:
-            return tuple(whole[:start]), tuple(whole[start + len(bare) :])
+    bare, full = (
+        tokenizer("a", add_special_tokens=is_full)["input_ids"] for is_full in (False, True)
+    )
+    for start in range(len(full) - len(bare) + 1):
+        if full[start : start + len(bare)] == bare:
+            return tuple(full[:start]), tuple(full[start + len(bare) :])
     return (), ()
 
 
