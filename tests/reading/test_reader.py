@@ -122,7 +122,7 @@ def test_batches_are_padded_on_the_right() -> None:
     assert batch.inputs["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
     assert facts.is_special.tolist() == [[True, False, False, True], [True, False, True, True]]
     assert facts.is_punctuation.tolist() == [[False, True, False, False], [False] * 4]
-    assert facts.span(1) == slice(0, 3)
+    assert facts.spans[1] == slice(0, 3)
 
 
 def test_tensors_give_each_stack_its_tokens() -> None:

@@ -31,12 +31,9 @@ class TokenFacts:
         default_factory=dict, init=False, repr=False
     )
 
-    def span(self, sequence: int) -> slice:
-        """Positions of the real tokens of a sequence."""
-        return self._spans[sequence]
-
     @cached_property
-    def _spans(self) -> list[slice]:
+    def spans(self) -> list[slice]:
+        """Positions of the real tokens of each sequence."""
         starts = self.is_real.int().argmax(1)
         stops = self.is_real.shape[1] - self.is_real.flip(1).int().argmax(1)
         spans = torch.stack([starts, stops], 1).masked_fill(~self.is_real.any(1, keepdim=True), 0)
@@ -47,15 +44,14 @@ class TokenFacts:
         if self.ids is None:
             return None
         if (sequence, device) not in self._keys:
-            span = self.span(sequence)
+            span = self.spans[sequence]
             special, punctuation = (
                 None if kind is None else kind[sequence, span].to(device)
                 for kind in (self.is_special, self.is_punctuation)
             )
+            ids = self.ids[sequence, span].to(device)
             self._keys[sequence, device] = KeyTokens(
-                ids=self.ids[sequence, span].to(device),
-                is_special=special,
-                is_punctuation=punctuation,
+                ids=ids, is_special=special, is_punctuation=punctuation
             )
         return self._keys[sequence, device]
 
@@ -71,17 +67,6 @@ class CopyIndex:
     begin: Int[Tensor, " key"]
     """Rank of the first copy of each position's token."""
 
-    @classmethod
-    def of(cls, ids: Int[Tensor, " key"]) -> "CopyIndex":
-        """Index of a sequence's token ids."""
-        order = torch.argsort(ids, stable=True)
-        in_order, ranks = ids[order], torch.arange(len(ids), device=ids.device)
-        is_first = in_order.diff(prepend=in_order[:1] - 1) != 0
-        rank, begin = torch.empty_like(order), torch.empty_like(order)
-        rank[order] = ranks
-        begin[order] = torch.where(is_first, ranks, 0).cummax(0).values
-        return cls(order, rank, begin)
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KeyTokens:
@@ -95,7 +80,13 @@ class KeyTokens:
     @cached_property
     def by_token(self) -> CopyIndex:
         """Where the copies of each token are."""
-        return CopyIndex.of(self.ids)
+        order = torch.argsort(self.ids, stable=True)
+        in_order, ranks = self.ids[order], torch.arange(len(order), device=order.device)
+        is_first = in_order.diff(prepend=in_order[:1] - 1) != 0
+        rank, begin = torch.empty_like(order), torch.empty_like(order)
+        rank[order] = ranks
+        begin[order] = torch.where(is_first, ranks, 0).cummax(0).values
+        return CopyIndex(order, rank, begin)
 
     @cached_property
     def has_copy(self) -> Bool[Tensor, " key"]:
