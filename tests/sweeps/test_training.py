@@ -21,7 +21,6 @@ from headwise.sweeps.training import (
     draw_held_out,
     evaluate,
     learning_rate_share,
-    single_thread,
     train,
     training_batches,
 )
@@ -207,13 +206,18 @@ def test_training_restores_torchs_random_state_and_threads() -> None:
         torch.set_num_threads(threads)
 
 
-def test_single_thread_restores_the_threads_after_an_error() -> None:
+def test_failed_training_restores_torchs_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = torch.get_num_threads()
+
+    def fail(*_: object) -> None:
+        assert torch.get_num_threads() == 1
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(training, "evaluate", fail)
     try:
         torch.set_num_threads(3)
-        with pytest.raises(ZeroDivisionError), single_thread():
-            assert torch.get_num_threads() == 1
-            raise ZeroDivisionError
+        with pytest.raises(ZeroDivisionError):
+            outcome()
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(threads)

@@ -45,10 +45,8 @@ class Batch:
     @property
     def num_tokens(self) -> int:
         """Number of real tokens in the first stack that reads tokens; 0 if none does."""
-        counts = (
-            int(facts.is_real.sum()) for facts in self.tokens.values() if facts.ids is not None
-        )
-        return next(counts, 0)
+        with_ids = (facts for facts in self.tokens.values() if facts.ids is not None)
+        return next((int(facts.is_real.sum()) for facts in with_ids), 0)
 
 
 def query_stack(stack: str) -> str:

@@ -69,12 +69,20 @@ class Characters(SweepTask):
         _, held_out = self.parts
         return float(held_out.bincount().max()) / len(held_out)
 
-    @property
+    @functools.cached_property
     def parts(self) -> tuple[Int[Tensor, " trained"], Int[Tensor, " held_out"]]:
-        """Characters as numbers: the part to train on, and the held-out end."""
-        numbers = _as_numbers(self.full_text, self.alphabet)
-        border = int(len(numbers) * (1 - HELD_OUT))
-        return numbers[:border], numbers[border:]
+        """Characters as numbers: the part to train on, and the held-out end.
+
+        A number is a character's rank by frequency; among equals, the lower code comes first.
+        """
+        codes = np.frombuffer(self.full_text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+        counts = np.bincount(codes, minlength=sys.maxunicode + 1)
+        known = np.argsort(-counts, kind="stable")[: min(self.alphabet, np.count_nonzero(counts))]
+        numbers = np.full(len(counts), self.alphabet)
+        numbers[known] = np.arange(len(known))
+        border = int(len(codes) * (1 - HELD_OUT))
+        text = torch.from_numpy(numbers[codes])
+        return text[:border], text[border:]
 
     @property
     def layers_needed(self) -> int:
@@ -92,17 +100,6 @@ class Characters(SweepTask):
         windows = part[starts[:, None] + torch.arange(self.length + 1)]
         answers = windows[:, 1:, None]
         return TaskExamples(windows[:, :-1, None], answers, torch.full_like(answers, NOWHERE))
-
-
-@functools.lru_cache(maxsize=4)
-def _as_numbers(text: str, alphabet: int) -> Int[Tensor, " character"]:
-    """Each character's rank by frequency; among equals, the lower code comes first."""
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    counts = np.bincount(codes, minlength=sys.maxunicode + 1)
-    known = np.argsort(-counts, kind="stable")[: min(alphabet, np.count_nonzero(counts))]
-    numbers = np.full(len(counts), alphabet)
-    numbers[known] = np.arange(len(known))
-    return torch.from_numpy(numbers[codes])
 
 
 @functools.cache

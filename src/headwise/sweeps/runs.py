@@ -34,7 +34,9 @@ class Run:
     @property
     def name(self) -> str:
         """Name of its file."""
-        return f"{self.variant.name}-rate{self.rate!r}-seed{self.seed}"
+        variant = self.variant
+        heads = f"{variant.num_heads}x{variant.d_key}"
+        return f"{variant.group}-{heads}-rate{self.rate!r}-seed{self.seed}"
 
     @property
     def shape(self) -> tuple[float, ...]:

@@ -41,11 +41,6 @@ class Variant:
     d_key: int
     d_value: int
 
-    @property
-    def name(self) -> str:
-        """Name of the variant in files."""
-        return f"{self.group}-{self.num_heads}x{self.d_key}"
-
 
 @dataclass(frozen=True)
 class TrainingSettings:
@@ -155,25 +150,24 @@ def sweep_task(name: str, **options: Any) -> SweepTask:
     """The task called `name`; options that are None keep their default."""
     if name not in TASKS:
         raise OptionError(f"unknown task {name!r}: the tasks are {', '.join(TASKS)}")
-    known = task_options(name)
-    unknown = [key for key, value in options.items() if value is not None and key not in known]
-    if unknown:
+    options = {key: value for key, value in options.items() if value is not None}
+    known = [option.name for option in fields(TASKS[name])]
+    if unknown := [key for key in options if key not in known]:
         raise OptionError(f"{name} has no setting {unknown[0]}: it has {', '.join(known)}")
-    return TASKS[name](**{key: value for key, value in options.items() if value is not None})
-
-
-def task_options(name: str) -> list[str]:
-    """Names of a task's settings; empty for an unknown task."""
-    return [option.name for option in fields(TASKS[name])] if name in TASKS else []
+    return TASKS[name](**options)
 
 
 def make_settings(
-    task: SweepTask, *, quick: bool = False, layers: int | None = None, **options: Any
+    task: str | SweepTask, *, quick: bool = False, layers: int | None = None, **options: Any
 ) -> SweepSettings:
     """Settings for a task; a quick sweep has fewer seeds, rates and steps.
 
-    `options` are fields of SweepSettings or TrainingSettings; None keeps the default.
+    `options` are fields of SweepSettings or TrainingSettings and, if `task` is a name, settings of
+    the task; None keeps the default.
     """
+    if isinstance(task, str):
+        names = [option.name for option in fields(TASKS[task])] if task in TASKS else []
+        task = sweep_task(task, **{name: options.pop(name, None) for name in names})
     defaults: dict[str, Any] = {"rates": (0.02, 0.04), "seeds": 3} if quick else {}
     options = defaults | {key: value for key, value in options.items() if value is not None}
     for_training = [option.name for option in fields(TrainingSettings)]

@@ -8,7 +8,6 @@ import itertools
 import json
 import os
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +18,11 @@ from headwise.progress import Progress, no_progress
 from headwise.run_folder import RunFolder
 from headwise.sweeps.results import FILES, Sweep, best_rate
 from headwise.sweeps.runs import Run, TrainingPool, train_all
-from headwise.sweeps.settings import (
-    PILOT_SEED,
-    SweepSettings,
-    make_settings,
-    sweep_task,
-    task_options,
-)
+from headwise.sweeps.settings import PILOT_SEED, SweepSettings, make_settings
 from headwise.sweeps.task import SweepTask
 
-
-class SweepStage(StrEnum):
-    """Stages of a sweep, for its progress."""
-
-    TRAINING = "training"
+STAGE = "training"
+"""The only stage of a sweep, for its progress."""
 
 
 def sweep(
@@ -58,11 +48,7 @@ def sweep(
     result.summary  # accuracy against the number of heads
     """
     if settings is None:
-        if task is None or isinstance(task, str):
-            name = task or "relations"
-            names = options.keys() & task_options(name)
-            task = sweep_task(name, **{option: options.pop(option) for option in names})
-        settings = make_settings(task, quick=quick, **options)
+        settings = make_settings(task or "relations", quick=quick, **options)
     elif quick or options or task is not None:
         other = next(iter(options), "quick" if quick else "a task")
         raise OptionError(f"settings and {other} are both given: give only one of them")
@@ -89,7 +75,7 @@ def _train_variants(
     done = itertools.count()
 
     def report() -> None:
-        progress(SweepStage.TRAINING, next(done), total)
+        progress(STAGE, next(done), total)
 
     report()
     pilot_runs = [Run(variant, rate, PILOT_SEED) for variant in variants for rate in rates]

@@ -23,12 +23,6 @@ def _back(letters: Letters, steps: int) -> Letters:
     return places.clamp(min=NOWHERE).expand_as(letters)
 
 
-def _first(letters: Letters) -> Letters:
-    places = torch.zeros_like(letters)
-    places[:, 0] = NOWHERE  # nothing is asked at the first position itself
-    return places
-
-
 def _last_equal(letters: Letters) -> Letters:
     """Position of the last earlier equal letter."""
     is_earlier_equal = (letters[:, :, None] == letters[:, None]).tril(-1)
@@ -112,7 +106,7 @@ class Relations(SweepTask):
 
 RELATIONS: dict[str, Callable[[Relations, Letters], Letters]] = {
     "previous": lambda _, letters: _back(letters, 1),
-    "first": lambda _, letters: _first(letters),
+    "first": lambda _, letters: _back(letters, 1).clamp(max=0),
     "class": lambda task, letters: _last_equal(letters % task.classes),
     "second": lambda _, letters: _back(letters, 2),
     "largest": lambda _, letters: _largest(letters),

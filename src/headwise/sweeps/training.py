@@ -7,12 +7,12 @@ attention differs. Optimiser, batches, schedule and stopping are the same for ev
 import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, gelu
 
 from headwise.attention.layer import MultiHeadAttention
 from headwise.errors import OptionError
@@ -45,7 +45,7 @@ class SweepBlock(nn.Module):
     def forward(self, x: Float[Tensor, "batch position d_model"]) -> Tensor:
         """The next hidden states."""
         x = x + self.attention(self.before(x))
-        added: Tensor = self.down(nn.functional.gelu(self.up(self.between(x))))
+        added: Tensor = self.down(gelu(self.up(self.between(x))))
         return x + added
 
 
@@ -94,14 +94,18 @@ def train(
     task: SweepTask, variant: Variant, recipe: TrainingSettings, *, rate: float, seed: int
 ) -> Outcome:
     """Train one model; the same arguments give the same outcome."""
-    start = time.perf_counter()
-    with torch.random.fork_rng(devices=[]), single_thread():
-        torch.manual_seed(seed)
-        model = SweepModel(task, variant, d_model=recipe.d_model, layers=recipe.layers)
-        held_out = draw_held_out(task, recipe)
-        steps, is_solved = fit(model, recipe, held_out, rate=rate, seed=seed)
-        accuracy, loss = evaluate(model, held_out)
-        heads = measure_heads(model, held_out, task.shape.questions)
+    start, threads = time.perf_counter(), torch.get_num_threads()
+    torch.set_num_threads(1)  # small models are no faster with more
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = SweepModel(task, variant, d_model=recipe.d_model, layers=recipe.layers)
+            held_out = draw_held_out(task, recipe)
+            steps, is_solved = fit(model, recipe, held_out, rate=rate, seed=seed)
+            accuracy, loss = evaluate(model, held_out)
+            heads = measure_heads(model, held_out, task.shape.questions)
+    finally:
+        torch.set_num_threads(threads)
     return Outcome(
         accuracy=float(accuracy.nanmean()),
         by_question={
@@ -147,7 +151,8 @@ def fit(
 def take_step(model: nn.Module, optimizer: torch.optim.Optimizer, examples: TaskExamples) -> None:
     """Update the model once."""
     optimizer.zero_grad(set_to_none=True)
-    mean_loss(model(examples.symbols), examples.answers).backward()
+    logits = model(examples.symbols)
+    cross_entropy(logits.flatten(0, 2), examples.answers.flatten()).backward()
     optimizer.step()
 
 
@@ -185,28 +190,9 @@ def draw_held_out(task: SweepTask, recipe: TrainingSettings) -> TaskExamples:
 
 @torch.inference_mode()
 def evaluate(model: nn.Module, held_out: TaskExamples) -> tuple[Float[Tensor, " question"], float]:
-    """Accuracy of each question, NaN for one that is never asked, and the mean loss."""
+    """Accuracy of each question, NaN for one that is never asked, and the mean loss in nats."""
     logits, answers = model(held_out.symbols), held_out.answers
     is_asked = answers >= 0
     is_right = (logits.argmax(-1) == answers) & is_asked
     accuracy = is_right.sum((0, 1)) / is_asked.sum((0, 1))
-    return accuracy, float(mean_loss(logits, answers))
-
-
-def mean_loss(
-    logits: Float[Tensor, "batch position question answer"],
-    answers: Int[Tensor, "batch position question"],
-) -> Float[Tensor, ""]:
-    """Mean cross-entropy of all questions that are asked, in nats."""
-    return nn.functional.cross_entropy(logits.flatten(0, 2), answers.flatten())
-
-
-@contextmanager
-def single_thread() -> Iterator[None]:
-    """Limit torch to one thread inside the block: small models are no faster with more."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+    return accuracy, float(cross_entropy(logits.flatten(0, 2), answers.flatten()))
