@@ -18,9 +18,8 @@ from headwise.measures.counter import (
 )
 from headwise.measures.head_sums import HeadSums
 from headwise.measures.measure import RowValues, measure_rows
-from headwise.reading.batch import Batch
+from headwise.reading.batch import Batch, TokenFacts
 from headwise.reading.tensors import batch_from_tensors
-from headwise.reading.tokens import TokenFacts
 from headwise.scans.scan import count_batch
 from headwise.watching import sites
 from headwise.watching.calls import AttentionCall, Call

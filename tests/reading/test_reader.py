@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 from headwise.errors import OptionError
 from headwise.models.loaded import LoadedModel
 from headwise.models.loading import load_model
+from headwise.reading.batch import TokenKinds
 from headwise.reading.reader import (
     BATCH_TOKENS,
     BATCH_WINDOWS,
@@ -23,7 +24,6 @@ from headwise.reading.reader import (
     token_limit,
 )
 from headwise.reading.tensors import batch_from_tensors
-from headwise.reading.tokens import TokenKinds
 from headwise.scans.role_decisions import REPEAT
 
 START, END = 1, 2

@@ -11,7 +11,7 @@ from headwise.attention.rules import Rules
 from headwise.errors import ModelError, OptionError, ShapeError
 from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView
-from headwise.reading.tokens import TokenFacts
+from headwise.reading.batch import TokenFacts
 from headwise.watching.calls import AttentionCall, WeightsCall
 from headwise.watching.sequence_weights import LOWEST, SequenceWeights
 from headwise.watching.sites import Site

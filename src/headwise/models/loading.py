@@ -113,12 +113,6 @@ def load(
     return load_model(path, options)
 
 
-def load_exported(folder: Path) -> Any:
-    """The model in a directory, cut or plain, in evaluation mode and in the saved dtype."""
-    options = LoadOptions(AS_SAVED, keeps_head=True, needs_tokenizer=False)
-    return _load_files(str(folder), str(folder), options, {}).model
-
-
 def _check_files(folder: Path) -> None:
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} is not a model directory: it has no config.json")

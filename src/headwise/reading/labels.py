@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headwise.reading.batch import Batch
-from headwise.reading.tokens import UNDECODABLE, TokenFacts
+from headwise.reading.batch import UNDECODABLE, Batch, TokenFacts
 from headwise.reading.words import NO_WORD
 
 WORD_STARTS = ("Ġ", "▁")

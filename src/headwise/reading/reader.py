@@ -19,8 +19,7 @@ import torch
 
 from headwise.checks import check_characters
 from headwise.errors import OptionError
-from headwise.reading.batch import Batch, has_decoder
-from headwise.reading.tokens import TokenKinds
+from headwise.reading.batch import Batch, TokenKinds, has_decoder
 
 BATCH_TOKENS = 4096
 """Most tokens in a batch, padding included, unless a single window has more."""

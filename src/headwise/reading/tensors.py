@@ -13,9 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import MaskError, OptionError, ShapeError
-from headwise.reading.batch import TEXT_STACKS, Batch, Inputs, input_prefix, real_tokens
+from headwise.reading.batch import (
+    TEXT_STACKS,
+    Batch,
+    Inputs,
+    TokenFacts,
+    TokenKinds,
+    input_prefix,
+    real_tokens,
+)
 from headwise.reading.reader import token_limit
-from headwise.reading.tokens import TokenFacts, TokenKinds
 
 TEXT_INPUTS = (
     *("input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask"),

@@ -15,8 +15,7 @@ from headwise.attention.attend import attend
 from headwise.attention.layer import MultiHeadAttention
 from headwise.measures.counter import HeadCounter, RowChoice, make_measures
 from headwise.measures.head_sums import HeadSums
-from headwise.reading.batch import Batch
-from headwise.reading.tokens import TokenFacts
+from headwise.reading.batch import Batch, TokenFacts
 from headwise.scans.tables import head_table
 from headwise.sweeps.task import NOWHERE, TaskExamples
 from headwise.watching.calls import AttentionCall

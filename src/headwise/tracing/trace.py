@@ -212,9 +212,9 @@ def _trace_model(
 def _read_inputs(
     model: nn.Module, inputs: Tensor | str | Mapping[str, Tensor], tokenizer: Any
 ) -> "Batch":
+    from headwise.reading.batch import TokenKinds
     from headwise.reading.reader import Reader
     from headwise.reading.tensors import batch_from_tensors, check_tensors
-    from headwise.reading.tokens import TokenKinds
 
     if isinstance(inputs, str):
         if tokenizer is None:

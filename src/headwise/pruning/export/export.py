@@ -23,7 +23,7 @@ from headwise.errors import ModelError, OptionError
 from headwise.models import cut_modeling
 from headwise.models.cut_models import BLOCK, bare_class, cut_class
 from headwise.models.load_errors import explain_errors, one_sentence, quiet
-from headwise.models.loading import load_exported
+from headwise.models.loading import load
 from headwise.pruning.export.directories import files_in, replace_directory
 from headwise.pruning.export.model_card import CODE, model_card
 from headwise.pruning.export.plain_config import (
@@ -220,7 +220,7 @@ def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> flo
     Outputs are compared in float32 at least.
     """
     with quiet(), explain_errors(f"{type(model).__name__}, as it was written,", is_local=True):
-        loaded = load_exported(part).to(model.device)
+        loaded: Any = load(part).model.to(model.device)
     own, copied = tensors_by_name(model), tensors_by_name(loaded)
     for name in {**own, **copied}:
         difference = _tensor_difference(name, own.get(name), copied.get(name))
