@@ -66,10 +66,10 @@ def test_every_verb_takes_a_directory_and_a_loaded_model(tmp_path: Path) -> None
 
 def test_objects_that_are_not_models_raise() -> None:
     wrong: Any = {"model": "minilm"}
-    with pytest.raises(ModelError, match="a dict is not a model"):
+    with pytest.raises(ModelError, match="a dict"):
         open_model(wrong)
     wrong = "minilm"
-    with pytest.raises(ModelError, match="'minilm' is not a loaded model"):
+    with pytest.raises(ModelError, match="'minilm'"):
         watch(wrong).__enter__()
 
 
@@ -112,7 +112,7 @@ def test_one_row_of_gates_applies_to_every_sequence() -> None:
 
 def test_bad_names_and_options_raise() -> None:
     for wrong in (None, ""):
-        with pytest.raises(ModelError, match="not the name of a model: pass minilm, smollm2"):
+        with pytest.raises(ModelError, match="minilm, smollm2"):
             load_model(wrong)
     with pytest.raises(OptionError, match="options is a dict"):
         load_model("minilm", {"dtype": "float16"})

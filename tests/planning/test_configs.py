@@ -77,7 +77,7 @@ def test_text_config_of_a_composite_model_is_read(tmp_path: Path) -> None:
 
 
 def test_config_that_is_not_an_object_raises(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"config\.json is not a config: .* list"):
+    with pytest.raises(ModelError, match=r"config\.json.* list"):
         shape(tmp_path, [1, 2])
 
 
@@ -86,7 +86,7 @@ def test_config_that_is_not_an_object_raises(tmp_path: Path) -> None:
     [
         ({"num_attention_heads": "six"}, "num_attention_heads is 'six'"),
         ({"v_head_dim": "abc"}, "v_head_dim is 'abc'"),
-        ({"v_head_dim": -4}, "v_head_dim is -4: .* at least 1"),
+        ({"v_head_dim": -4}, "v_head_dim is -4: .*1"),
         (
             {"sliding_window": 5, "sliding_window_pattern": "LLLG"},
             "sliding_window_pattern is 'LLLG'",
@@ -94,12 +94,12 @@ def test_config_that_is_not_an_object_raises(tmp_path: Path) -> None:
         ({"sliding_window": True}, "sliding_window is True"),
         (
             {"layer_types": ["full_attention", "linear_attention"]},
-            r"\(llama\) has layers of type linear_attention",
+            r"\(llama\).*linear_attention",
         ),
         ({"layer_types": ["chunked_attention"]}, "chunked_attention"),
         (
             {"sliding_window": 5, "max_window_layers": -1},
-            "max_window_layers is -1: .* at least 0",
+            "max_window_layers is -1: .*0",
         ),
     ],
 )
@@ -194,7 +194,7 @@ def test_note_says_that_a_window_is_applied_to_all_layers(tmp_path: Path) -> Non
 def test_layers_with_other_cost_formulas_raise_under_every_key(
     tmp_path: Path, settings: dict[str, Any], facts: str
 ) -> None:
-    with pytest.raises(ModelError, match=rf"\({settings['model_type']}\) has layers .*{facts}"):
+    with pytest.raises(ModelError, match=rf"\({settings['model_type']}\).*{facts}"):
         shape(tmp_path, SIZES | settings)
 
 
@@ -250,7 +250,7 @@ def test_shape_rejects_sizes_that_are_not_whole_numbers(wrong: Any) -> None:
 
 
 def test_hub_id_needs_an_owner() -> None:
-    with pytest.raises(OptionError, match=r"distilbert-base-uncased is not .* owner/name"):
+    with pytest.raises(OptionError, match=r"distilbert-base-uncased .*owner/name"):
         plan("distilbert-base-uncased")
 
 
@@ -259,5 +259,5 @@ def test_gated_model_raises_with_the_way_to_get_access(monkeypatch: pytest.Monke
         raise GatedRepoError("403", response=MagicMock())
 
     monkeypatch.setattr("huggingface_hub.hf_hub_download", refuse)
-    with pytest.raises(OptionError, match=r"config of owner/gated: access .* restricted"):
+    with pytest.raises(OptionError, match=r"owner/gated: access"):
         plan("owner/gated")

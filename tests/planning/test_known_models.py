@@ -203,7 +203,7 @@ def test_bidirectional_model_does_not_decode() -> None:
 
 
 def test_unknown_name_gets_the_most_similar_one() -> None:
-    with pytest.raises(OptionError, match=r"gpt-2 is not .* gpt2\?"):
+    with pytest.raises(OptionError, match=r"gpt-2 .* gpt2\?"):
         plan("gpt-2")
     with pytest.raises(OptionError, match="minilm, smollm2"):
         plan("zzzzzz")
@@ -243,12 +243,12 @@ def test_name_of_a_shape_never_describes_another_shape() -> None:
 
 def test_compressed_keys_raise() -> None:
     config = {"model_type": "deepseek_v3", "kv_lora_rank": 512, "hidden_size": 8}
-    with pytest.raises(ModelError, match=r"r1 \(deepseek_v3\) compresses its keys and values"):
+    with pytest.raises(ModelError, match=r"r1 \(deepseek_v3\).*kv_lora_rank"):
         shape_of_config(config, "r1")
 
 
 def test_config_without_sizes_raises_with_the_missing_keys() -> None:
-    with pytest.raises(ModelError, match=r"config of this .* d_model: .* hidden_size"):
+    with pytest.raises(ModelError, match=r"this .* d_model.*hidden_size"):
         shape_of_config({"model_type": "x"}, "this")
 
 
@@ -262,7 +262,7 @@ def test_config_without_sizes_raises_with_the_missing_keys() -> None:
 )
 def test_impossible_size_in_a_config_raises(sizes: dict[str, Any], facts: str) -> None:
     whole = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 3}
-    with pytest.raises(ModelError, match=f"config of this: {facts}"):
+    with pytest.raises(ModelError, match=f"this: {facts}"):
         shape_of_config(whole | sizes, "this")
 
 
@@ -273,7 +273,7 @@ def test_directory_may_be_a_path(tmp_path: Path) -> None:
 
 
 def test_plan_rejects_other_types() -> None:
-    with pytest.raises(OptionError, match="gpt2 has its own shape"):
+    with pytest.raises(OptionError, match=r"gpt2.*shape"):
         plan("gpt2", shape=KNOWN["gpt2"].shape)
     wrong = {  # in another process, because tests check types before the code does
         "plan(3)": "model is 3: ",
@@ -295,8 +295,8 @@ def test_first_layers_of_modernbert_are_global(tmp_path: Any) -> None:
     config.save_pretrained(tmp_path)
     shape = plan(tmp_path).shape
     assert (shape.window, shape.num_local, shape.is_causal) == (128, 14, False)
-    with pytest.raises(ModelError, match=r"has no config\.json"):
+    with pytest.raises(ModelError, match=r"config\.json"):
         plan(tmp_path.parent)
     (tmp_path / "config.json").write_text("{", encoding="utf-8")
-    with pytest.raises(ModelError, match="cannot be read as JSON"):
+    with pytest.raises(ModelError, match="JSON"):
         plan(tmp_path)

@@ -111,7 +111,7 @@ def test_modules_are_read_in_the_order_of_their_names_and_never_run(fresh: Path)
 def test_a_python_without_a_manual_raises(fresh: Path, has_folder: bool) -> None:
     if has_folder:
         fresh.mkdir()
-    with pytest.raises(OptionError, match="no manual"):
+    with pytest.raises(OptionError, match="manual"):
         manual_texts()
 
 
@@ -157,7 +157,7 @@ def test_split_documents_share_no_paragraph_and_lose_none(
 ) -> None:
     all_gists = set(gists(tuple(texts)))
     if len(all_gists) < 2:
-        with pytest.raises(OptionError, match=rf"a text of {len(all_gists)} paragraphs? cannot"):
+        with pytest.raises(OptionError, match=f"{len(all_gists)} paragraph"):
             split_documents(texts, held_out=held_out, seed=seed)
         return
     fitted, rest = split_documents(texts, held_out=held_out, seed=seed)

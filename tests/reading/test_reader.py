@@ -84,7 +84,7 @@ def test_max_tokens_is_used_up_but_never_exceeded(
 ) -> None:
     whole = reader(length)
     if max(lengths) < SHORTEST or most < 2 + SHORTEST:
-        fact = f"max_tokens is {most}: .* at least 4" if most < 4 else "2 tokens, which are 4"
+        fact = f"max_tokens is {most}: .*4" if most < 4 else "2 tokens.*4"
         with pytest.raises(OptionError, match=fact):
             whole.windows(texts(lengths), most)
         return
@@ -96,7 +96,7 @@ def test_max_tokens_is_used_up_but_never_exceeded(
 
 
 def test_a_length_without_room_for_text_raises() -> None:
-    with pytest.raises(OptionError, match=r"length is 3.* 2 special tokens"):
+    with pytest.raises(OptionError, match=r"length is 3.* 2 special"):
         reader(3)
 
 
@@ -249,7 +249,7 @@ def test_a_file_name_instead_of_a_text_raises(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "book.txt").write_text("Some words.")
     for texts in ("book.txt", ["A text.", "book.txt"]):
-        with pytest.raises(OptionError, match=r"'book.txt' is the name of a file"):
+        with pytest.raises(OptionError, match=r"'book\.txt'"):
             as_documents(texts)
     fine = ["book.txt is a file", "other.txt", "x" * 5000, "nul\0"]
     assert as_documents(fine) == fine

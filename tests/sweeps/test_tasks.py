@@ -207,12 +207,9 @@ def test_default_text_is_pythons_library() -> None:
 def test_text_that_is_too_short_raises_with_the_length_it_needs(tmp_path: Path) -> None:
     file = tmp_path / "short.txt"
     file.write_text("ab" * 109, encoding="utf-8")
-    with pytest.raises(
-        OptionError,
-        match=r"short\.txt has 218 characters.* 221",
-    ):
+    with pytest.raises(OptionError, match=r"short\.txt .*218 .* 221"):
         Characters(text=str(file), length=11)
-    with pytest.raises(OptionError, match=r"Python's library has 1,000,000 characters"):
+    with pytest.raises(OptionError, match=r"Python's library.* 1,000,000"):
         Characters(length=60_000)
     enough = tmp_path / "enough.txt"
     enough.write_text("ab" * 111, encoding="utf-8")
@@ -225,7 +222,7 @@ def test_unreadable_file_raises(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"Is a directory"):
         Characters(text=str(tmp_path))
     (tmp_path / "model.bin").write_bytes(b"abc\xff\xfe" * 1000)
-    with pytest.raises(OptionError, match=r"model\.bin is not UTF-8 text: .* byte 3"):
+    with pytest.raises(OptionError, match=r"model\.bin .*UTF-8.* byte 3"):
         Characters(text=str(tmp_path / "model.bin"))
 
 
@@ -291,7 +288,7 @@ def test_slicing_examples_slices_all_three_tensors() -> None:
         ("brackets", {"depth": 0}, "depth is 0: .* 1"),
         ("characters", {"length": 1}, "length is 1: .* 2"),
         ("characters", {"alphabet": 1}, "alphabet is 1: .* 2"),
-        ("recall", {"length": 9}, "recall has no setting length: .* pairs, keys, values"),
+        ("recall", {"length": 9}, "recall .*length.* pairs, keys, values"),
         ("dyck", {}, "'dyck': .* relations, recall, brackets, characters"),
     ],
 )
