@@ -161,17 +161,17 @@ def test_an_unreachable_hub_is_asked_once_without_output(
     name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     without_a_hub(monkeypatch)
-    with pytest.raises(ModelError) as refused:
+    with pytest.raises(ModelError) as caught:
         load_model(name)
-    message = str(refused.value)
+    message = str(caught.value)
     assert message.startswith(f"{name} cannot be loaded") and "\n" not in message
     assert NOBODY in message and "minilm, smollm2" in message
     assert "".join(capfd.readouterr()) == ""
 
 
 def test_a_model_unknown_to_the_hub_raises_one_sentence() -> None:
-    asked = httpx2.Request("HEAD", NOBODY)
-    missing = RepositoryNotFoundError("404", response=httpx2.Response(404, request=asked))
+    request = httpx2.Request("HEAD", NOBODY)
+    missing = RepositoryNotFoundError("404", response=httpx2.Response(404, request=request))
     with pytest.raises(ModelError, match=r"x/y.*https?://"):
         with explain_errors("x/y"):
             raise OSError("x/y is not a local folder") from missing

@@ -145,9 +145,9 @@ def test_only_the_encoder_of_an_encoder_decoder_is_counted(tmp_path: Path, kind:
     for extra in ({}, {"is_encoder_decoder": True}):
         config = SIZES | {"model_type": kind} | extra
         (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-        made = plan(tmp_path)
-        assert made.note == "only the encoder is counted"
-        assert not made.shape.is_causal
+        config_plan = plan(tmp_path)
+        assert config_plan.note == "only the encoder is counted"
+        assert not config_plan.shape.is_causal
 
 
 @pytest.mark.parametrize(("key", "in_output"), [("add_qkv_bias", False), ("add_bias_linear", True)])
@@ -201,12 +201,14 @@ def test_layers_with_other_cost_formulas_raise_under_every_key(
 def test_bidirectional_gemma_is_not_causal(tmp_path: Path) -> None:
     settings = {"model_type": "gemma3_text", "num_key_value_heads": 3, "sliding_window": 5}
     assert shape(tmp_path, SIZES | settings).is_causal
-    for way in (True, "all"):
+    for setting in (True, "all"):
         assert not shape(
-            tmp_path, SIZES | settings | {"use_bidirectional_attention": way}
+            tmp_path, SIZES | settings | {"use_bidirectional_attention": setting}
         ).is_causal
-    for way in (False, None, "vision"):
-        assert shape(tmp_path, SIZES | settings | {"use_bidirectional_attention": way}).is_causal
+    for setting in (False, None, "vision"):
+        assert shape(
+            tmp_path, SIZES | settings | {"use_bidirectional_attention": setting}
+        ).is_causal
 
 
 def test_bert_is_causal_as_a_decoder(tmp_path: Path) -> None:

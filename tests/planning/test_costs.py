@@ -85,23 +85,23 @@ def test_decoding_equals_what_torch_counts_for_one_token(
         for name, operations in counter.get_flop_counts().items()
         if name.endswith("self_attn")
     )
-    made = plan(shape=shape, length=13, dtype="float32")
-    assert made.decoding is not None and counted == 2 * made.decoding.multiply_adds
+    shape_plan = plan(shape=shape, length=13, dtype="float32")
+    assert shape_plan.decoding is not None and counted == 2 * shape_plan.decoding.multiply_adds
     cache_bytes = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
-    assert cache_bytes == made.cache_bytes
+    assert cache_bytes == shape_plan.cache_bytes
     weights = sum(p.numel() * 4 for name, p in model.named_parameters() if "self_attn" in name)
-    assert made.decoding.bytes_read == weights + cache_bytes
+    assert shape_plan.decoding.bytes_read == weights + cache_bytes
 
 
 def test_textbook_numbers() -> None:
     assert plan("768/12").layer_parameters == 4 * 768**2
-    one, eight = (
+    one_head, eight_heads = (
         plan(shape=replace(make_shape(d_model=512, num_heads=heads), is_causal=False), length=100)
         for heads in (1, 8)
     )
-    assert eight.shape.d_key == 64
-    assert one.multiply_adds["scores"] == eight.multiply_adds["scores"] == 100**2 * 512
-    assert eight.weight_matrix_bytes == 8 * one.weight_matrix_bytes
+    assert eight_heads.shape.d_key == 64
+    assert one_head.multiply_adds["scores"] == eight_heads.multiply_adds["scores"] == 100**2 * 512
+    assert eight_heads.weight_matrix_bytes == 8 * one_head.weight_matrix_bytes
 
 
 def test_window_bounds_the_cache() -> None:
@@ -112,8 +112,8 @@ def test_window_bounds_the_cache() -> None:
         (local, 1000, 3 * 10),
         (replace(local, num_local=2), 1000, 2 * 10 + 1000),
     ):
-        made = plan(shape=shape, length=length, dtype="float16")
-        assert made.cache_bytes == positions * bytes_per_position
+        shape_plan = plan(shape=shape, length=length, dtype="float16")
+        assert shape_plan.cache_bytes == positions * bytes_per_position
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,9 @@ def test_divisors_are_all_divisors_in_order(number: int) -> None:
 
 def test_numpy_sizes_do_not_overflow_and_become_json() -> None:
     small = {"d_model": 4096, "num_heads": 32, "num_layers": 32}
-    one = plan(shape=make_shape(**small), length=1_000_000)
-    other = plan(
+    by_ints = plan(shape=make_shape(**small), length=1_000_000)
+    by_numpy = plan(
         shape=make_shape(**{name: np.int32(size) for name, size in small.items()}),
         length=np.int32(1_000_000),
     )
-    assert json.dumps(other.to_json()) == json.dumps(one.to_json())
+    assert json.dumps(by_numpy.to_json()) == json.dumps(by_ints.to_json())

@@ -153,9 +153,11 @@ def build(name: str) -> nn.Module:
 
 @each_model
 def test_known_parameters_equal_those_of_the_built_model(name: str) -> None:
-    made, model = plan(name), build(name)
-    assert attention_parameters(model) == [made.layer_parameters] * made.shape.num_layers
-    assert sum(p.numel() for p in model.parameters()) == made.total
+    known_plan, model = plan(name), build(name)
+    assert (
+        attention_parameters(model) == [known_plan.layer_parameters] * known_plan.shape.num_layers
+    )
+    assert sum(p.numel() for p in model.parameters()) == known_plan.total
 
 
 @each_model
@@ -183,18 +185,18 @@ def test_every_known_model_names_its_source() -> None:
 @pytest.mark.parametrize("name", ["gemma3-4b", "gemma3-12b", "gemma3-27b"])
 def test_note_says_that_the_image_part_is_not_counted(name: str) -> None:
     with torch.device("meta"):
-        whole = Gemma3Model(Gemma3Config(text_config=CONFIGS[name]))
-    made = plan(name)
-    assert made.total == sum(p.numel() for p in whole.language_model.parameters())
-    assert made.total < sum(p.numel() for p in whole.parameters())
-    assert "without the part that reads images" in made.note
+        model = Gemma3Model(Gemma3Config(text_config=CONFIGS[name]))
+    known_plan = plan(name)
+    assert known_plan.total == sum(p.numel() for p in model.language_model.parameters())
+    assert known_plan.total < sum(p.numel() for p in model.parameters())
+    assert "without the part that reads images" in known_plan.note
     assert plan("gemma3-1b").note == ""
 
 
 def test_bidirectional_model_does_not_decode() -> None:
-    made = plan("bert-base")
-    row = made.to_row()
-    assert made.decoding is None and made.cache_bytes == 0
+    known_plan = plan("bert-base")
+    row = known_plan.to_row()
+    assert known_plan.decoding is None and known_plan.cache_bytes == 0
     assert [row[f"decode_{name}"] for name in ("multiply_adds", "bytes_read", "intensity")] == [
         None, None, None,
     ]  # fmt: skip
@@ -261,9 +263,9 @@ def test_config_without_sizes_raises_with_the_missing_keys() -> None:
     ],
 )
 def test_impossible_size_in_a_config_raises(sizes: dict[str, Any], facts: str) -> None:
-    whole = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 3}
+    config = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 3}
     with pytest.raises(ModelError, match=f"this: {facts}"):
-        shape_of_config(whole | sizes, "this")
+        shape_of_config(config | sizes, "this")
 
 
 def test_directory_may_be_a_path(tmp_path: Path) -> None:

@@ -129,9 +129,19 @@ def test_reading_the_manual_loads_no_torch_and_is_deterministic(
 
 
 def test_sentences_have_five_to_fifty_words_and_no_repeats() -> None:
-    at = {count: " ".join(["Word", *["of"] * (count - 1)]) + "." for count in (4, 5, 50, 51)}
-    document = " ".join([at[4], at[5], at[50], at[51], at[5].replace(" ", "\n")])
-    assert split_sentences([document, at[5].upper()]) == (at[5], at[50])
+    sentence_of = {
+        count: " ".join(["Word", *["of"] * (count - 1)]) + "." for count in (4, 5, 50, 51)
+    }
+    document = " ".join(
+        [
+            sentence_of[4],
+            sentence_of[5],
+            sentence_of[50],
+            sentence_of[51],
+            sentence_of[5].replace(" ", "\n"),
+        ]
+    )
+    assert split_sentences([document, sentence_of[5].upper()]) == (sentence_of[5], sentence_of[50])
 
 
 def test_sentences_end_at_blank_lines_but_not_at_abbreviations() -> None:

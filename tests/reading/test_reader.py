@@ -68,9 +68,9 @@ def test_windows_contain_every_token_but_a_short_tail(lengths: list[int], length
     room, place = length - 2, 0
     windows = reader(length).windows(texts(lengths))
     for size in lengths:
-        whole = list(range(10, 10 + size))
+        text = list(range(10, 10 + size))
         tail = size % room
-        tokens = whole[: size - tail] if tail < SHORTEST else whole
+        tokens = text[: size - tail] if tail < SHORTEST else text
         for start in range(0, len(tokens), room):
             assert windows[place].ids == (START, *tokens[start : start + room], END)
             assert windows[place].index == place
@@ -82,14 +82,14 @@ def test_windows_contain_every_token_but_a_short_tail(lengths: list[int], length
 def test_max_tokens_is_used_up_but_never_exceeded(
     lengths: list[int], length: int, most: int
 ) -> None:
-    whole = reader(length)
+    number_reader = reader(length)
     if max(lengths) < SHORTEST or most < 2 + SHORTEST:
         fact = f"max_tokens is {most}: .*4" if most < 4 else "2 tokens.*4"
         with pytest.raises(OptionError, match=fact):
-            whole.windows(texts(lengths), most)
+            number_reader.windows(texts(lengths), most)
         return
-    read = sum(len(window.ids) for window in whole.windows(texts(lengths), most))
-    every = sum(len(window.ids) for window in whole.windows(texts(lengths)))
+    read = sum(len(window.ids) for window in number_reader.windows(texts(lengths), most))
+    every = sum(len(window.ids) for window in number_reader.windows(texts(lengths)))
     assert read <= most
     if every > most and min(lengths) > 20:  # otherwise the end of a text may leave a few
         assert most - read < 2 + SHORTEST
@@ -183,19 +183,19 @@ def test_the_limit_is_read_from_the_config(config: dict[str, Any], limit: int | 
 
 
 def test_repeat_windows_have_random_periods() -> None:
-    whole = reader(64)
-    windows = repeat_windows(whole, count=40, seed=0, shortest=5, longest=50)
+    number_reader = reader(64)
+    windows = repeat_windows(number_reader, count=40, seed=0, shortest=5, longest=50)
     periods = []
     for window in windows:
         assert (window.ids[0], window.ids[-1]) == (START, END)
         middle = window.ids[1:-1]
         periods.append(len(middle) // 2)
         assert middle[: periods[-1]] == middle[periods[-1] :]
-        assert not whole.special_ids & set(middle)
+        assert not number_reader.special_ids & set(middle)
         assert len(window.ids) <= 64
     assert len(set(periods)) > 10
     assert min(periods) >= 5
-    assert repeat_windows(whole, count=40, seed=0, shortest=5, longest=50) == windows
+    assert repeat_windows(number_reader, count=40, seed=0, shortest=5, longest=50) == windows
 
 
 @pytest.mark.parametrize("length", range(4, 64))
@@ -228,8 +228,8 @@ def test_punctuation_and_special_tokens_of_a_real_tokenizer() -> None:
 
 
 def assert_marks(loaded: LoadedModel, text: str, marks: list[str], *, special: int) -> None:
-    whole = Reader(loaded.tokenizer, loaded.model.config)
-    batch = whole.batch(whole.windows([text]), "cpu")
+    reader_of_model = Reader(loaded.tokenizer, loaded.model.config)
+    batch = reader_of_model.batch(reader_of_model.windows([text]), "cpu")
     facts = batch.tokens[""]
     punctuation = facts.ids[0][facts.is_punctuation[0]].tolist()
     assert [loaded.tokenizer.decode([token]) for token in punctuation] == marks

@@ -33,9 +33,14 @@ ONE, THREE = Variant("free", 1, 8, 8), Variant("free", 3, 5, 5)
 
 
 def outcome(**options: Any) -> Outcome:
-    given: dict[str, Any] = {"variant": THREE, "recipe": RECIPE, "rate": 0.01, "seed": 3} | options
-    variant, recipe = given.pop("variant"), given.pop("recipe")
-    return replace(train(TASK, variant, recipe, **given), seconds=0.0)
+    arguments: dict[str, Any] = {
+        "variant": THREE,
+        "recipe": RECIPE,
+        "rate": 0.01,
+        "seed": 3,
+    } | options
+    variant, recipe = arguments.pop("variant"), arguments.pop("recipe")
+    return replace(train(TASK, variant, recipe, **arguments), seconds=0.0)
 
 
 def test_same_arguments_give_the_same_outcome_to_the_last_bit() -> None:
@@ -59,7 +64,7 @@ def test_outcome_has_accuracies_heads_and_parameters() -> None:
     assert tuple(result.by_question) == ("previous", "first")
     assert result.accuracy == pytest.approx(sum(result.by_question.values()) / 2)
     assert (result.steps, result.is_solved) == (20, False)
-    assert [one.head for one in result.heads] == ["L0H0", "L0H1", "L0H2"]
+    assert [head.head for head in result.heads] == ["L0H0", "L0H1", "L0H2"]
     assert result.seconds > 0
     attention = weights_of(THREE, 11) + 3 * 15 + 11  # weights, and biases of q, k, v and o
     norms, wide = 3 * 2 * 11, 2 * 11 * 22 + 22 + 11
@@ -130,11 +135,13 @@ def test_every_variant_learns_from_the_same_batches(learned: list[TaskExamples])
 
 def test_batches_differ_between_steps_and_between_seeds() -> None:
     recipe = replace(RECIPE, steps=BATCHES_AT_ONCE + 3, batch=9)
-    drawn = [batch.symbols for batch in training_batches(TASK, recipe, 1)]
-    assert len(drawn) == BATCHES_AT_ONCE + 3
-    assert len({tuple(symbols_drawn.flatten().tolist()) for symbols_drawn in drawn}) == len(drawn)
+    batches = [batch.symbols for batch in training_batches(TASK, recipe, 1)]
+    assert len(batches) == BATCHES_AT_ONCE + 3
+    assert len({tuple(symbols_drawn.flatten().tolist()) for symbols_drawn in batches}) == len(
+        batches
+    )
     other = next(training_batches(TASK, recipe, 2)).symbols
-    assert not torch.equal(drawn[0], other)
+    assert not torch.equal(batches[0], other)
 
 
 def test_every_model_of_a_task_has_the_same_held_out_sequences() -> None:
