@@ -8,6 +8,7 @@ cuts, `watching/` watches.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from torch import nn
@@ -116,12 +117,14 @@ NORMED = (
 )
 """Like Llama, with a norm of each query and key, or a norm weight for every head."""
 
+_q_k_v = partial(Family, apart=Q_K_V)
+_blocks = partial(Family, layout="blocks")
+_interleaved = partial(Family, output="dense", packed="query_key_value", layout="interleaved")
+
 FAMILIES: tuple[Family, ...] = (
-    Family(LLAMA_LIKE, output="o_proj", apart=Q_K_V),
-    Family(NORMED, output="o_proj", apart=Q_K_V, norms=("q_norm", "k_norm")),
-    Family(
-        ("StableLmAttention",), output="o_proj", apart=Q_K_V, flags={"qk_layernorm": BY_HEAD_NORMS}
-    ),
+    _q_k_v(LLAMA_LIKE, output="o_proj"),
+    _q_k_v(NORMED, output="o_proj", norms=("q_norm", "k_norm")),
+    _q_k_v(("StableLmAttention",), output="o_proj", flags={"qk_layernorm": BY_HEAD_NORMS}),
     Family(  # keys and values from a latent vector: only its readers have rows for heads
         ("DeepseekV2Attention", "DeepseekV3Attention", "MiniCPM3Attention"),
         output="o_proj",
@@ -130,24 +133,17 @@ FAMILIES: tuple[Family, ...] = (
         latent="kv_a_proj_with_mqa",
         key_size="qk_head_dim",
     ),
-    Family(("GptOssAttention",), output="o_proj", apart=Q_K_V, per_head=("sinks",)),
-    Family(("PhiAttention",), output="dense", apart=Q_K_V, norms=("q_layernorm", "k_layernorm")),
-    Family(BART_LIKE, output="out_proj", apart=Q_K_V),
-    Family(
-        ("XGLMAttention",),
-        output="out_proj",
-        apart=Q_K_V,
-        widths=("embed_dim",),
-        returns_weights=True,
-    ),
-    Family(
+    _q_k_v(("GptOssAttention",), output="o_proj", per_head=("sinks",)),
+    _q_k_v(("PhiAttention",), output="dense", norms=("q_layernorm", "k_layernorm")),
+    _q_k_v(BART_LIKE, output="out_proj"),
+    _q_k_v(("XGLMAttention",), output="out_proj", widths=("embed_dim",), returns_weights=True),
+    _q_k_v(
         ("GPTNeoSelfAttention", "GPTJAttention"),
         output="out_proj",
-        apart=Q_K_V,
         after=("resid_dropout",),
         returns_weights=True,
     ),
-    Family(("ModernBertDecoderAttention",), output="Wo", apart=Q_K_V, after=("out_drop",)),
+    _q_k_v(("ModernBertDecoderAttention",), output="Wo", after=("out_drop",)),
     Family(BERT_LIKE, output="../output/dense", apart=QUERY_KEY_VALUE),
     Family(
         ("AlbertAttention",),
@@ -189,57 +185,29 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         ("UMT5Attention",), output="o", apart=("q", "k", "v"), columns=("relative_attention_bias",)
     ),
-    Family(
+    _blocks(
         ("GPT2Attention",),
         output="c_proj",
         packed="c_attn",
-        layout="blocks",
         widths=("split_size",),
         after=("resid_dropout",),
     ),
-    Family(
-        ("ModernBertAttention",), output="Wo", packed="Wqkv", layout="blocks", after=("out_drop",)
-    ),
-    Family(
-        ("Phi3Attention",), output="o_proj", packed="qkv_proj", layout="blocks", reads_config=True
-    ),
-    Family(
-        ("DbrxAttention",),
-        output="out_proj",
-        packed="Wqkv",
-        layout="blocks",
-        widths=("hidden_size",),
-    ),
-    Family(
-        ("GPTNeoXAttention", "PersimmonAttention"),
-        output="dense",
-        packed="query_key_value",
-        layout="interleaved",
-        norms=("q_layernorm", "k_layernorm"),
-    ),
-    Family(
-        ("FalconAttention",),
-        output="dense",
-        packed="query_key_value",
-        layout="interleaved",
-        flags={"alibi": ALIBI},
-        returns_weights=True,
-    ),
-    Family(
+    _blocks(("ModernBertAttention",), output="Wo", packed="Wqkv", after=("out_drop",)),
+    _blocks(("Phi3Attention",), output="o_proj", packed="qkv_proj", reads_config=True),
+    _blocks(("DbrxAttention",), output="out_proj", packed="Wqkv", widths=("hidden_size",)),
+    _interleaved(("GPTNeoXAttention", "PersimmonAttention"), norms=("q_layernorm", "k_layernorm")),
+    _interleaved(("FalconAttention",), flags={"alibi": ALIBI}, returns_weights=True),
+    _interleaved(
         ("BloomAttention",),
-        output="dense",
-        packed="query_key_value",
-        layout="interleaved",
         bias=Bias("alibi", place=2, axis=0),
         residual=1,
         flags={"slow_but_exact": "it slices its output projection by the full hidden size"},
         returns_weights=True,
     ),
-    Family(
+    _blocks(
         ("MptAttention",),
         output="out_proj",
         packed="Wqkv",
-        layout="blocks",
         bias=Bias("position_bias", place=1, axis=0),
         returns_weights=True,
     ),
