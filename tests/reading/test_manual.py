@@ -7,12 +7,12 @@ import sysconfig
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, strategies as st
 
 from headwise.errors import OptionError
-from headwise.reading import manual
 from headwise.reading.manual import manual_texts, split_documents, split_paragraphs, split_sentences
 
 LEAST_SENTENCES, LEAST_CHARACTERS = 6_000, 800_000
@@ -193,5 +193,6 @@ def test_a_share_outside_0_to_1_raises(share: float) -> None:
 
 
 def test_topics_are_read_without_modules(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manual, "_topics", lambda: ["This is all of the text.\n\nx ::= y"])
+    topics = {"all": "This is all of the text.\n\nx ::= y"}
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", SimpleNamespace(topics=topics))
     assert manual_texts() == ("This is all of the text.",)

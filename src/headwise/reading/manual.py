@@ -11,6 +11,7 @@ import random
 import re
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 
@@ -56,8 +57,12 @@ _CODE = re.compile(
 @functools.cache
 def manual_texts() -> tuple[str, ...]:
     """Documents of prose, one per topic or module; no paragraph occurs twice."""
+    sources: list[str] = []
+    with suppress(ImportError):  # some systems package it apart
+        from pydoc_data.topics import topics
+
+        sources += [text for _, text in sorted(topics.items())]
     library = Path(sysconfig.get_path("stdlib"))
-    sources = _topics()
     for file in _modules(library) if library.is_dir() else ():
         literals = _LITERALS.finditer(file.read_text("utf-8", errors="replace"))
         docstrings = (inspect.cleandoc(literal[1]) for literal in literals if literal[1])
@@ -146,14 +151,6 @@ def _split(
     rest = set(order[:count])
     chosen = tuple(unit for place, unit in enumerate(units) if place not in rest)
     return chosen, tuple(units[place] for place in sorted(rest))
-
-
-def _topics() -> list[str]:
-    try:
-        from pydoc_data.topics import topics
-    except ImportError:
-        return []
-    return [text for _, text in sorted(topics.items())]
 
 
 def _modules(folder: Path) -> Iterator[Path]:

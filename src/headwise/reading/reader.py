@@ -10,6 +10,7 @@ Windows of similar length share a batch, padded on the right.
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -182,19 +183,15 @@ def as_documents(texts: str | Sequence[str] | None) -> list[str] | None:
     for text in documents:
         if not isinstance(text, str):
             raise OptionError(f"a text is a {type(text).__name__}: pass documents as str")
-        if _is_file_name(text):
+        is_file = False
+        with suppress(OSError, ValueError):  # too long for a name, or not a valid one
+            is_file = len(text.split()) == 1 and Path(text).expanduser().is_file()
+        if is_file:
             raise OptionError(
                 f"the text {text!r} is the name of a file: pass its contents, as "
                 f"Path({text!r}).read_text() returns them"
             )
     return documents
-
-
-def _is_file_name(text: str) -> bool:
-    try:
-        return len(text.split()) == 1 and Path(text).expanduser().is_file()
-    except (OSError, ValueError):  # too long for a name, or not a valid one
-        return False
 
 
 def token_limit(tokenizer: Any, config: Any) -> int | None:

@@ -151,10 +151,8 @@ class Sweep:
             rows = table[table["group"] == group].sort_values(["num_heads", "d_key"])
             heads = rows["d_key"] / settings.width if group == "big" else rows["num_heads"]
             powers = [math.log2(x) for x in (rows["d_key"] if is_by_width else heads)]
-            points = tuple(zip(powers, map(float, rows["accuracy"]), strict=True))
-            spread = tuple(
-                zip(map(float, rows["lowest"]), map(float, rows["highest"]), strict=True)
-            )
+            points = tuple(zip(powers, rows["accuracy"].tolist(), strict=True))
+            spread = tuple(zip(rows["lowest"].tolist(), rows["highest"].tolist(), strict=True))
             name = LINE_NAMES[group].format(width=settings.width)
             lines.append(Line(name, points, spread, has_bars=True))
         task_settings = [
