@@ -139,21 +139,16 @@ def _load_embedded(name: str, options: LoadOptions) -> LoadedModel:
             f"{digest[:12]}..., not {facts.sha256[:12]}...; install it again"
         )
     about = {"source": f"{facts.package} {facts.version}", "sha256": digest}
-    file = path.name if path.suffix == ".gguf" else None
-    return _load_files(name, str(path.parent), options, about, gguf_file=file)
+    gguf_file = path.name if path.suffix == ".gguf" else ""
+    return _load_files(name, str(path.parent), options, about, gguf_file)
 
 
 def _load_files(
-    name: str,
-    source: str,
-    options: LoadOptions,
-    about: dict[str, Any],
-    *,
-    gguf_file: str | None = None,
+    name: str, source: str, options: LoadOptions, about: dict[str, Any], gguf_file: str = ""
 ) -> LoadedModel:
     common: dict[str, Any] = {"trust_remote_code": options.allows_remote_code}
     optional = {"revision": options.revision, "gguf_file": gguf_file}
-    common |= {key: value for key, value in optional.items() if value is not None}
+    common |= {key: value for key, value in optional.items() if value}
     is_local = Path(source).is_dir()
     if not is_local and not hub_answers():
         common["local_files_only"] = True
@@ -161,7 +156,7 @@ def _load_files(
         model, notes = _model_class(name, source, options, common).from_pretrained(
             source,
             dtype=DTYPES.get(str(options.dtype), AS_SAVED),
-            use_safetensors=True if gguf_file is None else None,
+            use_safetensors=None if gguf_file else True,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # so that _check_complete can name them: none is accepted
             device_map=options.device_map,
@@ -169,7 +164,7 @@ def _load_files(
         )
         _check_complete(name, notes, keeps_head=options.keeps_head)
         tokenizer = _load_tokenizer(source, model, common, is_needed=options.needs_tokenizer)
-    if options.keeps_head and gguf_file is None and not model.config.architectures:
+    if options.keeps_head and not gguf_file and not model.config.architectures:
         warn_user(
             f"{name} is loaded without its prediction head: its config.json does not name the "
             "class it was saved from, as architectures"

@@ -32,7 +32,7 @@ PILOT_SEED = 10_000
 """Seed of the runs that choose a learning rate; they are not part of the results."""
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Variant:
     """One shape of attention."""
 
