@@ -115,7 +115,7 @@ def shape_of_config(config: Config, name: str) -> Shape:
 
 
 def _note_of_config(config: Config) -> str:
-    """Assumptions about a model, and what is unusual about it; "" if there is nothing to say."""
+    """Assumptions about a model, and what is unusual about it; "" if there are none."""
     config = _with_defaults(config)
     model_type, notes = config["model_type"], []
     if config.get("is_encoder_decoder"):

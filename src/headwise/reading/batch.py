@@ -194,7 +194,7 @@ def input_prefix(config: Any, stack: str) -> str:
 
 
 def makes_tokens_of_labels(config: Any, inputs: Inputs) -> bool:
-    """Whether the model shifts the labels to make its decoder's tokens, as it does without them."""
+    """Whether the model makes its decoder's tokens from shifted labels: it has no others."""
     has_tokens = any(name in inputs for name in ("decoder_input_ids", "decoder_inputs_embeds"))
     return has_decoder(config) and not has_tokens
 

@@ -195,7 +195,7 @@ def _sentence(group: str, rows: pd.DataFrame, guess: float) -> str:
     heads = f"{format_count(int(fewest['num_heads']), 'head')} of {int(fewest['d_key'])}"
     verdict = f"fewest within {CLOSE} of the best, {best:.3f}: {heads}"
     if best < guess + LEARNED * (1 - guess):
-        verdict = f"none learned the task, because a guess gives {guess:.3f}: try more steps"
+        verdict = f"none learned the task, on which a guess reaches {guess:.3f}: try more steps"
     return f"{group}: {accuracies}; {verdict}"
 
 
