@@ -7,14 +7,15 @@ except that heads are chosen and projections refitted on the same text.
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
 
 from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadCounts
-from headwise.models.loaded import LoadedModel
 from headwise.objectives.evaluation import Evaluation, choose_batches, choose_texts
+from headwise.objectives.model_objective import Subject
 from headwise.objectives.objective import Objective
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.gradients import advise_without_gradients, gradients
@@ -53,7 +54,7 @@ class Evaluations(NamedTuple):
 class PruneSetup:
     """An uncut model with everything that cutting it needs."""
 
-    loaded: LoadedModel
+    subject: Subject
     evaluations: Evaluations
     search: CutSearch
     settings: PruneSettings
@@ -79,7 +80,7 @@ class PruneSetup:
     @property
     def inputs(self) -> dict[str, torch.Tensor]:
         """A few examples to compare models on, without labels if the model needs none."""
-        batch = layer_inputs(self.loaded.model, self.held_out.samples[-1].inputs)
+        batch = layer_inputs(self.subject.model, self.held_out.samples[-1].inputs)
         return {name: value[:CHECKED] for name, value in batch.items()}
 
     def text_use(self) -> TextUse:
@@ -98,8 +99,7 @@ def _text_part(evaluation: Evaluation) -> TextPart:
 
 
 def prepare_setup(
-    loaded: LoadedModel,
-    objective: Objective,
+    subject: Subject,
     settings: PruneSettings,
     *,
     texts: str | Sequence[str] | None = None,
@@ -110,62 +110,44 @@ def prepare_setup(
 
     Reads Python's manual if both are None.
     """
-    find_layers(loaded.model)  # raises if its heads cannot be cut
-    check_variant(loaded.model, settings.refit)
-    if any(site.layer_loop is not None for site in find_sites(loaded.model)):
+    find_layers(subject.model)  # raises if its heads cannot be cut
+    check_variant(subject.model, settings.refit)
+    if any(site.layer_loop is not None for site in find_sites(subject.model)):
         raise ModelError(
-            f"{loaded.name} cannot be pruned layer by layer: its layers share their weights; cut "
+            f"{subject.name} cannot be pruned layer by layer: its layers share their weights; cut "
             "the same heads of all layers with headwise.cut"
         )
     if batches is not None:
-        checked = choose_batches(loaded.model, batches, texts)
-        evaluations = _split_batches(loaded, objective, checked)
+        evaluations = _split_batches(subject, choose_batches(subject.model, batches, texts))
     else:
-        evaluations = _split_texts(loaded, objective, choose_texts(texts), settings)
+        evaluations = _split_texts(subject, choose_texts(texts), settings)
     for evaluation in (evaluations.choose, evaluations.held_out):
-        evaluation.finite_loss(loaded.name)
-    is_own = texts is not None or batches is not None
-    return PruneSetup(
-        loaded=loaded,
-        evaluations=evaluations,
-        search=_cut_search(evaluations.choose, settings, progress),
-        settings=settings,
-        source=OWN_TEXT if is_own else "Python's manual",
-        progress=progress,
-    )
+        evaluation.finite_loss(subject.name)
+    search = _cut_search(evaluations.choose, settings, progress)
+    source = "Python's manual" if texts is None and batches is None else OWN_TEXT
+    return PruneSetup(subject, evaluations, search, settings, source, progress)
 
 
-def _split_texts(
-    loaded: LoadedModel, objective: Objective, texts: Sequence[str], settings: PruneSettings
-) -> Evaluations:
+def _split_texts(subject: Subject, texts: Sequence[str], settings: PruneSettings) -> Evaluations:
     seed, most = settings.seed, settings.fit_tokens
-    own, held_out = split_documents(texts, seed=seed)
+    fitting, held_out = split_documents(texts, seed=seed)
     try:
-        fit, ridge = split_documents(own, held_out=RIDGE_SHARE, seed=seed + 1)
+        fit, ridge = split_documents(fitting, held_out=RIDGE_SHARE, seed=seed + 1)
     except OptionError as error:
         raise OptionError(
             "the text has 2 paragraphs: give at least 3, separated by blank lines, to fit on, to "
             "choose a ridge on, and to measure on"
         ) from error
-
-    def evaluate(
-        texts: Sequence[str], max_tokens: int, seed: int = seed, *, has_losses: bool = True
-    ) -> Evaluation:
-        return Evaluation.of_texts(
-            loaded, objective, texts, max_tokens=max_tokens, seed=seed, has_losses=has_losses
-        )
-
+    evaluate = partial(Evaluation.of_texts, subject)
     return Evaluations(
-        choose=evaluate(fit, settings.choose_tokens),
-        fit=evaluate(fit, most, seed + 1, has_losses=False),
-        ridge=evaluate(ridge, most // 4),
-        held_out=evaluate(held_out, settings.held_tokens),
+        choose=evaluate(fit, max_tokens=settings.choose_tokens, seed=seed),
+        fit=evaluate(fit, max_tokens=most, seed=seed + 1, has_losses=False),
+        ridge=evaluate(ridge, max_tokens=most // 4, seed=seed),
+        held_out=evaluate(held_out, max_tokens=settings.held_tokens, seed=seed),
     )
 
 
-def _split_batches(
-    loaded: LoadedModel, objective: Objective, batches: Sequence[Inputs]
-) -> Evaluations:
+def _split_batches(subject: Subject, batches: Sequence[Inputs]) -> Evaluations:
     """Hold out every fourth batch; choose the ridge on every fourth of the rest."""
     if len(batches) < FEWEST_BATCHES:
         raise OptionError(
@@ -175,7 +157,7 @@ def _split_batches(
     rest = [batch for index, batch in enumerate(batches) if index % 4 != 2]
     fitting = [batch for index, batch in enumerate(rest) if index % 4 != 1]
     fit, ridge, held_out = (
-        Evaluation.of_batches(loaded.model, objective, part)
+        Evaluation.of_batches(subject.model, subject.objective, part)
         for part in (fitting, rest[1::4], batches[2::4])
     )
     return Evaluations(fit, fit, ridge, held_out)
@@ -192,8 +174,8 @@ def _cut_search(evaluation: Evaluation, settings: PruneSettings, progress: Progr
         name = type(evaluation.model).__name__
         raise OptionError(f"{name} has no heads left: there is nothing to cut")
     search = CutSearch(
-        evaluation=evaluation,
-        units=whole_groups(heads, counts),
+        evaluation,
+        whole_groups(heads, counts),
         is_uniform=settings.is_uniform,
         seed=settings.seed,
         progress=report,

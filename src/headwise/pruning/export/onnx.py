@@ -33,17 +33,9 @@ def export_onnx(model: nn.Module, path: Path, inputs: Inputs) -> float:
     """Largest difference between torch's and onnxruntime's outputs for `inputs` and a part of them.
 
     Every tensor that the model returns for the inputs is an output of the file; there is no cache.
-    Raises ModelError, and writes nothing, if rounding does not explain a difference.
+    Raises ModelError, and writes nothing, if rounding does not explain a difference. Call
+    `check_onnx_packages` and `check_onnx_model` first.
     """
-    check_onnx_packages()
-    if not path.parent.is_dir():
-        raise OptionError(f"{path} cannot be written: there is no folder {path.parent}")
-    if path.is_dir():
-        raise OutputError(f"{path} is a directory, but ONNX is written as a file")
-    if path.exists():
-        raise OutputError(f"{path} would be overwritten: choose another path")
-    check_onnx_inputs(inputs)
-    check_onnx_model(model)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     adapter = _Adapter(model, tuple(inputs))
     fewer = {
@@ -70,19 +62,11 @@ def check_onnx_packages() -> None:
         )
 
 
-def check_onnx_inputs(inputs: Inputs) -> None:
-    """Raise OptionError if there are no inputs, or too few tokens to recognize their axis."""
-    if not inputs:
-        raise OptionError("inputs is empty: pass the model's inputs, as a tokenizer returns them")
-    short = [name for name, value in inputs.items() if _is_sequence(value) and value.shape[1] < 2]
-    if short:
-        raise OptionError(
-            f"{', '.join(short)} are too short to recognize the token axis: pass at least 2 tokens"
-        )
+def check_onnx_model(model: nn.Module, inputs: Inputs) -> None:
+    """Raise if the model is too large for ONNX, or onnxruntime cannot run its dtype.
 
-
-def check_onnx_model(model: nn.Module) -> None:
-    """Raise ModelError if the model is too large for ONNX, or onnxruntime cannot run its dtype."""
+    Raises also if `inputs` have too few tokens to recognize their axis.
+    """
     size = sum(weight.numel() * weight.element_size() for weight in model.parameters())
     if size >= LARGEST:
         raise ModelError(
@@ -93,6 +77,11 @@ def check_onnx_model(model: nn.Module) -> None:
         raise ModelError(
             f"{type(model).__name__} is in bfloat16, which onnxruntime does not support on a CPU: "
             "load it with dtype float32"
+        )
+    short = [name for name, value in inputs.items() if _is_sequence(value) and value.shape[1] < 2]
+    if short:
+        raise OptionError(
+            f"{', '.join(short)} are too short to recognize the token axis: pass at least 2 tokens"
         )
 
 

@@ -17,6 +17,7 @@ from headwise.drawing.plots import Line, curves_svg, elbow
 from headwise.errors import OptionError
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Estimate, Evaluation
+from headwise.objectives.objective import loss_in_unit
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.gradients import has_gradients
 from headwise.pruning.selection.methods import (
@@ -103,18 +104,12 @@ class Curve:
             y_label=self.unit,
             marks=((self.elbow / self.total, "elbow"),) if self.elbow else (),
             levels=(
-                (_convert_loss(self.uncut.value, self.unit), "uncut"),
-                (_convert_loss(self.floor.value, self.unit), "floor: every head silent"),
+                (loss_in_unit(self.uncut.value, self.unit), "uncut"),
+                (loss_in_unit(self.floor.value, self.unit), "floor: every head silent"),
             ),
             is_percent_x=True,
             log_y=is_log,
         )
-
-
-def _convert_loss(loss: float, unit: str) -> float:
-    if unit == "perplexity":
-        return math.exp(min(loss, 700.0))
-    return 1 - loss if unit == "cosine" else loss
 
 
 def draw_curve(
@@ -193,7 +188,7 @@ def evenly_spaced_counts(total: int, points: int) -> list[int]:
 
 
 def _row(method: str, cut: int, loss: Estimate, total: int, unit: str) -> dict[str, str | float]:
-    value = _convert_loss(loss.value, unit)
+    value = loss_in_unit(loss.value, unit)
     return {
         "method": method,
         "cut": cut,
@@ -213,7 +208,7 @@ def _random_row(
     losses = [work.loss(order.units[:count]) for order in orders]
     cut = statistics.fmean(len(order.first(count)) for order in orders)
     row = _row("random", round(cut), mean_over_orders(losses), total, unit)
-    values = [_convert_loss(loss.value, unit) for loss in losses]
+    values = [loss_in_unit(loss.value, unit) for loss in losses]
     return row | {"share": cut / total, "low": min(values), "high": max(values)}
 
 
