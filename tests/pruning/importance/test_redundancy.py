@@ -11,7 +11,6 @@ from headwise.objectives.evaluation import Evaluation
 from headwise.pruning.importance.gradients import Gradients, gradients
 from headwise.pruning.importance.redundancy import (
     RedundantHeads,
-    _components,
     effect_correlations,
     output_similarity,
     redundant_groups,
@@ -157,18 +156,6 @@ def test_correlations_are_of_effects_and_0_without_one() -> None:
     slopes = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 3.0], [-1.0, 0.0], [0.0, 0.0]]).double()
     want = [[1, 1, 0, -1, 0], [1, 1, 0, -1, 0], [0, 0, 1, 0, 0], [-1, -1, 0, 1, 0], [0] * 5]
     assert_close(effect_correlations(slopes @ slopes.T), torch.tensor(want).double(), torch.float64)
-
-
-def joined(*pairs: tuple[int, int], size: int = 6) -> Tensor:
-    found = torch.zeros(size, size, dtype=torch.bool)
-    for one, other in pairs:
-        found[one, other] = found[other, one] = True
-    return found
-
-
-def test_components_are_joined_through_others() -> None:
-    assert _components(joined((0, 4), (4, 2), (1, 5))) == [[0, 2, 4], [1, 5], [3]]
-    assert _components(joined()) == [[number] for number in range(6)]
 
 
 def test_the_group_that_hides_most_comes_first_and_says_so() -> None:
