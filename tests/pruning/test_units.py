@@ -1,6 +1,5 @@
-"""Units leave every layer's groups of one size, and their interaction is that of their heads."""
+"""Units leave every layer's groups of one size."""
 
-import torch
 
 from headwise.heads import HeadCounts, HeadId, parse_heads
 from headwise.pruning.surgery.cut import cut
@@ -8,12 +7,10 @@ from headwise.pruning.units import (
     Unit,
     membership,
     one_of_each_group,
-    single_heads,
-    sum_by_unit,
     whole_groups,
 )
 
-from .subjects import assert_close, model_of
+from .subjects import model_of
 
 COUNTS: HeadCounts = {"L0": (6, 2), "L1": (3, 3), "cross.L1": (2, 1)}
 HEADS = (
@@ -50,17 +47,6 @@ def test_any_beginning_of_a_layers_units_can_be_cut() -> None:
         )
     for unit in whole_groups(heads, {"L0": (6, 2)}):
         assert len(cut(model_of("llama"), unit.heads).kept["L0"]) == 3
-
-
-def test_the_interaction_of_units_is_the_sum_of_their_blocks() -> None:
-    matrix = torch.randn(11, 11, dtype=torch.float64)
-    units = whole_groups(HEADS, COUNTS)
-    found = sum_by_unit(matrix, units, HEADS)
-    for row, one in enumerate(units):
-        for column, other in enumerate(units):
-            rows, columns = ([HEADS.index(head) for head in unit.heads] for unit in (one, other))
-            assert_close(found[row, column], matrix[rows][:, columns].sum(), torch.float64)
-    assert torch.equal(sum_by_unit(matrix, single_heads(HEADS), HEADS), matrix)
 
 
 def test_membership_marks_a_units_heads() -> None:

@@ -6,6 +6,7 @@ heads out of a group would leave groups of different sizes, which no model compu
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
@@ -20,7 +21,7 @@ class Unit:
 
     heads: tuple[HeadId, ...]
 
-    @property
+    @cached_property
     def layer(self) -> str:
         """Name of the heads' layer."""
         return self.heads[0].layer_name
@@ -60,21 +61,12 @@ def one_of_each_group(
 
 
 def _by_group(heads: Sequence[HeadId], counts: HeadCounts) -> dict[tuple[str, int], list[HeadId]]:
-    """Heads by layer and KV head."""
     groups: dict[tuple[str, int], list[HeadId]] = {}
     for head in heads:
         num_heads, num_kv_heads = counts[head.layer_name]
         group = head.head // (num_heads // num_kv_heads)
         groups.setdefault((head.layer_name, group), []).append(head)
     return groups
-
-
-def sum_by_unit(
-    matrix: Float[Tensor, "heads heads"], units: Sequence[Unit], heads: Sequence[HeadId]
-) -> Float[Tensor, "units units"]:
-    """An interaction matrix of heads, summed over the heads of each unit."""
-    member = membership(units, heads).to(matrix)
-    return member @ matrix @ member.T
 
 
 def membership(units: Sequence[Unit], heads: Sequence[HeadId]) -> Float[Tensor, "units heads"]:

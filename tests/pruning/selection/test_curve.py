@@ -1,6 +1,7 @@
 """The curve lies between the floor and the uncut model, and its points are measured losses."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -8,15 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from headwise.heads import HeadId
 from headwise.objectives.evaluation import Estimate, Evaluation
 from headwise.objectives.losses import CustomLoss
 from headwise.pruning.selection.curve import (
     RANDOM_ORDERS,
     RIVALS,
     Curve,
-    Work,
     draw_curve,
-    evenly_spaced_counts,
     mean_over_orders,
     rivals,
 )
@@ -197,14 +197,17 @@ def test_points_convert_the_loss_to_the_unit_of_the_curve() -> None:
     assert quality(0.25, "divergence of logits") == 0.25
 
 
-def test_counts_are_spaced_between_none_and_all() -> None:
-    assert evenly_spaced_counts(18, 8) == [2, 4, 6, 8, 10, 12, 14, 16]
-    assert evenly_spaced_counts(3, 8) == [1, 2] and evenly_spaced_counts(1, 8) == []
+def test_cuts_are_spaced_between_none_and_all_and_measured_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem, task, measured = problem_of("gpt2"), held_out("gpt2"), []
+    loss = Evaluation.loss
 
+    def count_loss(evaluation: Evaluation, silenced: Sequence[HeadId] = ()) -> Estimate:
+        measured.append(frozenset(silenced))
+        return loss(evaluation, silenced)
 
-def test_the_same_heads_are_measured_once() -> None:
-    problem, reports = problem_of("llama"), []
-    work = Work(held_out("llama"), lambda *step: reports.append(step), 2)
-    loss = work.loss(problem.units[:2])
-    assert work.loss(problem.units[1::-1]) is loss
-    assert reports == [("measuring the curve", done, 2) for done in (0, 1)]
+    monkeypatch.setattr(Evaluation, "loss", count_loss)
+    points = draw_curve(task, problem, order_units("random", problem)).points
+    assert list(points[points.method == "ablation"].cut) == [0, 2, 3, 5, 7, 8, 10, 12, 13, 15]
+    assert len(measured) == len(set(measured))
