@@ -14,8 +14,9 @@ from headwise.objectives.evaluation import Evaluation
 from headwise.objectives.losses import LabelLoss, NextToken
 from headwise.pruning.importance.importance import importance
 from headwise.pruning.prune import prune
-from headwise.pruning.refit.refit import FeedForward, find_feed_forward
+from headwise.pruning.refit.refit import find_feed_forward
 from headwise.pruning.settings import PruneSettings
+from headwise.watching.hooks import record
 from headwise.watching.running import forward, without_labels
 from headwise.watching.sites import find_sites
 
@@ -205,21 +206,22 @@ def test_labels_without_a_single_target_raise() -> None:
 @pytest.mark.parametrize(
     ("family", "path", "want"),
     [
-        ("bert", "bert.encoder.layer.0", FeedForward("output.dense", "intermediate")),
-        ("llama", "model.layers.0", FeedForward("mlp.down_proj", "post_attention_layernorm")),
-        ("gpt2", "transformer.h.0", FeedForward("mlp.c_proj", "ln_2")),
+        ("bert", "bert.encoder.layer.0", ("output.dense", "intermediate")),
+        ("llama", "model.layers.0", ("mlp.down_proj", "post_attention_layernorm")),
+        ("gpt2", "transformer.h.0", ("mlp.c_proj", "ln_2")),
         ("gemma2", "model.layers.0", None),  # a norm stands between the layer and the stream
         ("gptj", "transformer.h.0", None),  # attention and feed-forward stand side by side
     ],
 )
 def test_feed_forward_parts_are_found_by_what_they_add_to(
-    family: str, path: str, want: FeedForward | None
+    family: str, path: str, want: tuple[str, str] | None
 ) -> None:
     model, inputs = tiny(family)
     places = [one for one in find_sites(model) if one.name.startswith(f"{path}.")]
     known = [one.module for one in places]
     known += [one.output_projection for one in places if one.output_projection is not None]
     block = model.get_submodule(path)
-    with torch.no_grad():
-        found = find_feed_forward(block, lambda: forward(model, inputs), without=tuple(known))
-    assert found == want
+    with torch.no_grad(), record(dict(block.named_modules())) as calls:
+        forward(model, inputs)
+    found = find_feed_forward(block, {call.name: call for call in calls}, without=known)
+    assert found == (want and dict(zip(("projection", "stream"), want, strict=True)))

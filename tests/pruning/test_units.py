@@ -1,6 +1,5 @@
 """Units leave every layer's groups of one size."""
 
-
 from headwise.heads import HeadCounts, HeadId, parse_heads
 from headwise.pruning.surgery.cut import cut
 from headwise.pruning.units import (

@@ -88,15 +88,15 @@ def test_the_error_left_is_that_of_the_rows_seen_or_others(has_bias: bool) -> No
         assert_close(got, want, torch.float32)
     none = Correction(torch.zeros(WIDTH, OUTPUTS).double(), torch.zeros(OUTPUTS).double())
     squares = float(errors.double().square().sum(1).mean())
-    assert fitted.error_left(none) == pytest.approx(squares)
+    assert fitted.mean_square == fitted.error_left(none) == pytest.approx(squares)
     assert fitted.error_left(found) < squares
 
 
 def test_the_best_bias_is_the_mean_error() -> None:
     inputs, errors = rows()
-    found = equations(inputs, errors, has_bias=True).solve_bias()
+    found = equations(inputs, errors, has_bias=True).solve(None)
     same(found, torch.zeros(WIDTH, OUTPUTS), errors.mean(0))
-    none = equations(inputs, errors, has_bias=False).solve_bias()
+    none = equations(inputs, errors, has_bias=False).solve(None)
     same(none, torch.zeros(WIDTH, OUTPUTS), torch.zeros(OUTPUTS))
 
 
@@ -121,6 +121,4 @@ def test_inputs_that_say_nothing_are_given_no_weight(has_bias: bool) -> None:
 
 
 def test_no_rows_at_all_leave_no_error() -> None:
-    none = NormalEquations(WIDTH, OUTPUTS, has_bias=True)
-    found = none.solve_bias()
-    assert none.error_left(found) == 0 and not found.bias.any()
+    assert NormalEquations(WIDTH, OUTPUTS, has_bias=True).mean_square == 0
