@@ -124,12 +124,18 @@ def plan_slices(model: nn.Module, heads: Iterable[HeadId]) -> list[LayerCut]:
     cuts = []
     for layer in find_layers(model):
         lost = _lost_heads(layer, heads)
-        if lost:
-            count = layer.num_heads
-            kept = tuple(head for head in range(count) if head not in lost)
-            kept_heads = KeptHeads(count, layer.num_kv_heads, kept)
-            _check_groups(layer, kept_heads)
-            cuts.append(LayerCut(layer, kept_heads, kept_slices(layer, kept_heads)))
+        if not lost:
+            continue
+        remaining = tuple(head for head in range(layer.num_heads) if head not in lost)
+        kept = KeptHeads(layer.num_heads, layer.num_kv_heads, remaining)
+        sizes = Counter(head // kept.group for head in remaining).values()
+        if len(set(sizes)) > 1:
+            raise OptionError(
+                f"{layer.names[0]} has {kept.num_heads} heads in groups of {kept.group} that share "
+                f"keys and values, but this cut would leave groups of {sorted(sizes)}: cut whole "
+                "groups, or the same number of heads in every group"
+            )
+        cuts.append(LayerCut(layer, kept, kept_slices(layer, kept)))
     return cuts
 
 
@@ -149,17 +155,6 @@ def _lost_heads(layer: AttentionLayer, heads: Iterable[HeadId]) -> set[int]:
     return lost
 
 
-def _check_groups(layer: AttentionLayer, heads: KeptHeads) -> None:
-    """Raise OptionError unless all KV heads keep the same number of query heads."""
-    sizes = Counter(head // heads.group for head in heads.kept)
-    if len(set(sizes.values())) > 1:
-        raise OptionError(
-            f"{layer.names[0]} has {heads.num_heads} heads in groups of {heads.group} that share "
-            f"keys and values, but this cut would leave groups of {sorted(sizes.values())}: cut "
-            "whole groups, or the same number of heads in every group"
-        )
-
-
 def _apply_slices(model: Any, cuts: list[LayerCut]) -> None:
     """Slice the parameters, and describe the result in `model.config.headwise`."""
     base = cuts[0].layer.base
@@ -169,8 +164,8 @@ def _apply_slices(model: Any, cuts: list[LayerCut]) -> None:
             owner, _, name = part.path.rpartition(".")
             module = base.get_submodule(owner)
             old: Tensor = getattr(module, name)
-            kept = torch.tensor(part.kept, dtype=torch.long, device=old.device)
-            new = old.detach().index_select(part.axis, kept)
+            rows = torch.tensor(part.kept, dtype=torch.long, device=old.device)
+            new = old.detach().index_select(part.axis, rows)
             replace_tensor(module, name, new)
             block["parameters"][part.path] = list(new.shape)
     apply_block(base, block)
@@ -209,14 +204,14 @@ def _empty_layer(layer: AttentionLayer, bias: dict[str, Any]) -> dict[str, Any]:
     """How `cut_modeling` computes a module without heads."""
     family = layer.family
     inside = family.output.replace("/", ".") if layer.has_output_inside else None
-    facts: dict[str, Any] = {"projection": inside}
-    optional = {"after": list(family.after), "norm": family.norm}
-    facts |= {name: value for name, value in optional.items() if value}
-    if family.residual is not None:
-        facts["residual"] = family.residual
-    if bias and bias["is_passed_on"]:
-        facts["passes"] = bias
-    return facts
+    optional = {
+        "after": list(family.after) or None,
+        "norm": family.norm or None,
+        "residual": family.residual,
+        "passes": bias if bias and bias["is_passed_on"] else None,
+    }
+    known = {name: value for name, value in optional.items() if value is not None}
+    return {"projection": inside, **known}
 
 
 def _kept_heads(model: Any) -> dict[str, tuple[int, ...]]:
