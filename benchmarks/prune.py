@@ -244,8 +244,8 @@ class Run:
                 wide = replace(self.setup, settings=replace(self.setup.settings, refit="wide"))
                 also = cut_and_refit(wide, heads)
                 rows.append(self.judge.cut(share, "rounds + wide refit", heads, also))
-            fit = beginning(self.setup.evaluations.fit, LESS_TEXT)
-            less = replace(self.setup, evaluations=self.setup.evaluations._replace(fit=fit))
+            fit = beginning(self.setup.fit, LESS_TEXT)
+            less = replace(self.setup, fit=fit)
             smaller = cut_and_refit(less, heads)
             rows.append(
                 self.judge.cut(share, f"rounds + refit on {LESS_TEXT:,} tokens", heads, smaller)

@@ -65,7 +65,7 @@ def setup_of(name: str, objective: Any = None, **options: Any) -> PruneSetup:
 
 def rows_of(setup: PruneSetup, step: str) -> set[tuple[int, ...]]:
     """The tokens of every example of a step."""
-    samples = getattr(setup.evaluations, step).samples
+    samples = getattr(setup, step).samples
     return {
         tuple(ids[mask.bool()].tolist())
         for sample in samples
@@ -149,9 +149,7 @@ def test_refit_must_help_on_both_texts(part: str) -> None:
     setup = setup_of("embedding")
     heads = order_units("random", setup.search).first(5)
     assert cut_and_refit(setup, heads).fits
-    evaluations = setup.evaluations
-    spoiled = evaluations._replace(**{part: contrary(getattr(evaluations, part))})
-    spoiled = replace(setup, evaluations=spoiled)
+    spoiled = replace(setup, **{part: contrary(getattr(setup, part))})
     found = cut_and_refit(spoiled, heads)
     assert found.is_dropped and found.fits == () and found.loss == found.unrefitted
     goal = copy.deepcopy(setup.subject.model)

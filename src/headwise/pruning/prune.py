@@ -251,8 +251,7 @@ def _plan_of_order(setup: PruneSetup, order: CutOrder, count: int) -> CutPlan:
 
 def _describe_work(setup: PruneSetup, amount: Amount, count: int | None) -> str:
     """One line: how many heads will be cut, on which text; `count` is None if a loss decides."""
-    search, evaluations = setup.search, setup.evaluations
-    total = len(search.heads)
+    search, total = setup.search, len(setup.search.heads)
     if count is None:
         budget = setup.objective.describe_budget(amount.max_loss or 0.0)
         line = f"cutting as many of {total} heads as cost at most {budget}"
@@ -263,11 +262,11 @@ def _describe_work(setup: PruneSetup, amount: Amount, count: int | None) -> str:
         exact = count - count % step
         rounding = "" if exact == count else f" ({count} asked for; {step} are cut at a time)"
         line = f"cutting {exact} of {total} heads{rounding}, keeping {total - exact}"
-    uses = [f"measured on {evaluations.held_out.describe_size()} of other text"]
+    uses = [f"measured on {setup.held_out.describe_size()} of other text"]
     if setup.settings.refit != "none":
-        uses.insert(0, f"fitted on {evaluations.fit.describe_size()}")
+        uses.insert(0, f"fitted on {setup.fit.describe_size()}")
     if setup.settings.draws_curve or amount.heads is None:
-        uses.insert(0, f"chosen on {evaluations.choose.describe_size()}")
+        uses.insert(0, f"chosen on {setup.choose.describe_size()}")
     return f"{line}: {', '.join(uses)}"
 
 
@@ -294,10 +293,10 @@ def cut_and_refit(setup: PruneSetup, heads: Sequence[HeadId]) -> RefittedCut:
     A refit must lower the loss twice: on the text that the ridge was chosen on, and on the held-out
     text. With little text to fit on, the first alone does not promise the second.
     """
-    uncut, evaluations = setup.subject.model, setup.evaluations
+    uncut = setup.subject.model
     model = copy.deepcopy(uncut)
     surgery = cut_heads(model, heads, inputs=setup.inputs)
-    held_out, ridge = evaluations.held_out.with_model(model), evaluations.ridge.with_model(model)
+    held_out, ridge = setup.held_out.with_model(model), setup.ridge.with_model(model)
     loss = held_out.loss()
     if setup.settings.refit == "none" or not heads:
         return RefittedCut(model, surgery, loss, loss)
@@ -306,8 +305,8 @@ def cut_and_refit(setup: PruneSetup, heads: Sequence[HeadId]) -> RefittedCut:
     fits = refit(
         model,
         uncut,
-        evaluations.fit.samples,
-        evaluations.ridge.samples,
+        setup.fit.samples,
+        setup.ridge.samples,
         variant=setup.settings.refit,  # type: ignore[arg-type]
         progress=setup.progress,
     )
@@ -354,7 +353,6 @@ def largest_within(
 def _measure_result(
     setup: PruneSetup, amount: Amount, plan: CutPlan, result: RefittedCut, curve: Curve | None
 ) -> PruneRecord:
-    """Sizes, scores and speed before and after the cut."""
     subject, left = setup.subject, head_counts(result.model)
     positions = min(POSITIONS, position_limit(subject.tokenizer, subject.model.config))
     after = {layer: counts for layer, counts in left.items() if layer in setup.counts}

@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
 
 import torch
 
@@ -37,25 +36,19 @@ CHECKED = 4
 FEWEST_BATCHES = 3
 
 
-class Evaluations(NamedTuple):
-    """The uncut model on the text for each step."""
-
-    choose: Evaluation
-    """To choose heads on."""
-    fit: Evaluation
-    """To refit projections on."""
-    ridge: Evaluation
-    """To choose the ridge on, and whether to keep the refit."""
-    held_out: Evaluation
-    """To report figures on."""
-
-
 @dataclass(frozen=True, eq=False)
 class PruneSetup:
-    """An uncut model with everything that cutting it needs."""
+    """An uncut model, its evaluation on the text for each step, and what else cutting it needs."""
 
     subject: Subject
-    evaluations: Evaluations
+    choose: Evaluation
+    """On text to choose heads on."""
+    fit: Evaluation
+    """On text to refit projections on."""
+    ridge: Evaluation
+    """On text to choose the ridge on, and whether to keep the refit."""
+    held_out: Evaluation
+    """On text to report figures on."""
     search: CutSearch
     settings: PruneSettings
     source: str = OWN_TEXT
@@ -63,29 +56,25 @@ class PruneSetup:
     progress: Progress = no_progress
 
     @property
-    def held_out(self) -> Evaluation:
-        """The evaluation whose figures are reported."""
-        return self.evaluations.held_out
-
-    @property
     def objective(self) -> Objective:
-        """The objective that heads are judged by."""
+        """The objective that heads are judged by: the subject's, or one that reads labels."""
         return self.held_out.objective
 
     @property
     def counts(self) -> HeadCounts:
         """Heads and KV heads of the uncut model by layer."""
-        return self.search.evaluation.counts
+        return self.choose.counts
 
     @property
-    def inputs(self) -> dict[str, torch.Tensor]:
+    def inputs(self) -> Inputs:
         """A few examples to compare models on, without labels if the model needs none."""
         batch = layer_inputs(self.subject.model, self.held_out.samples[-1].inputs)
         return {name: value[:CHECKED] for name, value in batch.items()}
 
     def text_use(self) -> TextUse:
         """How much text each step used, with digests."""
-        return TextUse(self.source, *map(_text_part, self.evaluations))
+        steps = (self.choose, self.fit, self.ridge, self.held_out)
+        return TextUse(self.source, *map(_text_part, steps))
 
 
 def _text_part(evaluation: Evaluation) -> TextPart:
@@ -118,17 +107,22 @@ def prepare_setup(
             "the same heads of all layers with headwise.cut"
         )
     if batches is not None:
-        evaluations = _split_batches(subject, choose_batches(subject.model, batches, texts))
+        parts = _split_batches(subject, choose_batches(subject.model, batches, texts))
     else:
-        evaluations = _split_texts(subject, choose_texts(texts), settings)
-    for evaluation in (evaluations.choose, evaluations.held_out):
+        parts = _split_texts(subject, choose_texts(texts), settings)
+    choose, _, _, held_out = parts
+    for evaluation in (choose, held_out):
         evaluation.finite_loss(subject.name)
-    search = _cut_search(evaluations.choose, settings, progress)
+    search = _cut_search(choose, settings, progress)
     source = "Python's manual" if texts is None and batches is None else OWN_TEXT
-    return PruneSetup(subject, evaluations, search, settings, source, progress)
+    return PruneSetup(subject, *parts, search, settings, source, progress)
 
 
-def _split_texts(subject: Subject, texts: Sequence[str], settings: PruneSettings) -> Evaluations:
+Parts = tuple[Evaluation, Evaluation, Evaluation, Evaluation]
+"""Evaluations to choose heads on, to refit on, to choose the ridge on, and to report."""
+
+
+def _split_texts(subject: Subject, texts: Sequence[str], settings: PruneSettings) -> Parts:
     seed, most = settings.seed, settings.fit_tokens
     fitting, held_out = split_documents(texts, seed=seed)
     try:
@@ -139,15 +133,15 @@ def _split_texts(subject: Subject, texts: Sequence[str], settings: PruneSettings
             "choose a ridge on, and to measure on"
         ) from error
     evaluate = partial(Evaluation.of_texts, subject)
-    return Evaluations(
-        choose=evaluate(fit, max_tokens=settings.choose_tokens, seed=seed),
-        fit=evaluate(fit, max_tokens=most, seed=seed + 1, has_losses=False),
-        ridge=evaluate(ridge, max_tokens=most // 4, seed=seed),
-        held_out=evaluate(held_out, max_tokens=settings.held_tokens, seed=seed),
+    return (
+        evaluate(fit, max_tokens=settings.choose_tokens, seed=seed),
+        evaluate(fit, max_tokens=most, seed=seed + 1, has_losses=False),
+        evaluate(ridge, max_tokens=most // 4, seed=seed),
+        evaluate(held_out, max_tokens=settings.held_tokens, seed=seed),
     )
 
 
-def _split_batches(subject: Subject, batches: Sequence[Inputs]) -> Evaluations:
+def _split_batches(subject: Subject, batches: Sequence[Inputs]) -> Parts:
     """Hold out every fourth batch; choose the ridge on every fourth of the rest."""
     if len(batches) < FEWEST_BATCHES:
         raise OptionError(
@@ -160,12 +154,10 @@ def _split_batches(subject: Subject, batches: Sequence[Inputs]) -> Evaluations:
         Evaluation.of_batches(subject.model, subject.objective, part)
         for part in (fitting, rest[1::4], batches[2::4])
     )
-    return Evaluations(fit, fit, ridge, held_out)
+    return fit, fit, ridge, held_out
 
 
 def _cut_search(evaluation: Evaluation, settings: PruneSettings, progress: Progress) -> CutSearch:
-    """The units that can be cut, and how to search among them."""
-
     def report(stage: str, done: int, total: int, /) -> None:
         progress(f"choosing heads: {stage}", done, total)
 
