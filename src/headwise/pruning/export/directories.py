@@ -102,7 +102,6 @@ MODEL_FILES = re.compile(
 
 
 def _foreign_entry(folder: Path) -> str | None:
-    """Name of the first entry in a model's directory that is not part of a model."""
     for entry in sorted(folder.iterdir()):
         names = r"\d+_\w+" if entry.is_dir() else MODEL_FILES  # sentence-transformers: 1_Pooling
         if re.fullmatch(names, entry.name) is None:
@@ -111,7 +110,6 @@ def _foreign_entry(folder: Path) -> str | None:
 
 
 def _is_model(folder: Path) -> bool:
-    """Whether a directory has weights and a config with a model type."""
     try:
         config = json.loads((folder / "config.json").read_text("utf-8"))
     except (OSError, ValueError):
@@ -121,7 +119,6 @@ def _is_model(folder: Path) -> bool:
 
 
 def _leftovers(place: Path, kind: str) -> list[Path]:
-    """Directories that any process named by `_temporary_name` for this place."""
     name = re.compile(rf"\.{re.escape(place.name)}\.\d+\.(gone\.)?{kind}")
     return sorted(entry for entry in place.parent.iterdir() if name.fullmatch(entry.name))
 

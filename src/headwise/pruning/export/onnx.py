@@ -43,7 +43,7 @@ def export_onnx(model: nn.Module, path: Path, inputs: Inputs) -> float:
         for name, value in inputs.items()
     }
     try:
-        with torch.no_grad(), in_evaluation(adapter), _one_sentence_errors(model, path), _silent():
+        with torch.no_grad(), in_evaluation(adapter), _quiet_export(model, path):
             _write_program(adapter, inputs, part)
             difference = max(_difference(adapter, part, case) for case in (inputs, fewer))
             flush(part)
@@ -104,7 +104,6 @@ class _Adapter(nn.Module):
 
 
 def _write_program(adapter: _Adapter, inputs: Inputs, part: Path) -> None:
-    """Write the model for inputs of any batch size and length."""
     example = tuple(
         torch.cat([value, value]) if len(value) == 1 else value  # torch takes a size of 1 as fixed
         for value in inputs.values()
@@ -128,12 +127,10 @@ def _write_program(adapter: _Adapter, inputs: Inputs, part: Path) -> None:
 
 
 def _is_sequence(value: Tensor) -> bool:
-    """Whether an input is `[batch, tokens]`: ids or a mask."""
-    return value.dim() == 2
+    return value.dim() == 2  # [batch, tokens]: ids or a mask
 
 
 def _difference(adapter: _Adapter, part: Path, inputs: Inputs) -> float:
-    """Largest difference between torch's and onnxruntime's outputs, which rounding explains."""
     session = import_module("onnxruntime").InferenceSession(
         part, providers=["CPUExecutionProvider"]
     )
@@ -148,23 +145,10 @@ def _difference(adapter: _Adapter, part: Path, inputs: Inputs) -> float:
 
 
 @contextmanager
-def _one_sentence_errors(model: nn.Module, path: Path) -> Iterator[None]:
-    """Turn errors of torch, onnxruntime and the disk into one sentence."""
+def _quiet_export(model: nn.Module, path: Path) -> Iterator[None]:
+    """Silence torch's exporter inside the block, and turn errors into one sentence."""
     runtime = import_module("onnxruntime.capi.onnxruntime_pybind11_state")
     refusals = (runtime.Fail, runtime.InvalidArgument, runtime.InvalidGraph, runtime.NotImplemented)
-    try:
-        yield
-    except (torch.onnx.OnnxExporterError, *refusals) as error:
-        raise ModelError(
-            f"{type(model).__name__} cannot be written as ONNX: {one_sentence(error)}"
-        ) from error
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {one_sentence(error)}") from error
-
-
-@contextmanager
-def _silent() -> Iterator[None]:
-    """Suppress warnings and messages of torch's exporter inside the block."""
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)
@@ -172,5 +156,11 @@ def _silent() -> Iterator[None]:
         with quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
+    except (torch.onnx.OnnxExporterError, *refusals) as error:
+        raise ModelError(
+            f"{type(model).__name__} cannot be written as ONNX: {one_sentence(error)}"
+        ) from error
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {one_sentence(error)}") from error
     finally:
         log.setLevel(level)

@@ -148,7 +148,6 @@ def advise_without_gradients(advice: str) -> Iterator[None]:
 
 
 def _open_gates(evaluation: Evaluation, sample: Sample) -> dict[str, Tensor]:
-    """Gates of 1 that require gradients, `[batch heads]` for every layer that has heads."""
     return {
         layer: torch.ones(len(sample), num_heads, requires_grad=True)
         for layer, (num_heads, _) in evaluation.counts.items()

@@ -212,7 +212,6 @@ def measure_importance(
 
 
 def _best_alone(evaluation: Evaluation, base: Estimate, progress: Progress) -> pd.DataFrame:
-    """For every layer the head that does best as the only one there, and what that costs."""
     objective, rows = evaluation.objective, []
     layers: dict[str, list[HeadId]] = {}
     for head in evaluation.heads:

@@ -286,13 +286,11 @@ def find_feed_forward(
 
 
 def _inputs(calls: Mapping[str, ModuleCall]) -> dict[str, Tensor]:
-    """First positional argument of each call, if it is a tensor."""
     arguments = {name: call.args[0] for name, call in calls.items() if call.args}
     return {name: value.detach() for name, value in arguments.items() if isinstance(value, Tensor)}
 
 
 def _is_close(total: Tensor, state: Tensor) -> bool:
-    """Whether two tensors are equal except for rounding."""
     if total.shape != state.shape:
         return False
     bound = 16 * torch.finfo(total.dtype).eps * float(total.abs().max())

@@ -33,7 +33,7 @@ class StateCache:
     def __setitem__(self, number: int, state: Any) -> None:
         """Replace the state with this number."""
         self.used[number] = 0
-        size = sum(one.numel() * one.element_size() for one in _tensors(state).values())
+        size = sum(tensor.nbytes for tensor in _tensors(state).values())
         if sum(self.used) + size <= self.room:
             self.used[number], self.states[number] = size, state
             return
@@ -50,10 +50,10 @@ class SpilledState:
         """Write the state to `path`."""
         tensors = _tensors(state)
         self.path, self.is_tuple = path, isinstance(state, tuple)
-        self.device = next((str(one.device) for one in tensors.values()), "cpu")
+        self.device = next((str(tensor.device) for tensor in tensors.values()), "cpu")
         parts = state if isinstance(state, tuple) else (state,)
         self.others = [None if isinstance(part, Tensor) else part for part in parts]
-        save_file({name: one.contiguous() for name, one in tensors.items()}, path)
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
 
     def read(self) -> Any:
         """The state, read from disk."""
@@ -63,6 +63,5 @@ class SpilledState:
 
 
 def _tensors(state: Any) -> dict[str, Tensor]:
-    """The tensors of a state, by their place in it."""
     parts = state if isinstance(state, tuple) else (state,)
     return {str(place): part for place, part in enumerate(parts) if isinstance(part, Tensor)}

@@ -128,7 +128,6 @@ def find_layers(model: nn.Module) -> tuple[AttentionLayer, ...]:
 
 
 def _obstacles(layer: AttentionLayer) -> Iterator[str]:
-    """Reasons why heads cannot be cut from this module."""
     family = layer.family
     projections = [*family.apart, *filter(None, [family.packed])]
     parts = {name: layer.part(name) for name in projections}
@@ -245,7 +244,6 @@ def _head_slices(
 
 
 def _output_slices(layer: AttentionLayer, name: str, kept: list[int]) -> list[Slice]:
-    """Slices of a projection that keeps some of its outputs."""
     part, path = layer.part(name), layer.path_to(name)
     axis, attribute = _axis(part, "outputs")
     slices = [Slice(f"{path}.weight", axis, kept, attribute)]

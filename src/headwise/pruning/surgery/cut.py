@@ -156,7 +156,6 @@ def _lost_heads(layer: AttentionLayer, heads: Iterable[HeadId]) -> set[int]:
 
 
 def _apply_slices(model: Any, cuts: list[LayerCut]) -> None:
-    """Slice the parameters, and describe the result in `model.config.headwise`."""
     base = cuts[0].layer.base
     block = _describe_cut(model, cuts)
     with torch.no_grad():
