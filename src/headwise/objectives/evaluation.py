@@ -221,7 +221,7 @@ def max_batch_tokens(model: nn.Module, objective: Objective) -> int:
     """Number of tokens in a batch whose output fits in ROOM."""
     config: Any = model.config
     vocabulary = getattr(config.get_text_config(), "vocab_size", 1)
-    return max(LENGTH, ROOM // objective.output_size(vocabulary))
+    return max(LENGTH, ROOM // vocabulary if objective.reads_logits else ROOM)
 
 
 @torch.no_grad()

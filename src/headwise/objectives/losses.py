@@ -71,7 +71,6 @@ class LogitLoss(Objective):
         return picked.view(len(picked), -1).sum(1)
 
     def _is_counted(self, output: Tensor, sample: Sample) -> Tensor:
-        """True for rows of logits that count."""
         assert sample.targets is not None
         return sample.targets != NO_LABEL
 
@@ -167,11 +166,8 @@ class Embedding(Objective):
     name: ClassVar[str] = "cosine distance of embeddings"
     unit: ClassVar[str] = "cosine"
     needs_reference: ClassVar[bool] = True
+    reads_logits: ClassVar[bool] = False
     reads_sentences: ClassVar[bool] = True
-
-    def output_size(self, vocabulary: int) -> int:
-        """1: an embedding model has no logits."""
-        return 1
 
     def output(self, model: nn.Module, inputs: Inputs) -> Float[Tensor, "batch d_model"]:
         """The embedding, of length 1."""

@@ -80,6 +80,8 @@ class Objective(ABC):
     """Unit of `quality`: perplexity, cosine, or the loss by its name."""
     needs_reference: ClassVar[bool] = False
     """Whether examples are compared with the uncut model's output."""
+    reads_logits: ClassVar[bool] = True
+    """Whether the model computes logits for it, which need much memory."""
     reads_sentences: ClassVar[bool] = False
     """Whether an example is one sentence; else it is a window of text."""
 
@@ -90,10 +92,6 @@ class Objective(ABC):
     def on_labels(self) -> "Objective":
         """The objective for batches that have labels."""
         return self
-
-    def output_size(self, vocabulary: int) -> int:
-        """How many numbers the model computes per token for this objective."""
-        return vocabulary
 
     @abstractmethod
     def output(self, model: nn.Module, inputs: Inputs) -> Tensor:

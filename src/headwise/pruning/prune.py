@@ -134,12 +134,15 @@ def prune(  # noqa: PLR0913 - one keyword per way to say how much to cut
             curve = curve.with_point("cut and refitted", len(plan), result.loss)
         record = _measure_result(setup, amount, plan, result, curve)
         pruned = Pruned(result.model, plan, record, curve)
-        if folder is not None:
-            pruned = _export(setup, pruned, folder, force=force)
-        return _add_onnx(pruned, setup.inputs) if with_onnx else pruned
+        if folder is None:
+            return pruned
+        return _export(setup, pruned, folder, with_onnx=with_onnx, force=force)
 
 
-def _export(setup: PruneSetup, pruned: Pruned, folder: Path, *, force: bool) -> Pruned:
+def _export(
+    setup: PruneSetup, pruned: Pruned, folder: Path, *, with_onnx: bool, force: bool
+) -> Pruned:
+    """Write the model with its files; it stays there if `model.onnx` then cannot be written."""
     plan, record, curve = pruned.plan, pruned.record, pruned.curve
     files = {
         "README.md": figures_section(record),
@@ -158,20 +161,15 @@ def _export(setup: PruneSetup, pruned: Pruned, folder: Path, *, force: bool) -> 
         force=force,
         extras=files,
     )
-    return replace(pruned, export=exported)
-
-
-def _add_onnx(pruned: Pruned, inputs: Inputs) -> Pruned:
-    """Write `model.onnx` beside the exported model, which stays there if that fails."""
-    assert pruned.export is not None
-    folder = pruned.export.path
-    try:
-        difference = export_onnx(pruned.model, folder / "model.onnx", inputs)
-    except HeadwiseError as error:
-        raise type(error)(f"{error}; the smaller model itself is in {folder}") from error
-    record = replace(pruned.record, onnx_difference=difference)
-    record.write(folder)
-    return replace(pruned, record=record, export=pruned.export.rescan())
+    if with_onnx:
+        try:
+            difference = export_onnx(pruned.model, exported.path / "model.onnx", setup.inputs)
+        except HeadwiseError as error:
+            raise type(error)(f"{error}; the smaller model itself is in {folder}") from error
+        record = replace(record, onnx_difference=difference)
+        record.write(exported.path)
+        exported = exported.rescan()
+    return replace(pruned, record=record, export=exported)
 
 
 # Which heads to cut.

@@ -17,7 +17,7 @@ from headwise.objectives.evaluation import Evaluation, choose_batches, choose_te
 from headwise.objectives.model_objective import Subject
 from headwise.objectives.objective import Objective
 from headwise.progress import Progress, no_progress
-from headwise.pruning.importance.gradients import advise_without_gradients, gradients
+from headwise.pruning.importance.gradients import gradients
 from headwise.pruning.record import OWN_TEXT, TextPart, TextUse
 from headwise.pruning.refit.refit import check_variant
 from headwise.pruning.selection.methods import CutSearch
@@ -180,7 +180,7 @@ def _cut_search(evaluation: Evaluation, settings: PruneSettings, progress: Progr
             "groups",
             option="policy",
         )
-    with advise_without_gradients("choose the policy groups, because even uses gradients"):
-        scores = gradients(evaluation, draws=search.draws, progress=report)
+    advice = "choose the policy groups, because even uses gradients"
+    scores = gradients(evaluation, draws=search.draws, advice=advice, progress=report)
     units = one_of_each_group(heads, counts, scores.expected.tolist())
     return replace(search, units=units, is_nested=True)

@@ -82,7 +82,7 @@ def model_card(
 
 
 def figures_section(record: PruneRecord) -> str:
-    """Sizes and quality before and after, and the text that they were measured on."""
+    """Sizes and quality before and after, how heads were chosen, and the text measured on."""
     quality, before, after = record.quality, record.before, record.after
     rows = [
         (words, f"{getattr(before, name):,}", f"{getattr(after, name):,}")
@@ -91,29 +91,24 @@ def figures_section(record: PruneRecord) -> str:
     ]
     unit = MEANT.get(quality.unit, quality.unit)
     rows.append((unit, _figure(quality.uncut.value), _figure(quality.final.value)))
-    return f"{Table('', ('', 'before', 'after'), tuple(rows)).to_markdown()}\n\n{_sources(record)}"
-
-
-def _sources(record: PruneRecord) -> str:
-    """How heads were chosen, and on what the figures were measured."""
-    quality, text, model = record.quality, record.text, record.model
+    text, model = record.text, record.model
     is_named = record.method == "named"
     chosen = "Its maker named the heads" if is_named else f"Heads were chosen by {record.method}"
-    refitted = ", and what is left was refitted" if quality.refitted else ""
     whose = "its maker's own data" if text.source == OWN_TEXT else text.source
     source = f" ({model.about['source']})" if model.about.get("source") else ""
-    without_refit = (
-        f"Without the refit this cut has {_figure(quality.cut.value)}. " if quality.refitted else ""
-    )
+    refitted = without_refit = ""
+    if quality.refitted:
+        refitted = ", and what is left was refitted"
+        without_refit = f"Without the refit this cut has {_figure(quality.cut.value)}. "
     decisions = ["how much was cut"] if record.amount.max_loss is not None else []
     if quality.refitted or quality.refit_dropped:
         decisions.append("whether the refit stays")
     decided = f"The same examples decided {join_words(decisions)}. " if decisions else ""
     return (
+        f"{Table('', ('', 'before', 'after'), tuple(rows)).to_markdown()}\n\n"
         f"Made from {model.name}{source} by headwise {record.versions['headwise']}. "
-        f"{chosen}{refitted}. The {quality.unit} was measured on "
-        f"{text.measured_on.size} of {whose}, on which no head was chosen and "
-        f"nothing fitted. {without_refit}"
+        f"{chosen}{refitted}. The {quality.unit} was measured on {text.measured_on.size} of "
+        f"{whose}, on which no head was chosen and nothing fitted. {without_refit}"
         f"With as many heads cut at random, and none refitted, it is "
         f"{_figure(quality.random_mean.value)}. {decided}"
         "`prune.json` has every figure, `plan.json` the heads that were cut."

@@ -64,12 +64,14 @@ def gradients(
     *,
     draws: int = DRAWS,
     seed: int = 0,
+    advice: str = "",
     progress: Progress = no_progress,
 ) -> Gradients:
     """Scores and interactions of all heads, from `draws + 1` backward passes per batch.
 
     A model that is compared with itself is at the loss's minimum, where the gradient is 0: Michel's
-    score and Fisher information then rest on the random scalars instead of the loss.
+    score and Fisher information then rest on the random scalars instead of the loss. The error for
+    an objective without gradients ends with `advice`.
     """
     heads, samples = evaluation.heads, evaluation.samples
     random = torch.Generator().manual_seed(seed)
@@ -80,7 +82,7 @@ def gradients(
     with _without_weight_gradients(evaluation.model):
         for number, sample in enumerate(samples):
             progress(PruneStage.GRADIENTS, number, len(samples))
-            of_loss, of_draws, weight = _per_example(evaluation, sample, draws, random)
+            of_loss, of_draws, weight = _per_example(evaluation, sample, draws, random, advice)
             flat = of_draws.flatten(0, 1)
             interaction += flat.T @ flat / draws
             pull += of_loss.sum(0)
@@ -108,7 +110,7 @@ def gradients(
 
 
 def _per_example(
-    evaluation: Evaluation, sample: Sample, draws: int, random: torch.Generator
+    evaluation: Evaluation, sample: Sample, draws: int, random: torch.Generator, advice: str = ""
 ) -> tuple[
     Float[Tensor, "batch heads"], Float[Tensor, "draws batch heads"], Float[Tensor, " batch"]
 ]:
@@ -125,26 +127,13 @@ def _per_example(
         output = objective.output(evaluation.model, sample.inputs)
         losses = objective.losses(output, sample)
         if not losses.sums.requires_grad:
-            raise NoGradients(
+            raise OptionError(
                 "the objective's losses have no gradients: compute them without torch.no_grad and "
-                "argmax"
+                f"argmax{', or ' if advice else ''}{advice}"
             )
         of_loss = by_gate(losses.sums.sum())
         of_draws = [by_gate(objective.draw(output, sample, random).sum()) for _ in range(draws)]
     return of_loss, torch.stack(of_draws), losses.weights.double().cpu()
-
-
-class NoGradients(OptionError):
-    """The objective has no gradients."""
-
-
-@contextmanager
-def advise_without_gradients(advice: str) -> Iterator[None]:
-    """Add `advice` to the error that an objective without gradients raises inside the block."""
-    try:
-        yield
-    except NoGradients as error:
-        raise OptionError(f"{error}, or {advice}") from error
 
 
 def _open_gates(evaluation: Evaluation, sample: Sample) -> dict[str, Tensor]:

@@ -63,7 +63,7 @@ def refit(
     Skips layers that have no heads in the uncut model either.
     """
     check_variant(cut, variant)
-    pair = ModelPair(cut, uncut, [*fitting, *choosing], len(fitting))
+    pair = _ModelPair(cut, uncut, [*fitting, *choosing], len(fitting))
     fits = []
     for index in range(len(pair.cut.blocks)):
         progress(PruneStage.REFIT, index, len(pair.cut.blocks))
@@ -86,13 +86,12 @@ def check_variant(model: nn.Module, variant: str) -> None:
         )
 
 
-class BlockRunner:
+class _BlockRunner:
     """A model that reads samples one block at a time."""
 
     def __init__(
         self, model: nn.Module, blocks: Sequence[Block], samples: Sequence[Sample]
     ) -> None:
-        """Start before the first block."""
         self.model, self.blocks, self.samples = model, blocks, samples
         self.states: dict[str, StateCache] = {}
 
@@ -118,7 +117,7 @@ class BlockRunner:
 
 
 @dataclass(frozen=True, eq=False)
-class FittedProjection:
+class _FittedProjection:
     """One linear layer, `projection`, in both models, and the module with its residual stream.
 
     The projection's output is added to the input of `stream`.
@@ -134,7 +133,7 @@ class FittedProjection:
     """`stream` and `projection` of the uncut model."""
 
 
-class ModelPair:
+class _ModelPair:
     """A cut and an uncut model that read the same samples, one block at a time."""
 
     def __init__(
@@ -152,7 +151,7 @@ class ModelPair:
             forward_batch(uncut, samples[0].inputs)
         used = {call.name for call in calls}
         self.cut, self.uncut = (
-            BlockRunner(
+            _BlockRunner(
                 model,
                 [block for block in find_blocks(model, find_sites(model)) if block.name in used],
                 samples,
@@ -161,7 +160,7 @@ class ModelPair:
         )
         self.counts = count_heads(uncut, samples[0].inputs)
 
-    def attention(self, index: int) -> list[FittedProjection]:
+    def attention(self, index: int) -> list[_FittedProjection]:
         """Output projections of a block's attention, except in layers that never had a head."""
         block, uncut = self.cut.blocks[index], self.uncut.blocks[index]
         parts = []
@@ -172,7 +171,7 @@ class ModelPair:
                     for side, place in ((block, site), (uncut, uncut_site))
                 )
                 is_residual = len(block.sites) == 1 and self._adds_to_input(index, goal)
-                parts.append(FittedProjection(site, "attention", is_residual, modules, goal))
+                parts.append(_FittedProjection(site, "attention", is_residual, modules, goal))
         return parts
 
     def _adds_to_input(self, index: int, modules: Mapping[str, nn.Module]) -> bool:
@@ -186,7 +185,7 @@ class ModelPair:
         total = calls["stream"].input + calls["projection"].output
         return any(_is_close(total, state) for state in _inputs(calls).values())
 
-    def feed_forward(self, index: int) -> list[FittedProjection]:
+    def feed_forward(self, index: int) -> list[_FittedProjection]:
         """The last linear layer of a block's feed-forward part, if one is found."""
         block, uncut = self.cut.blocks[index], self.uncut.blocks[index]
         attention = [site.module for site in uncut.sites]
@@ -199,9 +198,9 @@ class ModelPair:
             {name: side.module.get_submodule(path) for name, path in paths.items()}
             for side in (block, uncut)
         )
-        return [FittedProjection(block.sites[0], "feed-forward", True, modules, goal)]
+        return [_FittedProjection(block.sites[0], "feed-forward", True, modules, goal)]
 
-    def refit_projection(self, index: int, fitted: FittedProjection, variant: Variant) -> LayerFit:
+    def refit_projection(self, index: int, fitted: _FittedProjection, variant: Variant) -> LayerFit:
         """Fit one projection, and change it if that helps on examples that were not fitted on."""
         weight, bias = output_weight(fitted.cut["projection"]), _bias(fitted.cut["projection"])
         fit, held_out = (NormalEquations(*weight.shape, has_bias=bias is not None) for _ in "ab")

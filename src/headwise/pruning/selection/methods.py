@@ -17,12 +17,7 @@ from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.evaluation import Evaluation
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.ablation import ablate
-from headwise.pruning.importance.gradients import (
-    Gradients,
-    advise_without_gradients,
-    divide_by_layer_norm,
-    gradients,
-)
+from headwise.pruning.importance.gradients import Gradients, divide_by_layer_norm, gradients
 from headwise.pruning.stages import PruneStage
 from headwise.pruning.units import Unit, membership, one_of_each_group
 from headwise.watching.gates import silence
@@ -175,11 +170,6 @@ def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
     return cut, costs
 
 
-def _quadratic(search: CutSearch, count: int) -> IndicesAndCosts:
-    """Smallest expected loss by the interaction matrix, measured once."""
-    return _cheapest_together(search, measure_gradients(search, search.draws), count, [])
-
-
 def _greedy(search: CutSearch, count: int) -> IndicesAndCosts:
     """Exact ablation of every remaining unit, measured again after each cut."""
     cut: list[int] = []
@@ -217,7 +207,7 @@ def _each_alone(method: str, search: CutSearch, count: int) -> IndicesAndCosts:
 
 METHODS: dict[str, Callable[[CutSearch, int], IndicesAndCosts]] = {
     "rounds": _rounds,
-    "quadratic": _quadratic,
+    "quadratic": lambda search, count: _rounds(replace(search, rounds=1), count),
     "greedy": _greedy,
     **{name: partial(_each_alone, name) for name in ("ablation", "michel", "fisher", "random")},
 }
@@ -226,8 +216,13 @@ METHODS: dict[str, Callable[[CutSearch, int], IndicesAndCosts]] = {
 
 def measure_gradients(search: CutSearch, draws: int) -> Gradients:
     """Gradients of the evaluation's loss by the heads of the model as it is now."""
-    with advise_without_gradients("prune by ablation, greedy or random"):
-        return gradients(search.evaluation, draws=draws, seed=search.seed, progress=search.progress)
+    return gradients(
+        search.evaluation,
+        draws=draws,
+        seed=search.seed,
+        advice="prune by ablation, greedy or random",
+        progress=search.progress,
+    )
 
 
 def _silence_units(search: CutSearch, indices: Sequence[int]) -> AbstractContextManager[None]:
