@@ -24,7 +24,6 @@ from headwise.reading.batch import Inputs
 
 POOLING_FILE = "1_Pooling/config.json"
 """The file in which a sentence-transformers model says how it pools."""
-FLAG = "pooling_mode_"
 POOLINGS = {"cls": "cls", "cls_token": "cls", "mean": "mean", "mean_tokens": "mean"}
 """Supported poolings, by the names that versions of sentence-transformers have for them."""
 
@@ -82,8 +81,8 @@ def pooling_in(folder: Path | None) -> str:
         facts = json.loads(file.read_text("utf-8"))
         modes = facts.get("pooling_mode")  # since version 5.4; before that, one flag per mode
         if modes is None:
-            flags = [name for name, is_set in facts.items() if is_set is True]
-            modes = [name.removeprefix(FLAG) for name in flags if name.startswith(FLAG)]
+            flags = [name.partition("pooling_mode_") for name in facts if facts[name] is True]
+            modes = [mode for start, flag, mode in flags if flag and not start]
         modes = [modes] if isinstance(modes, str) else list(map(str, modes))
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise OptionError(f"{file} does not say how embeddings are pooled: {error}") from error

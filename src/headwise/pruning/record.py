@@ -79,7 +79,6 @@ class Quality:
     cut: Score
     """Before the refit."""
     random_mean: Score
-    """Mean over `random`."""
     random: tuple[Score, ...] = ()
     """Cuts of as many heads at random, without a refit."""
     refitted: Score | None = None

@@ -110,19 +110,17 @@ def prepare_setup(
         parts = _split_batches(subject, choose_batches(subject.model, batches, texts))
     else:
         parts = _split_texts(subject, choose_texts(texts), settings)
-    choose, _, _, held_out = parts
+    choose, fit, ridge, held_out = parts
     for evaluation in (choose, held_out):
         evaluation.finite_loss(subject.name)
     search = _cut_search(choose, settings, progress)
     source = "Python's manual" if texts is None and batches is None else OWN_TEXT
-    return PruneSetup(subject, *parts, search, settings, source, progress)
+    return PruneSetup(subject, choose, fit, ridge, held_out, search, settings, source, progress)
 
 
-Parts = tuple[Evaluation, Evaluation, Evaluation, Evaluation]
-"""Evaluations to choose heads on, to refit on, to choose the ridge on, and to report."""
-
-
-def _split_texts(subject: Subject, texts: Sequence[str], settings: PruneSettings) -> Parts:
+def _split_texts(
+    subject: Subject, texts: Sequence[str], settings: PruneSettings
+) -> tuple[Evaluation, ...]:
     seed, most = settings.seed, settings.fit_tokens
     fitting, held_out = split_documents(texts, seed=seed)
     try:
@@ -141,7 +139,7 @@ def _split_texts(subject: Subject, texts: Sequence[str], settings: PruneSettings
     )
 
 
-def _split_batches(subject: Subject, batches: Sequence[Inputs]) -> Parts:
+def _split_batches(subject: Subject, batches: Sequence[Inputs]) -> tuple[Evaluation, ...]:
     """Hold out every fourth batch; choose the ridge on every fourth of the rest."""
     if len(batches) < FEWEST_BATCHES:
         raise OptionError(

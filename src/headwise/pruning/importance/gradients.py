@@ -43,7 +43,6 @@ class Gradients:
     """G = E[J^T J], J being the output's derivative by the gates: a change d of the gates adds
     `d^T G d / 2` to the loss."""
     expected_error: Float[Tensor, " heads"]
-    """Standard error of `expected`."""
     pull: Float[Tensor, " heads"]
     """E[dL/dg]: slope of the loss by each gate; 0 for a model that is compared with itself."""
 

@@ -40,7 +40,6 @@ from headwise.watching.gates import mean_outputs
 from headwise.watching.running import in_evaluation
 
 FILES = ("importance.parquet", "importance.csv", "interaction.csv", "layers.csv", "stand_ins.json")
-"""Files of an importance folder."""
 LAYER_COLUMNS = ("layer", "heads", "best", "added", "added_se", "shown")
 
 

@@ -36,7 +36,6 @@ RANDOM_ORDERS = 5
 POINTS = 8
 """Number of cuts on a curve, besides none and all."""
 COLUMNS = ("method", "cut", "share", "loss", "loss_se", "quality", "low", "high")
-"""Columns of a curve's points."""
 RIVALS = ("ablation", "michel")
 """Methods to compare with the chosen one."""
 
@@ -46,13 +45,11 @@ class Curve:
     """Losses of every method at every cut, on held-out text."""
 
     points: pd.DataFrame
-    """Columns: method, cut, share, loss, loss_se, quality, low and high. Rows of `random` are
-    means over orders with their range; their `cut` is rounded."""
+    """Has `COLUMNS`. Rows of `random` are means over orders with their range; `cut` is rounded."""
     uncut: Estimate
     floor: Estimate
     method: str
     unit: str
-    """Unit of `quality`."""
     total: int
     """Number of heads in the model."""
 

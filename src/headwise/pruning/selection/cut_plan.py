@@ -21,7 +21,6 @@ from headwise.formats import format_count
 from headwise.heads import HeadCounts, HeadId, check_head, parse_heads
 
 FORMAT = "headwise cut plan 1"
-"""The format that a JSON file states."""
 
 
 @dataclass(frozen=True, repr=False)

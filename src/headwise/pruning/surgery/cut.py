@@ -7,8 +7,8 @@ a new model the same shape. Every check that needs no run comes before the first
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -82,24 +82,21 @@ def cut(
     before, difference = count_parameters(model), None
     if not cuts:
         return Surgery(chosen, None, before, before, _kept_heads(model))
-    layers, expected = [layer_cut.layer for layer_cut in cuts], None
+    layers = [layer_cut.layer for layer_cut in cuts]
     with nullcontext() if inputs is None else in_full_precision(model, inputs) as full_inputs:
+        expected = {}
         if full_inputs is not None:
             with silence(model, chosen):
                 expected = layer_outputs(model, layers, full_inputs)
-        restore = _snapshot(model, cuts)
-        try:
+        with _restore_on_error(model, cuts):
             _apply_slices(model, cuts)
-            if full_inputs is not None and expected is not None:
+            if full_inputs is not None:
                 actual = layer_outputs(model, layers, full_inputs)
                 problem = (
                     f"{type(model).__name__} was not cut, because that would differ from silencing "
                     "the heads"
                 )
                 difference = check_equivalence(model, actual, expected, problem)
-        except BaseException:
-            restore()
-            raise
     return Surgery(chosen, difference, before, count_parameters(model), _kept_heads(model))
 
 
@@ -222,8 +219,9 @@ def _kept_heads(model: Any) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _snapshot(model: Any, cuts: list[LayerCut]) -> Callable[[], None]:
-    """A function that restores the model as it is now; it keeps the old parameters in memory."""
+@contextmanager
+def _restore_on_error(model: Any, cuts: list[LayerCut]) -> Iterator[None]:
+    """Restore the model if the block raises; until its end the old parameters stay in memory."""
     paths = {layer_cut.layer.path for layer_cut in cuts}
     paths |= {part.path.rpartition(".")[0] for layer_cut in cuts for part in layer_cut.slices}
     modules = [cuts[0].layer.base.get_submodule(path) for path in paths]
@@ -232,15 +230,13 @@ def _snapshot(model: Any, cuts: list[LayerCut]) -> Callable[[], None]:
         {name: dict(value) if name in copied else value for name, value in vars(module).items()}
         for module in modules
     ]
-    had_block, block = hasattr(model.config, "headwise"), getattr(model.config, "headwise", None)
-
-    def restore() -> None:
+    config = dict(vars(model.config))
+    try:
+        yield
+    except BaseException:
         for module, state in zip(modules, states, strict=True):
             vars(module).clear()
             vars(module).update(state)
-        if had_block:
-            model.config.headwise = block
-        elif hasattr(model.config, "headwise"):
-            del model.config.headwise
-
-    return restore
+        vars(model.config).clear()
+        vars(model.config).update(config)
+        raise
