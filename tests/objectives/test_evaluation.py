@@ -65,7 +65,7 @@ def test_labels_change_a_divergence_into_a_loss_on_labels() -> None:
 
 def test_labels_of_an_encoder_decoder_need_decoder_inputs() -> None:
     batch = {name: plain("bart")[name] for name in ("input_ids", "attention_mask")}
-    with pytest.raises(OptionError, match=r"BartForCond.* no decoder_input_ids"):
+    with pytest.raises(OptionError, match=r"BartForCond.* decoder_input_ids"):
         Evaluation.of_batches(
             model_of("bart"), Divergence(), [{**batch, "labels": batch["input_ids"]}]
         )

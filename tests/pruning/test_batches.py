@@ -70,13 +70,13 @@ def test_a_picture_model_is_pruned_on_batches() -> None:
 
 def test_unusable_batches_raise() -> None:
     model, given = batches(2)
-    with pytest.raises(OptionError, match="is 2: give at least 3"):
+    with pytest.raises(OptionError, match=r"2.* 3"):
         prune(model, cut=1, batches=given, settings=QUICK)
-    with pytest.raises(OptionError, match="is 1: give at least 3"):
+    with pytest.raises(OptionError, match=r"1.* 3"):
         prune(model, cut=1, batches=given[:1], settings=QUICK)
     with pytest.raises(OptionError, match="texts and batches"):
         prune(model, cut=1, batches=given * 2, texts=["a text"], settings=QUICK)
-    with pytest.raises(OptionError, match="no labels, only pixel_values"):
+    with pytest.raises(OptionError, match=r"labels.* pixel_values"):
         LabelLoss().prepare({"pixel_values": given[0]["pixel_values"]}, 0)
 
 
@@ -166,18 +166,18 @@ def test_a_decoder_may_read_tokens_that_are_made_of_labels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "classes", "said"),
+    ("labels", "classes", "facts"),
     [
-        ([0, 1, 7, 2], 3, "label is 7, .* 3 classes: use 0 to 2"),
-        ([0, 1, -1, 2], 3, "label is -1, .* 3 classes"),
-        ([[0, 1, 0]] * 4, 3, r"labels are \[4, 3\], .* 3 classes"),
-        ([0, 0, 0, 0], 1, "one number, but labels are classes"),
+        ([0, 1, 7, 2], 3, "7.* 3 classes.* 0 to 2"),
+        ([0, 1, -1, 2], 3, "-1.* 3 classes"),
+        ([[0, 1, 0]] * 4, 3, r"\[4, 3\].* 3 classes"),
+        ([0, 0, 0, 0], 1, "one number"),
     ],
 )
-def test_labels_that_are_not_classes_raise(labels: Any, classes: int, said: str) -> None:
+def test_labels_that_are_not_classes_raise(labels: Any, classes: int, facts: str) -> None:
     inputs = {"pixel_values": torch.zeros(4, 2), "labels": torch.tensor(labels)}
     sample = LabelLoss().prepare(inputs, 0)
-    with pytest.raises(HeadwiseError, match=said):
+    with pytest.raises(HeadwiseError, match=facts):
         LabelLoss().losses(torch.zeros(4, classes), sample)
 
 
@@ -192,14 +192,14 @@ def test_tokens_may_be_given_as_embeddings_with_labels() -> None:
             objective.losses(objective.output(model, one.inputs), one) for one in (found, want)
         ]
     assert_same(losses[0].sums, losses[1].sums, roundings=256)
-    with pytest.raises(OptionError, match="no input_ids to predict, only inputs_embeds"):
+    with pytest.raises(OptionError, match=r"input_ids.* inputs_embeds"):
         objective.prepare(embedded, 0)
 
 
 def test_labels_without_a_single_target_raise() -> None:
     model, inputs = tiny("gpt2", dtype=torch.float32)
     nothing = {**inputs, "labels": torch.full_like(inputs["input_ids"], -100)}
-    with pytest.raises(OptionError, match="labels other than -100"):
+    with pytest.raises(OptionError, match="-100"):
         Evaluation.of_batches(model, NextToken(), [nothing]).loss()
 
 

@@ -58,11 +58,11 @@ def test_amount_becomes_a_number_of_heads() -> None:
     assert Amount(keep=1.0).head_count(18, 18) == 0
     assert Amount(max_loss=0.1).head_count(18, 18) is None
     assert Amount(heads="L0H1").head_count(18, 18) is None
-    with pytest.raises(OptionError, match=r"keep is 0\.99.*all 18 heads"):
+    with pytest.raises(OptionError, match=r"keep .*0\.99.* 18 heads"):
         Amount(keep=0.99).head_count(18, 18)
-    with pytest.raises(OptionError, match="cut 19 heads: only 18 of the model's 18"):
+    with pytest.raises(OptionError, match=r"19 heads.* 18 .* 18"):
         Amount(cut=19).head_count(18, 18)
-    with pytest.raises(OptionError, match="cut 18 heads: only 12 of the model's 18"):
+    with pytest.raises(OptionError, match=r"18 heads.* 12 .* 18"):
         Amount(keep=0.0).head_count(18, 12)
 
 

@@ -246,7 +246,7 @@ def test_model_without_groups_or_heads_raises() -> None:
         setup_of("gpt2", policy="even")
     model = model_of("gpt2")
     cut(model, every_head(model))
-    with pytest.raises(OptionError, match="GPT2LMHeadModel has no heads left"):
+    with pytest.raises(OptionError, match=r"GPT2LMHeadModel.*heads"):
         prepare(model, texts())
 
 
@@ -264,5 +264,5 @@ def test_loss_that_is_not_finite_raises_before_heads_are_chosen() -> None:
     def broken(model: nn.Module, inputs: Inputs) -> Tensor:
         return torch.full((len(inputs["input_ids"]),), math.nan)
 
-    with pytest.raises(OptionError, match="GPT2LMHeadModel is nan"):
+    with pytest.raises(OptionError, match=r"GPT2LMHeadModel.*nan"):
         setup_of("gpt2", broken)

@@ -19,7 +19,7 @@ HEADS = (
 )
 
 
-def test_the_heads_of_a_kv_head_go_together() -> None:
+def test_the_heads_of_a_kv_head_are_one_unit() -> None:
     found = [str(unit) for unit in whole_groups(HEADS, COUNTS)]
     of_groups = ["L0H0 L0H1 L0H2", "L0H3 L0H4 L0H5"]
     assert found == [*of_groups, "L1H0", "L1H1", "L1H2", "cross.L1H0 cross.L1H1"]
@@ -28,7 +28,7 @@ def test_the_heads_of_a_kv_head_go_together() -> None:
     ]
 
 
-def test_one_head_of_each_group_goes_the_least_important_first() -> None:
+def test_units_of_one_head_per_group_start_with_the_least_important() -> None:
     scores = [5.0, 1.0, 3.0, 2.0, 6.0, 4.0, *[0.0, 0.0, 0.0], 8.0, 7.0]
     found = one_of_each_group(HEADS, COUNTS, scores)
     # L1 has KV heads that serve one head each, and none of them can go without its KV head
@@ -36,7 +36,7 @@ def test_one_head_of_each_group_goes_the_least_important_first() -> None:
     assert one_of_each_group(HEADS[6:9], {"L1": (3, 3)}, [1.0, 2.0, 3.0]) == ()
 
 
-def test_any_beginning_of_a_layers_units_can_be_cut() -> None:
+def test_any_prefix_of_a_layers_units_can_be_cut() -> None:
     heads = [HeadId(0, head) for head in range(6)]
     units = one_of_each_group(heads, {"L0": (6, 2)}, [5.0, 1.0, 3.0, 2.0, 6.0, 4.0])
     for count in (1, 2):

@@ -89,13 +89,13 @@ class Counting(nn.Module):
 
 
 def test_export_onnx_deletes_a_file_with_other_outputs(tmp_path: Path) -> None:
-    message = r"in onnxruntime: logits differs by \d"
+    message = r"onnxruntime: logits .*\d"
     with pytest.raises(ModelError, match=message):
         export_onnx(Counting(), tmp_path / "model.onnx", {"input_ids": torch.ones(2, 3)})
     assert not any(tmp_path.iterdir())
 
 
 def test_export_onnx_rejects_data_dependent_models(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="Wayward cannot be written as ONNX: "):
+    with pytest.raises(ModelError, match=r"Wayward .*ONNX"):
         export_onnx(Wayward(), tmp_path / "model.onnx", {"input_ids": torch.ones(2, 3)})
     assert not any(tmp_path.iterdir())

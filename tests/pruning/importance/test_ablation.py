@@ -1,4 +1,4 @@
-"""Ablation gives the loss under silence less the loss, however it is computed."""
+"""Ablation is the loss with heads silenced minus the loss, however it is computed."""
 
 import math
 from collections.abc import Sequence
@@ -69,14 +69,14 @@ def assert_as_by_hand(
 
 
 @EACH
-def test_ablation_is_the_loss_under_silence_less_the_loss(name: str) -> None:
+def test_ablation_is_the_loss_with_heads_silenced_minus_the_loss(name: str) -> None:
     task, before = task_of(name), state_of(task_of(name).model)
     assert_as_by_hand(task, units_of(name), dtype_of(name), with_means=False)
     assert_unchanged(task.model, before)
 
 
 @pytest.mark.parametrize("name", ["embedding", "gpt2", "albert", "bart"])
-def test_ablation_by_means_is_the_loss_when_means_stand_in(name: str) -> None:
+def test_ablation_by_means_is_the_loss_with_mean_outputs(name: str) -> None:
     units = units_of(name)[::3]
     assert_as_by_hand(task_of(name), units, dtype_of(name), with_means=True)
 

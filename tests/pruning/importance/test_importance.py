@@ -121,7 +121,7 @@ def test_encoder_decoders_have_rows_for_every_stack() -> None:
 def test_model_without_heads_raises() -> None:
     model = model_of("gpt2")
     cut(model, every_head(model))
-    with pytest.raises(OptionError, match="GPT2LMHeadModel has no heads left"):
+    with pytest.raises(OptionError, match=r"GPT2LMHeadModel.*heads"):
         importance(model, batches=[plain("gpt2")])
 
 
@@ -136,7 +136,7 @@ def test_stand_ins_are_the_others_of_a_group(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_loss_that_is_not_finite_raises_before_the_work(bad: float) -> None:
     stages: list[str] = []
-    with pytest.raises(OptionError, match=f"GPT2LMHeadModel is {bad}"):
+    with pytest.raises(OptionError, match=f"GPT2LMHeadModel.*{bad}"):
         importance(
             model_of("gpt2"),
             batches=[plain("gpt2")],

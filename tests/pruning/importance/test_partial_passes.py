@@ -85,7 +85,7 @@ def test_a_pass_that_fails_leaves_the_model_as_it_was() -> None:
     assert_unchanged(model, before)
 
 
-def test_a_forward_replaced_twice_is_put_back_twice() -> None:
+def test_a_forward_replaced_twice_is_restored_twice() -> None:
     module = nn.Linear(2, 3)
     want = module(torch.ones(2))
     with _replace_forward(module, lambda _: 1):
@@ -101,7 +101,7 @@ def test_blocks_are_named_by_the_first_number_of_a_path() -> None:
     assert _block_name("attention") == "attention"
 
 
-def test_a_decoder_block_holds_both_of_its_attentions() -> None:
+def test_a_decoder_block_has_both_of_its_attention_sites() -> None:
     blocks = find_blocks(task_of("bart").model, task_of("bart").sites)
     assert [len(block.sites) for block in blocks] == [1, 1, 2, 2, 2]
     assert [place.stack for place in blocks[-1].sites] == ["decoder", "cross"]

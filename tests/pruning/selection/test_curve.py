@@ -1,4 +1,4 @@
-"""The curve lies between the floor and the uncut model, and its points are measured losses."""
+"""The curve runs from the uncut model to the floor, and its points are measured losses."""
 
 import math
 from collections.abc import Sequence
@@ -104,7 +104,7 @@ def test_the_curve_of_a_uniform_cut_ends_with_the_smallest_layer() -> None:
     assert reports[-1][1] + 1 == reports[-1][2]  # the last report precedes the last step
 
 
-def test_random_orders_that_cut_groups_of_different_sizes_stand_at_their_mean() -> None:
+def test_random_orders_of_groups_of_different_sizes_are_drawn_at_their_mean() -> None:
     problem, task = problem_of("gpt2"), held_out("gpt2")
     first, *rest = problem.units
     pairs = [
