@@ -31,13 +31,13 @@ from headwise.pruning.export.plain_config import (
     plain_config,
     public_class,
     tensor_shapes,
-    tensors_by_name,
     without_block,
 )
 from headwise.pruning.surgery.equivalence import (
     check_equivalence,
     in_full_precision,
     layer_outputs,
+    tensors_by_name,
 )
 from headwise.reading.batch import Inputs
 

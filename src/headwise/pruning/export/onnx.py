@@ -67,7 +67,7 @@ def check_onnx_model(model: nn.Module, inputs: Inputs) -> None:
 
     Raises also if `inputs` have too few tokens to recognize their axis.
     """
-    size = sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    size = sum(weight.nbytes for weight in model.parameters())
     if size >= LARGEST:
         raise ModelError(
             f"{type(model).__name__} is too large for ONNX: its weights have {size:,} bytes, but "

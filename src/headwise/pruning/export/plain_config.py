@@ -12,13 +12,14 @@ from typing import Any
 import torch
 import transformers
 from huggingface_hub.errors import StrictDataclassError
-from torch import Tensor, nn
+from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from headwise.errors import ModelError
 from headwise.models.cut_models import BLOCK
 from headwise.models.load_errors import quiet
 from headwise.pruning.surgery.cut import head_counts
+from headwise.pruning.surgery.equivalence import tensors_by_name
 from headwise.watching.sites import find_sites, output_weight
 
 
@@ -104,12 +105,6 @@ def empty_model(
 def tensor_shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
     """Shape of every parameter and buffer, by name."""
     return {name: tuple(tensor.shape) for name, tensor in tensors_by_name(model).items()}
-
-
-def tensors_by_name(model: nn.Module) -> dict[str, Tensor]:
-    """Every parameter and buffer; a tied one under each of its names."""
-    tensors = dict[str, Tensor](model.named_parameters(remove_duplicate=False))
-    return tensors | dict(model.named_buffers(remove_duplicate=False))
 
 
 def _attention_facts(model: nn.Module) -> dict[str, dict[str, Any]]:

@@ -48,10 +48,8 @@ def sizes_of(model: nn.Module, counts: HeadCounts, *, positions: int = POSITIONS
     products = cache = 0
     dtype = next(model.parameters()).dtype
     for site in sites:
-        projection, num_heads, num_kv_heads = (
-            site.output_projection,
-            *counts.get(site.layer_name, (0, 0)),
-        )
+        num_heads, num_kv_heads = counts.get(site.layer_name, (0, 0))
+        projection = site.output_projection
         if projection is None:
             continue
         attention |= {id(weight): weight for weight in projection.parameters()}
@@ -73,7 +71,7 @@ def sizes_of(model: nn.Module, counts: HeadCounts, *, positions: int = POSITIONS
         heads=sum(heads for heads, _ in counts.values()),
         kv_heads=sum(kv_heads for _, kv_heads in counts.values()),
         parameters=sum(weight.numel() for weight in model.parameters()),
-        bytes=sum(weight.numel() * weight.element_size() for weight in model.parameters()),
+        bytes=sum(weight.nbytes for weight in model.parameters()),
         attention_parameters=sum(weight.numel() for weight in attention.values()),
         cache_bytes_per_token=cache if can_generate and can_generate() else 0,
         attention_multiply_adds=matrices * positions + products,
