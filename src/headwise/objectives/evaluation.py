@@ -28,7 +28,7 @@ from headwise.reading.tensors import as_batches, check_input_names
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.gates import silence
 from headwise.watching.running import forward_batch
-from headwise.watching.sites import Site, find_sites
+from headwise.watching.sites import find_sites
 from headwise.watching.watch import watch
 
 LENGTH = 256
@@ -118,11 +118,6 @@ class Evaluation:
         return cls.of_batches(model, objective, batches, has_losses=has_losses)
 
     @cached_property
-    def sites(self) -> tuple[Site, ...]:
-        """Where the model's attention is."""
-        return find_sites(self.model)
-
-    @cached_property
     def counts(self) -> HeadCounts:
         """Heads and KV heads of every layer that the samples run through."""
         return count_heads(self.model, self.samples[0].inputs)
@@ -131,9 +126,9 @@ class Evaluation:
     def heads(self) -> tuple[HeadId, ...]:
         """Every head, layer by layer."""
         return tuple(
-            HeadId(site.layer, head, site.stack)
-            for site in self.sites
-            for head in range(self.counts.get(site.layer_name, (0, 0))[0])
+            HeadId.parse(f"{layer}H{head}")
+            for layer, (num_heads, _) in self.counts.items()
+            for head in range(num_heads)
         )
 
     @property

@@ -13,7 +13,6 @@ from headwise.pruning.importance.partial_passes import (
 )
 from headwise.watching.hooks import record
 from headwise.watching.running import forward
-from headwise.watching.sites import find_sites
 
 from ...watching.helpers import run as whole
 from ...watching.tiny import output_of
@@ -33,7 +32,7 @@ def hidden(output: object) -> Tensor:
 def test_a_single_block_computes_what_it_does_in_the_whole_model(name: str) -> None:
     task = task_of(name)
     model, inputs = task.model, task.samples[0].inputs
-    blocks = find_blocks(model, task.sites)
+    blocks = find_blocks(model)
     with torch.no_grad(), record({block.name: block.module for block in blocks}) as calls:
         forward(model, inputs)
     assert [call.name for call in calls] == [block.name for block in blocks]
@@ -48,7 +47,7 @@ def test_a_single_block_computes_what_it_does_in_the_whole_model(name: str) -> N
 def test_replayed_blocks_change_nothing_and_are_restored(name: str) -> None:
     task = task_of(name)
     model, inputs = task.model, task.samples[0].inputs
-    blocks, before = find_blocks(model, task.sites), state_of(task.model)
+    blocks, before = find_blocks(model), state_of(task.model)
     with torch.no_grad(), record({block.name: block.module for block in blocks}) as calls:
         want = task.objective.output(model, inputs)
     recorded = [(block, call.result) for block, call in zip(blocks, calls, strict=True)]
@@ -64,7 +63,7 @@ def test_replayed_blocks_change_nothing_and_are_restored(name: str) -> None:
 
 def test_replayed_blocks_are_not_computed() -> None:
     model, inputs = model_of("gpt2"), padded("gpt2")
-    block = find_blocks(model, find_sites(model))[0]
+    block = find_blocks(model)[0]
     with torch.no_grad(), record({"first": block.module}) as calls:
         want = output_of(forward(model, inputs))
     with torch.no_grad():
@@ -78,7 +77,7 @@ def test_replayed_blocks_are_not_computed() -> None:
 def test_a_pass_that_fails_leaves_the_model_as_it_was() -> None:
     model, inputs = model_of("gpt2"), padded("gpt2")
     before = state_of(model)
-    blocks = find_blocks(model, find_sites(model))
+    blocks = find_blocks(model)
     with pytest.raises(RuntimeError):
         wrong = {blocks[0].stack: torch.zeros(1, 2, 3)}
         run_block(model, blocks, 1, inputs, wrong)
@@ -102,10 +101,10 @@ def test_blocks_are_named_by_the_first_number_of_a_path() -> None:
 
 
 def test_a_decoder_block_has_both_of_its_attention_sites() -> None:
-    blocks = find_blocks(task_of("bart").model, task_of("bart").sites)
+    blocks = find_blocks(task_of("bart").model)
     assert [len(block.sites) for block in blocks] == [1, 1, 2, 2, 2]
     assert [place.stack for place in blocks[-1].sites] == ["decoder", "cross"]
 
 
 def test_layers_that_share_weights_have_no_blocks() -> None:
-    assert find_blocks(task_of("albert").model, task_of("albert").sites) == ()
+    assert find_blocks(task_of("albert").model) == ()

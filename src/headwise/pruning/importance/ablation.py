@@ -14,7 +14,7 @@ from torch import Tensor
 from headwise.objectives.evaluation import ROOM, Estimate, Evaluation, estimate_ratio
 from headwise.objectives.objective import Sample
 from headwise.progress import Progress, no_progress
-from headwise.pruning.importance.partial_passes import find_blocks, replay_blocks
+from headwise.pruning.importance.partial_passes import Block, find_blocks, replay_blocks
 from headwise.pruning.stages import PruneStage
 from headwise.pruning.units import Unit
 from headwise.watching.gates import MeanOutputs, gate
@@ -32,10 +32,11 @@ def ablate(
     progress: Progress = no_progress,
 ) -> list[Estimate]:
     """Loss that each unit adds when it is silent, in the unit of the evaluation's mean loss."""
+    blocks = find_blocks(evaluation.model)
     changes, weights = [], []
     for number, sample in enumerate(evaluation.samples):
         progress(PruneStage.ABLATION, number, len(evaluation.samples))
-        batch = _AblatedBatch(evaluation, sample, means)
+        batch = _AblatedBatch(evaluation, blocks, sample, means)
         losses = evaluation.objective.losses(batch.output, sample)
         base = losses.sums.double().cpu()
         change = torch.zeros(len(units), len(sample), dtype=torch.float64)
@@ -52,14 +53,19 @@ def ablate(
 class _AblatedBatch:
     """One batch, to be run with units of heads silenced in turn."""
 
-    def __init__(self, evaluation: Evaluation, sample: Sample, means: MeanOutputs | None) -> None:
+    def __init__(
+        self,
+        evaluation: Evaluation,
+        blocks: Sequence[Block],
+        sample: Sample,
+        means: MeanOutputs | None,
+    ) -> None:
         """Run the batch once with every head, recording the blocks' outputs."""
         self.evaluation, self.sample, self.means = evaluation, sample, means
-        blocks = {block.name: block for block in find_blocks(evaluation.model, evaluation.sites)}
-        modules = {name: block.module for name, block in blocks.items()}
-        with torch.no_grad(), record(modules) as calls:
+        by_name = {block.name: block for block in blocks}
+        with torch.no_grad(), record({block.name: block.module for block in blocks}) as calls:
             self.output = evaluation.objective.output(evaluation.model, sample.inputs)
-        self.recorded = [(blocks[call.name], call.result) for call in calls]
+        self.recorded = [(by_name[call.name], call.result) for call in calls]
         self.skippable: dict[str, int] = {}
         """For each layer, the number of blocks that ran before its own."""
         if len(calls) == len(blocks):  # else one ran twice or not at all: skip none

@@ -1,6 +1,6 @@
 """Partial passes: forward passes that start or end at any block of a model.
 
-In: a model and its attention sites. Out: its blocks, and passes in which the blocks below one
+In: a model. Out: its blocks, and passes in which the blocks below one
 return recorded outputs. Knows nothing of losses.
 """
 
@@ -17,7 +17,7 @@ from headwise.objectives.objective import repeat_batch
 from headwise.reading.batch import Inputs
 from headwise.watching.hooks import detach_all
 from headwise.watching.running import forward_batch
-from headwise.watching.sites import NUMBER, Site
+from headwise.watching.sites import NUMBER, Site, find_sites
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +34,12 @@ class Block:
         return self.name.rpartition(".")[0]
 
 
-def find_blocks(model: nn.Module, sites: Sequence[Site]) -> tuple[Block, ...]:
-    """The blocks that contain the sites, in the order of the model's modules.
+def find_blocks(model: nn.Module) -> tuple[Block, ...]:
+    """The blocks that contain attention, in the order of the model's modules.
 
     Empty if a block computes several layers, as in ALBERT: it cannot be skipped for one of them.
     """
+    sites = find_sites(model)
     if any(site.layer_loop is not None for site in sites):
         return ()
     by_block: dict[str, list[Site]] = {}

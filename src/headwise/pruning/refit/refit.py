@@ -141,7 +141,7 @@ class _ModelPair:
     ) -> None:
         """Start before the first block; the first `num_fitting` samples are fitted on."""
         self.samples, self.num_fitting = samples, num_fitting
-        blocks = find_blocks(uncut, find_sites(uncut))
+        blocks = find_blocks(uncut)
         if not blocks:
             raise OptionError(
                 f"{type(cut).__name__} cannot be refitted: its layers share their weights"
@@ -152,9 +152,7 @@ class _ModelPair:
         used = {call.name for call in calls}
         self.cut, self.uncut = (
             _BlockRunner(
-                model,
-                [block for block in find_blocks(model, find_sites(model)) if block.name in used],
-                samples,
+                model, [block for block in find_blocks(model) if block.name in used], samples
             )
             for model in (cut, uncut)
         )
