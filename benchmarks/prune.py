@@ -38,7 +38,6 @@ from headwise.pruning.selection.methods import CutOrder, CutSearch, order_units
 from headwise.pruning.settings import PruneSettings
 from headwise.pruning.setup import PruneSetup, prepare_setup
 from headwise.pruning.surgery.cut import head_counts
-from headwise.pruning.units import single_heads
 from headwise.watching.gates import silence
 
 RESULTS = Path(__file__).parent / "results"
@@ -309,14 +308,14 @@ def importance_times(setup: PruneSetup, console: Console) -> dict[str, float]:
     """Seconds of every importance method on the same text, and of plain leave-one-out."""
     task = beginning(setup.search.evaluation, 4096)
     times = dict[str, float]()
-    units = single_heads(setup.search.heads)
+    units = [(head,) for head in setup.search.heads]
     timed("one forward pass", task.loss, times, console)
     timed("michel, fisher and interaction", lambda: gradients(task), times, console)
     timed(f"ablation of {len(units)} heads", lambda: ablate(task, units), times, console)
 
     def leave_one_out() -> None:
         for unit in units:
-            task.loss(unit.heads)
+            task.loss(unit)
 
     timed(f"plain leave-one-out of {len(units)} heads", leave_one_out, times, console)
     return times

@@ -29,7 +29,6 @@ from headwise.pruning.selection.cut_plan import CutPlan
 from headwise.pruning.selection.methods import CutOrder
 from headwise.pruning.settings import Amount
 from headwise.pruning.surgery.cut import cut, head_counts
-from headwise.pruning.units import Unit
 
 from ..watching.helpers import run
 from .subjects import (
@@ -285,13 +284,13 @@ def test_costs_that_are_not_finite_are_left_out(cost: float) -> None:
     setup = setup_of("llama")
     order = CutOrder("greedy", setup.search.units[:2], (0.25, cost))
     plan = _plan_of_order(setup, order, 2)
-    assert list(plan.costs) == list(order.units[0].heads)
-    assert plan.reasons[order.units[1].heads[0]].startswith("number 2 by greedy")
+    assert list(plan.costs) == list(order.units[0])
+    assert plan.reasons[order.units[1][0]].startswith("number 2 by greedy")
 
 
 def test_reason_counts_the_other_heads_of_a_unit() -> None:
     setup = setup_of("gpt2")
-    pair = Unit((HeadId(0, 0), HeadId(0, 1)))
+    pair = (HeadId(0, 0), HeadId(0, 1))
     plan = _plan_of_order(setup, CutOrder("greedy", (pair,), (0.5,)), 1)
     assert plan.reasons[HeadId(0, 1)] == "number 1 by greedy, with 1 other"
 

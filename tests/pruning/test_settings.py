@@ -9,7 +9,6 @@ from headwise.heads import HeadId
 from headwise.pruning.prune import _units_within
 from headwise.pruning.selection.methods import METHODS
 from headwise.pruning.settings import POLICIES, REFITS, Amount, PruneSettings
-from headwise.pruning.units import Unit
 
 
 @pytest.mark.parametrize(
@@ -68,6 +67,6 @@ def test_amount_becomes_a_number_of_heads() -> None:
 
 def test_units_never_exceed_the_count_and_come_in_steps() -> None:
     layers = ((0, (0, 1)), (1, (0, 1, 2)), (0, (2,)))
-    units = [Unit(tuple(HeadId(layer, head) for head in heads)) for layer, heads in layers]
+    units = [tuple(HeadId(layer, head) for head in heads) for layer, heads in layers]
     assert [_units_within(units, count, 1) for count in range(8)] == [0, 0, 1, 1, 1, 2, 3, 3]
     assert [_units_within(units, count, 2) for count in (4, 5, 7)] == [0, 2, 2]

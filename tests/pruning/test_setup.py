@@ -109,9 +109,9 @@ def test_too_few_batches_and_batches_beside_texts_raise() -> None:
 
 def test_policies_cut_whole_groups_or_one_head_of_each() -> None:
     groups, even = setup_of("llama"), setup_of("llama", policy="even", is_uniform=True)
-    assert {len(unit.heads) for unit in groups.search.units} == {3}
+    assert {len(unit) for unit in groups.search.units} == {3}
     assert not groups.search.is_nested
-    assert {len(unit.heads) for unit in even.search.units} == {2}
+    assert {len(unit) for unit in even.search.units} == {2}
     assert even.search.is_nested and even.search.is_uniform and len(even.search.units) == 6
     order = order_units("quadratic", even.search)
     found = cut_and_refit(even, order.first(3))
@@ -121,7 +121,7 @@ def test_policies_cut_whole_groups_or_one_head_of_each() -> None:
 def test_cutting_leaves_the_uncut_model_unchanged() -> None:
     setup = setup_of("llama", refit="none")
     before = state_of(setup.subject.model)
-    heads = setup.search.units[1].heads
+    heads = setup.search.units[1]
     found = cut_and_refit(setup, heads)
     assert_unchanged(setup.subject.model, before)
     assert found.unrefitted == found.loss and found.fits == ()
@@ -165,7 +165,7 @@ def ramp(bias: Tensor) -> Tensor:
 @pytest.mark.parametrize("helps", [True, False])
 def test_refit_stays_only_if_it_helps(helps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     setup = setup_of("embedding")
-    heads = setup.search.units[3].heads
+    heads = setup.search.units[3]
     fits = (LayerFit("L0", 0.1, 1.0, 0.5, True),)
     goal = copy.deepcopy(setup.subject.model)
     cut(goal, heads)
@@ -230,7 +230,7 @@ def test_the_largest_cut_within_a_loss_can_lose_no_further_unit(
 def test_impossible_budget_names_the_cost_of_the_smallest_cut() -> None:
     setup = setup_of("embedding", None, refit="none")
     units = order_units("ablation", setup.search).units
-    least = setup.held_out.loss(units[0].heads).value
+    least = setup.held_out.loss(units[0]).value
     with pytest.raises(OptionError, match=rf"1e-09 of cosine.* {least:.3g} "):
         largest_within(setup, units, 1e-9)
 

@@ -180,7 +180,7 @@ def _choose_heads(
 ) -> tuple[CutPlan, Curve | None, "RefittedCut | None"]:
     """The heads to cut, the curve of other cuts, and the cut model if it exists already."""
     search, settings = setup.search, setup.settings
-    cuttable = sum(len(unit.heads) for unit in search.cuttable)
+    cuttable = sum(len(unit) for unit in search.cuttable)
     count = amount.head_count(len(search.heads), cuttable)
     _check_smallest_cut(search, count)
     if amount.heads is not None:
@@ -194,7 +194,7 @@ def _choose_heads(
         return plan, None, None
     most = None  # a curve and a loss need the order of all units
     if count is not None and not settings.draws_curve:
-        most = count // min(len(unit.heads) for unit in search.units)
+        most = count // min(len(unit) for unit in search.units)
     order = order_units(settings.method, search, count=most)
     curve = None
     if settings.draws_curve:
@@ -208,7 +208,7 @@ def _choose_heads(
     else:
         units = _units_within(order.units, count or 0, step)
     if count and not units:  # layers have units of different sizes
-        first = sum(len(unit.heads) for unit in order.units[:step])
+        first = sum(len(unit) for unit in order.units[:step])
         raise OptionError(
             f"cannot cut {format_count(count, 'head')}: {settings.method} starts with {first} at "
             f"once; ask for at least {first}, or name heads"
@@ -217,7 +217,7 @@ def _choose_heads(
 
 
 def _check_smallest_cut(search: CutSearch, count: int | None) -> None:
-    sizes = {unit.layer: len(unit.heads) for unit in search.units}
+    sizes = {layer: len(units[0]) for layer, units in search.units_by_layer.items()}
     least = sum(sizes.values()) if search.is_uniform else min(sizes.values())
     if count and count < least:
         raise OptionError(
@@ -228,7 +228,7 @@ def _check_smallest_cut(search: CutSearch, count: int | None) -> None:
 
 def _units_within(units: Sequence[Unit], count: int, step: int) -> int:
     """How many of the first units have at most `count` heads, in multiples of `step`."""
-    heads = list(accumulate(len(unit.heads) for unit in units))
+    heads = list(accumulate(len(unit) for unit in units))
     fitting = bisect_right(heads, count)
     return fitting - fitting % step
 
@@ -237,11 +237,11 @@ def _plan_of_order(setup: PruneSetup, order: CutOrder, count: int) -> CutPlan:
     reasons: dict[HeadId, str] = {}
     costs: dict[HeadId, float] = {}
     for index, (unit, cost) in enumerate(zip(order.units[:count], order.costs, strict=False)):
-        others = len(unit.heads) - 1
+        others = len(unit) - 1
         together = f", with {format_count(others, 'other')}" if others else ""
-        reasons |= dict.fromkeys(unit.heads, f"number {index + 1} by {order.method}{together}")
+        reasons |= dict.fromkeys(unit, f"number {index + 1} by {order.method}{together}")
         if math.isfinite(cost):  # a random order has no costs
-            costs |= dict.fromkeys(unit.heads, cost / len(unit.heads))
+            costs |= dict.fromkeys(unit, cost / len(unit))
     about = {"seed": setup.settings.seed, "headwise": version("headwise")}
     heads = order.first(count)
     return CutPlan(heads, setup.subject.name, setup.counts, order.method, reasons, costs, about)
@@ -254,7 +254,7 @@ def _describe_work(setup: PruneSetup, amount: Amount, count: int | None) -> str:
         budget = setup.objective.describe_budget(amount.max_loss or 0.0)
         line = f"cutting as many of {total} heads as cost at most {budget}"
     else:
-        sizes = {len(unit.heads) for unit in search.units}
+        sizes = {len(unit) for unit in search.units}
         layers = len(search.units_by_layer) if search.is_uniform else 1
         step = min(sizes) * layers if len(sizes) == 1 and amount.heads is None else 1
         exact = count - count % step
@@ -330,7 +330,7 @@ def largest_within(
     least = math.inf
     while high - low > 1:
         middle = (low + high) // 2
-        heads = [head for unit in units[: middle * step] for head in unit.heads]
+        heads = [head for unit in units[: middle * step] for head in unit]
         result = cut_and_refit(setup, heads)
         if result.loss.value <= budget:
             low, best = middle, result

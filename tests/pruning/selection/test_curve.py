@@ -21,7 +21,7 @@ from headwise.pruning.selection.curve import (
     rivals,
 )
 from headwise.pruning.selection.methods import CutOrder, CutSearch, order_units
-from headwise.pruning.units import Unit, one_of_each_group
+from headwise.pruning.units import one_of_each_group
 from headwise.reading.batch import Inputs
 
 from ..subjects import model_of, plain, task_of
@@ -88,7 +88,7 @@ def test_the_floor_silences_heads_that_cannot_be_cut() -> None:
     assert curve.floor == task.loss(problem.heads)
     last = curve.points[curve.points.method == "ablation"].iloc[-1]
     assert last.cut == 12
-    assert last.loss == task.loss([head for unit in problem.units for head in unit.heads]).value
+    assert last.loss == task.loss([head for unit in problem.units for head in unit]).value
     assert len(one_of_each_group(problem.heads, problem.counts, [0.0] * 18)) == 6
 
 
@@ -107,9 +107,7 @@ def test_the_curve_of_a_uniform_cut_ends_with_the_smallest_layer() -> None:
 def test_random_orders_of_groups_of_different_sizes_are_drawn_at_their_mean() -> None:
     problem, task = problem_of("gpt2"), held_out("gpt2")
     first, *rest = problem.units
-    pairs = [
-        Unit(one.heads + other.heads) for one, other in zip(rest[4:8], rest[9:13], strict=True)
-    ]
+    pairs = [one + other for one, other in zip(rest[4:8], rest[9:13], strict=True)]
     problem = replace(problem, units=(first, *rest[:4], *pairs))
     curve = draw_curve(task, problem, order_units("random", problem))
     row = curve.points[curve.points.method == "random"].iloc[4]

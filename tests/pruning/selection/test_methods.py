@@ -24,7 +24,7 @@ from headwise.pruning.selection.methods import (
     with_seed,
 )
 from headwise.pruning.surgery.cut import plan_slices
-from headwise.pruning.units import one_of_each_group, single_heads, whole_groups
+from headwise.pruning.units import one_of_each_group, whole_groups
 
 from ..subjects import assert_unchanged, counts_of, plain, state_of, task_of
 
@@ -49,7 +49,7 @@ def nested_problem() -> CutSearch:
 
 
 def layers_of(order: CutOrder) -> list[str]:
-    return [unit.layer for unit in order.units]
+    return [unit[0].layer_name for unit in order.units]
 
 
 def lost_of_groups(heads: tuple[HeadId, ...]) -> list[list[int]]:
@@ -118,8 +118,8 @@ def test_a_nested_cut_keeps_the_order_of_a_layers_units(method: str) -> None:
     problem = nested_problem()
     order = order_units(method, problem)
     for layer in ("L0", "L1", "L2"):
-        own = [unit for unit in order.units if unit.layer == layer]
-        assert own == [unit for unit in problem.units if unit.layer == layer]
+        own = [unit for unit in order.units if unit[0].layer_name == layer]
+        assert own == [unit for unit in problem.units if unit[0].layer_name == layer]
     uniform = order_units(method, replace(problem, is_uniform=True))
     assert Counter(layers_of(uniform)[:3]) == {"L0": 1, "L1": 1, "L2": 1}
 
@@ -147,7 +147,7 @@ def test_greedy_cuts_the_cheapest_of_the_remaining_units() -> None:
     for count in range(3):
         gone = order.first(count)
         left = [unit for unit in problem.units if unit not in order.units[:count]]
-        losses = {unit: problem.evaluation.loss([*gone, *unit.heads]).value for unit in left}
+        losses = {unit: problem.evaluation.loss([*gone, *unit]).value for unit in left}
         assert order.units[count] == min(left, key=lambda unit: losses[unit])
         added = losses[order.units[count]] - problem.evaluation.loss(gone).value
         assert order.costs[count] == pytest.approx(added, abs=1e3 * torch.finfo(torch.float64).eps)
@@ -162,7 +162,7 @@ def test_gradient_scores_are_added_up_over_a_unit(method: str) -> None:
     )
     worth = dict(zip(problem.heads, scores.tolist(), strict=True))
     order = order_units(method, problem)
-    sums = [sum(worth[head] for head in unit.heads) for unit in order.units]
+    sums = [sum(worth[head] for head in unit) for unit in order.units]
     assert sums == sorted(sums)
     assert all(map(math.isnan, order.costs))  # a score is not a loss
 
@@ -237,7 +237,7 @@ def test_the_best_method_comes_first() -> None:
 
 def test_single_heads_are_the_groups_of_a_model_without_groups() -> None:
     problem = problem_of("gpt2")
-    assert problem.units == single_heads(problem.heads)
+    assert problem.units == tuple((head,) for head in problem.heads)
 
 
 def test_rounds_report_progress_over_all_rounds() -> None:

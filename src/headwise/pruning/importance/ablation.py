@@ -82,7 +82,7 @@ class _AblatedBatch:
         """
         by_layer: dict[str, list[int]] = {}
         for index, unit in enumerate(units):
-            by_layer.setdefault(unit.layer, []).append(index)
+            by_layer.setdefault(unit[0].layer_name, []).append(index)
         states = [result[0] if isinstance(result, tuple) else result for _, result in self.recorded]
         tensors = states or self.sample.inputs.values()  # images have other axes than tokens
         tokens = max(tensor.shape[:2].numel() for tensor in tensors)
@@ -97,7 +97,7 @@ class _AblatedBatch:
         copies, batch = len(units), len(self.sample)
         gates = torch.ones(copies, batch, self.evaluation.counts[layer][0])
         for row, unit in enumerate(units):
-            gates[row, :, [head.head for head in unit.heads]] = 0
+            gates[row, :, [head.head for head in unit]] = 0
         model, objective = self.evaluation.model, self.evaluation.objective
         skipped = self.recorded[: self.skippable.get(layer, 0)]
         with (

@@ -34,7 +34,6 @@ from headwise.pruning.importance.redundancy import (
     redundant_groups,
 )
 from headwise.pruning.stages import PruneStage
-from headwise.pruning.units import Unit, single_heads
 from headwise.reading.batch import Inputs
 from headwise.watching.gates import mean_outputs
 from headwise.watching.running import in_evaluation
@@ -175,7 +174,7 @@ def measure_importance(
     size = f"{format_count(len(heads), 'head')} on {evaluation.describe_size()}"
     batches = len(evaluation.samples)
     progress(f"measuring {size} in {batches:,} batch{'' if batches == 1 else 'es'}", 0, 0)
-    units = single_heads(heads)
+    units = [(head,) for head in heads]
     means = mean_outputs(evaluation.model, [sample.inputs for sample in evaluation.samples])
     scores = gradients(evaluation, draws=DRAWS, progress=progress)
     groups = redundant_groups(scores, output_similarity(evaluation))
@@ -217,7 +216,7 @@ def _best_alone(evaluation: Evaluation, base: Estimate, progress: Progress) -> p
         layers.setdefault(head.layer_name, []).append(head)
     for number, (layer, heads) in enumerate(layers.items()):
         progress(PruneStage.BEST_ALONE, number, len(layers))
-        others = [Unit(tuple(other for other in heads if other != head)) for head in heads]
+        others = [tuple(other for other in heads if other != head) for head in heads]
         costs = ablate(evaluation, others) if len(heads) > 1 else [Estimate(0.0, 0.0)]
         best = min(range(len(heads)), key=lambda index: costs[index].value)
         quality = objective.quality(base.value + costs[best].value)

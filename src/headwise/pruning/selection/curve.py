@@ -29,7 +29,7 @@ from headwise.pruning.selection.methods import (
     with_seed,
 )
 from headwise.pruning.stages import PruneStage
-from headwise.pruning.units import Unit, single_heads
+from headwise.pruning.units import Unit
 
 RANDOM_ORDERS = 5
 """Number of random orders in the baseline."""
@@ -126,12 +126,12 @@ def draw_curve(
 
     def loss_without(units: Sequence[Unit]) -> Estimate:
         progress(PruneStage.CURVE, next(done), measurements)
-        heads = frozenset(head for unit in units for head in unit.heads)
+        heads = frozenset(head for unit in units for head in unit)
         if heads not in known:
             known[heads] = held_out.loss(sorted(heads))
         return known[heads]
 
-    uncut, floor = loss_without(()), loss_without(single_heads(search.heads))
+    uncut, floor = loss_without(()), loss_without([search.heads])
     rows = [_row(name, 0, uncut, total, unit) for name in (*orders, "random")]
     for count in counts:
         for name, order in orders.items():
@@ -145,7 +145,7 @@ def draw_curve(
         rows.append(row | {"share": cut / total, "low": min(values), "high": max(values)})
     if can_cut_all:
         loss = loss_without(search.units)  # the floor, unless some heads are in no unit
-        count = sum(len(unit.heads) for unit in search.units)
+        count = sum(len(unit) for unit in search.units)
         rows += [_row(name, count, loss, total, unit) for name in (*orders, "random")]
     table = pd.DataFrame(rows)
     table["method"] = pd.Categorical(table["method"], [*orders, "random"], ordered=True)

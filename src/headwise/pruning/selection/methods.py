@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 from headwise.errors import OptionError
 from headwise.heads import HeadCounts, HeadId
@@ -53,12 +53,17 @@ class CutSearch:
         """Every head of the model."""
         return self.evaluation.heads
 
+    @cached_property
+    def layers(self) -> tuple[str, ...]:
+        """Name of each unit's layer."""
+        return tuple(unit[0].layer_name for unit in self.units)
+
     @property
     def units_by_layer(self) -> dict[str, list[Unit]]:
         """The units of every layer that has units."""
         units: dict[str, list[Unit]] = {}
-        for unit in self.units:
-            units.setdefault(unit.layer, []).append(unit)
+        for layer, unit in zip(self.layers, self.units, strict=True):
+            units.setdefault(layer, []).append(unit)
         return units
 
     @property
@@ -82,7 +87,7 @@ class CutOrder:
 
     def first(self, count: int) -> tuple[HeadId, ...]:
         """Heads of the first `count` units."""
-        return tuple(sorted(head for unit in self.units[:count] for head in unit.heads))
+        return tuple(sorted(head for unit in self.units[:count] for head in unit))
 
 
 def order_units(method: str, search: CutSearch, *, count: int | None = None) -> CutOrder:
@@ -109,13 +114,13 @@ def with_seed(search: CutSearch, seed: int) -> CutSearch:
 def random_cut(search: CutSearch, heads: Sequence[HeadId], seed: int) -> tuple[HeadId, ...]:
     """The same number of random heads: whole units if `heads` are, else a cut of the same shape."""
     excluded = set(heads)
-    whole_units = [unit for unit in search.units if excluded >= set(unit.heads)]
-    is_whole = excluded == {head for unit in whole_units for head in unit.heads}
+    whole_units = [unit for unit in search.units if excluded >= set(unit)]
+    is_whole = excluded == {head for unit in whole_units for head in unit}
     if is_whole and not search.is_nested:  # nested units fix which head of a group is cut first
         random_heads: list[HeadId] = []
         for unit in order_units("random", replace(search, seed=seed)).units:
-            if len(random_heads) + len(unit.heads) <= len(heads):
-                random_heads += unit.heads
+            if len(random_heads) + len(unit) <= len(heads):
+                random_heads += unit
         if len(random_heads) == len(heads):
             return tuple(sorted(random_heads))
     return _random_heads_of_same_shape(heads, search.counts, seed)
@@ -226,7 +231,7 @@ def measure_gradients(search: CutSearch, draws: int) -> Gradients:
 
 
 def _silence_units(search: CutSearch, indices: Sequence[int]) -> AbstractContextManager[None]:
-    heads = [head for index in indices for head in search.units[index].heads]
+    heads = [head for index in indices for head in search.units[index]]
     return silence(search.evaluation.model, heads)
 
 
@@ -256,7 +261,7 @@ def _cheapest(
 
     In a uniform cut, the unit is in one of the layers that lost fewest.
     """
-    layers, done = [unit.layer for unit in search.units], set(cut)
+    layers, done = search.layers, set(cut)
     allowed = [index for index in range(len(layers)) if index not in done]
     if search.is_nested:
         first = {layers[index]: index for index in reversed(allowed)}
