@@ -8,7 +8,7 @@ import importlib.metadata
 import json
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, partial
 from os import PathLike
@@ -25,6 +25,7 @@ from headwise.measures.counter import (
     HeadCounter,
     LayerCache,
     RowChoice,
+    make_measures,
     sequence_views,
 )
 from headwise.measures.measure import measure_rows
@@ -67,14 +68,15 @@ from headwise.watching.watch import watch
 REPEATED_WINDOWS = 32
 SENTENCES_AT_ONCE, SENTENCE_TOKENS = 32, 1024
 """At most this many sentences per batch, and tokens including padding unless one has more."""
-VERSIONS = ("headwise", "torch", "transformers", "numpy")
-"""Packages that the numbers depend on."""
+VERSIONS = ("headwise", "torch", "transformers", "numpy")  # packages that the numbers depend on
 ON_REPEATS = {
     "text_induction": "induction",
     "value_text_induction": "value_induction",
     "uniform_duplicate": "uniform_induction",
 }
 """Columns that are measured on repeated random tokens, and their names there."""
+BatchCounter = Callable[[Batch, ScanSums], None]
+"""Runs the model on a batch and adds what it counts to the sums."""
 
 
 class ScanStage(StrEnum):
@@ -142,10 +144,10 @@ def run_scan(
     if folder is None:
         return job.build_tables(group.gather(sums))
     folder.save(sums, now=True)  # not after an interrupt: half a batch may be in the sums
-    found = replace(job.build_tables(group.gather(sums)), was_complete=folder.was_complete)
+    result = replace(job.build_tables(group.gather(sums)), was_complete=folder.was_complete)
     if group.is_first:
-        found.write(folder.run.folder, force=True)
-    return found
+        result.write(folder.run.folder, force=True)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +157,7 @@ class ScanBatch:
     name: str
     tokens: int
     build: Callable[[], Batch]
-    count: Callable[[Batch, ScanSums], None]
+    count: BatchCounter
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,12 +220,6 @@ class ScanJob:
         )
 
     @property
-    def device(self) -> torch.device:
-        """Device of the model's first weights."""
-        first = next(self.model.parameters(), None)
-        return torch.device("cpu") if first is None else first.device
-
-    @property
     def config(self) -> Any:
         """The model's config; None if it has none."""
         return getattr(self.model, "config", None)
@@ -234,7 +230,7 @@ class ScanJob:
 
         The model counts as it is when this is first read.
         """
-        tokenizer = self.tokenizer
+        tokenizer, treebank = self.tokenizer, self.treebank
         facts = {
             "model": dict(self.about),
             "weights": fingerprint.digest_weights(self.model),
@@ -243,8 +239,8 @@ class ScanJob:
             "texts": None if self.texts is None else fingerprint.digest_texts(self.texts),
             "inputs": None if self.inputs is None else fingerprint.digest_inputs(self.inputs),
             "treebank": None
-            if self.treebank is None
-            else fingerprint.digest_sentences(self.treebank),
+            if treebank is None
+            else fingerprint.digest_texts(json.dumps(astuple(sentence)) for sentence in treebank),
             "settings": self.settings.to_json(),
             **{name: importlib.metadata.version(name) for name in VERSIONS},
         }
@@ -253,7 +249,10 @@ class ScanJob:
 
     def batches(self) -> list[ScanBatch]:
         """All the work, in an order that depends only on the job."""
-        batches = [*self._input_batches(), *self._text_batches()]
+        batches = list(self._input_batches())
+        if self.texts is not None:
+            windows = self._reader.windows(self.texts, self.settings.max_tokens)
+            batches += self._window_batches("text", windows, self._count_measures)
         if self.tokenizer is not None and self.settings.repeats:
             others = [non_text_inputs(tensors, self.tokenizer) for tensors in self.inputs or ()]
             if names := list(dict.fromkeys(name for part in others for name in part)):
@@ -262,9 +261,14 @@ class ScanJob:
                     f"{join_words(names)}"
                 )
             else:
-                batches += self._repeat_batches()
+                seed = self.settings.seed
+                windows = repeat_windows(self._reader, count=REPEATED_WINDOWS, seed=seed)
+                batches += self._window_batches("repeats", windows, self._count_induction)
         for source, (sentences, _) in self._sentences.items():
-            batches += self._relation_batches(source, sentences)
+            for number, group in enumerate(group_sentences(sentences)):
+                windows = [Window(each.index, tuple(each.encoded.input_ids)) for each in group]
+                count = partial(self._count_relations, source, group)
+                batches.append(self._window_batch(f"{source} {number}", windows, count))
         return batches
 
     def _input_batches(self) -> Iterator[ScanBatch]:
@@ -277,33 +281,17 @@ class ScanJob:
             yield ScanBatch(f"inputs {number}", size, build, self._count_measures)
             first += len(batch.indices)
 
-    def _text_batches(self) -> Iterator[ScanBatch]:
-        if self.texts is not None:
-            windows = self._reader.windows(self.texts, self.settings.max_tokens)
-            yield from self._window_batches("text", windows, self._count_measures)
-
-    def _repeat_batches(self) -> Iterator[ScanBatch]:
-        seed = self.settings.seed
-        windows = repeat_windows(self._reader, count=REPEATED_WINDOWS, seed=seed)
-        yield from self._window_batches("repeats", windows, self._count_induction)
-
     def _window_batches(
-        self, name: str, windows: list[Window], count: Callable[[Batch, ScanSums], None]
+        self, name: str, windows: list[Window], count: BatchCounter
     ) -> Iterator[ScanBatch]:
         for number, group in enumerate(self._reader.batches(windows)):
-            tokens = sum(len(window.ids) for window in group)
-            build = partial(self._reader.batch, group, self.device)
-            yield ScanBatch(f"{name} {number}", tokens, build, count)
+            yield self._window_batch(f"{name} {number}", group, count)
 
-    def _relation_batches(
-        self, source: str, sentences: list[EncodedSentence]
-    ) -> Iterator[ScanBatch]:
-        for number, group in enumerate(group_sentences(sentences)):
-            windows = [Window(one.index, tuple(one.encoded.input_ids)) for one in group]
-            tokens = sum(len(window.ids) for window in windows)
-            build = partial(self._reader.batch, windows, self.device)
-            count = partial(self._count_relations, source, group)
-            yield ScanBatch(f"{source} {number}", tokens, build, count)
+    def _window_batch(self, name: str, windows: list[Window], count: BatchCounter) -> ScanBatch:
+        weight = next(self.model.parameters(), None)
+        device = "cpu" if weight is None else weight.device
+        tokens = sum(len(window.ids) for window in windows)
+        return ScanBatch(name, tokens, partial(self._reader.batch, windows, device), count)
 
     @cached_property
     def _reader(self) -> Reader:
@@ -346,7 +334,7 @@ class ScanJob:
         settings = self.settings
         counter = HeadCounter(
             sums.heads,
-            settings.make_measures(),
+            make_measures((*settings.measure_choices, "uniform")),  # the roles' baseline
             RowChoice(settings.rows, settings.seed),
             compares=settings.compares,
             cache=self.cache,

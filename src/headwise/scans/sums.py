@@ -71,18 +71,17 @@ class ScanSums:
             note = json.loads(str(arrays["note"]))
             for path in arrays.files:
                 kind, _, name = path.partition("/")
-                if kind == "column":
-                    stack, layer, column = name.split("|")
-                    key = (stack, int(layer)), column
-                    heads.columns.sums[key] = torch.from_numpy(arrays[path])
-                elif kind == "hsic":
-                    heads.hsic[name] = torch.from_numpy(arrays[path])
-                elif kind == "divergence":
-                    stack, layer = name.split("|")
-                    heads.divergence[stack, int(layer)] = torch.from_numpy(arrays[path])
-                elif kind == "relation":
-                    source, field_name = name.rsplit("/", 1)
-                    relations.setdefault(source, {})[field_name] = arrays[path]
+                match kind, *name.split("|", 2):
+                    case "column", stack, layer, column:
+                        key = (stack, int(layer)), column
+                        heads.columns.sums[key] = torch.from_numpy(arrays[path])
+                    case "hsic", stack:
+                        heads.hsic[stack] = torch.from_numpy(arrays[path])
+                    case "divergence", stack, layer:
+                        heads.divergence[stack, int(layer)] = torch.from_numpy(arrays[path])
+                    case "relation", *_:
+                        source, field_name = name.rsplit("/", 1)
+                        relations.setdefault(source, {})[field_name] = arrays[path]
         sums.relations = {
             source: RelationScores.from_state(state) for source, state in relations.items()
         }
