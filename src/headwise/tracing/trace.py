@@ -94,9 +94,6 @@ class LayerChoice:
         if heads is None:
             return cls(layer or 0, stack)
         numbers = _head_numbers(heads)
-        if numbers == ():
-            raise OptionError(f"heads is {heads!r}: name a head, or omit heads for all",
-                              option="heads")  # fmt: skip
         if numbers is not None:
             return cls(layer or 0, stack, numbers)
         named = parse_heads(heads)
@@ -126,10 +123,14 @@ def _head_numbers(heads: Any) -> tuple[int, ...] | None:
         if any(isinstance(part, str | HeadId) for part in parts):
             return None
     try:
+        if not parts:
+            raise ValueError
         return tuple(int(part) if isinstance(part, str) else operator.index(part) for part in parts)
     except (ValueError, TypeError) as err:
         raise OptionError(
-            f"heads is {heads!r}: give names such as L2H0, or numbers such as 0,3", option="heads"
+            f"heads is {heads!r}: give names such as L2H0, or numbers such as 0,3; omit heads for "
+            "all",
+            option="heads",
         ) from err
 
 
@@ -174,39 +175,36 @@ def _trace_model(
             "outputs of its heads"
         )
     attention, projected = (
-        [one for one in recorded if one.name == name][site.call_index] for name in modules
+        [each for each in recorded if each.name == name][site.call_index] for name in modules
     )
     output, bias = projected.output, getattr(projection, "bias", None)
     tensors = {"input": attention.input} if attention.input.dim() == 3 else {}
+    num_kv_heads, special, checks = call.num_heads, dict[str, str](), dict[str, Any]()
     if isinstance(call, AttentionCall):
         check_weights_fit(call.mixed.shape[:3].numel() * call.num_keys, site)
         tensors |= steps_of_call(call.queries, call.keys, call.values, call.rules)
+        num_kv_heads, special = call.keys.shape[1], formulas(call.rules, call.keys.shape[-1])
+        checks["difference"] = compare_with_reference(call, output, bias)
+        checks["compared"] = "the layer as it ran and head by head in plain steps"
     else:
         dtype = at_least_float32(call.mixed)
         tensors |= {"weights": call.weights().to(dtype), "mixed": call.mixed.to(dtype)}
+        name = type(site.module).__name__
+        checks["notes"] = (f"{name} only returns its weights: there are no scores",)
     stack = f"{site.stack}." if site.stack else ""
     is_real = real_queries(model, batch.inputs, site.stack, output)
-    made = Trace.of(
+    traced = Trace.of(
         tensors | {"output": output},
         call.output_weight,
         bias,
         title=f"{loaded.name}, {stack}layer {site.layer}",
         labels=token_labels(batch, site.stack, loaded.tokenizer, call.num_queries, call.num_keys),
         heads=choice.heads,
-        num_kv_heads=call.keys.shape[1] if isinstance(call, AttentionCall) else call.num_heads,
-        formulas=formulas(call.rules, call.keys.shape[-1])
-        if isinstance(call, AttentionCall)
-        else {},
+        num_kv_heads=num_kv_heads,
+        formulas=special,
     )
-    made = replace(made, prefix=f"{stack}L{site.layer}", is_real=None if is_real.all() else is_real)
-    if not isinstance(call, AttentionCall):
-        note = f"{type(site.module).__name__} only returns its weights: there are no scores"
-        return replace(made, notes=(note,))
-    return replace(
-        made,
-        difference=compare_with_reference(call, output, bias),
-        compared="the layer as it ran and head by head in plain steps",
-    )
+    checks["is_real"] = None if is_real.all() else is_real
+    return replace(traced, prefix=f"{stack}L{site.layer}", **checks)
 
 
 def _read_inputs(
@@ -228,10 +226,16 @@ def _choose_site(
     model: nn.Module, sites: Sequence["Site"], batch: "Batch", choice: LayerChoice
 ) -> "Site":
     """The site of the chosen layer; without a stack, in the first stack that computes."""
+    from headwise.watching.running import forward_batch, in_evaluation
+    from headwise.watching.watch import watch
+
     stacks = list(dict.fromkeys(site.stack for site in sites))
-    stack = choice.stack
-    if stack is None:
-        stack = stacks[0] if len(stacks) == 1 else _first_stack(model, batch, stacks)
+    stack = stacks[0] if choice.stack is None else choice.stack
+    if choice.stack is None and len(stacks) > 1:
+        computing: set[str] = set()  # some inputs skip a stack
+        with in_evaluation(model), watch(model, lambda call: computing.add(call.stack)):
+            forward_batch(model, batch.inputs)
+        stack = next((name for name in stacks if name in computing), stack)
     if stack not in stacks:
         names = "one, without a name" if stacks == [""] else ", ".join(stacks)
         raise OptionError(f"stack is {stack!r}: the model's stacks are {names}", option="stack")
@@ -243,14 +247,3 @@ def _choose_site(
     raise OptionError(
         f"layer is {choice.layer}: the model has layers 0..{last}{name}", option="layer"
     )
-
-
-def _first_stack(model: nn.Module, batch: "Batch", stacks: Sequence[str]) -> str:
-    """The first stack that computes on this batch: some inputs skip a stack."""
-    from headwise.watching.running import forward_batch, in_evaluation
-    from headwise.watching.watch import watch
-
-    computing: set[str] = set()
-    with in_evaluation(model), watch(model, lambda call: computing.add(call.stack)):
-        forward_batch(model, batch.inputs)
-    return next((stack for stack in stacks if stack in computing), stacks[0])
