@@ -11,19 +11,19 @@ from headwise.errors import OptionError
 from headwise.probes.builtin import MOST, RELATIONS, WORKED_SENTENCES, builtin_sentences
 from headwise.probes.scoring import READINGS, ArcReading, make_question
 from headwise.probes.sentences import ProbeSentence
-from headwise.probes.templates import FEMALE, GROUPS, MALE, MEN, RELATED, SLOTS, WOMEN
+from headwise.probes.templates import RELATED, SLOTS
 
 GENERATED = runpy.run_path(str(Path(__file__).parents[2] / "docs/generate.py"))
 SETS = {seed: builtin_sentences(seed=seed) for seed in (0, 1, 2)}
 SENTENCES = SETS[0]
 WITH_CANDIDATES = ("pronoun-antecedent", "related-concepts")
 MEANT_BY = {
-    "she": {*FEMALE, *WOMEN},
-    "her": {*FEMALE, *WOMEN},
-    "he": {*MALE, *MEN},
-    "him": {*MALE, *MEN},
-    "they": {*GROUPS},
-    "them": {*GROUPS},
+    "she": {*SLOTS["FEMALE"], *SLOTS["WOMEN"]},
+    "her": {*SLOTS["FEMALE"], *SLOTS["WOMEN"]},
+    "he": {*SLOTS["MALE"], *SLOTS["MEN"]},
+    "him": {*SLOTS["MALE"], *SLOTS["MEN"]},
+    "they": {*SLOTS["GROUPS"]},
+    "them": {*SLOTS["GROUPS"]},
     "it": {*SLOTS["THING"]},
 }
 

@@ -9,7 +9,7 @@ adjective to the noun, the object of a preposition to the preposition, a pronoun
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import cycle
 from random import Random
 from typing import Any
@@ -57,53 +57,48 @@ def _sentences(relation: str, number: int, rng: Random) -> Iterator[ProbeSentenc
 
 def _num_candidates(template: str) -> int:
     """Number of candidates to fill in; 0 if the template has none, or marks them itself."""
-    return len(re.findall(r"\b[NC]\d", template))
+    return len(re.findall(r"\bC\d", template))
 
 
 def _complete(template: str, gold: int, rng: Random) -> str:
     """The template with its opening and candidates filled in, but not its slots."""
-    candidates = _num_candidates(template)
-    if not candidates:
-        phrases = {name: rng.choice(texts) for name, texts in templates.OPENINGS.items()}
+    if count := _num_candidates(template):
+        choose = _choose_concepts if "D:d" in template else _choose_people
+        candidates, phrases = choose(count, gold, rng)
+        for index, candidate in enumerate(candidates):
+            phrases[f"C{index + 1}"] = f"{candidate}:{'g' if index == gold else 'c'}"
     else:
-        choose = _choose_concepts if "C1" in template else _choose_people
-        phrases = choose(candidates, gold, rng)
+        phrases = {name: rng.choice(texts) for name, texts in templates.OPENINGS.items()}
     tokens = (token.partition(":") for token in template.split())
     return " ".join(phrases.get(name, name) + colon + mark for name, colon, mark in tokens)
 
 
-def _choose_people(candidates: int, gold: int, rng: Random) -> dict[str, str]:
-    """People of whom the pronoun can only mean the gold one.
+def _choose_people(count: int, gold: int, rng: Random) -> tuple[list[str], dict[str, str]]:
+    """People of whom the pronoun can only mean the gold one, and the forms of the pronoun.
 
     The cue is gender (she among men) or number (she among groups). "They" is used only with one
     other person: two others together could also be "they".
     """
-    nouns = (templates.WOMEN, templates.MEN, templates.GROUPS)
-    women, men, they = ([f"the {noun}" for noun in some_nouns] for some_nouns in nouns)
-    she, he = [*templates.FEMALE, *women], [*templates.MALE, *men]
+    slots = templates.SLOTS
+    women, men, they = (
+        [f"the {noun}" for noun in slots[name]] for name in ("WOMEN", "MEN", "GROUPS")
+    )
+    she, he = [*slots["FEMALE"], *women], [*slots["MALE"], *men]
     cues = [("she", she, he), ("he", he, she), ("she", she, they), ("he", he, they)]
-    if candidates == 2:
+    if count == 2:
         cues += [("they", they, she), ("they", they, he)]
     pronoun, right, wrong = rng.choice(cues)
-    people = rng.sample(wrong, candidates)
+    people = rng.sample(wrong, count)
     people[gold] = rng.choice(right)
     object_form, was = _FORMS[pronoun]
-    return {"PRON": pronoun, "OBJ": object_form, "WAS": was, **_mark(people, "N", gold)}
+    return people, {"PRON": pronoun, "OBJ": object_form, "WAS": was}
 
 
-def _choose_concepts(candidates: int, gold: int, rng: Random) -> dict[str, str]:
-    """A concept, its partner, and the partners of other concepts."""
-    pairs = rng.sample(rng.choice(templates.RELATED), candidates)
+def _choose_concepts(count: int, gold: int, rng: Random) -> tuple[list[str], dict[str, str]]:
+    """The partner of a concept among the partners of others, and the concept."""
+    pairs = rng.sample(rng.choice(templates.RELATED), count)
     source, target = rng.choice([(0, 1), (1, 0)])
-    return {"D": pairs[gold][source], **_mark((pair[target] for pair in pairs), "C", gold)}
-
-
-def _mark(phrases: Iterable[str], slot: str, gold: int) -> dict[str, str]:
-    """Candidates by slot name, marked g (gold) or c."""
-    return {
-        f"{slot}{index + 1}": f"{phrase}:{'g' if index == gold else 'c'}"
-        for index, phrase in enumerate(phrases)
-    }
+    return [pair[target] for pair in pairs], {"D": pairs[gold][source]}
 
 
 def _fill(relation: str, template: str, rng: Random) -> ProbeSentence:

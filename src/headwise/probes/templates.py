@@ -2,50 +2,21 @@
 
 Any word of a list fits its slot: any person can do any act to any thing. In a template, upper case
 is a slot of SLOTS or OPENINGS, `:d` marks the dependent, `:g` the governor and `:c` a candidate.
-N1, N2 and N3 are the candidates of a pronoun; C1, C2 and C3 those of the concept D.
+C1, C2 and C3 are candidates, of whom one is the antecedent of a pronoun or the partner of D.
 """
 
-from collections.abc import Sequence
-
-FEMALE = (
-    "Anna Maria Laura Julia Emma Sarah Alice Helen Clara Diana Emily Grace Hannah Irene Jane Kate "
-    "Linda Lucy Martha Nancy Olivia Paula Rachel Rosa Sophie Susan Teresa Vera Eva Monica"
-).split()
-MALE = (
-    "Peter John David Thomas Paul Mark Henry Daniel Robert George Adam Brian Carl Edward Frank "
-    "Harry Jack James Kevin Martin Michael Oliver Patrick Richard Simon Stephen Victor Walter "
-    "William Arthur"
-).split()
-WOMEN = (
-    "woman girl queen aunt grandmother princess actress waitress mother sister daughter wife widow"
-).split()
-MEN = (
-    "man boy king uncle grandfather prince brother father son husband nephew monk gentleman"
-).split()
-GROUPS = (
-    "boys girls farmers teachers students soldiers sailors nurses children guests workers "
-    "tourists neighbors visitors travelers musicians dancers players lawyers hunters"
-).split()
-
-# What a person did to a thing, and its form after "did" and "will".
-ACTS = {
-    "cleaned": "clean", "carried": "carry", "painted": "paint", "repaired": "repair",
-    "moved": "move", "packed": "pack", "hid": "hide", "washed": "wash", "examined": "examine",
-    "photographed": "photograph", "polished": "polish", "wrapped": "wrap",
-    "inspected": "inspect", "delivered": "deliver", "collected": "collect",
-    "measured": "measure", "lifted": "lift", "dusted": "dust", "sketched": "sketch",
-    "decorated": "decorate", "described": "describe", "returned": "return", "touched": "touch",
-    "sold": "sell", "bought": "buy", "unpacked": "unpack", "dropped": "drop",
-    "studied": "study", "stole": "steal", "grabbed": "grab", "borrowed": "borrow",
-    "displayed": "display", "removed": "remove", "destroyed": "destroy",
-}  # fmt: skip
-MOVES = {
-    "walked": "walk", "traveled": "travel", "drove": "drive", "ran": "run", "marched": "march",
-    "hurried": "hurry", "cycled": "cycle", "strolled": "stroll", "wandered": "wander",
-    "rode": "ride",
-}  # fmt: skip
-
 SLOT_WORDS = {
+    "FEMALE": "Anna Maria Laura Julia Emma Sarah Alice Helen Clara Diana Emily Grace Hannah Irene "
+    "Jane Kate Linda Lucy Martha Nancy Olivia Paula Rachel Rosa Sophie Susan Teresa Vera Eva "
+    "Monica",
+    "MALE": "Peter John David Thomas Paul Mark Henry Daniel Robert George Adam Brian Carl Edward "
+    "Frank Harry Jack James Kevin Martin Michael Oliver Patrick Richard Simon Stephen Victor "
+    "Walter William Arthur",
+    "WOMEN": "woman girl queen aunt grandmother princess actress waitress mother sister daughter "
+    "wife widow",
+    "MEN": "man boy king uncle grandfather prince brother father son husband nephew monk gentleman",
+    "GROUPS": "boys girls farmers teachers students soldiers sailors nurses children guests "
+    "workers tourists neighbors visitors travelers musicians dancers players lawyers hunters",
     "DET": "the this that A every another",
     "THE": "the this that A",
     "PERSON": "doctor farmer teacher baker lawyer nurse pilot painter soldier sailor singer dancer "
@@ -101,15 +72,18 @@ SLOT_WORDS = {
     "STOOD": "stood sat waited rested knelt slept worked lived",
     "NEAR": "near behind beside outside",
     "TOWARD": "to from toward past around",
+    "ACTED": "cleaned carried painted repaired moved packed hid washed examined photographed "
+    "polished wrapped inspected delivered collected measured lifted dusted sketched decorated "
+    "described returned touched sold bought unpacked dropped studied stole grabbed borrowed "
+    "displayed removed destroyed",
+    "ACT": "clean carry paint repair move pack hide wash examine photograph polish wrap inspect "
+    "deliver collect measure lift dust sketch decorate describe return touch sell buy unpack drop "
+    "study steal grab borrow display remove destroy",
+    "MOVED": "walked traveled drove ran marched hurried cycled strolled wandered rode",
+    "MOVE": "walk travel drive run march hurry cycle stroll wander ride",
 }
-SLOTS: dict[str, Sequence[str]] = {
-    **{slot: words.split() for slot, words in SLOT_WORDS.items()},
-    "NAME": (*FEMALE, *MALE),
-    "ACTED": tuple(ACTS),
-    "ACT": tuple(ACTS.values()),
-    "MOVED": tuple(MOVES),
-    "MOVE": tuple(MOVES.values()),
-}
+SLOTS = {slot: words.split() for slot, words in SLOT_WORDS.items()}
+SLOTS["NAME"] = [*SLOTS["FEMALE"], *SLOTS["MALE"]]
 
 # People and their places, people and their tools, animals and what they eat or live in, things and
 # their parts. Controls come from the same group, in which no first word is related to the second of
@@ -213,24 +187,24 @@ TEMPLATES = {
         "because it:d was FAULT , NAME:c gave the THING:g to NAME:c .",
         "although it:d was FAULT , NAME:c and NAME:c ACTED the THING:g .",
         # PRON is the pronoun as a subject, OBJ as an object, WAS its "was" or "were"
-        "N1 MET N2 because PRON:d WAS STATE .",
-        "N1 told N2 that PRON:d could stay at the PLACE .",
-        "after N1 had met N2 at the PLACE , PRON:d went home .",
-        "N1 waited for N2 NEAR the PLACE until PRON:d WAS STATE .",
-        "N1 talked to N2 about the THING that PRON:d had bought .",
-        "while N1 talked to N2 , the PERSON looked at OBJ:d .",
-        "because PRON:d WAS STATE , N1 MET N2 .",
-        "when PRON:d arrived at the PLACE , N1 MET N2 .",
-        "before PRON:d left the PLACE , N1 talked to N2 .",
-        "although PRON:d WAS STATE , N1 asked N2 for the THING .",
-        "as PRON:d WAS STATE , N1 gave N2 the THING .",
-        "N1 saw N2 and N3 at the PLACE , but PRON:d WAS STATE .",
-        "N1 asked N2 about N3 because PRON:d WAS STATE .",
-        "N1 went to the PLACE with N2 to meet N3 , but PRON:d did not stay .",
-        "N1 told N2 a story about N3 after PRON:d had left .",
-        "while PRON:d WAS at the PLACE , N1 asked N2 about N3 .",
-        "because PRON:d WAS STATE , N1 went to the PLACE with N2 to meet N3 .",
-        "when PRON:d called , N1 told N2 a story about N3 .",
+        "C1 MET C2 because PRON:d WAS STATE .",
+        "C1 told C2 that PRON:d could stay at the PLACE .",
+        "after C1 had met C2 at the PLACE , PRON:d went home .",
+        "C1 waited for C2 NEAR the PLACE until PRON:d WAS STATE .",
+        "C1 talked to C2 about the THING that PRON:d had bought .",
+        "while C1 talked to C2 , the PERSON looked at OBJ:d .",
+        "because PRON:d WAS STATE , C1 MET C2 .",
+        "when PRON:d arrived at the PLACE , C1 MET C2 .",
+        "before PRON:d left the PLACE , C1 talked to C2 .",
+        "although PRON:d WAS STATE , C1 asked C2 for the THING .",
+        "as PRON:d WAS STATE , C1 gave C2 the THING .",
+        "C1 saw C2 and C3 at the PLACE , but PRON:d WAS STATE .",
+        "C1 asked C2 about C3 because PRON:d WAS STATE .",
+        "C1 went to the PLACE with C2 to meet C3 , but PRON:d did not stay .",
+        "C1 told C2 a story about C3 after PRON:d had left .",
+        "while PRON:d WAS at the PLACE , C1 asked C2 about C3 .",
+        "because PRON:d WAS STATE , C1 went to the PLACE with C2 to meet C3 .",
+        "when PRON:d called , C1 told C2 a story about C3 .",
     ),
     "related-concepts": (
         "NAME drew the C1 and the C2 before NAME drew the D:d .",

@@ -40,13 +40,7 @@ from headwise.probes.treebank import as_sentences
 from headwise.progress import Progress, no_progress
 from headwise.reading.batch import Batch
 from headwise.reading.corpus import TEXTS
-from headwise.reading.reader import (
-    Reader,
-    Window,
-    as_documents,
-    repeat_windows,
-    token_limit,
-)
+from headwise.reading.reader import Reader, Window, as_documents, repeat_windows, token_limit
 from headwise.reading.tensors import (
     as_batches,
     batch_from_tensors,
@@ -128,7 +122,7 @@ def run_scan(
     """
     settings = job.fingerprint  # before the work, because it rejects what cannot be read
     folder = None if out is None else ScanFolder(out, settings, group, force=force)
-    batches = [batch for number, batch in enumerate(job.batches()) if group.owns(number)]
+    batches = job.batches()[group.rank :: group.world]
     sums = ScanSums() if folder is None else folder.begin()
     done, total = 0, sum(batch.tokens for batch in batches)
     progress(ScanStage.READING, done, total)
@@ -377,11 +371,10 @@ class ScanJob:
                 layers[call.stack] = []
                 is_causal[call.stack] = not weights[0].triu(1).any()
             between_words = []
-            for sentence, whole in zip(sentences, weights, strict=True):
-                size = len(sentence.encoded.input_ids)  # without padding
-                of_words = sentence.encoded.word_of_token
-                part = word_weights(whole[:, :size, :size].float(), of_words)
-                between_words.append(part.cpu())
+            for sentence, padded in zip(sentences, weights, strict=True):
+                word_of = sentence.encoded.word_of_token
+                real = padded[:, : len(word_of), : len(word_of)].float()
+                between_words.append(word_weights(real, word_of).cpu())
             layers[call.stack].append(between_words)
 
         with torch.inference_mode():
@@ -427,13 +420,15 @@ class ScanJob:
 
 def group_sentences(sentences: Iterable[EncodedSentence]) -> list[list[EncodedSentence]]:
     """Sentences by length, shortest first, in groups whose full weights fit into memory."""
-    groups: list[list[EncodedSentence]] = [[]]
-    for one in sorted(sentences, key=lambda one: (len(one.encoded.input_ids), one.index)):
-        padded = (len(groups[-1]) + 1) * len(one.encoded.input_ids)
-        if groups[-1] and (padded > SENTENCE_TOKENS or len(groups[-1]) == SENTENCES_AT_ONCE):
-            groups.append([])
-        groups[-1].append(one)
-    return [group for group in groups if group]
+    groups: list[list[EncodedSentence]] = []
+    for sentence in sorted(sentences, key=lambda each: (len(each.encoded.input_ids), each.index)):
+        last = groups[-1] if groups else []
+        padded = (len(last) + 1) * len(sentence.encoded.input_ids)
+        if last and padded <= SENTENCE_TOKENS and len(last) < SENTENCES_AT_ONCE:
+            last.append(sentence)
+        else:
+            groups.append([sentence])
+    return groups
 
 
 def count_batch(model: nn.Module, batch: Batch, counter: HeadCounter) -> None:
