@@ -16,7 +16,7 @@ Sentences with an even index are one half, those with an odd index the other.
 """
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy
@@ -105,17 +105,6 @@ def _share(hits: ndarray, arcs: ndarray, half: ndarray) -> ndarray:
     return numpy.asarray(hits[half].sum(0) / (arcs[half].sum() or numpy.nan))
 
 
-def _resample(sentences: int, resamples: int, rng: numpy.random.Generator) -> Iterator[ndarray]:
-    """How often each sentence is drawn, `[resample, sentence]`, in blocks of resamples."""
-    block = max(1, RESAMPLE_BLOCK // sentences)
-    for first in range(0, resamples, block):
-        number = min(block, resamples - first)
-        draws = rng.integers(sentences, size=(number, sentences))
-        draws += numpy.arange(number)[:, None] * sentences
-        times = numpy.bincount(draws.ravel(), minlength=number * sentences)
-        yield times.reshape(number, sentences).astype(numpy.float32)
-
-
 def _intervals(
     counts: RelationHits, rival: Int[ndarray, " sentence"], resamples: int, seed: int
 ) -> Float[ndarray, "3 heads"]:
@@ -124,8 +113,14 @@ def _intervals(
         [seed, zlib.crc32(f"{counts.relation} {counts.reading}".encode())]
     )
     hits, arcs = counts.hits.astype(numpy.float32), counts.arcs.astype(numpy.float32)
-    shares, rival_shares = [], []
-    for times in _resample(len(arcs), resamples, rng):
+    shares, rival_shares, sentences = [], [], len(arcs)
+    block = max(1, RESAMPLE_BLOCK // sentences)
+    for first in range(0, resamples, block):
+        number = min(block, resamples - first)
+        draws = rng.integers(sentences, size=(number, sentences))
+        draws += numpy.arange(number)[:, None] * sentences
+        times = numpy.bincount(draws.ravel(), minlength=number * sentences)  # that each is drawn
+        times = times.reshape(number, sentences).astype(numpy.float32)
         totals = times @ arcs
         shares.append(times @ hits / totals[:, None])
         rival_shares.append(times @ rival.astype(numpy.float32) / totals)

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator
 from itertools import cycle
 from random import Random
-from typing import Any
 
 from headwise.checks import whole_number
 from headwise.probes import templates
@@ -120,44 +119,13 @@ def _fill(relation: str, template: str, rng: Random) -> ProbeSentence:
     return ProbeSentence(tuple(words), (Arc(relation, dependent, governor, candidates),))
 
 
-# Sentences for documentation and tests, with the words that each relation joins.
-_WORKED: dict[str, dict[str, list[tuple[Any, ...]]]] = {
-    "The cat sat down": {
-        "determiner-noun": [(0, 1)],
-        "subject-verb": [(1, 2)],
-        "verb-modifier": [(3, 2)],
-    },
-    "The animal didn't cross the street because it was too tired .": {
-        "determiner-noun": [(0, 1), (4, 5)],
-        "subject-verb": [(1, 3), (7, 8)],
-        "verb-object": [(5, 3)],
-        "pronoun-antecedent": [(7, 1, (1, 5))],
-        "subject-predicate": [(7, 10)],
-    },
-    "The scientist who reviewed the paper said it was flawed": {
-        "determiner-noun": [(0, 1), (4, 5)],
-        "subject-verb": [(1, 6), (7, 8)],
-        "verb-object": [(5, 3)],
-        "pronoun-antecedent": [(7, 5, (1, 5))],
-        "subject-predicate": [(7, 9)],
-    },
-    "The agent opened a pull request because the test suite was green .": {
-        "determiner-noun": [(0, 1), (3, 5), (7, 9)],
-        "subject-verb": [(1, 2), (9, 10)],
-        "verb-object": [(5, 2)],
-        "subject-predicate": [(9, 11)],
-    },
-    "The agent merged the pull request after review": {
-        "determiner-noun": [(0, 1), (3, 5)],
-        "subject-verb": [(1, 2)],
-        "verb-object": [(5, 2)],
-        "preposition-object": [(7, 6)],
-    },
-}
-WORKED_SENTENCES = tuple(
-    ProbeSentence(
-        tuple(text.split()),
-        tuple(Arc(relation, *words) for relation, arcs in relations.items() for words in arcs),
-    )
-    for text, relations in _WORKED.items()
-)
+def _worked_sentence(text: str, arcs: str) -> ProbeSentence:
+    parsed = []
+    for arc in arcs.split(", "):
+        relation, dependent, governor, *candidates = arc.split()
+        parsed.append(Arc(relation, int(dependent), int(governor), tuple(map(int, candidates))))
+    return ProbeSentence(tuple(text.split()), tuple(parsed))
+
+
+WORKED_SENTENCES = tuple(_worked_sentence(text, arcs) for text, arcs in templates.WORKED.items())
+"""Examples for documentation and tests."""

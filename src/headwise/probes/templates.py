@@ -221,3 +221,19 @@ TEMPLATES = {
         "the D:d came first , and then came the C1 , the C2 and the C3 .",
     ),
 }
+
+# Sentences with their arcs: relation, dependent, governor and candidates, by number from 0.
+WORKED = {
+    "The cat sat down": "determiner-noun 0 1, subject-verb 1 2, verb-modifier 3 2",
+    "The animal didn't cross the street because it was too tired .": "determiner-noun 0 1, "
+    "subject-verb 1 3, determiner-noun 4 5, verb-object 5 3, pronoun-antecedent 7 1 1 5, "
+    "subject-verb 7 8, subject-predicate 7 10",
+    "The scientist who reviewed the paper said it was flawed": "determiner-noun 0 1, "
+    "subject-verb 1 6, determiner-noun 4 5, verb-object 5 3, pronoun-antecedent 7 5 1 5, "
+    "subject-verb 7 8, subject-predicate 7 9",
+    "The agent opened a pull request because the test suite was green .": "determiner-noun 0 1, "
+    "subject-verb 1 2, determiner-noun 3 5, verb-object 5 2, determiner-noun 7 9, "
+    "subject-verb 9 10, subject-predicate 9 11",
+    "The agent merged the pull request after review": "determiner-noun 0 1, subject-verb 1 2, "
+    "determiner-noun 3 5, verb-object 5 2, preposition-object 7 6",
+}

@@ -289,7 +289,6 @@ class ScanJob:
 
     @cached_property
     def _reader(self) -> Reader:
-        """The tokenizer with the model's limits."""
         if self.tokenizer is None:
             raise OptionError("texts need a tokenizer: pass tokenizer, or tensors as inputs")
         length, limit = self.settings.length, token_limit(self.tokenizer, self.config)
@@ -308,8 +307,7 @@ class ScanJob:
         """
         sources: dict[str, Sequence[ProbeSentence]] = {}
         if self.settings.probe:
-            per_relation, seed = self.settings.per_relation, self.settings.seed
-            sources["probe"] = builtin_sentences(per_relation, seed)
+            sources["probe"] = builtin_sentences(self.settings.per_relation, self.settings.seed)
         if self.treebank is not None:
             sources["treebank"] = self.treebank
         readable = {}
@@ -324,7 +322,6 @@ class ScanJob:
         return readable
 
     def _count_measures(self, batch: Batch, sums: ScanSums) -> None:
-        """Add every measure on one batch."""
         settings = self.settings
         counter = HeadCounter(
             sums.heads,
@@ -359,7 +356,7 @@ class ScanJob:
         self, source: str, sentences: list[EncodedSentence], batch: Batch, sums: ScanSums
     ) -> None:
         """Add how often each head finds the gold partner of a word."""
-        layers: dict[str, list[list[Tensor]]] = {}  # by stack, layer and sentence: between words
+        between_words: dict[str, list[list[Tensor]]] = {}  # by stack, sentence and layer
         is_causal: dict[str, bool] = {}
 
         def add(call: Call) -> None:
@@ -367,27 +364,24 @@ class ScanJob:
                 return
             weights = call.weights()
             sums.heads.num_heads[call.stack, call.layer] = call.num_heads
-            if call.stack not in layers:
-                layers[call.stack] = []
+            if call.stack not in between_words:
+                between_words[call.stack] = [[] for _ in sentences]
                 is_causal[call.stack] = not weights[0].triu(1).any()
-            between_words = []
-            for sentence, padded in zip(sentences, weights, strict=True):
+            of_stack = between_words[call.stack]
+            for sentence, padded, layers in zip(sentences, weights, of_stack, strict=True):
                 word_of = sentence.encoded.word_of_token
                 real = padded[:, : len(word_of), : len(word_of)].float()
-                between_words.append(word_weights(real, word_of).cpu())
-            layers[call.stack].append(between_words)
+                layers.append(word_weights(real, word_of).cpu())
 
         with torch.inference_mode():
             with watch(self.model, add):
                 _read_batch(self.model, batch)
-            for stack, of_stack in layers.items():
-                num_heads = sum(len(layer[0]) for layer in of_stack)
-                scores = sums.relations.setdefault(
-                    f"{source}|{stack}", RelationScores(num_heads, is_causal=is_causal[stack])
-                )
-                for sentence, parts in zip(sentences, zip(*of_stack, strict=True), strict=True):
-                    pieces = sentence.encoded.pieces
-                    scores.add(sentence.index, sentence.sentence, torch.cat(parts), pieces)
+            for stack, of_stack in between_words.items():
+                weights = [torch.cat(layers) for layers in of_stack]
+                empty = RelationScores(len(weights[0]), is_causal=is_causal[stack])
+                scores = sums.relations.setdefault(f"{source}|{stack}", empty)
+                for each, part in zip(sentences, weights, strict=True):
+                    scores.add(each.index, each.sentence, part, each.encoded.pieces)
         sums.count(f"{source}_sentences", len(sentences))
 
     def build_tables(self, sums: ScanSums) -> Scan:

@@ -22,13 +22,11 @@ class ScanSums:
     heads: HeadSums = field(default_factory=HeadSums)
     relations: dict[str, RelationScores] = field(default_factory=dict)
     """By source and stack, `probe|encoder`: hits on sentences with gold relations."""
-    counts: dict[str, int] = field(default_factory=dict)
-    """Tokens, windows, sentences ... by name."""
-    done: set[str] = field(default_factory=set)
-    """Names of the batches that were added."""
+    counts: dict[str, int] = field(default_factory=dict)  # of tokens, windows, sentences ...
+    done: set[str] = field(default_factory=set)  # names of the batches that were added
 
     def count(self, name: str, number: int) -> None:
-        """Add `number` to a count."""
+        """Add `number` to the count `name`."""
         self.counts[name] = self.counts.get(name, 0) + number
 
     def merge(self, other: "ScanSums") -> None:

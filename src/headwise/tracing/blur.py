@@ -101,12 +101,9 @@ LEAST_WEIGHT = 1e-6  # rows with less weight on ordinary tokens are compared who
 class ComparedRows:
     """One query's rows over the compared keys."""
 
-    keys: tuple[int, ...]
-    """Positions of the compared keys."""
-    weights: Float[Tensor, "head key"]
-    """Each row adds up to one."""
-    resting: tuple[float, ...]
-    """Share of each head's whole row on the keys that are left out."""
+    keys: tuple[int, ...]  # positions of the compared keys
+    weights: Float[Tensor, "head key"]  # each row adds up to one
+    resting: tuple[float, ...]  # share of each head's whole row on the keys that are left out
 
     @property
     def gap(self) -> float:

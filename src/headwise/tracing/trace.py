@@ -77,10 +77,8 @@ class LayerChoice:
     """A layer of a model and some of its heads."""
 
     layer: int = 0
-    stack: str | None = None
-    """None for the first stack that computes."""
-    heads: tuple[int, ...] | None = None
-    """None for all heads."""
+    stack: str | None = None  # None for the first stack that computes
+    heads: tuple[int, ...] | None = None  # None for all heads
 
     @classmethod
     def parse(
