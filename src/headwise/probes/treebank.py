@@ -20,8 +20,6 @@ from headwise.errors import MissingPackage, OptionError
 from headwise.files import read_text
 from headwise.probes.sentences import Arc, ProbeSentence
 
-PUNCTUATION = "punct"
-
 
 def as_sentences(source: str | PathLike[str] | Iterable[ProbeSentence]) -> list[ProbeSentence]:
     """ProbeSentences as a list, or those of a CoNLL-U file."""
@@ -87,16 +85,16 @@ def _build_sentence(tokens: list[Any]) -> ProbeSentence:
                 words.append(token["form"])
             case None:
                 raise OptionError(f"the line of {token['form']!r} has no number")
-    arcs = (_arc(token, word_of) for token in syntactic)
-    return ProbeSentence(tuple(words), tuple(arc for arc in arcs if arc is not None))
-
-
-def _arc(token: Any, word_of: dict[int, int]) -> Arc | None:
-    """The arc of one syntactic word; None for the root, punctuation, and within a word."""
-    number, relation = token["head"], (token["deprel"] or "_").split(":")[0]
-    if not number or relation in ("_", PUNCTUATION):
-        return None
-    if number not in word_of:
-        raise OptionError(f"the head of {token['form']!r} is {number}, but no word has that number")
-    dependent, governor = word_of[token["id"]], word_of[number]
-    return None if dependent == governor else Arc(relation, dependent, governor)
+    arcs = []
+    for token in syntactic:
+        head, relation = token["head"], (token["deprel"] or "_").split(":")[0]
+        if not head or relation in ("_", "punct"):  # the root, no annotation, or punctuation
+            continue
+        if head not in word_of:
+            raise OptionError(
+                f"the head of {token['form']!r} is {head}, but no word has that number"
+            )
+        dependent, governor = word_of[token["id"]], word_of[head]
+        if dependent != governor:
+            arcs.append(Arc(relation, dependent, governor))
+    return ProbeSentence(tuple(words), tuple(arcs))

@@ -7,8 +7,7 @@ A role says what a head's attention looks like on the text and probes that were 
 explain the model's behaviour, and it is not a reason to keep a head or to cut it.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -40,8 +39,7 @@ FLOORS = {"syntactic": 0.5, "semantic": 0.6, "coreference": 0.6}
 """A head also finds the partner more often than not; among few candidates, clearly more often."""
 
 
-@dataclass(frozen=True, eq=False)
-class Verdict:
+class Verdict(NamedTuple):
     """One role's score, threshold and baseline for every head."""
 
     score: Numbers
@@ -50,12 +48,6 @@ class Verdict:
     detail: list[str]
     counts: NDArray[np.bool_] | None = None
     """Whether the lead is more than luck, or enough to stand out; None = neither was tested."""
-
-    @property
-    def has_role(self) -> NDArray[np.bool_]:
-        """Whether each head has the role; False if its score or baseline is NaN."""
-        exceeds: NDArray[np.bool_] = (self.score >= self.threshold) & (self.score > self.baseline)
-        return exceeds if self.counts is None else exceeds & self.counts
 
 
 def decide_roles(df: pd.DataFrame, relations: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -78,13 +70,14 @@ def decide_roles(df: pd.DataFrame, relations: pd.DataFrame | None = None) -> pd.
     for role in ROLES:
         verdict = verdicts.get(role)
         if verdict is not None and np.isfinite(verdict.score - verdict.baseline).any():
-            columns[f"{role}_score"] = verdict.score
-            columns[f"{role}_threshold"] = verdict.threshold
-            columns[f"{role}_baseline"] = verdict.baseline
-            columns[f"{role}_detail"] = verdict.detail
+            for name in ("score", "threshold", "baseline", "detail"):
+                columns[f"{role}_{name}"] = getattr(verdict, name)
+            has_role[role] = (verdict.score >= verdict.threshold) & (
+                verdict.score > verdict.baseline
+            )
             if verdict.counts is not None:
                 columns[f"{role}_counts"] = verdict.counts
-            has_role[role] = verdict.has_role
+                has_role[role] &= verdict.counts
     roles = [tuple(role for role in has_role if has_role[role][row]) for row in range(len(df))]
     result = df.assign(**columns)
     result.insert(3, "roles", pd.Series(roles, index=df.index, dtype=object))

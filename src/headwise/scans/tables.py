@@ -42,11 +42,8 @@ DERIVED_COLUMNS = {
 
 def column_meanings(measures: Iterable[str | type[Measure]] = ()) -> dict[str, str]:
     """Meaning of every column, except roles' and standard errors; `measures` adds your own."""
-    custom = (measure for measure in measures if not isinstance(measure, str))
-    meanings: dict[str, str] = {}
-    for kind in (*MEASURES.values(), *custom):
-        meanings |= kind.columns
-    return meanings | DERIVED_COLUMNS
+    kinds = (*MEASURES.values(), *(kind for kind in measures if not isinstance(kind, str)))
+    return {name: words for kind in kinds for name, words in kind.columns.items()} | DERIVED_COLUMNS
 
 
 def head_table(

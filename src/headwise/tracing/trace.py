@@ -7,7 +7,7 @@ are computed in layer_trace.py.
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,11 @@ from torch import Tensor, nn
 from headwise.attention.layer import MultiHeadAttention
 from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId, parse_heads
-from headwise.models.loaded import Source
+from headwise.models.loaded import Source, open_model
+from headwise.reading.batch import Batch
+from headwise.reading.labels import token_labels
+from headwise.reading.reader import Reader
+from headwise.reading.tensors import batches_from_tensors
 from headwise.tracing.layer_trace import (
     compare_with_reference,
     formulas,
@@ -24,13 +28,9 @@ from headwise.tracing.layer_trace import (
 )
 from headwise.tracing.record import Trace
 from headwise.watching.calls import AttentionCall, Call, at_least_float32, check_weights_fit
-
-if TYPE_CHECKING:
-    from headwise.reading.batch import Batch
-    from headwise.watching.sites import Site
-
-HeadChoice = int | str | HeadId | Sequence[int | str | HeadId]
-"""Heads of one layer, by number or by name."""
+from headwise.watching.hooks import record
+from headwise.watching.running import forward_batch, in_evaluation, real_queries
+from headwise.watching.sites import Site, find_sites
 
 
 def trace(
@@ -39,7 +39,7 @@ def trace(
     *,
     layer: int | None = None,
     stack: str | None = None,
-    heads: HeadChoice | None = None,
+    heads: int | str | HeadId | Sequence[int | str | HeadId] | None = None,
     tokenizer: Any = None,
     mask: Tensor | None = None,
 ) -> Trace:
@@ -125,11 +125,8 @@ def _head_numbers(heads: Any) -> tuple[int, ...] | None:
             raise ValueError
         return tuple(int(part) if isinstance(part, str) else operator.index(part) for part in parts)
     except (ValueError, TypeError) as err:
-        raise OptionError(
-            f"heads is {heads!r}: give names such as L2H0, or numbers such as 0,3; omit heads for "
-            "all",
-            option="heads",
-        ) from err
+        rule = "give names such as L2H0, or numbers such as 0,3; omit heads for all"
+        raise OptionError(f"heads is {heads!r}: {rule}", option="heads") from err
 
 
 @torch.no_grad()
@@ -139,13 +136,7 @@ def _trace_model(
     choice: LayerChoice,
     tokenizer: Any,
 ) -> Trace:
-    # imported here, because they import transformers, which takes seconds
-    from headwise.models.loaded import open_model
-    from headwise.reading.labels import token_labels
-    from headwise.watching.hooks import record
-    from headwise.watching.running import forward_batch, in_evaluation, real_queries
-    from headwise.watching.sites import find_sites
-    from headwise.watching.watch import watch
+    from headwise.watching.watch import watch  # imports transformers, which takes seconds
 
     loaded = open_model(source, tokenizer)
     model = loaded.model
@@ -207,10 +198,7 @@ def _trace_model(
 
 def _read_inputs(
     model: nn.Module, inputs: Tensor | str | Mapping[str, Tensor], tokenizer: Any
-) -> "Batch":
-    from headwise.reading.reader import Reader
-    from headwise.reading.tensors import batches_from_tensors
-
+) -> Batch:
     if isinstance(inputs, str):
         if tokenizer is None:
             raise OptionError("inputs is a text, but there is no tokenizer: pass one, or tensors")
@@ -221,10 +209,9 @@ def _read_inputs(
 
 
 def _choose_site(
-    model: nn.Module, sites: Sequence["Site"], batch: "Batch", choice: LayerChoice
-) -> "Site":
+    model: nn.Module, sites: Sequence[Site], batch: Batch, choice: LayerChoice
+) -> Site:
     """The site of the chosen layer; without a stack, in the first stack that computes."""
-    from headwise.watching.running import forward_batch, in_evaluation
     from headwise.watching.watch import watch
 
     stacks = list(dict.fromkeys(site.stack for site in sites))
