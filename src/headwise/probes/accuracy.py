@@ -68,8 +68,8 @@ def _rows(counts: RelationHits, resamples: int, seed: int) -> DataFrame:
     is_even = counts.sentence % 2 == 0
     halves = (is_even, ~is_even)
     best_even, best_odd = (counts.baselines[half].sum(0).argmax() for half in halves)
-    rival = counts.baselines[numpy.arange(len(is_even)), numpy.where(is_even, best_odd, best_even)]
-    rival = rival.astype(numpy.int64)
+    best_elsewhere = numpy.where(is_even, best_odd, best_even)  # the baseline to beat
+    rival = counts.baselines[numpy.arange(len(is_even)), best_elsewhere].astype(numpy.int64)
     heads = numpy.stack([_share(counts.hits, counts.arcs, half) for half in halves])
     rivals = numpy.stack([_share(rival, counts.arcs, half) for half in halves])
     weaker = (heads - rivals[:, None]).argmin(0)  # argmin takes NaN, an empty half, first
@@ -119,8 +119,8 @@ def _intervals(
         number = min(block, resamples - first)
         draws = rng.integers(sentences, size=(number, sentences))
         draws += numpy.arange(number)[:, None] * sentences
-        times = numpy.bincount(draws.ravel(), minlength=number * sentences)  # that each is drawn
-        times = times.reshape(number, sentences).astype(numpy.float32)
+        times_drawn = numpy.bincount(draws.ravel(), minlength=number * sentences)
+        times = times_drawn.reshape(number, sentences).astype(numpy.float32)
         totals = times @ arcs
         shares.append(times @ hits / totals[:, None])
         rival_shares.append(times @ rival.astype(numpy.float32) / totals)

@@ -60,8 +60,8 @@ class ScanSettings:
         choices = (measures,) if is_single else tuple(measures)
         make_measures(choices)  # raises if one is unknown
         names: dict[object, str] = {kind: name for name, kind in MEASURES.items()}
-        own_by_name = tuple(names.get(choice, choice) for choice in choices)
-        object.__setattr__(self, "measures", own_by_name)
+        choices = tuple(names.get(choice, choice) for choice in choices)
+        object.__setattr__(self, "measures", choices)
 
     def _check_number(self, name: str, *, least: int = 1, most: int | None = None) -> None:
         number = whole_number(name, getattr(self, name), least=least, most=most)

@@ -87,8 +87,7 @@ def _mean_columns(sums: HeadSums) -> pd.DataFrame:
 def _add_best_offset(df: pd.DataFrame) -> pd.DataFrame:
     """Add the offset with most of each head's attention, and the one of most largest weights."""
     for prefix, name in (("", "best_offset"), ("largest_", "largest_offset")):
-        offsets = {f"{prefix}{key}": offset for key, offset in OFFSETS.items()}
-        offsets = {column: offset for column, offset in offsets.items() if column in df}
+        offsets = {prefix + key: place for key, place in OFFSETS.items() if prefix + key in df}
         if offsets:
             shares = df[list(offsets)].fillna(-1).to_numpy()
             best = np.array(list(offsets.values()))[shares.argmax(1)]
