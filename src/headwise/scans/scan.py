@@ -243,7 +243,14 @@ class ScanJob:
 
     def batches(self) -> list[ScanBatch]:
         """All the work, in an order that depends only on the job."""
-        batches = list(self._input_batches())
+        reader = None if self.tokenizer is None else Reader(self.tokenizer, self.config)
+        batches, num_sequences = list[ScanBatch](), 0
+        for number, tensors in enumerate(self.inputs or ()):
+            build = partial(batch_from_tensors, tensors, self.config, reader, num_sequences)
+            batch = build()
+            size = batch.num_tokens or len(batch.indices)
+            batches.append(ScanBatch(f"inputs {number}", size, build, self._count_measures))
+            num_sequences += len(batch.indices)
         if self.texts is not None:
             windows = self._reader.windows(self.texts, self.settings.max_tokens)
             batches += self._window_batches("text", windows, self._count_measures)
@@ -264,16 +271,6 @@ class ScanJob:
                 count = partial(self._count_relations, source, group)
                 batches.append(self._window_batch(f"{source} {number}", windows, count))
         return batches
-
-    def _input_batches(self) -> Iterator[ScanBatch]:
-        reader = None if self.tokenizer is None else Reader(self.tokenizer, self.config)
-        first = 0
-        for number, tensors in enumerate(self.inputs or ()):
-            build = partial(batch_from_tensors, tensors, self.config, reader, first)
-            batch = build()
-            size = batch.num_tokens or len(batch.indices)
-            yield ScanBatch(f"inputs {number}", size, build, self._count_measures)
-            first += len(batch.indices)
 
     def _window_batches(
         self, name: str, windows: list[Window], count: BatchCounter
