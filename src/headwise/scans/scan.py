@@ -329,8 +329,8 @@ class ScanJob:
         )
         count_batch(self.model, batch, counter)
         if batch.num_tokens:
-            sums.count("tokens", batch.num_tokens)
-        sums.count("windows", len(batch.indices))
+            sums.counts["tokens"] += batch.num_tokens
+        sums.counts["windows"] += len(batch.indices)
 
     def _count_induction(self, batch: Batch, sums: ScanSums) -> None:
         """Add induction on a batch of repeated random tokens, under columns of its own."""
@@ -347,7 +347,7 @@ class ScanJob:
         with torch.inference_mode(), watch(self.model, add, needs_lse=True):
             _read_batch(self.model, batch)
         self.cache.warn_of_indirect_outputs()
-        sums.count("repeated_tokens", batch.num_tokens)
+        sums.counts["repeated_tokens"] += batch.num_tokens
 
     def _count_relations(
         self, source: str, sentences: list[EncodedSentence], batch: Batch, sums: ScanSums
@@ -379,7 +379,7 @@ class ScanJob:
                 scores = sums.relations.setdefault(f"{source}|{stack}", empty)
                 for each, part in zip(sentences, weights, strict=True):
                     scores.add(each.index, each.sentence, part, each.encoded.pieces)
-        sums.count(f"{source}_sentences", len(sentences))
+        sums.counts[f"{source}_sentences"] += len(sentences)
 
     def build_tables(self, sums: ScanSums) -> Scan:
         """The tables that follow from the sums of all batches."""
@@ -391,7 +391,7 @@ class ScanJob:
                     "for the model or has a word without a token; give shorter ones"
                 )
             raise OptionError("nothing was scanned: give texts, inputs or sentences")
-        counts = sums.counts | {f"{source}_unusable": n for source, n in unusable.items()}
+        counts = {**sums.counts, **{f"{source}_unusable": n for source, n in unusable.items()}}
         facts = self.fingerprint
         about = {
             "model": facts["model"].get("name", ""),

@@ -5,6 +5,7 @@ In: what the batches of a scan add. Out: sums. How they become tables is left to
 
 import io
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,12 +23,8 @@ class ScanSums:
     heads: HeadSums = field(default_factory=HeadSums)
     relations: dict[str, RelationScores] = field(default_factory=dict)
     """By source and stack, `probe|encoder`: hits on sentences with gold relations."""
-    counts: dict[str, int] = field(default_factory=dict)  # of tokens, windows, sentences ...
+    counts: Counter[str] = field(default_factory=Counter)  # of tokens, windows, sentences ...
     done: set[str] = field(default_factory=set)  # names of the batches that were added
-
-    def count(self, name: str, number: int) -> None:
-        """Add `number` to the count `name`."""
-        self.counts[name] = self.counts.get(name, 0) + number
 
     def merge(self, other: "ScanSums") -> None:
         """Add what another process has counted."""
@@ -37,8 +34,7 @@ class ScanSums:
                 self.relations[source].merge(scores)
             else:
                 self.relations[source] = scores
-        for name, number in other.counts.items():
-            self.count(name, number)
+        self.counts.update(other.counts)
         self.done |= other.done
 
     def to_bytes(self) -> bytes:
@@ -84,5 +80,5 @@ class ScanSums:
             source: RelationScores.from_state(state) for source, state in relations.items()
         }
         heads.num_heads = {(stack, layer): number for stack, layer, number in note["num_heads"]}
-        sums.counts, sums.done = note["counts"], set(note["done"])
+        sums.counts, sums.done = Counter(note["counts"]), set(note["done"])
         return sums
