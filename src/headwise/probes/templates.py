@@ -2,7 +2,7 @@
 
 Any word of a list fits its slot: any person can do any act to any thing. In a template, upper case
 is a slot of SLOTS or OPENINGS, `:d` marks the dependent, `:g` the governor and `:c` a candidate.
-C1, C2 and C3 are candidates, of whom one is the antecedent of a pronoun or the partner of D.
+C1, C2 and C3 are candidates: one is the antecedent of the pronoun, or the partner of concept D.
 """
 
 SLOT_WORDS = {
