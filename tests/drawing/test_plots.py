@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from headwise.drawing.heatmap import FONT, LETTER
+from headwise.drawing.html import FONT, LETTER
 from headwise.drawing.plots import (
     COLOURS,
     GREY,

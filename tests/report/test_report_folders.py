@@ -13,7 +13,7 @@ from headwise.errors import OptionError
 from headwise.heads import HeadTable
 from headwise.models.loaded import LoadedModel
 from headwise.pruning.selection.curve import Curve, as_csv
-from headwise.report.data import read_folders
+from headwise.report.data import check_folders, read_folders
 from headwise.report.maps import MOST_TOKENS, draw_maps, map_heads
 from headwise.report.report import report_page
 from headwise.report.roles_section import roles_section
@@ -96,11 +96,14 @@ def test_a_table_as_csv_is_read_too(scan: Path) -> None:
     assert read_folders(scan).table == table_of()
 
 
-def test_a_folder_that_holds_no_scan_is_refused(scan: Path, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="nowhere does not exist: give a folder that headwise sc"):
-        read_folders(tmp_path / "nowhere")
-    with pytest.raises(OptionError, match=r"pairs.parquet is a file: give a folder"):
-        read_folders(scan / "pairs.parquet")
+def test_missing_folder_or_file_raises(scan: Path, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"nowhere .*headwise scan"):
+        check_folders(tmp_path / "nowhere", None, None)
+    with pytest.raises(OptionError, match=r"pairs\.parquet is a file.*headwise prune"):
+        check_folders(scan, None, scan / "pairs.parquet")
+
+
+def test_folder_without_a_finished_scan_raises(scan: Path) -> None:
     (scan / "heads.parquet").unlink()
     with pytest.raises(OptionError, match=r"scan has no heads\.parquet"):
         read_folders(scan)

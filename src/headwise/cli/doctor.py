@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from headwise.cli.options import AsJson
+from headwise.cli import options
 
 OPTIONAL_PACKAGES = {
     "gguf": ("gguf", "the embedded model smollm2"),
@@ -43,7 +43,7 @@ _TORCH_FACTS = (
 )
 
 
-def doctor_command(as_json: AsJson = False) -> None:
+def doctor_command(as_json: options.AsJson = False) -> None:
     """Show what is installed, which models are found, and which kernels this machine can run."""
     report = examine()
     if as_json:

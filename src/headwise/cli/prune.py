@@ -5,62 +5,46 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
-from headwise.cli.options import (
-    AsJson,
-    Device,
-    Dtype,
-    Force,
-    Model,
-    RemoteCode,
-    Revision,
-    Seed,
-    TextFiles,
-    refuse,
-    texts_of,
-    with_head,
-)
+from headwise.cli import options
 from headwise.errors import OptionError
 from headwise.formats import format_count
 
 if TYPE_CHECKING:
     from headwise.pruning.prune import Pruned
 
-Out = Annotated[Path | None, typer.Option(help="Directory for the smaller model.")]
-Heads = Annotated[str | None, typer.Option(help='Heads to cut, such as "L0H1 L2H3".')]
-PlanFile = Annotated[Path | None, typer.Option("--plan", help="Plan file of the heads to cut.")]
+Out = Annotated[Path | None, Option(help="Directory for the smaller model.")]
+Heads = Annotated[str | None, Option(help='Heads to cut, such as "L0H1 L2H3".')]
+PlanFile = Annotated[Path | None, Option("--plan", help="Plan file of the heads to cut.")]
 CutCount = Annotated[
     int | None,
-    typer.Option("--cut", help="Number of heads to cut; fewer if only whole KV groups can be cut."),
+    Option("--cut", help="Number of heads to cut; fewer if only whole KV groups can be cut."),
 ]
-Keep = Annotated[str | None, typer.Option(help="Share of heads to keep: 60% or 0.6.")]
+Keep = Annotated[str | None, Option(help="Share of heads to keep: 60% or 0.6.")]
 MaxLoss = Annotated[
-    str | None,
-    typer.Option(help="Cut as many heads as cost at most this on held-out text: 1%."),
+    str | None, Option(help="Cut as many heads as cost at most this on held-out text: 1%.")
 ]
-Uniform = Annotated[bool, typer.Option("--uniform", help="Cut the same number in every layer.")]
+Uniform = Annotated[bool, Option("--uniform", help="Cut the same number in every layer.")]
 Policy = Annotated[
-    str,
-    typer.Option(help="Grouped-query models: groups (whole KV heads) or even (some of each)."),
+    str, Option(help="Grouped-query models: groups (whole KV heads) or even (some of each).")
 ]
 Method = Annotated[
     str | None,
-    typer.Option(
-        help="rounds, quadratic, greedy, ablation, michel, fisher or random (default: rounds)."
-    ),
+    Option(help="rounds, quadratic, greedy, ablation, michel, fisher or random (default: rounds)."),
 ]
-Refit = Annotated[str, typer.Option(help="full, wide (also feed-forward layers), bias or none.")]
-ChooseTokens = Annotated[int, typer.Option(help="Tokens to choose heads on.")]
-FitTokens = Annotated[int, typer.Option(help="Tokens to refit projections on.")]
-HeldTokens = Annotated[int, typer.Option(help="Held-out tokens to measure figures on.")]
-HasCurve = Annotated[bool, typer.Option("--curve/--no-curve", help="Also measure other cuts.")]
-HasSpeed = Annotated[bool, typer.Option("--speed/--no-speed", help="Time both models.")]
-Onnx = Annotated[bool, typer.Option("--onnx", help="Also export the smaller model to ONNX.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print plan and sizes, write nothing.")]
+Refit = Annotated[str, Option(help="full, wide (also feed-forward layers), bias or none.")]
+ChooseTokens = Annotated[int, Option(help="Tokens to choose heads on.")]
+FitTokens = Annotated[int, Option(help="Tokens to refit projections on.")]
+HeldTokens = Annotated[int, Option(help="Held-out tokens to measure figures on.")]
+HasCurve = Annotated[bool, Option("--curve/--no-curve", help="Also measure other cuts.")]
+HasSpeed = Annotated[bool, Option("--speed/--no-speed", help="Time both models.")]
+Onnx = Annotated[bool, Option("--onnx", help="Also export the smaller model to ONNX.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Print plan and sizes, write nothing.")]
 
 
 def prune_command(  # noqa: PLR0913 - one parameter per option
-    model: Model = "minilm",
+    model: options.Model = "minilm",
     out: Out = None,
     heads: Heads = None,
     plan: PlanFile = None,
@@ -71,7 +55,7 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     policy: Policy = "groups",
     method: Method = None,
     refit: Refit = "full",
-    text: TextFiles = None,
+    text: options.TextFiles = None,
     choose_tokens: ChooseTokens = 4096,
     fit_tokens: FitTokens = 16384,
     held_tokens: HeldTokens = 4096,
@@ -79,13 +63,13 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     speed: HasSpeed = True,
     onnx: Onnx = False,
     dry_run: DryRun = False,
-    force: Force = False,
-    as_json: AsJson = False,
-    seed: Seed = 0,
-    dtype: Dtype = "float32",
-    device: Device = "cpu",
-    revision: Revision = None,
-    trust_remote_code: RemoteCode = False,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
+    seed: options.Seed = 0,
+    dtype: options.Dtype = "float32",
+    device: options.Device = "cpu",
+    revision: options.Revision = None,
+    trust_remote_code: options.RemoteCode = False,
 ) -> None:
     """Choose heads, cut them, refit what is left, measure it on other text, write a model.
 
@@ -95,7 +79,7 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     if out is None and not dry_run:
         raise OptionError("there is nowhere to write the model: give --out DIR, or --dry-run")
     folder = None if dry_run else out
-    from headwise.models.loading import load_model
+    from headwise.models.loading import LoadOptions, load_model
     from headwise.pruning.export.directories import check_destination
     from headwise.pruning.prune import prune
     from headwise.pruning.selection.methods import BEST
@@ -106,7 +90,7 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
         check_destination(folder.expanduser(), force=force)
     has_curve = curve and not dry_run
     if "heads" in amount and not has_curve:
-        refuse("the heads are named", {"--method": method, "--uniform": uniform})
+        options.refuse("the heads are named", {"--method": method, "--uniform": uniform})
     settings = PruneSettings(
         method=method or BEST,
         policy=policy,
@@ -121,8 +105,9 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     )
     if dry_run and max_loss is None:
         settings = replace(settings, refit="none")  # plan and sizes do not depend on it
-    texts = texts_of(text)
-    loaded = load_model(model, with_head(dtype, device, revision, trust_remote_code))
+    texts = options.texts_of(text)
+    load = LoadOptions(dtype, device, revision, trust_remote_code, keeps_head=True)
+    loaded = load_model(model, load)
     with ProgressDisplay(quiet_console(is_stderr=True), prints_lines=True) as progress:
         pruned = prune(
             loaded,
@@ -143,7 +128,7 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
 def _amount(
     heads: str | None, plan: Path | None, cut: int | None, keep: str | None, max_loss: str | None
 ) -> dict[str, Any]:
-    """The arguments of `prune` that say how much to cut, checked before anything is loaded."""
+    """The arguments of `prune` that say how much to cut, checked before the model loads."""
     from headwise.pruning.selection.cut_plan import CutPlan
     from headwise.pruning.settings import Amount
 

@@ -4,30 +4,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
-from headwise.cli.options import (
-    Force,
-    check_sentence,
-)
+from headwise.cli import options
 
 if TYPE_CHECKING:
     from headwise.report.data import ReportData
 
 ScanFolderOption = Annotated[
-    Path | None,
-    typer.Argument(metavar="FOLDER", help="Folder of a scan (default: scan minilm now)."),
+    Path | None, Argument(metavar="FOLDER", help="Folder of a scan (default: scan minilm now).")
 ]
 ImportanceFolderOption = Annotated[
-    Path | None, typer.Option("--importance", help="Folder that headwise importance wrote.")
+    Path | None, Option("--importance", help="Folder that headwise importance wrote.")
 ]
 PruneFolderOption = Annotated[
-    Path | None, typer.Option("--prune", help="Directory that headwise prune wrote.")
+    Path | None, Option("--prune", help="Directory that headwise prune wrote.")
 ]
-Out = Annotated[Path, typer.Option(help="HTML file to write.")]
+Out = Annotated[Path, Option(help="HTML file to write.")]
 Text = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="Sentence to draw attention maps for: the text itself, not a file name "
         "(default: a built-in sentence)."
     ),
@@ -40,7 +36,7 @@ def report_command(
     prune: PruneFolderOption = None,
     out: Out = Path("report.html"),
     text: Text = None,
-    force: Force = False,
+    force: options.Force = False,
 ) -> None:
     """Write one self-contained HTML page about a scan: roles, maps, relations, importance, cuts.
 
@@ -53,7 +49,7 @@ def report_command(
 
     check_folders(scan, importance, prune)
     check_new(out, ".html", force=force)
-    check_sentence(text)
+    options.check_sentence(text)
     sentence = SENTENCE if text is None else text
     if scan is None:
         data = _scan_minilm(importance, prune, sentence)

@@ -1,12 +1,8 @@
-"""The terminal: consoles, tables that keep their numbers whole, progress, and files announced.
-
-Tables and sentences about results are made in the other modules of this folder.
-"""
+"""The terminal: consoles, tables that keep their numbers whole, progress, and new files."""
 
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 from rich.console import Console
 from rich.measure import Measurement, measure_renderables
@@ -15,7 +11,6 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     Task,
-    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -104,7 +99,7 @@ class ProgressDisplay:
             transient=True,
             disable=not console.is_terminal,
         )
-        self._task: TaskID | None = None
+        self._task = self._bar.add_task("", visible=False)
         self._stage, self._done = "", 0
         self._announced: set[str] = set()
         self._last_line = clock()
@@ -114,12 +109,7 @@ class ProgressDisplay:
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Remove the bar."""
         self._bar.stop()
 
@@ -130,11 +120,8 @@ class ProgressDisplay:
             return
         if self._prints_lines:
             self._print_line(stage, done, total)
-        if self._task is not None and (stage != self._stage or done < self._done):
-            self._bar.remove_task(self._task)
-            self._task = None
-        if self._task is None:
-            self._task = self._bar.add_task(stage, total=total)
+        if stage != self._stage or done < self._done:
+            self._bar.reset(self._task, description=stage, visible=True)
         self._stage, self._done = stage, done
         self._bar.update(self._task, completed=done, total=total)
 
