@@ -24,7 +24,6 @@ from headwise.drawing.plots import (
     tick_labels,
     ticks,
 )
-from headwise.errors import OptionError
 
 SVG = "{http://www.w3.org/2000/svg}"
 NAMES: dict[str, Any] = {"title": "Loss", "x_label": "heads cut", "y_label": "loss"}
@@ -197,11 +196,6 @@ def test_a_band_ends_where_its_ends_are_unknown(spread: Any, log_y: bool, bands:
     root = root_of([Line("a", ((0.0, 2.0), (1.0, 2.0), (2.0, 1.5)), spread)], log_y=log_y)
     drawn = paths(root, fill_opacity="0.16")
     assert [len(pairs(one.get("d", ""))) for one in drawn] == bands
-
-
-def test_a_spread_of_other_points_is_refused() -> None:
-    with pytest.raises(OptionError, match=r"the line 'a' has 2 points, but a spread at 1"):
-        Line("a", ((0.0, 1.0), (1.0, 1.0)), ((0.0, 2.0),))
 
 
 def test_levels_and_marks_are_where_their_numbers_are() -> None:

@@ -235,5 +235,4 @@ def everything() -> ReportData:
         cut=cut_of(),
         curve=curve_of(),
         maps=drawn_of(table),
-        texts=("A text that was read.",),
     )

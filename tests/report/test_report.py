@@ -263,7 +263,6 @@ def hostile() -> ReportData:
             quality=replace(QUALITY, unit=HOSTILE),
             speed=everything().cut.speed,
         ),
-        texts=(HOSTILE,),
     )
 
 

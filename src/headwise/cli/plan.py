@@ -26,11 +26,6 @@ class WithDefault(TyperGroup):
             args = [next(iter(self.commands)), *args]
         return super().parse_args(ctx, args)
 
-    @property
-    def default(self) -> Any:
-        """The command that runs if none is named."""
-        return next(iter(self.commands.values()))
-
 
 app = typer.Typer(
     cls=WithDefault,

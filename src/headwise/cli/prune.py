@@ -165,29 +165,23 @@ def _share(text: str | None, option: str, example: str) -> float | None:
 def _show(pruned: "Pruned", out: Path | None) -> None:
     from rich.markup import escape
 
-    from headwise.views.pruning import (
-        curve_table,
-        held_out_line,
-        quality_table,
-        sizes_table,
-        speed_lines,
-    )
+    from headwise.views import pruning as views
     from headwise.views.terminal import quiet_console, say, show_table
 
     console, plan, record, curve = quiet_console(), pruned.plan, pruned.record, pruned.curve
     count = f"{format_count(len(plan), 'head')} {'to cut' if out is None else 'cut'}"
     console.print(f"[bold]{escape(plan.model)}[/bold]: {count}")
     console.print(plan.text() if out is None else str(plan), markup=False)
-    show_table(console, sizes_table(record).to_rich())
-    show_table(console, quality_table(record).to_rich())
-    console.print(held_out_line(record))
+    show_table(console, views.sizes_table(record))
+    show_table(console, views.quality_table(record))
+    console.print(views.held_out_line(record))
     if record.quality.refit_dropped:
         console.print("The refit did not help on text it was not fitted on, and was dropped.")
     if curve is not None:
-        show_table(console, curve_table(curve).to_rich())
+        show_table(console, views.curve_table(curve))
         if curve.elbow:
             console.print(f"elbow of {curve.method}: {curve.elbow} of {curve.total} heads cut")
-    for line in speed_lines(record):
+    for line in views.speed_lines(record):
         console.print(line)
     for subject, difference in (
         ("cut model against the same heads silenced", record.cut_against_silenced),

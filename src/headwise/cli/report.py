@@ -72,7 +72,7 @@ def _scan_minilm(importance: Path | None, prune: Path | None, sentence: str) -> 
     from headwise.cli.scan import print_scan
     from headwise.heads import HeadTable
     from headwise.models.loading import load_model
-    from headwise.report.data import builtin_texts, read_folders
+    from headwise.report.data import read_folders
     from headwise.report.maps import check_length, draw_maps
     from headwise.scans.folder import Scan
     from headwise.scans.scan import ScanJob, run_scan
@@ -92,4 +92,4 @@ def _scan_minilm(importance: Path | None, prune: Path | None, sentence: str) -> 
         scan = run_scan(ScanJob.of(loaded), progress=progress)
     print_scan(scan, None)
     maps = draw_maps(scan.table, sentence, loaded)
-    return replace(data, scan=scan, maps=maps, texts=builtin_texts(scan.table))
+    return replace(data, scan=scan, maps=maps)

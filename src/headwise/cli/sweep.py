@@ -85,7 +85,7 @@ def sweep_command(  # noqa: PLR0913 - one parameter per option
     from headwise.sweeps.results import FILES
 
     console = quiet_console()
-    show_table(console, result.table().to_rich())
+    show_table(console, result.table())
     say(console, "largest: mean largest weight; entropy: 0 for one position, 1 for all equally")
     for line in result.in_words():
         say(console, line)
@@ -93,7 +93,6 @@ def sweep_command(  # noqa: PLR0913 - one parameter per option
 
 
 def _task_settings(texts: list[str]) -> dict[str, Any]:
-    """Settings of a task from `name=value`."""
     settings: dict[str, Any] = {}
     for text in texts:
         name, sign, value = text.partition("=")

@@ -14,7 +14,6 @@ from itertools import groupby
 from typing import NamedTuple, TypeVar
 
 from headwise.drawing.html import FONT, INK, Html, label_width, svg_image, svg_text, tag
-from headwise.errors import OptionError
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Okabe and Ito's colours for the colour-blind, without yellow, which is faint on white."""
@@ -49,14 +48,6 @@ class Line:
     is_dashed: bool = False
     has_bars: bool = False
     """Whether the spread is drawn as bars, for points with nothing between them."""
-
-    def __post_init__(self) -> None:
-        """Raise OptionError unless the spread has as many points as the line."""
-        if self.spread is not None and len(self.spread) != len(self.points):
-            raise OptionError(
-                f"the line {self.name!r} has {len(self.points)} points, but a spread at "
-                f"{len(self.spread)}: give a low and a high end for every point"
-            )
 
 
 def elbow(points: Iterable[Point]) -> float:
@@ -122,12 +113,9 @@ def curves_svg(  # noqa: PLR0913 - all but the first by keyword
         *(part for place, line in enumerate(lines) for part in _draw_line(frame, line, place)),
         *_draw_key(frame, entries),
     ]  # fmt: skip
-    ends = [mark.x + label_width([mark.name]) for mark in placed]
-    right = max(
-        x.end + KEY + label_width([entry.name for entry in entries]),
-        left + label_width(heading),
-        *ends,
-    )
+    key_end = x.end + KEY + label_width([entry.name for entry in entries])
+    mark_ends = (mark.x + label_width([mark.name]) for mark in placed)
+    right = max(key_end, left + label_width(heading), *mark_ends)
     return svg_image(title, right + EDGE, bottom + 2.5 * LEADING + EDGE, *parts)
 
 
@@ -177,9 +165,8 @@ class Frame:
         """Places of the low and the high end of a line's spread."""
         ends: list[tuple[Point, Point] | None] = []
         for (x, _), (low, high) in zip(line.points, line.spread or (), strict=False):
-            upper = self.at(x, high)
-            lower = upper and (upper[0], self.y.place(low))
-            ends.append((lower, upper) if lower and upper and low <= high else None)
+            upper = self.at(x, high) if low <= high else None
+            ends.append(((upper[0], self.y.place(low)), upper) if upper else None)
         return ends
 
 
@@ -282,10 +269,10 @@ class Mark(NamedTuple):
 
 
 def _key_entries(frame: Frame, lines: Sequence[Line], levels: Named) -> list[Entry]:
-    drawn = [[point for point in frame.points(line) if point] for line in lines]
-    right = max((x for points in drawn for x, _ in points), default=0.0)
+    places = [[point for point in frame.points(line) if point] for line in lines]
+    right = max((x for points in places for x, _ in points), default=0.0)
     entries = []
-    for place, (line, points) in enumerate(zip(lines, drawn, strict=True)):
+    for place, (line, points) in enumerate(zip(lines, places, strict=True)):
         colour = COLOURS[place % len(COLOURS)]
         sample = _stroke("M0 0H22", colour, _dashes(line), 1.8) + _marker(place, (11.0, 0.0))
         name = line.name if points else f"{line.name} (no points)"

@@ -7,7 +7,6 @@ its own folder; results of different models raise OptionError here.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from headwise.drawing.heatmap import HeatMap
 from headwise.errors import OptionError
@@ -18,6 +17,7 @@ from headwise.pruning.selection.curve import Curve
 from headwise.reading.corpus import TEXTS
 from headwise.scans.fingerprint import digest_texts
 from headwise.scans.folder import Scan
+from headwise.views.heads import dict_in
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,6 @@ class AttentionMaps:
     words_by_head: Mapping[str, HeatMap] = field(default_factory=dict)
     """Maps without special tokens, by the head's name."""
     reason: str = ""
-    """The reason for having no maps; empty if there are some."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -42,9 +41,7 @@ class ReportData:
     cut: PruneRecord | None = None
     curve: Curve | None = None
     """Quality against heads cut, if it was measured with the cut."""
-    maps: AttentionMaps = field(default_factory=AttentionMaps)
-    texts: tuple[str, ...] = ()
-    """The scanned texts if they are the built-in ones, else empty."""
+    maps: AttentionMaps = AttentionMaps()
 
     @property
     def table(self) -> HeadTable:
@@ -61,6 +58,11 @@ class ReportData:
         """How much was read: tokens, windows, sentences by source."""
         counts = dict_in(self.table.about, "counts")
         return {name: count for name, count in counts.items() if isinstance(count, int)}
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The scanned texts if they are the built-in ones, else empty."""
+        return TEXTS if self.table.about.get("texts") == digest_texts(TEXTS) else ()
 
     @property
     def tokens(self) -> int:
@@ -84,7 +86,7 @@ def read_folders(
 ) -> ReportData:
     """The data in the folders, without maps; raises OptionError if the models differ."""
     scan = scan if isinstance(scan, Scan) else Scan.read(scan)
-    data = ReportData(scan=scan, texts=builtin_texts(scan.table))
+    data = ReportData(scan=scan)
     if importance is not None:
         data = replace(data, importance=_read_importance(importance, scan.table))
     if prune is not None:
@@ -141,14 +143,3 @@ def is_same_model(name: str, other: str) -> bool:
         return Path(name).expanduser().samefile(Path(other).expanduser())
     except (OSError, RuntimeError):  # missing, too long for a path, or the home of an unknown user
         return False
-
-
-def builtin_texts(table: HeadTable) -> tuple[str, ...]:
-    """The built-in texts if they were scanned, else empty."""
-    return TEXTS if table.about.get("texts") == digest_texts(TEXTS) else ()
-
-
-def dict_in(about: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The dictionary under `name`; empty if there is none."""
-    value = about.get(name)
-    return value if isinstance(value, dict) else {}

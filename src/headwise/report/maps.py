@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from headwise.drawing.heatmap import HeatMap
 from headwise.errors import HeadwiseError, ModelError, OptionError
 from headwise.heads import HeadId, HeadTable
-from headwise.report.data import AttentionMaps, dict_in
-from headwise.views.heads import strongest_of
+from headwise.report.data import AttentionMaps
+from headwise.views.heads import dict_in, strongest_of
 
 if TYPE_CHECKING:
     from headwise.models.loaded import LoadedModel
@@ -68,8 +68,7 @@ def sharpest_heads(table: HeadTable) -> list[HeadId]:
 
 def _load_scanned(table: HeadTable) -> "LoadedModel":
     """The scanned model; raises ModelError if its name is missing or now means another model."""
-    about = table.about
-    name = about.get("model")
+    about, name = table.about, table.about.get("model")
     if not name:
         raise ModelError("the scan does not name its model")
     from headwise.models.loading import LoadOptions, load_model

@@ -9,11 +9,12 @@ from typing import Any
 from headwise.drawing.html import Html, details, fact_list, page, section, tag
 from headwise.formats import format_count, format_number
 from headwise.report.cut_sections import cut_section, importance_section, stand_ins_part
-from headwise.report.data import ReportData, dict_in
+from headwise.report.data import ReportData
 from headwise.report.heads_section import grid_section, summary_section
 from headwise.report.relations_section import relations_section, similarity_section
 from headwise.report.roles_section import roles_section
 from headwise.report.style import style_sheet
+from headwise.views.heads import dict_in
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """Content security policy: no scripts, and no files from elsewhere."""

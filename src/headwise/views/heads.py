@@ -213,10 +213,7 @@ def best_of_each(relations: pd.DataFrame) -> pd.DataFrame:
 
 def skipped_sentences(about: Mapping[str, Any]) -> list[str]:
     """A line with the number of gold sentences that could not be read, and why; empty if none."""
-    counts, settings = (
-        part if isinstance(part, Mapping) else {}
-        for part in (about.get("counts"), about.get("settings"))
-    )
+    counts, settings = dict_in(about, "counts"), dict_in(about, "settings")
     skipped, read = (
         sum(counts.get(f"{source}_{kind}", 0) for source in SOURCES)
         for kind in ("unusable", "sentences")
@@ -230,3 +227,9 @@ def skipped_sentences(about: Mapping[str, Any]) -> list[str]:
         f"{'was' if skipped == 1 else 'were'} left out: too long for {limit}, or with a word "
         "without a token."
     ]
+
+
+def dict_in(about: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The dictionary under `name`; empty if there is none."""
+    value = about.get(name)
+    return value if isinstance(value, dict) else {}

@@ -107,12 +107,12 @@ def comparison(plans: Sequence[Plan]) -> "RichTable":
         for plan in plans
     ]
     table = Table("", columns, rows, columns[1:]).to_rich(is_ruled=False)
-    table.collapse_padding = True  # fits 80 columns
+    table.collapse_padding = True  # to fit 80 columns
     table.columns[0].no_wrap = True
     return table
 
 
-def choices_table(choices: Sequence[HeadChoice]) -> "RichTable":
+def choices_table(choices: Sequence[HeadChoice]) -> Table:
     """Every head count of a width; parameters and weights are those of all layers."""
     rows = [
         (
@@ -126,7 +126,7 @@ def choices_table(choices: Sequence[HeadChoice]) -> "RichTable":
         for choice in choices
     ]
     numbers = ("heads", "d_key", "parameters", "scores", "weights")
-    return Table("", (*numbers, "remarks"), rows, numbers).to_rich()
+    return Table("", (*numbers, "remarks"), rows, numbers)
 
 
 def usual_choices(choices: Sequence[HeadChoice]) -> str:

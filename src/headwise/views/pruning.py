@@ -138,10 +138,10 @@ def curve_table(curve: "Curve") -> Table:
     return Table(f"{curve.unit} against heads cut", ("cut", *methods), rows, methods)
 
 
-def speed_lines(record: "PruneRecord") -> Iterator[str]:
+def speed_lines(record: "PruneRecord") -> list[str]:
     """How long both models take, one line per batch size."""
-    for speed in record.speed:
-        yield (
-            f"batch {speed.batch} x {speed.positions} tokens: {speed.before:.3g} s before, "
-            f"{speed.after:.3g} s after, {speed.ratio:.2f} ± {speed.spread:.2f} times as fast"
-        )
+    return [
+        f"batch {speed.batch} x {speed.positions} tokens: {speed.before:.3g} s before, "
+        f"{speed.after:.3g} s after, {speed.ratio:.2f} ± {speed.spread:.2f} times as fast"
+        for speed in record.speed
+    ]

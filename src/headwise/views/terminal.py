@@ -10,13 +10,15 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     Task,
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
+from headwise.drawing.table import Table
 from headwise.errors import OptionError
 from headwise.files import write_aside
 
@@ -36,11 +38,12 @@ def say(console: Console, line: str) -> None:
     console.print(line, markup=False, soft_wrap=True)
 
 
-def show_table(console: Console, table: Table) -> None:
+def show_table(console: Console, table: Table | RichTable) -> None:
     """Print a table without cutting numbers: if needed, it is wider than the terminal.
 
     Columns of words first become as narrow as their longest word.
     """
+    table = table.to_rich() if isinstance(table, Table) else table
     wide = console.options.update(max_width=WIDEST)
     text_widths = [
         measure_renderables(console, wide, [column.header, *column.cells])
@@ -93,13 +96,13 @@ class ProgressDisplay:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            *([_Rate(unit)] if unit else []),
+            *([_Rate()] if unit else []),
             TimeRemainingColumn(),
             console=console,
             transient=True,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("", visible=False)
+        self._task = self._bar.add_task("", visible=False, unit=unit)
         self._stage, self._done = "", 0
         self._announced: set[str] = set()
         self._last_line = clock()
@@ -135,12 +138,6 @@ class ProgressDisplay:
         self._last_line = self._clock()
 
 
-class _Rate(TextColumn):
-    """Steps per second."""
-
-    def __init__(self, unit: str) -> None:
-        super().__init__("")
-        self._unit = unit
-
+class _Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
-        return Text(f"{task.speed:,.0f} {self._unit}/s" if task.speed else "")
+        return Text(f"{task.speed:,.0f} {task.fields['unit']}/s" if task.speed else "")

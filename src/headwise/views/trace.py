@@ -104,7 +104,7 @@ def _print_shares(console: Console, trace: Trace, most: int = 4) -> None:
     for head in range(trace.num_heads):
         shares = [*before[head, places].tolist(), *after[head, :count].tolist()]
         rows.append((trace.name_of(head), *(f"{share:.0%}" for share in shares)))
-    show_table(console, Table("", columns, rows, columns[1:]).to_rich())
+    show_table(console, Table("", columns, rows, columns[1:]))
     console.print(*closing_lines(trace), sep="\n")
 
 
