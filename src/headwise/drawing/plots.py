@@ -98,7 +98,7 @@ def curves_svg(  # noqa: PLR0913 - all but the first by keyword
     rows = max((mark.row for mark in placed), default=-1) + 1
     top = EDGE + LEADING * (len(heading) + rows) + 8
     bottom = top + max(PLOT_HEIGHT, LEADING * (len(lines) + len(levels)))
-    frame = Frame(x, PlotAxis(low, high, bottom, top, log_y))
+    frame = _Frame(x, PlotAxis(low, high, bottom, top, log_y))
     x_labels = tick_labels(x.ticks(), is_percent=is_percent_x)
     is_empty = not any(point for line in lines for point in frame.points(line))
     entries = _key_entries(frame, lines, levels)
@@ -146,7 +146,7 @@ class PlotAxis:
 
 
 @dataclass(frozen=True)
-class Frame:
+class _Frame:
     """The two axes of a plot; y grows upwards, so that its axis starts at the bottom."""
 
     x: PlotAxis
@@ -158,11 +158,10 @@ class Frame:
         return (self.x.place(x), self.y.place(y)) if can_draw else None
 
     def points(self, line: Line) -> list[Point | None]:
-        """Places of a line's points on the image."""
         return [self.at(x, y) for x, y in line.points]
 
     def band(self, line: Line) -> list[tuple[Point, Point] | None]:
-        """Places of the low and the high end of a line's spread."""
+        """Places of the low and high ends of a line's spread; None if they cannot be drawn."""
         ends: list[tuple[Point, Point] | None] = []
         for (x, _), (low, high) in zip(line.points, line.spread or (), strict=False):
             upper = self.at(x, high) if low <= high else None
@@ -250,7 +249,7 @@ def _y_range(lines: Sequence[Line], levels: Named, is_log: bool) -> Point:
 # Names: placed so that none is on a line or on another name.
 
 
-class Entry(NamedTuple):
+class _Entry(NamedTuple):
     """A name to the right of the plot, its best height, and a sample of its line."""
 
     height: float
@@ -260,7 +259,7 @@ class Entry(NamedTuple):
     is_at_end: bool = True  # whether the line reaches the right end of the plot
 
 
-class Mark(NamedTuple):
+class _Mark(NamedTuple):
     """A name above the plot, to the right of a vertical line; rows count upwards."""
 
     name: str
@@ -268,7 +267,7 @@ class Mark(NamedTuple):
     row: int
 
 
-def _key_entries(frame: Frame, lines: Sequence[Line], levels: Named) -> list[Entry]:
+def _key_entries(frame: _Frame, lines: Sequence[Line], levels: Named) -> list[_Entry]:
     places = [[point for point in frame.points(line) if point] for line in lines]
     right = max((x for points in places for x, _ in points), default=0.0)
     entries = []
@@ -277,9 +276,9 @@ def _key_entries(frame: Frame, lines: Sequence[Line], levels: Named) -> list[Ent
         sample = _stroke("M0 0H22", colour, _dashes(line), 1.8) + _marker(place, (11.0, 0.0))
         name = line.name if points else f"{line.name} (no points)"
         x, y = points[-1] if points else (math.nan, frame.y.start)
-        entries.append(Entry(y, name, colour, Html(sample), is_at_end=x == right))
+        entries.append(_Entry(y, name, colour, Html(sample), is_at_end=x == right))
     sample = _stroke("M0 0H22", GREY, "4 4")
-    return entries + [Entry(frame.y.place(at), name, GREY, sample) for at, name in levels]
+    return entries + [_Entry(frame.y.place(at), name, GREY, sample) for at, name in levels]
 
 
 def _spread_out(best: Sequence[float], low: float, high: float) -> list[float]:
@@ -299,20 +298,20 @@ def _spread_out(best: Sequence[float], low: float, high: float) -> list[float]:
     return heights
 
 
-def _place_marks(x: PlotAxis, marks: Named) -> list[Mark]:
+def _place_marks(x: PlotAxis, marks: Named) -> list[_Mark]:
     """The marks, each above those to its right that its name would overlap."""
-    placed: list[Mark] = []
+    placed: list[_Mark] = []
     for at, name in sorted(marks, reverse=True):
         here = x.place(at)
         below = [mark.row for mark in placed if mark.x < here + label_width([name])]
-        placed.append(Mark(name, here, max(below, default=-1) + 1))
+        placed.append(_Mark(name, here, max(below, default=-1) + 1))
     return placed
 
 
 # Drawing: every function returns SVG elements.
 
 
-def _draw_line(frame: Frame, line: Line, place: int) -> Iterator[Html]:
+def _draw_line(frame: _Frame, line: Line, place: int) -> Iterator[Html]:
     """A line, its band below it and its markers above it."""
     colour = COLOURS[place % len(COLOURS)]
     for band in _runs(frame.band(line)):
@@ -339,7 +338,7 @@ def _runs(items: Iterable[_Any | None]) -> Iterator[list[_Any]]:
 
 
 def _draw_axes(
-    frame: Frame, y_names: Sequence[str], x_names: Iterable[tuple[Number, str]]
+    frame: _Frame, y_names: Sequence[str], x_names: Iterable[tuple[Number, str]]
 ) -> Iterator[Html]:
     """Both axes, their ticks, and a faint line across at every tick of y."""
     x, y = frame.x, frame.y
@@ -354,7 +353,7 @@ def _draw_axes(
     yield _stroke(f"M{x.start:.1f} {y.end:.1f}V{y.start:.1f}H{x.end:.1f}", INK)
 
 
-def _draw_labels(frame: Frame, x_label: str, y_label: str, *, is_empty: bool) -> Iterator[Html]:
+def _draw_labels(frame: _Frame, x_label: str, y_label: str, *, is_empty: bool) -> Iterator[Html]:
     """The labels of both axes, and a note if there are no points."""
     middle_x, middle_y = (frame.x.start + frame.x.end) / 2, (frame.y.start + frame.y.end) / 2
     yield svg_text(middle_x, frame.y.start + 8 + 2 * FONT + 4, x_label, "middle")
@@ -364,14 +363,14 @@ def _draw_labels(frame: Frame, x_label: str, y_label: str, *, is_empty: bool) ->
         yield svg_text(middle_x, middle_y - LEADING / 2, "no points to draw", "middle")
 
 
-def _draw_mark(frame: Frame, mark: Mark) -> Iterator[Html]:
+def _draw_mark(frame: _Frame, mark: _Mark) -> Iterator[Html]:
     bottom = frame.y.end - 4 - mark.row * LEADING
     path = f"M{mark.x:.1f} {frame.y.start:.1f}V{bottom - FONT * 0.8:.1f}"
     yield _stroke(path, GREY, "1.5 3")
     yield svg_text(mark.x + 4, bottom, mark.name)
 
 
-def _draw_key(frame: Frame, entries: Sequence[Entry]) -> Iterator[Html]:
+def _draw_key(frame: _Frame, entries: Sequence[_Entry]) -> Iterator[Html]:
     """The names at the right, each with a sample and, if it was moved, a line to its end."""
     ordered = sorted(entries, key=lambda entry: entry.height)
     right, start = frame.x.end, frame.x.end + KEY - 30

@@ -30,10 +30,7 @@ ENDS = 8
 MEASURES = {
     "zero": ("silent", "loss added if the head outputs zeros, measured"),
     "mean": ("replaced by its mean", "loss added if the head always outputs its mean, measured"),
-    "michel": (
-        "Michel's score",
-        "how strongly the loss reacts to the head's gate, from gradients",
-    ),
+    "michel": ("Michel's score", "how strongly the loss reacts to the head's gate, from gradients"),
     "fisher": (
         "Fisher information",
         "Michel's score with squares, which stresses the examples that need the head",
@@ -65,14 +62,10 @@ def importance_section(importance: Importance) -> Html:
     amount = f" on {format_count(examples, 'example')}" if isinstance(examples, int) else ""
     costs = dict(zip(table.heads, table.df["zero"], strict=True))
     largest = max((cost for cost in costs.values() if cost > 0), default=1.0)
-    cells = {
-        head: value_cell(
-            cost / largest,
-            f"{100 * cost / largest:.0f}",
-            f"{head}: silenced, it adds {cost:.2g} of loss",
-        )
-        for head, cost in costs.items()
-    }
+    cells = {}
+    for head, cost in costs.items():
+        label = f"{head}: silenced, it adds {cost:.2g} of loss"
+        cells[head] = value_cell(cost / largest, f"{100 * cost / largest:.0f}", label)
     meanings = (
         join_html([tag("b", f"{title}:"), f"{meaning}."], " ")
         for name, (title, meaning) in MEASURES.items()
@@ -116,9 +109,7 @@ def _one_head_left(importance: Importance) -> Html:
     unit = str(importance.table.about.get("unit", "quality"))
     rows = [
         (
-            str(row["layer"]),
-            str(row["heads"]),
-            str(row["best"]),
+            *(str(row[name]) for name in ("layer", "heads", "best")),
             format_with_error(row["added"], row["added_se"]),
             str(row["shown"]),
         )

@@ -165,11 +165,11 @@ def matrix(
             f"{float(finite.max()):.3g}, mean {float(finite.mean()):.3g}"
         )
     cells = [[format_rounded(value, 2) for value in row] for row in values.tolist()]
-    return Matrix(title, rows, columns, cells)
+    return _Matrix(title, rows, columns, cells)
 
 
 @dataclass(frozen=True)
-class Matrix:
+class _Matrix:
     """A labelled matrix that wraps its columns onto further lines on a narrow terminal."""
 
     title: str
@@ -178,7 +178,6 @@ class Matrix:
     cells: list[list[str]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """As many columns as fit, then the next ones below."""
         start = 0
         while start < len(self.columns):
             stop = start + 1
@@ -188,7 +187,6 @@ class Matrix:
             start = stop
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """The width of all columns, at most the terminal's."""
         width = min(self._width(0, len(self.columns)), options.max_width)
         return Measurement(width, width)
 
