@@ -153,7 +153,7 @@ def test_a_dry_run_writes_nothing(
     assert list(tmp_path.iterdir()) == [text]
 
 
-def test_a_share_is_read_as_a_percent_too(headwise: Runner, folder: Path, text: Path) -> None:
+def test_share_may_be_written_in_percent(headwise: Runner, folder: Path, text: Path) -> None:
     given = ("--text", text, "--dry-run", "--json", "--method", "random", *SMALL)
     shares = [headwise("prune", folder, "--keep", share, *given) for share in ("50%", "0.5")]
     percent, fraction = (json.loads(ran.out)["heads_cut"] for ran in shares)

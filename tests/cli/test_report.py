@@ -118,7 +118,7 @@ def test_report_rejects_bad_options_before_the_scan(
         assert words in headwise.refused("report", *arguments)
 
 
-def test_a_file_that_is_there_stays_unless_forced(
+def test_existing_page_is_only_replaced_with_force(
     headwise: Runner, scan: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "page.html"

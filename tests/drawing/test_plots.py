@@ -98,7 +98,7 @@ def test_any_numbers_give_an_image_that_can_be_drawn(
 
 
 @given(st.lists(tame_points, max_size=6), named, named, words)
-def test_no_name_stands_on_another_or_on_a_line(
+def test_no_name_overlaps_another_or_a_line(
     of_lines: list[Any], marks: Any, levels: Any, title: str
 ) -> None:
     lines = [Line(f"line {place}", points) for place, points in enumerate(of_lines)]
@@ -126,14 +126,14 @@ def test_no_mark_runs_through_the_name_of_another(marks: Any) -> None:
             assert not (left < x < right and top < lower and upper < bottom)
 
 
-def test_texts_are_escaped_and_cleaned_of_what_no_xml_holds() -> None:
+def test_texts_are_escaped_and_characters_that_xml_forbids_replaced() -> None:
     line = Line("<b>&\x00\ud800\x1b\n]]>", ((0.0, 1.0),))
     root = root_of([line], title="<i>&", x_label='"x"', y_label="<y>", marks=((0.0, "<m>"),))
     for wanted in ("<b>&��� ]]>", "<i>&", '"x"', "<y>", "<m>"):
         assert wanted in texts(root)
 
 
-def test_every_line_has_a_colour_and_a_marker_of_its_own() -> None:
+def test_every_line_has_its_own_colour_and_marker() -> None:
     lines = [Line(str(place), ((0.0, float(place)),)) for place in range(20)]
     root = root_of(lines)
     looks = [
@@ -162,7 +162,7 @@ def test_numbers_that_are_not_finite_leave_a_gap(missing: float) -> None:
     assert told == ["Loss", "a: 0, 1", "a: 1, 2", "a: 3, 4", "a: 5, 6"]
 
 
-def test_numbers_up_to_0_leave_a_gap_on_a_log_axis_alone() -> None:
+def test_numbers_up_to_0_leave_a_gap_only_on_a_log_axis() -> None:
     line = Line("a", ((0.0, 1.0), (1.0, 0.0), (2.0, -1.0), (3.0, 100.0)))
     assert [len(run) for run in line_paths(root_of([line]))] == [4]
     assert [len(run) for run in line_paths(root_of([line], log_y=True))] == [1, 1]

@@ -71,7 +71,7 @@ def test_every_point_has_a_bar_from_its_low_to_its_high_end() -> None:
         assert bar == pytest.approx(wanted, abs=0.15)  # all are rounded to a tenth
 
 
-def test_bars_stand_in_the_place_of_a_band() -> None:
+def test_bars_replace_the_band() -> None:
     with_bars = root_of(Line("a", POINTS, SPREAD, has_bars=True))
     with_band = root_of(Line("a", POINTS, SPREAD))
     assert (len(bars(with_bars)), len(bands(with_bars))) == (3, 0)
@@ -79,7 +79,7 @@ def test_bars_stand_in_the_place_of_a_band() -> None:
     assert centres(with_bars) == centres(with_band)
 
 
-def test_every_line_has_bars_of_its_own_colour() -> None:
+def test_bars_have_the_colour_of_their_line() -> None:
     lines = [
         Line("a", POINTS, SPREAD, has_bars=True),
         Line("b", POINTS[:2], SPREAD[:2], has_bars=True),
@@ -89,7 +89,7 @@ def test_every_line_has_bars_of_its_own_colour() -> None:
     assert [len(bars(root, place)) for place in range(3)] == [3, 2, 0]
 
 
-def test_a_spread_that_is_not_known_has_no_bar_and_takes_no_other_away() -> None:
+def test_unknown_spread_has_no_bar_and_removes_no_other() -> None:
     spread = ((math.nan, 0.625), (0.75, 1.0), (0.0, math.inf))
     root = root_of(Line("a", POINTS, spread, has_bars=True))
     ((x, *_),) = bars(root)
@@ -97,7 +97,7 @@ def test_a_spread_that_is_not_known_has_no_bar_and_takes_no_other_away() -> None
     assert len(centres(root)) == 3
 
 
-def test_bars_of_one_value_are_drawn_too() -> None:
+def test_bars_of_one_value_are_drawn() -> None:
     root = root_of(Line("a", POINTS, tuple((y, y) for _, y in POINTS), has_bars=True))
     assert [bar[:3] for bar in bars(root)] == [(x, y, y) for x, y in centres(root)]
 
@@ -109,7 +109,7 @@ def test_the_ends_of_bars_are_on_the_plot() -> None:
     assert top == pytest.approx(height(root, 5.0), abs=1.0)
 
 
-def test_ticks_have_the_names_that_they_are_given_at_their_places() -> None:
+def test_named_ticks_are_at_their_places() -> None:
     names = ((0.0, "1"), (1.0, "two"), (3.0, "8 & <more>"))
     root = root_of(Line("a", POINTS), x_names=names)
     found = ticks(root)
@@ -124,7 +124,7 @@ def test_without_names_ticks_are_round_numbers() -> None:
     assert [found[one] for one in ("0", "1", "3")] == [x for x, _ in centres(root)]
 
 
-def test_names_of_ticks_move_no_point() -> None:
+def test_tick_names_do_not_move_points() -> None:
     lines = [Line("a", POINTS, SPREAD, has_bars=True)]
     named = root_of(*lines, x_names=((0.0, "one"), (3.0, "eight")))
     assert centres(named) == centres(root_of(*lines))

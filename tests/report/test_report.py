@@ -65,11 +65,11 @@ def test_every_tag_is_closed_in_order(page: str) -> None:
 @pytest.mark.parametrize(
     "wrong", ["<p><b>one</p></b>", "<div>", "</p>", '<p id="a" id="b"></p>', "<svg><rect></svg>"]
 )
-def test_a_wrong_tag_is_found(wrong: str) -> None:
+def test_page_reader_finds_wrong_tags(wrong: str) -> None:
     assert Page(wrong).faults
 
 
-def test_every_role_stands_with_its_claim_and_its_limit(page: str) -> None:
+def test_every_role_has_its_claim_and_its_limit(page: str) -> None:
     shown = section_of(page, "roles")
     for name, role in ROLES.items():
         assert f"{name}: " in shown
@@ -124,7 +124,7 @@ def test_the_strongest_head_of_a_role_comes_first(page: str) -> None:
     assert table.index("L2H4 0.720 0.500 0.125 1 back") < table.index("L0H0 0.600")
 
 
-def test_a_relation_stands_beside_its_baseline(page: str) -> None:
+def test_relation_is_shown_with_its_baseline(page: str) -> None:
     shown = section_of(page, "relations")
     assert "verb-object L0H2 75% 25% yes 70% to 80% 41 the governor looks at its dependent" in shown
 
@@ -140,7 +140,7 @@ def test_mixed_figures_are_marked_and_skipped_sentences_counted(page: str) -> No
     assert "5 of 42 sentences with known relations were left out: too long for a length" in shown
 
 
-def test_scores_of_relations_say_which_half_they_are_of(page: str) -> None:
+def test_scores_of_relations_name_their_half_of_the_sentences(page: str) -> None:
     shown = section_of(page, "roles")
     assert "did not choose" not in page
     assert shown.count("in the half of the sentences where it leads its baseline by less") == 3
@@ -236,7 +236,7 @@ def test_maps_are_those_of_the_strongest_heads() -> None:
     assert len(maps) == 9 + 1  # nine roles, and positional has two heads
 
 
-def test_a_text_of_special_tokens_alone_has_no_map_of_words() -> None:
+def test_text_with_only_special_tokens_has_no_word_maps() -> None:
     found = everything()
     empty = {name: HeatMap(name, [], [], []) for name in found.maps.words_by_head}
     page = report_page(replace(found, maps=replace(found.maps, words_by_head=empty)))
@@ -279,7 +279,7 @@ def test_no_name_and_no_token_becomes_a_tag() -> None:
     assert not [name for name in names if name.startswith("on")]
 
 
-def test_nothing_is_asked_of_any_other_place(page: str) -> None:
+def test_page_loads_nothing_from_elsewhere(page: str) -> None:
     assert not re.search(r"https?://|//[a-z]|url\(|@import|javascript:", page, re.IGNORECASE)
     read = Page(page)
     assert read.all("script", "img", "iframe", "object", "embed", "use", "image") == []
@@ -292,7 +292,7 @@ def test_nothing_is_asked_of_any_other_place(page: str) -> None:
     assert policy == ["default-src 'none'; style-src 'unsafe-inline'; img-src data:"]
 
 
-def test_an_image_of_another_hand_is_not_put_in() -> None:
+def test_figure_rejects_foreign_images() -> None:
     with pytest.raises(AssertionError, match="not an image"):
         figure_html("<script>", "label", "caption")
 
@@ -300,7 +300,7 @@ def test_an_image_of_another_hand_is_not_put_in() -> None:
 # Readable by everyone.
 
 
-def test_headings_are_in_order_and_landmarks_are_there(page: str) -> None:
+def test_headings_are_in_order_and_landmarks_exist(page: str) -> None:
     read = Page(page)
     levels = [int(tag[1]) for tag, _ in read.elements if re.fullmatch(r"h[1-6]", tag)]
     assert levels[0] == 1 and levels.count(1) == 1
@@ -319,7 +319,7 @@ def test_links_and_labels_point_at_something(page: str) -> None:
         assert all(name in ids for name in wanted if name != "data:,")
 
 
-def test_tables_have_captions_and_headers_that_say_of_what(page: str) -> None:
+def test_tables_have_captions_and_scoped_headers(page: str) -> None:
     read = Page(page)
     assert len(read.all("caption")) == len(read.all("table")) > 8
     assert {one["scope"] for one in read.all("th")} == {"row", "col"}
@@ -332,13 +332,13 @@ def test_every_image_has_a_role_and_a_name(page: str) -> None:
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK])
-def test_words_can_be_read_on_every_ground(colours: dict[str, str]) -> None:
+def test_text_is_readable_on_every_background(colours: dict[str, str]) -> None:
     for ground in ("page", "card", "note"):
         for ink in ("ink", "soft", "accent"):
             assert contrast(colours[ink], colours[ground]) >= READABLE, (ink, ground)
 
 
-def test_letters_and_numbers_can_be_read_on_their_colours() -> None:
+def test_letters_and_numbers_are_readable_on_their_colours() -> None:
     for role in (*ROLES.values(), UNKNOWN_ROLE):
         assert contrast("#ffffff", role.page_colour) >= READABLE, role.name
     for step in range(101):
@@ -352,7 +352,7 @@ def test_contrast_is_that_of_the_standard() -> None:
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)  # just too faint
 
 
-def test_the_style_knows_dark_narrow_and_paper() -> None:
+def test_style_has_rules_for_dark_narrow_and_paper() -> None:
     text = style_sheet()
     assert text.count("{") == text.count("}")
     for media in ("prefers-color-scheme:dark", "max-width:36rem", "print"):

@@ -104,12 +104,7 @@ def strongest(table: HeadTable, per_role: int = 3) -> RichTable:
     Columns without any value are left out.
     """
     cells = [
-        (
-            role,
-            str(head.name),
-            *score_cells(head, role),
-            str(head.get(f"{role}_detail", "")),
-        )
+        (role, str(head.name), *score_cells(head, role), str(head.get(f"{role}_detail", "")))
         for role in table.held_roles
         for head in strongest_of(table, role, per_role)
     ]
@@ -128,11 +123,12 @@ def score_cells(head: HeadRow, role: str) -> tuple[str, ...]:
 
 def strongest_of(table: HeadTable, role: str, count: int) -> list[HeadRow]:
     """Heads with a role, the largest score first; heads without a score last."""
-    scores = {head: table[head].get(f"{role}_score", math.nan) for head in table.with_role(role)}
-    ranked = sorted(
-        scores, key=lambda head: math.inf if math.isnan(scores[head]) else -scores[head]
-    )
-    return [table[head] for head in ranked[:count]]
+
+    def rank(head: HeadRow) -> tuple[bool, float]:
+        score = head.get(f"{role}_score", math.nan)
+        return math.isnan(score), -score
+
+    return sorted((table[head] for head in table.with_role(role)), key=rank)[:count]
 
 
 def summary_lines(table: HeadTable) -> list[str]:
@@ -150,14 +146,13 @@ def summary_lines(table: HeadTable) -> list[str]:
         role_counts(table),
         f"not tested: {', '.join(untested)}" if untested else "",
     ]
-    for layer, old_numbers in about.get("loaded", {}).get("kept", {}).items():
-        moved = [(new, old) for new, old in enumerate(old_numbers) if new != old]
-        if moved:
-            new, old = moved[0]
-            example = f"{layer}H{new} was {layer}H{old} before the cut"
-            lines.append(f"a cut model, whose heads have new numbers: {example}")
-            break
-    return list(filter(None, lines))
+    moved = [
+        f"a cut model, whose heads have new numbers: {layer}H{new} was {layer}H{old} before the cut"
+        for layer, old_numbers in about.get("loaded", {}).get("kept", {}).items()
+        for new, old in enumerate(old_numbers)
+        if new != old
+    ]
+    return list(filter(None, [*lines, *moved[:1]]))
 
 
 def role_counts(table: HeadTable) -> str:
