@@ -190,9 +190,9 @@ def test_a_directory_may_be_spelled_in_two_ways(
 def test_scan_may_be_of_the_cut_model_itself(scan: Path, smaller: Path) -> None:
     table = HeadTable(table_of().df, {"model": str(smaller)})
     table.write(scan / "heads.parquet", force=True)
-    found = read_folders(scan, None, smaller)
-    assert found.cut is not None and found.cut.model.name == "small"
-    assert "had no role in this scan" not in report_page(found)
+    data = read_folders(scan, None, smaller)
+    assert data.cut is not None and data.cut.model.name == "small"
+    assert "had no role in this scan" not in report_page(data)
 
 
 def test_read_folders_rejects_a_broken_curve_and_allows_none(scan: Path, smaller: Path) -> None:
@@ -233,9 +233,9 @@ def test_the_strongest_two_of_each_role_are_drawn() -> None:
 def test_maps_give_the_reason_why_a_model_cannot_run(about: dict[str, Any], words: str) -> None:
     table = table_of({(0, 0): ["sink"]}, **about)
     df = table.df.assign(head=table.df["head"] + 12)  # minilm has heads 0..11
-    drawn = draw_maps(HeadTable(df, table.about))
-    assert words in drawn.reason
-    assert not drawn.by_head
+    maps = draw_maps(HeadTable(df, table.about))
+    assert words in maps.reason
+    assert not maps.by_head
 
 
 def test_without_roles_and_entropy_no_model_is_loaded() -> None:
@@ -248,9 +248,9 @@ def test_without_roles_the_sharpest_heads_are_drawn() -> None:
     table = table_of({})
     df = table.df.assign(normalised_entropy=[0.9, 0.2, math.nan, 0.7, *[0.8] * 4, 0.1, *[0.3] * 4])
     ranked = HeadTable(df, {"model": "minilm"})
-    drawn = draw_maps(ranked)
-    assert set(drawn.by_head) == {"L0H1", "L2H0", "L2H1", "L2H2"}
-    page = roles_section(data_of(ranked, maps=drawn))
+    maps = draw_maps(ranked)
+    assert set(maps.by_head) == {"L0H1", "L2H0", "L2H1", "L2H2"}
+    page = roles_section(data_of(ranked, maps=maps))
     assert "No head has a role. These heads spread their attention least." in page
     assert page.count("<figure") == 4 and "L2H0, normalised entropy 0.10. The largest" in page
 

@@ -26,20 +26,20 @@ def table_of(
     return HeadTable(df, {})
 
 
-def text_of(shown: RenderableType, width: int = 80) -> str:
+def text_of(renderable: RenderableType, width: int = 80) -> str:
     console = Console(width=width, record=True, force_terminal=False, file=io.StringIO())
-    console.print(shown)
+    console.print(renderable)
     return console.export_text()
 
 
-def lines_of(shown: RenderableType, width: int = 80) -> list[str]:
-    return [line.rstrip() for line in text_of(shown, width).splitlines()]
+def lines_of(renderable: RenderableType, width: int = 80) -> list[str]:
+    return [line.rstrip() for line in text_of(renderable, width).splitlines()]
 
 
-def colours_in(shown: RenderableType) -> list[tuple[str, str]]:
+def colours_in(renderable: RenderableType) -> list[tuple[str, str]]:
     """Every piece of the drawing that has a style, with its colour."""
     console = Console(width=80, force_terminal=True, color_system="standard")
-    pieces = console.render(shown)
+    pieces = console.render(renderable)
     return [(p.text.strip(), p.style.color.name) for p in pieces if p.style and p.style.color]
 
 
@@ -117,8 +117,10 @@ def test_layer_with_more_than_32_heads_continues_on_the_next_line() -> None:
 
 
 def test_one_stack_is_drawn_under_its_name() -> None:
-    one, other = table_of({}, layers=1, heads=2).df, table_of({}, layers=1, heads=3).df
-    both = HeadTable(pd.concat([one.assign(stack="[b]encoder"), other.assign(stack="cross")]), {})
+    encoder, cross = table_of({}, layers=1, heads=2).df, table_of({}, layers=1, heads=3).df
+    both = HeadTable(
+        pd.concat([encoder.assign(stack="[b]encoder"), cross.assign(stack="cross")]), {}
+    )
     assert lines_of(head_grid(both, "[b]encoder"))[0] == "[b]encoder"
     assert lines_of(head_grid(both, "cross"))[2] == "L0 ·  ·  ·"
     with pytest.raises(OptionError, match=r"''.*\[b\]encoder, cross"):
@@ -161,9 +163,9 @@ def test_per_role_limits_the_heads_shown() -> None:
 
 
 def test_a_head_without_the_role_is_not_its_strongest_whatever_its_score() -> None:
-    shown = text_of(strongest(with_scores(), per_role=100))
-    assert "L1H2" in shown
-    assert "L0H0" not in shown
+    text = text_of(strongest(with_scores(), per_role=100))
+    assert "L1H2" in text
+    assert "L0H0" not in text
 
 
 def test_a_score_that_is_unknown_comes_last() -> None:
