@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 Out = Annotated[Path | None, Option(help="Directory for the smaller model.")]
 Heads = Annotated[str | None, Option(help='Heads to cut, such as "L0H1 L2H3".')]
-PlanFile = Annotated[Path | None, Option("--plan", help="Plan file of the heads to cut.")]
+PlanFile = Annotated[Path | None, Option(help="Plan file of the heads to cut.")]
 CutCount = Annotated[
-    int | None,
-    Option("--cut", help="Number of heads to cut; fewer if only whole KV groups can be cut."),
+    int | None, Option(help="Number of heads to cut; fewer if only whole KV groups can be cut.")
 ]
 Keep = Annotated[str | None, Option(help="Share of heads to keep: 60% or 0.6.")]
 MaxLoss = Annotated[

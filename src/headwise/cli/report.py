@@ -11,15 +11,11 @@ from headwise.cli import options
 if TYPE_CHECKING:
     from headwise.report.data import ReportData
 
-ScanFolderOption = Annotated[
+ScannedFolder = Annotated[
     Path | None, Argument(metavar="FOLDER", help="Folder of a scan (default: scan minilm now).")
 ]
-ImportanceFolderOption = Annotated[
-    Path | None, Option("--importance", help="Folder that headwise importance wrote.")
-]
-PruneFolderOption = Annotated[
-    Path | None, Option("--prune", help="Directory that headwise prune wrote.")
-]
+ImportanceFolder = Annotated[Path | None, Option(help="Folder that headwise importance wrote.")]
+PruneFolder = Annotated[Path | None, Option(help="Directory that headwise prune wrote.")]
 Out = Annotated[Path, Option(help="HTML file to write.")]
 Text = Annotated[
     str | None,
@@ -31,9 +27,9 @@ Text = Annotated[
 
 
 def report_command(
-    scan: ScanFolderOption = None,
-    importance: ImportanceFolderOption = None,
-    prune: PruneFolderOption = None,
+    scan: ScannedFolder = None,
+    importance: ImportanceFolder = None,
+    prune: PruneFolder = None,
     out: Out = Path("report.html"),
     text: Text = None,
     force: options.Force = False,

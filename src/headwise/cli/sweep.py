@@ -23,7 +23,7 @@ Set = Annotated[
 Groups = Annotated[
     str | None, Option(help="Groups to compare: split, free, big, narrow, separated by commas.")
 ]
-DModel = Annotated[int | None, Option("--d-model", help="Width of the models.")]
+DModel = Annotated[int | None, Option(help="Width of the models.")]
 Layers = Annotated[
     int | None, Option(help="Number of layers (default: as many as the task needs).")
 ]

@@ -1,9 +1,8 @@
 """`headwise trace`: every number of one layer's attention."""
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Option
@@ -16,13 +15,6 @@ if TYPE_CHECKING:
     from headwise.tracing.record import Trace
 
 SENTENCE = "The cat sat down"
-
-
-class Example(StrEnum):
-    """Worked examples that need no model."""
-
-    cat_sleeps = "cat-sleeps"
-    dimensions = "dimensions"
 
 
 Text = Annotated[
@@ -38,12 +30,14 @@ Heads = Annotated[
 StepName = Annotated[
     str | None,
     Option(
-        "--step",
         help="Show one step: input, queries, keys, values, scores, scaled, masked, weights, mixed, "
         "concat, Wo, contributions or output; in an example also Wq, Wk or Wv.",
     ),
 ]
-ExampleName = Annotated[Example | None, Option(help="Show a worked example instead of a model.")]
+Example = Annotated[
+    Literal["cat-sleeps", "dimensions"] | None,
+    Option(help="Show a worked example instead of a model."),
+]
 CompareSingle = Annotated[
     bool, Option("--compare-single-head", help="Compare the heads' rows with their average.")
 ]
@@ -66,7 +60,7 @@ def trace_command(  # noqa: PLR0913 - one parameter per option
     stack: Stack = None,
     heads: Heads = None,
     step: StepName = None,
-    example: ExampleName = None,
+    example: Example = None,
     compare_single_head: CompareSingle = False,
     query: Query = None,
     words: Words = False,
@@ -97,7 +91,7 @@ def trace_command(  # noqa: PLR0913 - one parameter per option
         options.refuse("--compare-single-head prints only rows", printing)
     if not (svg or html):
         options.refuse(_why_no_map(compare_single_head, as_json, step, example), map_options)
-    if example is Example.dimensions:
+    if example == "dimensions":
         unused: dict[str, object] = {"--layer": layer, "--stack": stack, "--heads": heads}
         unused |= {"--step": step, "--compare-single-head": compare_single_head}
         unused |= {"--svg": svg, "--html": html, **map_options}
@@ -138,7 +132,7 @@ def trace_command(  # noqa: PLR0913 - one parameter per option
         say(console, f"wrote {path}")
 
 
-def _why_no_map(compares: bool, as_json: bool, step: str | None, example: Example | None) -> str:
+def _why_no_map(compares: bool, as_json: bool, step: str | None, example: str | None) -> str:
     """Reason for having no map of weights in the output; "" if it has one."""
     if compares:
         return "--compare-single-head compares whole rows"

@@ -35,28 +35,20 @@ class HeatMap:
     columns: Sequence[str]
 
     @property
-    def left(self) -> int:
-        """Width of the row labels."""
-        return label_width(self.rows)
-
-    @property
-    def top(self) -> int:
-        """Height of the name and the column labels."""
-        return label_width(self.columns) + FONT + 8
-
-    @property
     def width(self) -> int:
-        """Width of the whole map."""
-        return self.left + CELL * len(self.columns)
+        """Width of the row labels and the cells."""
+        return label_width(self.rows) + CELL * len(self.columns)
 
     @property
     def height(self) -> int:
-        """Height of the whole map."""
-        return self.top + CELL * len(self.rows)
+        """Height of the name, the column labels and the cells."""
+        return FONT + 8 + label_width(self.columns) + CELL * len(self.rows)
 
     def draw(self, largest: float) -> Html:
         """SVG of the map, its top left corner at 0, 0; each cell has its number as tooltip."""
-        left, top, middle = self.left, self.top, (CELL + 0.72 * FONT) / 2
+        size = {"width": CELL * len(self.columns), "height": CELL * len(self.rows)}
+        left, top = self.width - size["width"], self.height - size["height"]
+        middle = (CELL + 0.72 * FONT) / 2  # baseline of a text in the middle of a cell
         parts = [svg_text((left + self.width) / 2, FONT, self.name, "middle", font_weight="bold")]
         for column, name in enumerate(self.columns):
             place = f"translate({left + CELL * column + middle:.1f} {top - 5}) rotate(-90)"
@@ -71,7 +63,6 @@ class HeatMap:
                     f"{to_html(f'{name} -> {other}: {value:.3f}')}</title></rect>"
                 )
                 parts.append(Html(cell))
-        size = {"width": self.width - left, "height": self.height - top}
         border = {"fill": "none", "stroke": "#8a8a8a", "stroke_width": 0.6}
         return join_html([*parts, tag("rect", x=left, y=top, **size, **border)])
 
