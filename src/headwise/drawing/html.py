@@ -31,15 +31,16 @@ class Html(str):
     """Text that is HTML already, and is not escaped again."""
 
 
-def one_line(text: str) -> str:
-    """Text on one line; characters that XML forbids become the replacement character."""
-    forbidden = r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
-    return " ".join(re.sub(forbidden, "\N{REPLACEMENT CHARACTER}", text).split())
-
-
 def to_html(value: object) -> str:
-    """Any value as escaped HTML on one line; `Html` stays as it is."""
-    return value if isinstance(value, Html) else escape(one_line(str(value)))
+    """Any value as escaped HTML on one line; `Html` stays as it is.
+
+    Characters that XML forbids become the replacement character.
+    """
+    if isinstance(value, Html):
+        return value
+    forbidden = r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+    text = re.sub(forbidden, "\N{REPLACEMENT CHARACTER}", str(value))
+    return escape(" ".join(text.split()))
 
 
 def tag(name: str, *inner: object, **attributes: object) -> Html:
