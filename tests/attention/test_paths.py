@@ -256,7 +256,7 @@ def watched_paths() -> Iterator[list[str]]:
     with pytest.MonkeyPatch.context() as patch:
         for name, runner in RUNNERS.items():
             patch.setitem(RUNNERS, name, watch(name, runner))
-        patch.setattr(prepare, "separate", watch("ragged", prepare.separate))
+        patch.setattr(prepare, "_separate", watch("ragged", prepare._separate))
         yield taken
 
 
@@ -264,11 +264,8 @@ def watched_paths() -> Iterator[list[str]]:
 def test_explain_path_returns_the_path_that_attend_takes(problem: Problem) -> None:
     choice = explain_path(*problem.tensors, rules=problem.rules)
     with watched_paths() as taken:
-        output = attend(*problem.tensors, rules=problem.rules)
-    if choice.path == "ragged" or taken:
-        assert taken[0] == choice.path
-    else:  # no key is in reach of any query
-        assert not output.any()
+        attend(*problem.tensors, rules=problem.rules)
+    assert taken[0] == choice.path
 
 
 @pytest.mark.parametrize("case", CASES)

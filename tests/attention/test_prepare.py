@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from headwise import MultiHeadAttention
 from headwise.attention import attend as attend_module, prepare
 from headwise.attention.attend import attend, attend_in_steps, attend_with_lse, explain_path
-from headwise.attention.prepare import Computation, read_lengths, why_apart
+from headwise.attention.prepare import Computation
 from headwise.attention.rules import Rules
 from headwise.errors import MaskError, ShapeError
 
@@ -117,19 +117,15 @@ def test_padding_that_costs_more_than_a_call_is_left_out() -> None:
     saved = 3 * (40 * 60 - 10 * 30)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prepare, "CALL_PAIRS", saved // 2)
-        counts = read_lengths(rules, queries, keys)
-        assert counts == ([40, 10], [60, 30])
-        assert why_apart(queries, keys, rules, counts) is None
         assert explain_path(queries, keys, values, rules=rules).path == "masked"
         patch.setattr(prepare, "CALL_PAIRS", saved // 2 - 1)
-        reason = "44% of the padded work is padding"
-        assert why_apart(queries, keys, rules, counts) == reason
-        assert explain_path(queries, keys, values, rules=rules) == ("ragged", reason)
-        meta = [tensor.to("meta") for tensor in (queries, keys)]
-        assert why_apart(*meta, rules, None) is None
+        choice = explain_path(queries, keys, values, rules=rules)
+        assert choice == ("ragged", "44% of the padded work is padding")
+        meta = [tensor.to("meta") for tensor in (queries, keys, values)]
+        assert explain_path(*meta, rules=rules).path == "masked"
         with_offsets = replace(rules, offset=torch.tensor([0, 1]))
-        reason = "each sequence has its own offset"
-        assert why_apart(queries, keys, with_offsets, counts) == reason
+        choice = explain_path(queries, keys, values, rules=with_offsets)
+        assert choice == ("ragged", "each sequence has its own offset")
 
 
 def test_lengths_can_be_met_by_a_transform(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,13 +267,13 @@ def test_padding_of_queries_makes_no_mask_of_pairs(
         sinks=torch.randn(3, dtype=torch.float64) if with_lse else None,
     )
     problem, seen = Problem(*tensors, rules), []
-    original = attend_module.compute
+    original = attend_module.choose_path
 
-    def spy(task: Computation, **options: Any) -> Any:
-        seen.append(task.mask)
-        return original(task, **options)
+    def spy(computation: Computation, **options: Any) -> Any:
+        seen.append(computation.mask)
+        return original(computation, **options)
 
-    monkeypatch.setattr(attend_module, "compute", spy)
+    monkeypatch.setattr(attend_module, "choose_path", spy)
     got = attend_with_lse(*tensors, rules=rules) if with_lse else (attend(*tensors, rules=rules),)
     assert_answers(problem, Answer(*got))
     assert [tuple(mask.shape) for mask in seen] == [(3, 1, 1, 7)]

@@ -1,4 +1,4 @@
-"""Rules and the task they become: which mistakes are named, and who may see whom."""
+"""Rules and the computation they become: which mistakes are named, and who may see whom."""
 
 import math
 from dataclasses import replace
@@ -230,42 +230,42 @@ def test_the_keys_of_some_queries_are_exactly_those_they_see(
 
 
 def is_shared(problem: Problem) -> bool:
-    """Whether one offset holds for all sequences, as a task wants it."""
+    """Whether one offset holds for all sequences, as a computation wants it."""
     return not isinstance(problem.rules.offset, Tensor)
 
 
 @given(problem=problems(twists=BIASED), data=st.data())
 def test_a_tile_holds_what_the_definition_adds(problem: Problem, data: st.DataObject) -> None:
     assume(is_shared(problem))
-    task = Computation.of(*problem.tensors, problem.rules)
-    first = data.draw(st.integers(0, task.num_queries))
-    last = data.draw(st.integers(first, task.num_queries))
-    low = data.draw(st.integers(0, task.num_keys))
-    high = data.draw(st.integers(low, task.num_keys))
-    tile = bias_tile(task, slice(first, last), low, high)
+    computation = Computation.of(*problem.tensors, problem.rules)
+    first = data.draw(st.integers(0, computation.num_queries))
+    last = data.draw(st.integers(first, computation.num_queries))
+    low = data.draw(st.integers(0, computation.num_keys))
+    high = data.draw(st.integers(low, computation.num_keys))
+    tile = bias_tile(computation, slice(first, last), low, high)
     want = dense_bias(problem)[:, :, first:last, low:high]
     tile = torch.zeros_like(want) if tile is None else tile.expand_as(want)
     assert_same(tile, want, roundings=problem.roundings)
 
 
 @given(problem=problems(twists=BIASED))
-def test_a_trimmed_task_has_lost_only_keys_that_nobody_sees(problem: Problem) -> None:
+def test_only_keys_that_no_query_sees_are_dropped(problem: Problem) -> None:
     assume(is_shared(problem))
-    task = Computation.of(*problem.tensors, problem.rules)
-    small = task.without_hidden_keys()
+    computation = Computation.of(*problem.tensors, problem.rules)
+    small = Computation.of(*problem.tensors, problem.rules, drops_hidden_keys=True)
     assume(small.num_queries > 0)
-    low, high = task.band.keys_of(0, task.num_queries - 1, task.num_keys)
-    if task.band.is_full:
-        low, high = 0, task.num_keys
-    assert torch.equal(small.keys, task.keys[:, :, low:high])
-    assert torch.equal(small.values, task.values[:, :, low:high])
+    low, high = computation.band.keys_of(0, computation.num_queries - 1, computation.num_keys)
+    if computation.band.is_full:
+        low, high = 0, computation.num_keys
+    assert torch.equal(small.keys, computation.keys[:, :, low:high])
+    assert torch.equal(small.values, computation.values[:, :, low:high])
     whole = dense_bias(problem)
     tile = bias_tile(small, slice(0, small.num_queries), 0, small.num_keys)
     want = whole[..., low:high]
     tile = torch.zeros_like(want) if tile is None else tile.expand_as(want)
     assert_same(tile, want, roundings=problem.roundings)
     structure = replace(problem.rules, mask=None, slopes=None, distance_bias=None)
-    sizes = (task.num_queries, task.num_keys)
+    sizes = (computation.num_queries, computation.num_keys)
     is_seen = (bias_by_definition(structure, 0, 0, *sizes) == 0).any(0)
     assert not is_seen[:low].any() and not is_seen[high:].any()
 

@@ -23,7 +23,7 @@ from headwise.attention.kernels import (
     plain_steps,
     unfold_groups,
 )
-from headwise.attention.paths import PATHS, PathChoice, choose_path, compute, trains_short_in_half
+from headwise.attention.paths import PATHS, RUNNERS, PathChoice, choose_path, trains_short_in_half
 from headwise.attention.prepare import beside_sinks, is_autocast, prepare_call
 from headwise.attention.rules import Rules
 from headwise.errors import OptionError, PathError
@@ -184,9 +184,11 @@ def mix(
         raise PathError(f"path is {path!r}: choose from {', '.join(PATHS)}")
     prepared = prepare_call(queries, keys, values, rules, path=path)
     path, with_lse = None if path == "ragged" else path, with_lse or rules.sinks is not None
-    return prepared.join(
-        [compute(part, with_lse=with_lse, path=path) for part in prepared.computations]
-    )
+    results = []
+    for part in prepared.computations:
+        choice = choose_path(part, with_lse=with_lse, path=path)
+        results.append(RUNNERS[choice.path](part, with_lse))
+    return prepared.join(results)
 
 
 def _plain_attention(

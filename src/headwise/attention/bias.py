@@ -46,17 +46,16 @@ def _add_up(
 ) -> Tensor | None:
     """Sum of a part of the mask, the biases by distance, and -inf for pairs outside the band."""
     rules, band = computation.rules, computation.band
-    has_distances = rules.slopes is not None or rules.distance_bias is not None
-    if mask is None and not has_distances and band.is_full:
+    if band.is_full and not computation.has_bias:
         return None
     dtype = torch.promote_types(computation.queries.dtype, torch.float32)
     bias = torch.zeros((), dtype=dtype, device=computation.queries.device)
     if mask is not None:
         bias = bias.where(mask, -math.inf) if mask.dtype == torch.bool else mask.to(dtype)
-    if band.is_full and not has_distances:
+    if band.is_full and not rules.has_distances:
         return bias
     ahead = key - (query + band.offset)
-    if has_distances:
+    if rules.has_distances:
         by_distance = torch.zeros((), dtype=dtype, device=ahead.device)
         if rules.slopes is not None:
             slopes = rules.slopes.to(dtype).view(-1, *(1,) * ahead.dim())
@@ -68,7 +67,7 @@ def _add_up(
         bias = bias + by_distance[None]
     if not band.is_full:
         visible = band.sees(ahead)
-        if mask is None and not has_distances:
+        if not computation.has_bias:
             return bias.where(visible[None, None], -math.inf)
         bias = bias.masked_fill(~visible, -math.inf)
     return bias

@@ -75,12 +75,19 @@ def attend_fused(
 ) -> Mixed:
     """One fused call: memory linear in the length, causal top-left, grouped heads as they are."""
     d_key, d_value = keys.shape[-1], values.shape[-1]
-    if d_key != d_value:
-        queries, keys, values = same_width(queries, keys, values)
+    if d_value < d_key:  # fused kernels take one head size only
+        values = F.pad(values, (0, d_key - d_value))
+    elif d_value > d_key:
+        queries = F.pad(queries, (0, d_value - d_key))
+        keys = F.pad(keys, (0, d_value - d_key))
     if has_flash(queries):
-        queries, keys, values = _unit_stride(queries), _unit_stride(keys), _unit_stride(values)
+        # The kernel needs neighbouring elements on the last axis.
+        queries, keys, values = (
+            tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+            for tensor in (queries, keys, values)
+        )
         if with_lse and torch.is_grad_enabled():
-            output, lse = FusedWithLse.apply(queries, keys, values, bias, is_causal, scale)  # type: ignore[no-untyped-call]
+            output, lse = _FusedWithLse.apply(queries, keys, values, bias, is_causal, scale)  # type: ignore[no-untyped-call]
         else:
             output, lse = flash_forward(
                 queries, keys, values, 0.0, is_causal, attn_mask=bias, scale=scale
@@ -105,23 +112,7 @@ def attend_fused(
     return Mixed(output, lse if with_lse else None)
 
 
-def same_width(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The three padded with zeros to the same width: fused kernels take one head size only."""
-    d_key, d_value = keys.shape[-1], values.shape[-1]
-    if d_value < d_key:
-        values = F.pad(values, (0, d_key - d_value))
-    elif d_value > d_key:
-        queries = F.pad(queries, (0, d_value - d_key))
-        keys = F.pad(keys, (0, d_value - d_key))
-    return queries, keys, values
-
-
-def _unit_stride(tensor: Tensor) -> Tensor:
-    """The tensor with neighbouring elements on its last axis, copied only if it has to be."""
-    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
-
-
-class FusedWithLse(torch.autograd.Function):
+class _FusedWithLse(torch.autograd.Function):
     """The CPU's fused attention with a log-sum-exp that carries gradients too.
 
     A gradient `g` of the log-sum-exp adds `g * weights` to the gradient of the scores. The backward
@@ -139,7 +130,6 @@ class FusedWithLse(torch.autograd.Function):
         is_causal: bool,
         scale: float,
     ) -> tuple[Tensor, Tensor]:
-        """Output and log-sum-exp of each row."""
         output, lse = flash_forward(
             queries, keys, values, 0.0, is_causal, attn_mask=bias, scale=scale
         )
@@ -149,15 +139,14 @@ class FusedWithLse(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor, grad_lse: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of queries, keys and values."""
-        grads: tuple[Tensor, ...] = FusedBackward.apply(  # type: ignore[no-untyped-call]
+        grads: tuple[Tensor, ...] = _FusedBackward.apply(  # type: ignore[no-untyped-call]
             grad_output, grad_lse, *ctx.saved_tensors, ctx.is_causal, ctx.scale
         )
         return (*grads, None, None, None)
 
 
-class FusedBackward(torch.autograd.Function):
-    """The backward pass of `FusedWithLse`; its own derivative raises PathError."""
+class _FusedBackward(torch.autograd.Function):
+    """The backward pass of `_FusedWithLse`; its own derivative raises PathError."""
 
     @staticmethod
     def forward(  # noqa: PLR0913 - what the kernel takes
@@ -173,7 +162,6 @@ class FusedBackward(torch.autograd.Function):
         is_causal: bool,
         scale: float,
     ) -> tuple[Tensor, ...]:
-        """Gradients of queries, keys and values."""
         grad_lse = grad_lse.to(grad_output.dtype)[..., None]
         grads = flash_backward(
             torch.cat([grad_output, grad_lse], -1),
@@ -191,7 +179,6 @@ class FusedBackward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> None:
-        """Raise PathError: no kernel computes it."""
         raise PathError(
             "no fused kernel has a second derivative: call attend with path='steps', or the layer "
             "with need_weights=True"
@@ -210,13 +197,11 @@ def plain_steps(
 ) -> AttentionSteps:
     """Every intermediate, with the whole weight matrix; half precision is computed in float32."""
     with _without_autocast(queries):
-        scores, capped, biased = _plain_scores(
-            queries, keys, scale=scale, bias=bias, softcap=softcap
-        )
-        empty = _empty_rows(bias)
-        weights = _row_softmax(biased, empty)
+        scores, capped, biased = _plain_scores(queries, keys, scale, bias, softcap)
+        weights, lse = _row_softmax(biased, bias, with_lse=True)
+        assert lse is not None
         mixed = _plain_mix(weights, values, dropout).to(queries.dtype)
-        return AttentionSteps(scores, capped, biased, weights, mixed, _row_lse(biased, empty))
+        return AttentionSteps(scores, capped, biased, weights, mixed, lse)
 
 
 def plain_mixed(  # noqa: PLR0913 - what `plain_steps` takes, and one more
@@ -232,10 +217,9 @@ def plain_mixed(  # noqa: PLR0913 - what `plain_steps` takes, and one more
 ) -> Mixed:
     """The result of `plain_steps` without its intermediates."""
     with _without_autocast(queries):
-        biased = _plain_scores(queries, keys, scale=scale, bias=bias, softcap=softcap)[-1]
-        empty = _empty_rows(bias)
-        mixed = _plain_mix(_row_softmax(biased, empty), values, dropout).to(queries.dtype)
-        return Mixed(mixed, _row_lse(biased, empty) if with_lse else None)
+        biased = _plain_scores(queries, keys, scale, bias, softcap)[-1]
+        weights, lse = _row_softmax(biased, bias, with_lse=with_lse)
+        return Mixed(_plain_mix(weights, values, dropout).to(queries.dtype), lse)
 
 
 def _without_autocast(queries: Tensor) -> torch.autocast:
@@ -245,7 +229,7 @@ def _without_autocast(queries: Tensor) -> torch.autocast:
 
 
 def _plain_scores(
-    queries: Tensor, keys: Tensor, *, scale: float, bias: Tensor | None, softcap: float | None
+    queries: Tensor, keys: Tensor, scale: float, bias: Tensor | None, softcap: float | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scores, scores after the softcap, and scores after masks and biases."""
     wide = torch.promote_types(queries.dtype, torch.float32)
@@ -255,21 +239,17 @@ def _plain_scores(
     return scores, capped, capped if bias is None else capped + bias
 
 
-def _empty_rows(bias: Tensor | None) -> Tensor | None:
-    return None if bias is None else (bias == -math.inf).all(-1, keepdim=True)
-
-
-def _row_softmax(biased: Tensor, empty: Tensor | None) -> Tensor:
-    if empty is None:
-        return biased.softmax(-1)
-    return biased.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)
-
-
-def _row_lse(biased: Tensor, empty: Tensor | None) -> Tensor:
-    if empty is None:
-        return biased.logsumexp(-1)
+def _row_softmax(
+    biased: Tensor, bias: Tensor | None, *, with_lse: bool
+) -> tuple[Tensor, Tensor | None]:
+    if bias is None:
+        return biased.softmax(-1), biased.logsumexp(-1) if with_lse else None
+    empty = (bias == -math.inf).all(-1, keepdim=True)
+    weights = biased.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)
+    if not with_lse:
+        return weights, None
     lse = biased.masked_fill(empty, 0.0).logsumexp(-1)
-    return lse.masked_fill(empty[..., 0], -math.inf)
+    return weights, lse.masked_fill(empty[..., 0], -math.inf)
 
 
 def _plain_mix(weights: Tensor, values: Tensor, dropout: float) -> Tensor:
@@ -291,7 +271,7 @@ def unfold_groups(tensor: Tensor, num_heads: int) -> Float[Tensor, "batch heads 
     batch, kv_heads, rows, width = tensor.shape
     if kv_heads == num_heads:
         return tensor
-    return tensor.reshape(batch, num_heads, rows * kv_heads // num_heads, width)
+    return tensor.reshape(batch, num_heads, rows * kv_heads // max(num_heads, 1), width)
 
 
 def available_kernels() -> dict[str, str]:

@@ -247,10 +247,17 @@ class MultiHeadAttention(nn.Module):
         device: torch.device,
     ) -> Rules:
         """Rules of the layer's attention for an input with this mask and these lengths."""
-        own = (self.window, self.slopes, self.relative_bias, self.softcap, self.sinks)
+        options = (self.window, self.slopes, self.relative_bias, self.softcap, self.sinks)
         dropout = self.dropout if self.training else 0.0
-        if mask is None and lengths is None and not dropout and own == (None,) * len(own):
+        if mask is None and lengths is None and not dropout and options == (None,) * len(options):
             return CAUSAL if self.is_causal else EVERY_KEY
+        distance_bias: Tensor | None = None
+        if self.relative_bias is not None:
+            assert isinstance(self.position, RelativeBias)
+            reach = self.position.max_distance
+            ahead = torch.arange(-reach, reach + 1, device=device)
+            buckets = relative_buckets(ahead, self.position, is_causal=self.is_causal)
+            distance_bias = self.relative_bias(buckets).T
         return Rules(
             is_causal=self.is_causal,
             window=self.window,
@@ -258,21 +265,11 @@ class MultiHeadAttention(nn.Module):
             query_lengths=lengths if is_self else None,
             mask=mask,
             slopes=None if self.slopes is None else self.slopes(device),
-            distance_bias=self._distance_bias(device),
+            distance_bias=distance_bias,
             softcap=self.softcap,
             sinks=None if self.sinks is None else self.sinks(),
             dropout=dropout,
         )
-
-    def _distance_bias(self, device: torch.device) -> Float[Tensor, "heads distances"] | None:
-        if self.relative_bias is None:
-            return None
-        assert isinstance(self.position, RelativeBias)
-        reach = self.position.max_distance
-        ahead = torch.arange(-reach, reach + 1, device=device)
-        buckets = relative_buckets(ahead, self.position, is_causal=self.is_causal)
-        table: Tensor = self.relative_bias(buckets)
-        return table.T
 
     def _rotate(
         self, queries: Tensor, keys: Tensor, rotary: Rotary, seen: int

@@ -7,7 +7,8 @@ The structure (causal, window, cached) decides, so that a dense mask is made onl
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -52,31 +53,36 @@ class PathChoice(NamedTuple):
     reason: str
 
 
-def choose_path(computation: Computation, *, with_lse: bool) -> PathChoice:
-    """The fastest path that can carry out the computation."""
-    band, num_queries, num_keys = computation.band, computation.num_queries, computation.num_keys
+def choose_path(computation: Computation, *, with_lse: bool, path: str | None = None) -> PathChoice:
+    """The fastest path that can carry out the computation, or `path`; PathError if it cannot."""
+    band, queries, num_keys = computation.band, computation.queries, computation.num_keys
+    if 0 in queries.shape or num_keys == 0:
+        return PathChoice("steps", "no query can see a key")
+    if path is not None:
+        if (reason := _why_not(path, computation, with_lse=with_lse)) is not None:
+            raise PathError(f"path {path!r} cannot compute this: {reason}")
+        return PathChoice(path, "it was requested")
     obstacle = _why_not_fused(computation, with_lse=with_lse)
     if obstacle is not None:
-        is_small = score_bytes(computation.queries, num_queries, num_keys) <= TILE_BYTES
+        is_small = score_bytes(queries, queries.shape[2], num_keys) <= TILE_BYTES
         return PathChoice("steps" if is_small or is_transformed() else "step_blocks", obstacle)
     if trains_short_in_half(*computation.tensors):
         return PathChoice("steps", "the fused backward pass is slow on short half-precision input")
     if computation.has_bias:
-        rules = computation.rules
-        by_distance = rules.slopes is not None or rules.distance_bias is not None
-        if by_distance and score_bytes(computation.queries, num_queries, num_keys) > TILE_BYTES:
+        has_distances = computation.rules.has_distances
+        if has_distances and score_bytes(queries, queries.shape[2], num_keys) > TILE_BYTES:
             return PathChoice("blocks", "the bias of all pairs at once would be too large")
         if band.is_full or (band.is_triangle and not with_lse):
             return PathChoice("masked", "a dense mask or bias was given")
         return PathChoice("blocks", "a mask together with a causal or window structure")
     if band.is_full and computation.groups > 1:
-        groups = computation.groups
-        return PathChoice("folded", f"{groups} heads share each KV head and see every key")
+        reason = f"{computation.groups} heads share each KV head and see every key"
+        return PathChoice("folded", reason)
     if band.is_full:
         return PathChoice("fused", "every query sees every key")
     if band.is_triangle:
         return PathChoice("fused", "causal from the first key")
-    if band.is_causal and has_flash(computation.queries):
+    if band.is_causal and has_flash(queries):
         return PathChoice("past", f"causal after {band.offset} cached keys")
     return PathChoice("blocks", "each block of queries sees only a part of the keys")
 
@@ -120,44 +126,21 @@ def _why_not(path: str, computation: Computation, *, with_lse: bool) -> str | No
     obstacle = _why_not_fused(computation, with_lse=with_lse)
     if obstacle is not None or path == "blocks":
         return obstacle
-    band = computation.band
-    if path == "masked":
-        fits = band.is_full or (band.is_triangle and not with_lse)
-        return None if fits else "it needs every key visible, or the causal triangle without lse"
-    if computation.has_bias:
+    if path != "masked" and computation.has_bias:
         return "it takes no mask or bias"
-    if path == "past":
-        fits = band.is_causal and band.offset > 0 and has_flash(computation.queries)
-        return None if fits else "it needs causal queries after cached keys, on the CPU"
-    if path == "folded":
-        return None if band.is_full else "it needs every query to see every key"
-    fits = band.is_full or band.is_triangle
-    return None if fits else "it needs every key visible, or the causal triangle"
-
-
-def compute(computation: Computation, *, with_lse: bool = False, path: str | None = None) -> Mixed:
-    """Mixed values by the fastest path, or by the requested one; sinks not yet applied.
-
-    The log-sum-exp is None unless `with_lse`.
-    """
-    if 0 in computation.queries.shape or computation.num_keys == 0:
-        return _nothing_seen(computation, with_lse)
-    if path is None:
-        path = choose_path(computation, with_lse=with_lse).path
-    elif (reason := _why_not(path, computation, with_lse=with_lse)) is not None:
-        raise PathError(f"path {path!r} cannot compute this: {reason}")
-    output, lse = RUNNERS[path](computation, with_lse)
-    return Mixed(output, lse if with_lse else None)
-
-
-def _nothing_seen(computation: Computation, with_lse: bool) -> Mixed:
-    """Zeros that autograd can follow, for a computation without queries or without keys."""
-    queries, _, values = computation.tensors
-    empty_sums = (tensor.flatten()[:0].sum() for tensor in computation.tensors)
-    output = sum(empty_sums, queries.new_zeros(())).expand(*queries.shape[:3], values.shape[-1])
-    dtype = torch.promote_types(queries.dtype, torch.float32)
-    lse = torch.full_like(queries[..., 0], -torch.inf, dtype=dtype)
-    return Mixed(output, lse if with_lse else None)
+    band = computation.band
+    is_past = band.is_causal and band.offset > 0 and has_flash(computation.queries)
+    needs = {
+        "fused": (band.is_triangle, "every key visible, or the causal triangle"),
+        "folded": (False, "every query to see every key"),
+        "past": (is_past, "causal queries after cached keys, on the CPU"),
+        "masked": (
+            band.is_triangle and not with_lse,
+            "every key visible, or the causal triangle without lse",
+        ),
+    }
+    fits, need = needs[path]
+    return None if fits or (band.is_full and path != "past") else f"it needs {need}"
 
 
 def _run_fused(computation: Computation, with_lse: bool) -> Mixed:
@@ -196,7 +179,8 @@ def _run_past(computation: Computation, with_lse: bool) -> Mixed:
     assert before.lse is not None and after.lse is not None
     share = torch.sigmoid(after.lse - before.lse)[..., None]
     wide = torch.lerp(before.output.to(share.dtype), after.output.to(share.dtype), share)
-    return Mixed(wide.to(keys.dtype), torch.logaddexp(before.lse, after.lse))
+    lse = torch.logaddexp(before.lse, after.lse) if with_lse else None
+    return Mixed(wide.to(keys.dtype), lse)
 
 
 def _run_masked(computation: Computation, with_lse: bool) -> Mixed:
@@ -213,8 +197,7 @@ def _run_masked(computation: Computation, with_lse: bool) -> Mixed:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class QueryTile:
+class QueryTile(NamedTuple):
     """Queries `first..last` and the keys `low..high` that they can see, half-open."""
 
     first: int
@@ -247,36 +230,28 @@ def _run_blocks(computation: Computation, with_lse: bool) -> Mixed:
 
 
 def _run_steps(computation: Computation, with_lse: bool) -> Mixed:
-    whole = QueryTile(0, computation.num_queries, 0, computation.num_keys)
-    return _plain_tile(computation, with_lse)(whole, *computation.tensors)
+    tile = QueryTile(0, computation.num_queries, 0, computation.num_keys)
+    return _plain_tile(computation, with_lse, tile, *computation.tensors)
 
 
 def _run_step_blocks(computation: Computation, with_lse: bool) -> Mixed:
-    """Plain steps over blocks of queries, whose scores the backward pass computes again."""
-    plain = _plain_tile(computation, with_lse)
-
-    def recompute(tile: QueryTile, queries: Tensor, keys: Tensor, values: Tensor) -> Mixed:
-        result: Mixed = checkpoint(plain, tile, queries, keys, values, use_reentrant=False)
-        return result
-
-    function = recompute if torch.is_grad_enabled() else plain
+    function: TileFunction = partial(_plain_tile, computation, with_lse)
+    if torch.is_grad_enabled():  # the backward pass computes the scores again
+        function = partial(checkpoint, function, use_reentrant=False)
     return _over_tiles(computation, function, is_dense=True)
 
 
-def _plain_tile(computation: Computation, with_lse: bool) -> TileFunction:
-    def plain(tile: QueryTile, queries: Tensor, keys: Tensor, values: Tensor) -> Mixed:
-        return plain_mixed(
-            queries,
-            keys,
-            values,
-            scale=computation.scale,
-            bias=tile.bias(computation),
-            softcap=computation.rules.softcap,
-            dropout=computation.rules.dropout,
-            with_lse=with_lse,
-        )
-
-    return plain
+def _plain_tile(
+    computation: Computation, with_lse: bool, tile: QueryTile, *tensors: Tensor
+) -> Mixed:
+    return plain_mixed(
+        *tensors,
+        scale=computation.scale,
+        bias=tile.bias(computation),
+        softcap=computation.rules.softcap,
+        dropout=computation.rules.dropout,
+        with_lse=with_lse,
+    )
 
 
 def _over_tiles(computation: Computation, function: TileFunction, *, is_dense: bool) -> Mixed:

@@ -118,6 +118,11 @@ class Rules:
             before, after = self.window - 1, self.window - 1
         return (before, 0 if self.is_causal else after)
 
+    @property
+    def has_distances(self) -> bool:
+        """Whether the bias on a score depends on the distance between query and key."""
+        return self.slopes is not None or self.distance_bias is not None
+
 
 def check_window(window: Window | None) -> None:
     """Raise OptionError unless `window` is None, a positive number of keys, or two numbers."""
