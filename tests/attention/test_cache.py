@@ -20,7 +20,7 @@ from headwise import (
     RollingCache,
     Rotary,
 )
-from headwise.attention.cache import Cache, KeyValueCache
+from headwise.attention.cache import KeyValueCache
 from headwise.errors import CacheError, OptionError
 
 from .tolerance import assert_same
@@ -62,7 +62,9 @@ def some_x(positions: int = POSITIONS) -> Tensor:
     return torch.randn(BATCH, positions, D_MODEL, dtype=torch.float64)
 
 
-def in_pieces(layer: MultiHeadAttention, x: Tensor, sizes: Sequence[int], cache: Cache) -> Tensor:
+def in_pieces(
+    layer: MultiHeadAttention, x: Tensor, sizes: Sequence[int], cache: KeyValueCache
+) -> Tensor:
     """The layer's outputs on consecutive pieces of `x`, joined."""
     assert sum(sizes) == x.shape[1]
     return torch.cat([layer(piece, cache=cache) for piece in x.split(list(sizes), 1)], 1)
@@ -122,7 +124,9 @@ def test_a_partly_frozen_layer_trains_through_pieces(
     assert_same_gradients(layer, [2, 1, 1, 9], CACHES[cache_name]())
 
 
-def assert_same_gradients(layer: MultiHeadAttention, sizes: list[int], cache: Cache) -> None:
+def assert_same_gradients(
+    layer: MultiHeadAttention, sizes: list[int], cache: KeyValueCache
+) -> None:
     """Every learned parameter has the gradient that the sequence at once gives it."""
     learned = {name: leaf for name, leaf in layer.named_parameters() if leaf.requires_grad}
     x, seen_from = some_x(), some_x()

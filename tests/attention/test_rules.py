@@ -12,7 +12,7 @@ from headwise.attention.attend import attend, attend_in_steps, attend_with_lse, 
 from headwise.attention.bias import bias_tile
 from headwise.attention.prepare import Computation, check_qkv
 from headwise.attention.reference import bias_by_definition
-from headwise.attention.rules import Band, Rules, as_4d_mask, check_window
+from headwise.attention.rules import Band, Rules, as_4d_mask
 from headwise.errors import MaskError, OptionError, ShapeError
 
 from .problems import Problem, dense_bias, problems
@@ -73,7 +73,6 @@ def test_a_window_bounds_both_sides(
     bounds: tuple[int | None, int | None],
     causal_bounds: tuple[int | None, int | None],
 ) -> None:
-    check_window(window)
     assert Rules(window=window).bounds == bounds
     assert Rules(window=window, is_causal=True).bounds == causal_bounds
 

@@ -91,7 +91,7 @@ class Rules:
                 f"distance_bias has {self.distance_bias.shape[-1]} columns: "
                 "it needs an odd number, for distances -n to n"
             )
-        check_window(self.window)
+        _check_window(self.window)
         for name in ("lengths", "query_lengths"):
             if getattr(self, name) is not None:
                 _check_integers(name, getattr(self, name))
@@ -124,8 +124,7 @@ class Rules:
         return self.slopes is not None or self.distance_bias is not None
 
 
-def check_window(window: Window | None) -> None:
-    """Raise OptionError unless `window` is None, a positive number of keys, or two numbers."""
+def _check_window(window: Window | None) -> None:
     sides = window if isinstance(window, tuple) else (window,)
     least = 0 if isinstance(window, tuple) else 1
     are_counts = all(
