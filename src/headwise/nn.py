@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float
 from torch import Tensor
 
 from headwise.attention.attend import attend
@@ -82,7 +82,14 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             # Torch raises its own errors for bad input; nested tensors come without masks.
             rest = (key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal)
             return super().forward(query, key, value, *rest)
-        padding, pairs = _broadcastable(self, key_padding_mask, attn_mask)
+        # Both masks as [#batch #heads #query key].
+        padding, pairs = key_padding_mask, attn_mask
+        if padding is not None:
+            padding = padding[:, None, None] if padding.dim() == 2 else padding[None, None, None]
+        if pairs is not None:
+            pairs = (
+                pairs[None, None] if pairs.dim() == 2 else pairs.unflatten(0, (-1, self.num_heads))
+            )
         if not need_weights:
             return _compute_output(self, inputs, padding, pairs, is_causal), None
         output, weights = _compute_with_weights(self, inputs, padding, pairs)
@@ -185,27 +192,13 @@ def _split_product(
     return split.permute((2, 0, 3, 1, 4) if is_batch_first else (2, 1, 3, 0, 4)).unbind()
 
 
-def join_heads(
+def _join_heads(
     layer: MultiheadAttention, mixed: Float[Tensor, "batch heads query d_key"], axes: int
 ) -> Tensor:
-    """The output in the layout of a query tensor with `axes` axes."""
     is_batch_first = layer.batch_first or axes == 2
     concat = mixed.permute((0, 2, 1, 3) if is_batch_first else (2, 0, 1, 3)).flatten(2)
     output = F.linear(concat, layer.out_proj.weight, layer.out_proj.bias)
     return output if axes == 3 else output[0]
-
-
-def _broadcastable(
-    layer: MultiheadAttention, key_padding_mask: Mask, attn_mask: Mask
-) -> tuple[Mask, Mask]:
-    """Both masks as `[#batch #heads #query key]`."""
-    padding, pairs = key_padding_mask, attn_mask
-    if padding is not None:
-        padding = padding[:, None, None] if padding.dim() == 2 else padding[None, None, None]
-    if pairs is not None:
-        per_head = (pairs.shape[0] // layer.num_heads, layer.num_heads)
-        pairs = pairs[None, None] if pairs.dim() == 2 else pairs.unflatten(0, per_head)
-    return padding, pairs
 
 
 def _compute_output(
@@ -218,13 +211,13 @@ def _compute_output(
     if not dropout and (can_pay or is_transformed()):
         # Together with padding torch uses the mask itself and ignores the hint.
         is_causal = is_causal and (padding is None or _is_triangle(pairs))
-        rules = structure(padding, None if is_causal else pairs, is_causal, dtype)
-        return join_heads(layer, attend(queries, keys, values, rules=rules), axes)
+        rules = _masks_as_rules(padding, None if is_causal else pairs, is_causal, dtype)
+        return _join_heads(layer, attend(queries, keys, values, rules=rules), axes)
     # On short input torch's own function is fastest, and it draws torch's random numbers.
     is_causal = is_causal and padding is None
     bias = _joint_bias(padding, None if is_causal else pairs, dtype)
     mixed = F.scaled_dot_product_attention(queries, keys, values, bias, dropout, is_causal)
-    return join_heads(layer, mixed, axes)
+    return _join_heads(layer, mixed, axes)
 
 
 def _compute_with_weights(
@@ -240,7 +233,7 @@ def _compute_with_weights(
     weights = (scores + finite).softmax(-1).masked_fill(empty, 0)
     if layer.training and layer.dropout:
         weights = F.dropout(weights, layer.dropout)
-    return join_heads(layer, weights @ values, inputs[0].dim()), weights
+    return _join_heads(layer, weights @ values, inputs[0].dim()), weights
 
 
 def _joint_bias(
@@ -255,23 +248,16 @@ def _joint_bias(
     return padding + pairs
 
 
-def structure(padding: Mask, pairs: Mask, is_causal: bool, dtype: torch.dtype) -> Rules:
-    """The masks as rules; padding becomes lengths if it can be read at once."""
-    lengths = None if padding is None else _real_lengths(padding[:, 0, 0])
-    if padding is not None and lengths is not None:
-        lengths = None if (lengths == padding.shape[-1]).all() else lengths
-        padding = None
+def _masks_as_rules(padding: Mask, pairs: Mask, is_causal: bool, dtype: torch.dtype) -> Rules:
+    """Rules with lengths for padding that is only at the end, if it can be read at once."""
+    lengths = None
+    if padding is not None and _only_blocks(padding):
+        blocked = _is_blocked(padding[:, 0, 0])
+        if not (blocked[:, :-1] > blocked[:, 1:]).any():
+            lengths, padding = (~blocked).sum(1) if blocked.any() else None, None
     mask = _joint_bias(padding, pairs, dtype)
     offset = 0 if is_causal else None  # top-left, as torch reads its hint
     return Rules(is_causal=is_causal, offset=offset, lengths=lengths, mask=mask)
-
-
-def _real_lengths(padding: Shaped[Tensor, "batch key"]) -> Int[Tensor, " batch"] | None:
-    """Number of real keys of each sequence; None if padding is not only at the end."""
-    if not _only_blocks(padding):
-        return None
-    blocked = _is_blocked(padding)
-    return None if (blocked[:, :-1] > blocked[:, 1:]).any() else (~blocked).sum(1)
 
 
 def _is_triangle(pairs: Mask) -> bool:
