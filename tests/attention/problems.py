@@ -12,7 +12,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from headwise.attention.reference import attend_by_definition, bias_by_definition
+from headwise.attention.reference import bias_by_definition, head_steps
 from headwise.attention.rules import Rules
 
 from .tolerance import assert_same
@@ -80,12 +80,29 @@ def leaf(tensor: Tensor, like: Tensor) -> Tensor:
 
 def by_definition(problem: Problem) -> Answer:
     """The reference's output, log-sum-exps and weights."""
-    heads = attend_by_definition(*problem.tensors, problem.rules)
+    return Answer(*steps_by_definition(problem, "mixed", "lse", "weights"))
 
-    def stack(step: str) -> Tensor:
-        return torch.stack([torch.stack([getattr(head, step) for head in row]) for row in heads])
 
-    return Answer(stack("mixed"), stack("lse"), stack("weights"))
+def steps_by_definition(problem: Problem, *names: str) -> list[Tensor]:
+    """Some of the reference's steps, for all sequences and heads."""
+    queries, keys, values = problem.tensors
+    group = queries.shape[1] // keys.shape[1]
+    heads = [
+        head_steps(
+            queries[batch, head],
+            keys[batch, head // group],
+            values[batch, head // group],
+            rules=problem.rules,
+            batch=batch,
+            head=head,
+        )
+        for batch in range(len(queries))
+        for head in range(queries.shape[1])
+    ]
+    shape = queries.shape[:2]
+    return [
+        torch.stack([getattr(head, name) for head in heads]).unflatten(0, shape) for name in names
+    ]
 
 
 def dense_bias(problem: Problem) -> Tensor:

@@ -65,7 +65,7 @@ def test_mask_and_is_causal_are_shorthands_for_rules(apart: list[str], problem: 
     shorthands = {name: getattr(problem.rules, name) for name in apart}
     cleared = {"mask": None, "is_causal": False}
     rest = replace(problem.rules, **{name: cleared[name] for name in apart})
-    for function in (attend, attend_with_lse, attend_in_steps, explain_path):
+    for function in (attend, attend_with_lse, explain_path):
         whole = function(*problem.tensors, rules=problem.rules)
         parts = function(*problem.tensors, rules=rest, **shorthands)
         for one, other in zip(as_parts(whole), as_parts(parts), strict=True):
@@ -433,9 +433,9 @@ def test_a_wrong_answer_or_gradient_is_found() -> None:
 def test_two_masks_raise() -> None:
     tensors, mask = torch.zeros(3, 1, 2, 5, 4), torch.ones(5, 5, dtype=torch.bool)
     message = r"mask \[5, 5\] and rules\.mask \[1, 5, 5\]"
-    for verb in (attend, attend_with_lse, attend_in_steps, explain_path):
+    for function in (attend, attend_with_lse, explain_path):
         with pytest.raises(OptionError, match=message):
-            verb(*tensors, mask=mask, rules=Rules(mask=mask[None]))
+            function(*tensors, mask=mask, rules=Rules(mask=mask[None]))
 
 
 def test_a_kernel_may_lay_one_new_token_out_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,11 +22,17 @@ from headwise.attention.kernels import (
     plain_steps,
     unfold_groups,
 )
-from headwise.attention.reference import attend_by_definition
 from headwise.attention.rules import Rules
 from headwise.errors import PathError
 
-from .problems import Answer, Problem, assert_answers, by_definition, problems
+from .problems import (
+    Answer,
+    Problem,
+    assert_answers,
+    by_definition,
+    problems,
+    steps_by_definition,
+)
 from .tolerance import assert_same
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -188,12 +194,9 @@ def test_a_transform_is_noticed() -> None:
 @given(problem=problems())
 def test_every_step_equals_the_definition(problem: Problem) -> None:
     steps = attend_in_steps(*problem.tensors, rules=problem.rules)
-    heads = attend_by_definition(*problem.tensors, problem.rules)
-    for mine, theirs in (("capped", "scaled"), ("biased", "masked")):
-        want = torch.stack(
-            [torch.stack([getattr(head, theirs) for head in sequence]) for sequence in heads]
-        )
-        assert_same(getattr(steps, mine), want, roundings=problem.roundings, name=mine)
+    capped, biased = steps_by_definition(problem, "scaled", "masked")
+    assert_same(steps.capped, capped, roundings=problem.roundings, name="capped")
+    assert_same(steps.biased, biased, roundings=problem.roundings, name="biased")
     softcap = problem.rules.softcap
     if softcap is not None:
         assert_same(

@@ -80,22 +80,19 @@ def attend_in_steps(
     keys: Float[Tensor, "batch kv_heads key d_key"],
     values: Float[Tensor, "#batch #kv_heads key d_value"],
     *,
-    mask: Tensor | None = None,
-    is_causal: bool = False,
-    rules: Rules | None = None,
+    rules: Rules = EVERY_KEY,
 ) -> AttentionSteps:
     """Every intermediate, the weights of all heads among them; memory grows with query x key."""
-    rules = _merge_rules(rules, mask, is_causal)
     prepared = prepare_call(queries, keys, values, rules, keeps_padding=True)
     parts = [
         plain_steps(
-            *computation.tensors,
-            scale=computation.scale,
-            bias=bias_tile(computation, slice(0, queries.shape[2]), 0, keys.shape[2]),
+            *part.tensors,
+            scale=part.scale,
+            bias=bias_tile(part, slice(0, part.num_queries), 0, part.num_keys),
             softcap=rules.softcap,
             dropout=rules.dropout,
         )
-        for computation in prepared.computations
+        for part in prepared.computations
     ]
     steps = parts[0]
     if prepared.why_apart is not None:
@@ -132,13 +129,13 @@ def typical_paths() -> dict[str, PathChoice]:
     """The path of each usual kind of call here: 8 heads of 64 channels, 2,048 keys."""
     zero = torch.zeros(())
     queries, few = zero.expand(4, 8, 2048, 64), zero.expand(4, 2, 2048, 64)
+    causal, lengths = Rules(is_causal=True), torch.tensor([256, 512, 1024, 2048])
     mask = torch.ones((), dtype=torch.bool).expand(2048, 2048)
-    lengths = torch.tensor([256, 512, 1024, 2048])
-    calls: dict[str, tuple[Tensor, Tensor, Rules]] = {
+    calls = {
         "every key": (queries, queries, Rules()),
-        "causal": (queries, queries, Rules(is_causal=True)),
-        "causal, 256 new after 1,792 cached": (queries[:, :, :256], queries, Rules(is_causal=True)),
-        "one new token, 8 heads over 2": (queries[:, :, :1], few, Rules(is_causal=True)),
+        "causal": (queries, queries, causal),
+        "causal, 256 new after 1,792 cached": (queries[:, :, :256], queries, causal),
+        "one new token, 8 heads over 2": (queries[:, :, :1], few, causal),
         "window of 256": (queries, queries, Rules(is_causal=True, window=256)),
         "four lengths in one batch": (queries, queries, Rules(lengths=lengths)),
         "dense mask": (queries, queries, Rules(mask=mask)),
@@ -153,8 +150,7 @@ def typical_paths() -> dict[str, PathChoice]:
 def _merge_rules(rules: Rules | None, mask: Tensor | None, is_causal: bool) -> Rules:
     if rules is None and mask is None:
         return CAUSAL if is_causal else EVERY_KEY
-    if rules is None:
-        return Rules(mask=mask, is_causal=is_causal)
+    rules = EVERY_KEY if rules is None else rules
     if mask is None and not is_causal:
         return rules
     if mask is not None and rules.mask is not None:
