@@ -16,8 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.attention.attend import attend
-from headwise.attention.kernels import can_be_read, is_transformed
-from headwise.attention.prepare import CALL_PAIRS
+from headwise.attention.prepare import CALL_PAIRS, can_be_read, is_transformed
 from headwise.attention.rules import Rules
 from headwise.errors import OptionError
 

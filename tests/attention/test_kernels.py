@@ -18,10 +18,10 @@ from headwise.attention.kernels import (
     attend_fused,
     available_kernels,
     fold_groups,
-    is_transformed,
     plain_steps,
     unfold_groups,
 )
+from headwise.attention.prepare import Computation, is_transformed
 from headwise.attention.rules import Rules
 from headwise.errors import PathError
 
@@ -348,12 +348,13 @@ def test_fused_kernel_equals_the_plain_steps(d_value: int) -> None:
     values = torch.randn(*keys.shape[:3], d_value, dtype=torch.float64)
     bias = torch.randn(3, 4, 5, 7, dtype=torch.float64)
     bias[:, :, 2] = -math.inf
-    got = attend_fused(queries, keys, values, scale=0.7, bias=bias, with_lse=True)
-    want = plain_steps(queries, keys, values, scale=0.7, bias=bias)
+    computation = Computation.of(queries, keys, values, Rules(scale=0.7))
+    got = attend_fused(computation, bias=bias, with_lse=True)
+    want = plain_steps(computation, bias)
     assert got.lse is not None
     assert_same(got.output, want.mixed, roundings=50)
     assert_same(got.lse, want.lse, roundings=50)
-    assert attend_fused(queries, keys, values, scale=0.7).lse is None
+    assert attend_fused(computation).lse is None
 
 
 def test_available_kernels_say_how_exact_they_are() -> None:

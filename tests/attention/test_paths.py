@@ -13,6 +13,7 @@ from torch import Tensor
 from headwise.attention import paths, prepare
 from headwise.attention.attend import attend, attend_with_lse, explain_path
 from headwise.attention.paths import PATHS, RUNNERS
+from headwise.attention.prepare import Computation
 from headwise.attention.rules import Rules
 from headwise.errors import PathError
 
@@ -228,9 +229,9 @@ def test_blocks_read_only_the_keys_that_they_see(
     pieces: list[tuple[int, int]] = []
     original = getattr(paths, kernel)
 
-    def spy(queries: Tensor, keys: Tensor, *rest: Tensor, **options: Any) -> object:
-        pieces.append((queries.shape[2], keys.shape[2]))
-        return original(queries, keys, *rest, **options)
+    def spy(tile: Computation, *bias: Tensor, **options: Any) -> object:
+        pieces.append((tile.num_queries, tile.num_keys))
+        return original(tile, *bias, **options)
 
     monkeypatch.setattr(paths, kernel, spy)
     with torch.set_grad_enabled(has_grad):

@@ -241,7 +241,7 @@ def test_a_tile_holds_what_the_definition_adds(problem: Problem, data: st.DataOb
     last = data.draw(st.integers(first, computation.num_queries))
     low = data.draw(st.integers(0, computation.num_keys))
     high = data.draw(st.integers(low, computation.num_keys))
-    tile = bias_tile(computation, slice(first, last), low, high)
+    tile = bias_tile(computation, torch.arange(first, last), low, high)
     want = dense_bias(problem)[:, :, first:last, low:high]
     tile = torch.zeros_like(want) if tile is None else tile.expand_as(want)
     assert_same(tile, want, roundings=problem.roundings)
@@ -259,7 +259,7 @@ def test_only_keys_that_no_query_sees_are_dropped(problem: Problem) -> None:
     assert torch.equal(small.keys, computation.keys[:, :, low:high])
     assert torch.equal(small.values, computation.values[:, :, low:high])
     whole = dense_bias(problem)
-    tile = bias_tile(small, slice(0, small.num_queries), 0, small.num_keys)
+    tile = bias_tile(small)
     want = whole[..., low:high]
     tile = torch.zeros_like(want) if tile is None else tile.expand_as(want)
     assert_same(tile, want, roundings=problem.roundings)
@@ -274,7 +274,7 @@ def test_biases_by_distance_are_not_rounded_to_half_precision(dtype: torch.dtype
     """At 3,000 positions a slope of 1/4 adds -750: half a unit, or two, if it were rounded."""
     keys = torch.zeros(1, 1, 3001, 1, dtype=dtype)
     rules = Rules(slopes=torch.tensor([0.25], dtype=dtype), offset=3000)
-    tile = bias_tile(Computation.of(keys[:, :, :1], keys, keys, rules), slice(0, 1), 0, 3001)
+    tile = bias_tile(Computation.of(keys[:, :, :1], keys, keys, rules))
     assert tile is not None and tile.dtype == torch.float32
     assert_same(tile[0, 0, 0], -torch.arange(3000, -1, -1) / 4, roundings=0)
 

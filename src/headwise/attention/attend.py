@@ -15,16 +15,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.attention.bias import bias_tile
-from headwise.attention.kernels import (
-    AttentionSteps,
-    Mixed,
-    fold_groups,
-    is_transformed,
-    plain_steps,
-    unfold_groups,
-)
+from headwise.attention.kernels import AttentionSteps, fold_groups, plain_steps, unfold_groups
 from headwise.attention.paths import PATHS, RUNNERS, PathChoice, choose_path, trains_short_in_half
-from headwise.attention.prepare import beside_sinks, is_autocast, prepare_call
+from headwise.attention.prepare import (
+    Mixed,
+    beside_sinks,
+    is_autocast,
+    is_transformed,
+    prepare_call,
+)
 from headwise.attention.rules import Rules
 from headwise.errors import OptionError, PathError
 
@@ -84,16 +83,7 @@ def attend_in_steps(
 ) -> AttentionSteps:
     """Every intermediate, the weights of all heads among them; memory grows with query x key."""
     prepared = prepare_call(queries, keys, values, rules, keeps_padding=True)
-    parts = [
-        plain_steps(
-            *part.tensors,
-            scale=part.scale,
-            bias=bias_tile(part, slice(0, part.num_queries), 0, part.num_keys),
-            softcap=rules.softcap,
-            dropout=rules.dropout,
-        )
-        for part in prepared.computations
-    ]
+    parts = [plain_steps(part, bias_tile(part)) for part in prepared.computations]
     steps = parts[0]
     if prepared.why_apart is not None:
         steps = AttentionSteps(*map(torch.cat, zip(*parts, strict=True)))

@@ -14,15 +14,21 @@ from headwise.attention.prepare import Computation
 
 
 def bias_tile(
-    computation: Computation, rows: slice | Int[Tensor, " query"], low: int, high: int
+    computation: Computation,
+    rows: Int[Tensor, " query"] | None = None,
+    low: int = 0,
+    high: int | None = None,
 ) -> Float[Tensor, "#batch #heads query key"] | None:
-    """Bias of the queries `rows` and the keys `low..high`, half-open; float32 at least."""
+    """Bias of the queries `rows` and the keys `low..high`, half-open; float32 at least.
+
+    By default of every query and every key.
+    """
     mask, device = computation.mask, computation.queries.device
+    high = computation.num_keys if high is None else high
     if mask is not None:
-        mask = mask if mask.shape[2] == 1 else mask[:, :, rows]
+        mask = mask if rows is None or mask.shape[2] == 1 else mask[:, :, rows]
         mask = mask if mask.shape[3] == 1 else mask[..., low:high]
-    if isinstance(rows, slice):
-        rows = torch.arange(rows.start, rows.stop, device=device)
+    rows = torch.arange(computation.num_queries, device=device) if rows is None else rows
     columns = torch.arange(low, high, device=device)
     bias = _add_up(computation, mask, rows[:, None], columns)
     # Not len(): it would fix the length while the layer is exported.

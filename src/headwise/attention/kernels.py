@@ -1,7 +1,7 @@
 """Kernels: the two ways a piece of attention is computed, fused or in plain steps.
 
-In: tensors and the bias on their scores. Out: the mixed values and, on request, the log-sum-exp of
-every row. `paths.py` decides which pieces to compute.
+In: a `Computation` and the bias on its scores. Out: the mixed values and, on request, the
+log-sum-exp of every row. `paths.py` decides which pieces to compute.
 
 Either way a row that sees no key has zeros, a log-sum-exp of -inf and finite gradients.
 """
@@ -14,19 +14,14 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from headwise.attention.prepare import Computation, Mixed
+from headwise.attention.rules import Rules
 from headwise.errors import PathError
 
 flash_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 FUSED_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-
-
-class Mixed(NamedTuple):
-    """Mixed values of the heads, and the log-sum-exp of their rows if it was requested."""
-
-    output: Float[Tensor, "batch heads query d_value"]
-    lse: Float[Tensor, "batch heads query"] | None
 
 
 class AttentionSteps(NamedTuple):
@@ -44,19 +39,6 @@ class AttentionSteps(NamedTuple):
     lse: Float[Tensor, "batch heads query"]
 
 
-def is_transformed() -> bool:
-    """Whether a `torch.func` transform or forward derivative is on: no fused kernel has those."""
-    if torch.compiler.is_compiling():
-        return False
-    in_transform = torch._C._functorch.peek_interpreter_stack() is not None
-    return in_transform or torch.autograd.forward_ad._current_level >= 0
-
-
-def can_be_read(tensor: Tensor) -> bool:
-    """Whether the tensor's numbers are known now, not only when a graph runs."""
-    return not (torch.compiler.is_compiling() or is_transformed() or tensor.device.type == "meta")
-
-
 def has_flash(queries: Tensor) -> bool:
     """Whether to call the CPU's fused kernel, which returns log-sum-exps, and takes a bias together
     with the causal triangle."""
@@ -64,16 +46,14 @@ def has_flash(queries: Tensor) -> bool:
 
 
 def attend_fused(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
+    computation: Computation,
     *,
-    scale: float,
     bias: Tensor | None = None,
     is_causal: bool = False,
     with_lse: bool = False,
 ) -> Mixed:
     """One fused call: memory linear in the length, causal top-left, grouped heads as they are."""
+    (queries, keys, values), scale = computation.tensors, computation.scale
     d_key, d_value = keys.shape[-1], values.shape[-1]
     if d_value < d_key:  # fused kernels take one head size only
         values = F.pad(values, (0, d_key - d_value))
@@ -185,41 +165,23 @@ class _FusedBackward(torch.autograd.Function):
         )
 
 
-def plain_steps(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    *,
-    scale: float,
-    bias: Tensor | None = None,
-    softcap: float | None = None,
-    dropout: float = 0.0,
-) -> AttentionSteps:
+def plain_steps(computation: Computation, bias: Tensor | None) -> AttentionSteps:
     """Every intermediate, with the whole weight matrix; half precision is computed in float32."""
-    with _without_autocast(queries):
-        scores, capped, biased = _plain_scores(queries, keys, scale, bias, softcap)
+    with _without_autocast(computation.queries):
+        scores, capped, biased = _plain_scores(computation, bias)
         weights, lse = _row_softmax(biased, bias, with_lse=True)
         assert lse is not None
-        mixed = _plain_mix(weights, values, dropout).to(queries.dtype)
-        return AttentionSteps(scores, capped, biased, weights, mixed, lse)
+        return AttentionSteps(
+            scores, capped, biased, weights, _plain_mix(weights, computation), lse
+        )
 
 
-def plain_mixed(  # noqa: PLR0913 - what `plain_steps` takes, and one more
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    *,
-    scale: float,
-    bias: Tensor | None,
-    softcap: float | None,
-    dropout: float,
-    with_lse: bool,
-) -> Mixed:
+def plain_mixed(computation: Computation, bias: Tensor | None, *, with_lse: bool) -> Mixed:
     """The result of `plain_steps` without its intermediates."""
-    with _without_autocast(queries):
-        biased = _plain_scores(queries, keys, scale, bias, softcap)[-1]
+    with _without_autocast(computation.queries):
+        biased = _plain_scores(computation, bias)[-1]
         weights, lse = _row_softmax(biased, bias, with_lse=with_lse)
-        return Mixed(_plain_mix(weights, values, dropout).to(queries.dtype), lse)
+        return Mixed(_plain_mix(weights, computation), lse)
 
 
 def _without_autocast(queries: Tensor) -> torch.autocast:
@@ -228,13 +190,12 @@ def _without_autocast(queries: Tensor) -> torch.autocast:
     return torch.autocast("cpu" if device == "meta" else device, enabled=False)
 
 
-def _plain_scores(
-    queries: Tensor, keys: Tensor, scale: float, bias: Tensor | None, softcap: float | None
-) -> tuple[Tensor, Tensor, Tensor]:
+def _plain_scores(computation: Computation, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Scores, scores after the softcap, and scores after masks and biases."""
+    queries, keys, softcap = computation.queries, computation.keys, computation.rules.softcap
     wide = torch.promote_types(queries.dtype, torch.float32)
     folded = fold_groups(queries, keys.shape[1]).to(wide)
-    scores = unfold_groups(folded @ keys.to(wide).mT * scale, queries.shape[1])
+    scores = unfold_groups(folded @ keys.to(wide).mT * computation.scale, queries.shape[1])
     capped = scores if softcap is None else softcap * torch.tanh(scores / softcap)
     return scores, capped, capped if bias is None else capped + bias
 
@@ -252,10 +213,12 @@ def _row_softmax(
     return weights, lse.masked_fill(empty[..., 0], -math.inf)
 
 
-def _plain_mix(weights: Tensor, values: Tensor, dropout: float) -> Tensor:
+def _plain_mix(weights: Tensor, computation: Computation) -> Tensor:
+    queries, _, values = computation.tensors
+    dropout, num_heads, kv_heads = computation.rules.dropout, queries.shape[1], values.shape[1]
     weights = F.dropout(weights, dropout) if dropout else weights
-    num_heads, kv_heads = weights.shape[1], values.shape[1]
-    return unfold_groups(fold_groups(weights, kv_heads) @ values.to(weights.dtype), num_heads)
+    mixed = fold_groups(weights, kv_heads) @ values.to(weights.dtype)
+    return unfold_groups(mixed, num_heads).to(queries.dtype)
 
 
 def fold_groups(tensor: Tensor, kv_heads: int) -> Float[Tensor, "batch kv_heads rows width"]:
@@ -277,15 +240,17 @@ def unfold_groups(tensor: Tensor, num_heads: int) -> Float[Tensor, "batch heads 
 def available_kernels() -> dict[str, str]:
     """Whether the fused kernel runs here in each dtype, and its largest error in eps."""
     generator = torch.Generator().manual_seed(0)
-    exact = [torch.randn(1, 2, 5, 8, generator=generator, dtype=torch.float64) for _ in range(3)]
-    truth = plain_steps(*exact, scale=1.0).mixed
+    queries, keys, values = (
+        torch.randn(1, 2, 5, 8, generator=generator, dtype=torch.float64) for _ in range(3)
+    )
+    exact = Computation.of(queries, keys, values, Rules(scale=1.0))
+    truth = plain_steps(exact, None).mixed
     report = {}
     for dtype in FUSED_DTYPES:
         name = str(dtype).removeprefix("torch.")
         try:
-            output = attend_fused(
-                *(tensor.to(dtype) for tensor in exact), scale=1.0, with_lse=True
-            ).output
+            rounded = exact.with_tensors(*(tensor.to(dtype) for tensor in exact.tensors))
+            output = attend_fused(rounded, with_lse=True).output
         except RuntimeError as error:
             report[name] = f"no: {str(error).splitlines()[0]}"
         else:

@@ -6,7 +6,7 @@ The structure (causal, window, cached) decides, so that a dense mask is made onl
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -17,15 +17,14 @@ from torch.utils.checkpoint import checkpoint
 
 from headwise.attention.bias import bias_tile
 from headwise.attention.kernels import (
-    Mixed,
     attend_fused,
     fold_groups,
     has_flash,
-    is_transformed,
     plain_mixed,
     unfold_groups,
 )
-from headwise.attention.prepare import Computation
+from headwise.attention.prepare import Computation, Mixed, is_transformed
+from headwise.attention.rules import mask_part
 from headwise.errors import PathError
 
 PATHS = {
@@ -144,16 +143,14 @@ def _why_not(path: str, computation: Computation, *, with_lse: bool) -> str | No
 
 
 def _run_fused(computation: Computation, with_lse: bool) -> Mixed:
-    is_causal, scale = not computation.band.is_full, computation.scale
-    return attend_fused(*computation.tensors, scale=scale, is_causal=is_causal, with_lse=with_lse)
+    return attend_fused(computation, is_causal=not computation.band.is_full, with_lse=with_lse)
 
 
 def _run_folded(computation: Computation, with_lse: bool) -> Mixed:
     """Heads that share keys become more queries of the same head."""
-    queries, keys, values = computation.tensors
-    num_heads, kv_heads = queries.shape[1], keys.shape[1]
-    folded = fold_groups(queries, kv_heads)
-    output, lse = attend_fused(folded, keys, values, scale=computation.scale, with_lse=with_lse)
+    queries, num_heads = computation.queries, computation.queries.shape[1]
+    folded = replace(computation, queries=fold_groups(queries, computation.keys.shape[1]))
+    output, lse = attend_fused(folded, with_lse=with_lse)
     if lse is not None:
         lse = unfold_groups(lse[..., None], num_heads)[..., 0]
     return Mixed(unfold_groups(output, num_heads), lse)
@@ -188,104 +185,93 @@ def _run_masked(computation: Computation, with_lse: bool) -> Mixed:
     biased = computation
     if by_kernel:  # the kernel adds the triangle itself
         biased = replace(computation, band=replace(computation.band, before=None, after=None))
-    return attend_fused(
-        *computation.tensors,
-        scale=computation.scale,
-        bias=bias_tile(biased, slice(0, computation.num_queries), 0, computation.num_keys),
-        is_causal=by_kernel,
-        with_lse=with_lse,
-    )
-
-
-class QueryTile(NamedTuple):
-    """Queries `first..last` and the keys `low..high` that they can see, half-open."""
-
-    first: int
-    last: int
-    low: int
-    high: int
-
-    def bias(self, computation: Computation) -> Tensor | None:
-        """Bias on the scores of these queries and keys."""
-        return bias_tile(computation, slice(self.first, self.last), self.low, self.high)
-
-
-TileFunction = Callable[[QueryTile, Tensor, Tensor, Tensor], Mixed]
-"""From a tile and its queries, keys and values to the queries' result."""
+    bias = bias_tile(biased)
+    return attend_fused(computation, bias=bias, is_causal=by_kernel, with_lse=with_lse)
 
 
 def _run_blocks(computation: Computation, with_lse: bool) -> Mixed:
-    memo: tuple[tuple[int, int, int], Tensor | None] | None = None
+    bias, shape = None, None
 
-    def fuse(tile: QueryTile, queries: Tensor, keys: Tensor, values: Tensor) -> Mixed:
-        nonlocal memo
+    def fuse(tile: Computation) -> Mixed:
+        nonlocal bias, shape
         # Away from the edges every tile of a pure window has the same mask.
-        shape = (tile.last - tile.first, tile.high - tile.low, tile.low - tile.first)
-        if computation.has_bias or memo is None or memo[0] != shape:
-            memo = shape, tile.bias(computation)
-        scale = computation.scale
-        return attend_fused(queries, keys, values, scale=scale, bias=memo[1], with_lse=with_lse)
+        tile_shape = (tile.num_queries, tile.num_keys, tile.band.offset)
+        if tile.has_bias or shape != tile_shape:
+            bias, shape = bias_tile(tile), tile_shape
+        return attend_fused(tile, bias=bias, with_lse=with_lse)
 
     return _over_tiles(computation, fuse, is_dense=computation.has_bias)
 
 
 def _run_steps(computation: Computation, with_lse: bool) -> Mixed:
-    tile = QueryTile(0, computation.num_queries, 0, computation.num_keys)
-    return _plain_tile(computation, with_lse, tile, *computation.tensors)
+    return plain_mixed(computation, bias_tile(computation), with_lse=with_lse)
 
 
 def _run_step_blocks(computation: Computation, with_lse: bool) -> Mixed:
-    function: TileFunction = partial(_plain_tile, computation, with_lse)
-    if torch.is_grad_enabled():  # the backward pass computes the scores again
-        function = partial(checkpoint, function, use_reentrant=False)
+    def run(tile: Computation, *tensors: Tensor) -> Mixed:
+        return _run_steps(tile.with_tensors(*tensors), with_lse)
+
+    def recompute(tile: Computation) -> Mixed:
+        # The backward pass computes the scores again; the tensors say where dropout is drawn.
+        result: Mixed = checkpoint(run, tile, *tile.tensors, use_reentrant=False)
+        return result
+
+    function = recompute if torch.is_grad_enabled() else partial(_run_steps, with_lse=with_lse)
     return _over_tiles(computation, function, is_dense=True)
 
 
-def _plain_tile(
-    computation: Computation, with_lse: bool, tile: QueryTile, *tensors: Tensor
+def _over_tiles(
+    computation: Computation, function: Callable[[Computation], Mixed], *, is_dense: bool
 ) -> Mixed:
-    return plain_mixed(
-        *tensors,
-        scale=computation.scale,
-        bias=tile.bias(computation),
-        softcap=computation.rules.softcap,
-        dropout=computation.rules.dropout,
-        with_lse=with_lse,
-    )
-
-
-def _over_tiles(computation: Computation, function: TileFunction, *, is_dense: bool) -> Mixed:
-    """`function` on every tile of queries with their keys, joined along the query axis.
-
-    A slice for each tile would make the backward pass fill a full-size gradient for each. So
-    queries, and keys if they need gradients, are split once, and each tile joins the pieces it
-    needs. Tiles with most keys come first: the memory they free is large enough for all that
-    follow, while tiles that grow would each need fresh memory.
-    """
-    size = tile_rows(computation, is_dense=is_dense)
-    queries, keys, values = computation.tensors
-    has_grad = torch.is_grad_enabled() and (keys.requires_grad or values.requires_grad)
-    if has_grad:
-        key_pieces, value_pieces = keys.split(size, 2), values.split(size, 2)
-    tiles = _query_tiles(computation, size, size if has_grad else 1)
-    pairs = list(zip(tiles, queries.split(size, 2), strict=True))
-    results: dict[int, Mixed] = {}
-    largest_first = pairs
+    """`function` on every tile of queries with their keys, joined along the query axis."""
+    tiles = _split_queries(computation, tile_rows(computation, is_dense=is_dense))
+    order = list(range(len(tiles)))
     if not torch.compiler.is_compiling():  # then sizes may be symbols, which have no order
-        largest_first = sorted(pairs, key=lambda pair: pair[0].low - pair[0].high)
-    for tile, own_queries in largest_first:
-        if has_grad:
-            pieces = slice(tile.low // size, -(-tile.high // size))
-            own_keys = torch.cat(key_pieces[pieces], 2)
-            own_values = torch.cat(value_pieces[pieces], 2)
-        else:
-            own_keys = keys[:, :, tile.low : tile.high]
-            own_values = values[:, :, tile.low : tile.high]
-        results[tile.first] = function(tile, own_queries, own_keys, own_values)
-    ordered = [results[tile.first] for tile, _ in pairs]
+        # The memory that the largest tiles free is enough for all that follow, while tiles that
+        # grow would each need fresh memory.
+        order.sort(key=lambda index: -tiles[index].num_keys)
+    results = {index: function(tiles[index]) for index in order}
+    ordered = [results[index] for index in range(len(tiles))]
     outputs = torch.cat([mixed.output.transpose(1, 2) for mixed in ordered], 1).transpose(1, 2)
     lses = [mixed.lse for mixed in ordered if mixed.lse is not None]
     return Mixed(outputs, torch.cat(lses, 2) if lses else None)
+
+
+def _split_queries(computation: Computation, size: int) -> list[Computation]:
+    """Tiles of `size` queries and the keys they can see.
+
+    A slice for each tile would make the backward pass fill a full-size gradient for each. So
+    queries, and keys if they need gradients, are split once, and each tile joins the pieces it
+    needs.
+    """
+    (queries, keys, values), band = computation.tensors, computation.band
+    has_grad = torch.is_grad_enabled() and (keys.requires_grad or values.requires_grad)
+    if has_grad:
+        key_pieces, value_pieces = keys.split(size, 2), values.split(size, 2)
+    tiles, first = [], 0
+    for tile_queries in queries.split(size, 2):
+        last = first + tile_queries.shape[2]
+        low, high = band.keys_of(first, last - 1, computation.num_keys)
+        if low == high:  # rows that see nothing: one key, which their tile blocks
+            low, high = max(low - 1, 0), max(low, 1)
+        tile_keys, tile_values = keys[:, :, low:high], values[:, :, low:high]
+        if has_grad:
+            pieces = slice(low // size, -(-high // size))
+            tile_keys = torch.cat(key_pieces[pieces], 2)
+            tile_values = torch.cat(value_pieces[pieces], 2)
+            low = pieces.start * size
+            high = low + tile_keys.shape[2]
+        tile = replace(
+            computation,
+            queries=tile_queries,
+            keys=tile_keys,
+            values=tile_values,
+            mask=mask_part(computation.mask, queries=slice(first, last), keys=slice(low, high)),
+            band=replace(band, offset=band.offset + first - low),
+        )
+        tiles.append(tile)
+        first = last
+    return tiles
 
 
 def tile_rows(computation: Computation, *, is_dense: bool) -> int:
@@ -306,18 +292,6 @@ def tile_rows(computation: Computation, *, is_dense: bool) -> int:
             square = math.isqrt(reach * reach + 4 * pairs)
             size = min(size, max(per_query, (square - reach) // 2))
     return max(64, min(size // 64 * 64, 1024))
-
-
-def _query_tiles(computation: Computation, size: int, align: int) -> Iterator[QueryTile]:
-    """Tiles of `size` queries, their key ranges widened to multiples of `align`."""
-    num_queries, num_keys = computation.num_queries, computation.num_keys
-    for first in range(0, num_queries, size):
-        last = min(first + size, num_queries)
-        low, high = computation.band.keys_of(first, last - 1, num_keys)
-        if low == high:  # rows that see nothing: one key, which their tile blocks
-            low, high = max(low - 1, 0), max(low, 1)
-        low, high = low // align * align, min(-(-high // align) * align, num_keys)
-        yield QueryTile(first, last, low, high)
 
 
 def score_bytes(queries: Tensor, num_queries: int, num_keys: int) -> int:

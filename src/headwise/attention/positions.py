@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headwise.attention.kernels import is_transformed
+from headwise.attention.prepare import is_transformed
 from headwise.errors import OptionError, ShapeError
 
 RotaryLayout = Literal["half", "interleaved"]

@@ -7,12 +7,12 @@ than separate calls. `paths.py` computes them, `bias.py` makes the bias on their
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from headwise.attention.kernels import Mixed, can_be_read
 from headwise.attention.rules import PER_HEAD, Band, Rules, as_4d_mask, mask_part, restrict_mask
 from headwise.errors import MaskError, OptionError, PathError, ShapeError
 
@@ -83,6 +83,10 @@ class Computation:
         """Queries, keys and values."""
         return self.queries, self.keys, self.values
 
+    def with_tensors(self, queries: Tensor, keys: Tensor, values: Tensor) -> "Computation":
+        """The same computation on other queries, keys and values."""
+        return replace(self, queries=queries, keys=keys, values=values)
+
     @property
     def groups(self) -> int:
         """Query heads served by each KV head."""
@@ -102,6 +106,13 @@ class Computation:
     def has_bias(self) -> bool:
         """Whether anything but the band changes the scores."""
         return self.mask is not None or self.rules.has_distances
+
+
+class Mixed(NamedTuple):
+    """Mixed values of the heads, and the log-sum-exp of their rows if it was requested."""
+
+    output: Float[Tensor, "batch heads query d_value"]
+    lse: Float[Tensor, "batch heads query"] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -291,6 +302,19 @@ def check_qkv(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Te
             "attention takes one floating dtype"
         )
     return queries, keys, values
+
+
+def is_transformed() -> bool:
+    """Whether a `torch.func` transform or forward derivative is on: no fused kernel has those."""
+    if torch.compiler.is_compiling():
+        return False
+    in_transform = torch._C._functorch.peek_interpreter_stack() is not None
+    return in_transform or torch.autograd.forward_ad._current_level >= 0
+
+
+def can_be_read(tensor: Tensor) -> bool:
+    """Whether the tensor's numbers are known now, not only when a graph runs."""
+    return not (torch.compiler.is_compiling() or is_transformed() or tensor.device.type == "meta")
 
 
 def is_autocast(tensor: Tensor) -> bool:
