@@ -40,8 +40,7 @@ class AttentionSteps(NamedTuple):
 
 
 def has_flash(queries: Tensor) -> bool:
-    """Whether to call the CPU's fused kernel, which returns log-sum-exps, and takes a bias together
-    with the causal triangle."""
+    """Whether to call the CPU's kernel, which returns the lse and takes a bias with the triangle."""
     return queries.device.type == "cpu" and not torch.compiler.is_compiling()
 
 

@@ -158,21 +158,11 @@ def _run_folded(computation: Computation, with_lse: bool) -> Mixed:
 
 def _run_past(computation: Computation, with_lse: bool) -> Mixed:
     """All cached keys without a mask, then the new ones causally, joined and rounded once."""
-    _, keys, values = computation.tensors
-    band, offset = computation.band, computation.band.offset
-    cached = replace(
-        computation,
-        keys=keys[:, :, :offset],
-        values=values[:, :, :offset],
-        band=replace(band, after=None),
-    )
-    fresh = replace(
-        computation,
-        keys=keys[:, :, offset:],
-        values=values[:, :, offset:],
-        band=replace(band, offset=0),
-    )
-    before, after = _run_folded(cached, True), _run_fused(fresh, True)
+    (queries, keys, values), offset = computation.tensors, computation.band.offset
+    cached = computation.with_tensors(queries, keys[:, :, :offset], values[:, :, :offset])
+    fresh = computation.with_tensors(queries, keys[:, :, offset:], values[:, :, offset:])
+    before = _run_folded(cached, True)
+    after = attend_fused(fresh, is_causal=True, with_lse=True)
     assert before.lse is not None and after.lse is not None
     share = torch.sigmoid(after.lse - before.lse)[..., None]
     wide = torch.lerp(before.output.to(share.dtype), after.output.to(share.dtype), share)
