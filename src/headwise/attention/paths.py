@@ -129,17 +129,15 @@ def _why_not(path: str, computation: Computation, *, with_lse: bool) -> str | No
         return "it takes no mask or bias"
     band = computation.band
     is_past = band.is_causal and band.offset > 0 and has_flash(computation.queries)
+    is_masked = band.is_full or (band.is_triangle and not with_lse)
     needs = {
-        "fused": (band.is_triangle, "every key visible, or the causal triangle"),
-        "folded": (False, "every query to see every key"),
+        "fused": (band.is_full or band.is_triangle, "every key visible, or the causal triangle"),
+        "folded": (band.is_full, "every query to see every key"),
         "past": (is_past, "causal queries after cached keys, on the CPU"),
-        "masked": (
-            band.is_triangle and not with_lse,
-            "every key visible, or the causal triangle without lse",
-        ),
+        "masked": (is_masked, "every key visible, or the causal triangle without lse"),
     }
     fits, need = needs[path]
-    return None if fits or (band.is_full and path != "past") else f"it needs {need}"
+    return None if fits else f"it needs {need}"
 
 
 def _run_fused(computation: Computation, with_lse: bool) -> Mixed:
