@@ -365,14 +365,14 @@ def test_values_without_width_still_give_the_lse() -> None:
 @pytest.mark.parametrize("path", ["flash", "", "Fused"])
 def test_unknown_path_raises_with_the_list_of_paths(path: str) -> None:
     tensors = torch.zeros(3, 1, 1, 2, 3)
-    with pytest.raises(PathError, match=f"path is '{path}': .* fused, .*, ragged"):
+    with pytest.raises(PathError, match=f"path.*'{path}'.*fused, .*, ragged"):
         attend(*tensors, path=path)
 
 
 @pytest.mark.parametrize("function", [attend, attend_with_lse, attend_in_steps])
 def test_sinks_for_another_number_of_heads_raise(function: object) -> None:
     tensors = torch.zeros(3, 1, 5, 2, 3)
-    with pytest.raises(OptionError, match=r"sinks is for 3 heads: .* 5"):
+    with pytest.raises(OptionError, match=r"sinks.* 3 heads.* 5"):
         function(*tensors, rules=Rules(sinks=torch.zeros(3)))  # type: ignore[operator]
 
 
@@ -432,7 +432,7 @@ def test_a_wrong_answer_or_gradient_is_found() -> None:
 
 def test_two_masks_raise() -> None:
     tensors, mask = torch.zeros(3, 1, 2, 5, 4), torch.ones(5, 5, dtype=torch.bool)
-    message = r"mask \[5, 5\] and rules\.mask \[1, 5, 5\]"
+    message = r"mask \[5, 5\].*rules\.mask \[1, 5, 5\]"
     for function in (attend, attend_with_lse, explain_path):
         with pytest.raises(OptionError, match=message):
             function(*tensors, mask=mask, rules=Rules(mask=mask[None]))

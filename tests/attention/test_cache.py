@@ -324,10 +324,10 @@ def test_rolling_cache_frees_a_long_prefill() -> None:
     assert cache.keys.shape[2] < 100
 
 
-def test_a_full_fixed_cache_refuses_and_stays_as_it_was() -> None:
+def test_a_full_fixed_cache_raises_and_stays_as_it_was() -> None:
     cache = filled(FixedCache(7), 5)
     before = cache.keys.clone()
-    with pytest.raises(CacheError, match="room for 7 positions and holds 5; 3 more do not fit"):
+    with pytest.raises(CacheError, match=r"7 positions.* 5.* 3 more"):
         append(cache, 3)
     assert (cache.seen, len(cache)) == (5, 5)
     assert torch.equal(cache.keys[:, :, :5], before[:, :, :5])
@@ -335,17 +335,17 @@ def test_a_full_fixed_cache_refuses_and_stays_as_it_was() -> None:
 
 
 def test_prefill_larger_than_a_fixed_cache_raises() -> None:
-    with pytest.raises(CacheError, match="room for 7 positions and holds 0; 8 more do not fit"):
+    with pytest.raises(CacheError, match=r"7 positions.* 0.* 8 more"):
         append(FixedCache(7), 8)
 
 
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        (((4, 3, 1, 5), (4, 3, 1, 7)), r"keys \[2, 3, 6, 5\] .* take \[4, 3, 1, 5\]"),
-        (((2, 1, 1, 5), (2, 1, 1, 7)), r"keys \[2, 3, 6, 5\] .* take \[2, 1, 1, 5\]"),
-        (((2, 3, 1, 6), (2, 3, 1, 7)), r"keys \[2, 3, 6, 5\] .* take \[2, 3, 1, 6\]"),
-        (((2, 3, 1, 5), (2, 3, 1, 8)), r"values \[2, 3, 6, 7\] .* take \[2, 3, 1, 8\]"),
+        (((4, 3, 1, 5), (4, 3, 1, 7)), r"keys \[2, 3, 6, 5\] .*\[4, 3, 1, 5\]"),
+        (((2, 1, 1, 5), (2, 1, 1, 7)), r"keys \[2, 3, 6, 5\] .*\[2, 1, 1, 5\]"),
+        (((2, 3, 1, 6), (2, 3, 1, 7)), r"keys \[2, 3, 6, 5\] .*\[2, 3, 1, 6\]"),
+        (((2, 3, 1, 5), (2, 3, 1, 8)), r"values \[2, 3, 6, 7\] .*\[2, 3, 1, 8\]"),
     ],
 )
 @pytest.mark.parametrize("cache_name", CACHES)
@@ -361,7 +361,7 @@ def test_keys_of_another_batch_or_layer_raise(
 
 def test_keys_of_another_dtype_raise() -> None:
     cache = filled(GrowingCache(), 3)
-    words = r"torch\.float32 on cpu: .* \[2, 3, 1, 5\] torch\.float64 on cpu"
+    words = r"torch\.float32 on cpu.*\[2, 3, 1, 5\] torch\.float64 on cpu"
     with pytest.raises(CacheError, match=words):
         append(cache, 1, dtype=torch.float64)
 
@@ -369,23 +369,23 @@ def test_keys_of_another_dtype_raise() -> None:
 @pytest.mark.parametrize("length", [-1, 6])
 def test_cropping_beyond_the_cached_positions_raises(length: int) -> None:
     cache = filled(GrowingCache(), 5)
-    message = rf"crop to {length}: 5 of 5 .* 0\.\.5"
+    message = rf"{length}.*5 of 5.*0\.\.5"
     with pytest.raises(CacheError, match=message):
         cache.crop(length)
     assert len(cache) == 5
 
 
-def test_a_rolling_cache_cannot_crop_into_what_it_let_go() -> None:
+def test_a_rolling_cache_cannot_crop_into_positions_it_removed() -> None:
     cache = filled(RollingCache(4), 3)
     for _ in range(20):
         append(cache, 1)
     forgotten = cache.seen - len(cache)
     assert forgotten > 0
-    length = forgotten + 2  # one position short of the three that a window of 4 looks back
-    message = f"cannot crop to {length}: a window of 4"
+    length = forgotten + 2  # one less than the three that a window of 4 looks back
+    message = f"{length}.*window of 4"
     with pytest.raises(CacheError, match=message):
         cache.crop(length)
-    with pytest.raises(CacheError, match=rf"crop to 24: .* give a length in {forgotten}\.\.23"):
+    with pytest.raises(CacheError, match=rf"24.*{forgotten}\.\.23"):
         cache.crop(24)
     cache.crop(length + 1)
     assert cache.seen == length + 1
@@ -393,27 +393,27 @@ def test_a_rolling_cache_cannot_crop_into_what_it_let_go() -> None:
 
 @pytest.mark.parametrize("size", [0, -3])
 def test_caches_without_room_raise(size: int) -> None:
-    with pytest.raises(OptionError, match=f"capacity is {size}: .* 1"):
+    with pytest.raises(OptionError, match=f"capacity.*{size}.* 1"):
         FixedCache(size)
-    with pytest.raises(OptionError, match=f"window is {size}: .* 1"):
+    with pytest.raises(OptionError, match=f"window.*{size}.* 1"):
         RollingCache(size)
 
 
-@pytest.mark.parametrize(("window", "looks_at"), [(None, "all positions"), (4, "4 positions")])
-def test_rolling_cache_too_small_for_the_layer_raises(window: int | None, looks_at: str) -> None:
+@pytest.mark.parametrize(("window", "reach"), [(None, "all"), (4, "4")])
+def test_rolling_cache_too_small_for_the_layer_raises(window: int | None, reach: str) -> None:
     layer = make_layer("plain", window=window)
-    message = f"window of {WINDOW}: .* {looks_at}"
+    message = f"window of {WINDOW}.* {reach} positions"
     with pytest.raises(CacheError, match=message):
         layer(some_x(), cache=RollingCache(WINDOW))
 
 
 def test_a_cache_takes_no_context_and_no_lengths() -> None:
     layer, x = make_layer("plain"), some_x()
-    with pytest.raises(OptionError, match="lengths of a context"):
+    with pytest.raises(OptionError, match=r"lengths.*is_causal.*window.*position"):
         layer(x, x, lengths=torch.tensor([3, 13]))
-    with pytest.raises(OptionError, match="cache and context"):
+    with pytest.raises(OptionError, match=r"cache.*context"):
         layer(x, x, cache=GrowingCache())
-    with pytest.raises(OptionError, match="lengths and cache"):
+    with pytest.raises(OptionError, match=r"lengths.*cache.*mask"):
         layer(x, lengths=torch.tensor([3, 13]), cache=GrowingCache())
 
 
@@ -462,7 +462,7 @@ def test_reordering_without_gradients_records_none() -> None:
 def test_a_cache_serves_one_layer() -> None:
     first, second, x, cache = make_layer("plain"), make_layer("plain"), some_x(), GrowingCache()
     first(x, cache=cache)
-    message = "13 positions of another layer"
+    message = "13 positions.*layer"
     with pytest.raises(CacheError, match=message):
         second(x, cache=cache)
     assert len(cache) == POSITIONS

@@ -191,7 +191,7 @@ def test_a_contexts_padding_leaves_no_trace() -> None:
 @pytest.mark.parametrize("lengths", [[3, 8], [-1, 7]])
 def test_lengths_beyond_the_padded_length_raise(need_weights: bool, lengths: list[int]) -> None:
     layer = make_layer()
-    message = rf"^lengths run from {min(lengths)} to {max(lengths)}: .* 0\.\.7"
+    message = rf"lengths.*{min(lengths)} to {max(lengths)}.*0\.\.7"
     with pytest.raises(ShapeError, match=message):
         layer(*inputs(layer), lengths=torch.tensor(lengths), need_weights=need_weights)
 
@@ -272,21 +272,21 @@ def test_weights_in_training_are_those_before_dropout() -> None:
 @pytest.mark.parametrize(
     ("sizes", "options", "message"),
     [
-        ((0, 2), {}, "d_model is 0"),
-        ((8, 0), {}, "num_heads is 0"),
-        ((8, 2), {"num_kv_heads": 0}, "num_kv_heads is 0"),
-        ((12, 6), {"num_kv_heads": 4}, "num_heads 6 is not a multiple of num_kv_heads 4"),
-        ((8, 3), {}, r"d_model 8 is not a multiple of num_heads 3: .*d_key \(for instance 2\)"),
-        ((8, 2), {"bias": ("Wq", "Wx", "wo")}, "bias names Wx, wo: the projections are Wq, Wk, W"),
-        ((8, 2), {"bias": "Wx"}, "bias names Wx: the projections are Wq, Wk, Wv, Wo"),
-        ((8, 2), {"window": 0}, "window is 0: it must be a positive number of keys"),
-        ((8, 2), {"window": (-1, 2)}, r"window is \(-1, 2\): it must be a positive"),
-        ((8, 2), {"softcap": 0.0}, "softcap is 0.0: it must be positive"),
-        ((8, 2), {"dropout": 1.0}, r"dropout is 1.0: .* \[0, 1\)"),
-        ((8, 2), {"dropout": -0.1}, "dropout is -0.1"),
-        ((8, 2), {"d_key": 0}, "d_key is 0"),
-        ((8, 2), {"d_value": -1}, "d_value is -1"),
-        ((8, 2), {"d_context": 0}, "d_context is 0"),
+        ((0, 2), {}, "d_model.* 0"),
+        ((8, 0), {}, "num_heads.* 0"),
+        ((8, 2), {"num_kv_heads": 0}, "num_kv_heads.* 0"),
+        ((12, 6), {"num_kv_heads": 4}, "num_heads 6.*num_kv_heads 4"),
+        ((8, 3), {}, "d_model 8.*num_heads 3.*d_key.* 2"),
+        ((8, 2), {"bias": ("Wq", "Wx", "wo")}, "bias.*Wx, wo.*Wq, Wk, Wv, Wo"),
+        ((8, 2), {"bias": "Wx"}, "bias.*Wx.*Wq, Wk, Wv, Wo"),
+        ((8, 2), {"window": 0}, "window.* 0"),
+        ((8, 2), {"window": (-1, 2)}, r"window.*\(-1, 2\)"),
+        ((8, 2), {"softcap": 0.0}, r"softcap.* 0\.0"),
+        ((8, 2), {"dropout": 1.0}, r"dropout.*1\.0.*\[0, 1\)"),
+        ((8, 2), {"dropout": -0.1}, r"dropout.*-0\.1"),
+        ((8, 2), {"d_key": 0}, "d_key.* 0"),
+        ((8, 2), {"d_value": -1}, "d_value.*-1"),
+        ((8, 2), {"d_context": 0}, "d_context.* 0"),
     ],
 )
 def test_layer_rejects_impossible_sizes_and_options(
@@ -304,30 +304,22 @@ def test_a_bias_may_be_given_by_one_name() -> None:
 @pytest.mark.parametrize(
     ("name", "shapes", "message"),
     [
-        ("full", [(2, 7, 19)], "x is [2, 7, 19]: this layer needs [batch, position, d_model 20]"),
-        ("cross", [(2, 7, 20)], "a context 13 wide"),
-        (
-            "cross",
-            [(2, 7, 20), (2, 11, 20)],
-            "context is [2, 11, 20]: this layer needs [batch, position, d_context 13]",
-        ),
-        (
-            "rotary",
-            [(2, 7, 20), (2, 5, 20)],
-            "7 queries and 5 keys",
-        ),
+        ("full", [(2, 7, 19)], r"x.*\[2, 7, 19\].*d_model 20"),
+        ("cross", [(2, 7, 20)], "context.* 13 "),
+        ("cross", [(2, 7, 20), (2, 11, 20)], r"context.*\[2, 11, 20\].*d_context 13"),
+        ("rotary", [(2, 7, 20), (2, 5, 20)], "7 queries.*5 keys"),
     ],
 )
 def test_inputs_of_wrong_shapes_raise(
     name: str, shapes: list[tuple[int, ...]], message: str
 ) -> None:
-    with pytest.raises(ShapeError, match=re.escape(message)):
+    with pytest.raises(ShapeError, match=message):
         make_layer(name)(*(torch.zeros(shape) for shape in shapes))
 
 
 @pytest.mark.parametrize("shape", [(4,), (3, 5), (2, 1)])
 def test_gates_of_wrong_shapes_raise(shape: tuple[int, ...]) -> None:
     layer = make_layer()
-    message = rf"gates are {re.escape(str(list(shape)))}: .*\[heads 5\].*\[batch 2, heads 5\]"
+    message = rf"gates.*{re.escape(str(list(shape)))}.*\[heads 5\].*\[batch 2, heads 5\]"
     with pytest.raises(ShapeError, match=message):
         layer(*inputs(layer), gates=torch.ones(shape))

@@ -149,7 +149,7 @@ ENTRIES = (attend, attend_with_lse, attend_in_steps, explain_path)
 @pytest.mark.parametrize("name", RAGGED)
 def test_lengths_of_another_batch_raise(name: str, function: object) -> None:
     rules = Rules(**{name: torch.tensor([3, 3, 3])})
-    with pytest.raises(ShapeError, match=rf"{name} is \[3\]: .* \[batch 2\]"):
+    with pytest.raises(ShapeError, match=rf"{name}.*\[3\].*\[batch 2\]"):
         function(*tensors_of(2, 5, 7), rules=rules)  # type: ignore[operator]
 
 
@@ -157,9 +157,9 @@ def test_lengths_of_another_batch_raise(name: str, function: object) -> None:
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
-        (Rules(lengths=torch.tensor([2, 8])), r"lengths run from 2 to 8: .* 0\.\.7"),
-        (Rules(lengths=torch.tensor([-1, 3])), r"lengths run from -1 to 3: .* 0\.\.7"),
-        (Rules(query_lengths=torch.tensor([6, 9])), r"query_lengths run from 6 to 9: .* 0\.\.5"),
+        (Rules(lengths=torch.tensor([2, 8])), r"lengths.*2 to 8.*0\.\.7"),
+        (Rules(lengths=torch.tensor([-1, 3])), r"lengths.*-1 to 3.*0\.\.7"),
+        (Rules(query_lengths=torch.tensor([6, 9])), r"query_lengths.*6 to 9.*0\.\.5"),
     ],
 )
 def test_lengths_beyond_the_padding_raise(rules: Rules, message: str, function: object) -> None:
@@ -171,7 +171,7 @@ def test_lengths_beyond_the_padding_raise(rules: Rules, message: str, function: 
 @pytest.mark.parametrize("count", [1, 3])
 def test_offsets_of_another_batch_raise(count: int, function: object) -> None:
     rules = Rules(is_causal=True, offset=torch.zeros(count, dtype=torch.long))
-    with pytest.raises(ShapeError, match=rf"offset is \[{count}\]: .* \[batch 2\]"):
+    with pytest.raises(ShapeError, match=rf"offset.*\[{count}\].*\[batch 2\]"):
         function(*tensors_of(2, 5, 7), rules=rules)  # type: ignore[operator]
 
 
@@ -191,7 +191,7 @@ def test_mask_that_does_not_fit_a_padded_batch_raises(
     options = {} if function is attend_in_steps else {"path": path}
     rules = replace(rules, mask=torch.ones(shape, dtype=torch.bool))
     sizes = r"\[batch 2, heads 3, query 5, key 7\]"
-    with pytest.raises(MaskError, match=rf"mask is .* {sizes}"):
+    with pytest.raises(MaskError, match=rf"mask.*{sizes}"):
         function(*tensors_of(2, 5, 7), rules=rules, **options)  # type: ignore[operator]
 
 
@@ -212,7 +212,7 @@ def test_padding_is_made_where_the_tensors_are() -> None:
 def test_shapes_are_checked_before_sequences_are_cropped(rules: Rules, function: object) -> None:
     queries, keys, values = tensors_of(2, 211, 307)
     for wrong in ((queries, keys, values[:, :, :-5]), (queries, keys.repeat(2, 1, 1, 1), values)):
-        with pytest.raises(ShapeError, match="batch and d_key"):
+        with pytest.raises(ShapeError, match=r"batch.*d_key"):
             function(*wrong, rules=rules)  # type: ignore[operator]
 
 

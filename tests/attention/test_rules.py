@@ -24,32 +24,29 @@ BIASED = ("is_causal", "window", "offset", "mask", "slopes", "distance_bias")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"softcap": 0.0}, r"softcap is 0\.0: it must be positive"),
-        ({"softcap": -2.5}, r"softcap is -2\.5: it must be positive"),
-        ({"softcap": math.nan}, "softcap is nan: it must be positive"),
-        ({"softcap": math.inf}, "softcap is inf: it must be positive and finite, or None"),
-        ({"window": [3, 1]}, r"window is \[3, 1\]: it must be a positive number of keys, or"),
-        ({"window": 2.5}, r"window is 2\.5: it must be a positive number of keys, or"),
-        ({"window": (1, 2, 3)}, r"window is \(1, 2, 3\): it must be a positive number of keys"),
-        ({"slopes": torch.ones(1, 6)}, r"slopes is \[1, 6\]: .* \[heads\]"),
-        ({"sinks": torch.ones(6, 1)}, r"sinks is \[6, 1\]: .* \[heads\]"),
-        ({"distance_bias": torch.ones(5)}, r"distance_bias is \[5\]: .* \[heads, distances\]"),
-        ({"lengths": [3, 5]}, r"lengths is \[3, 5\]: give an integer tensor"),
-        ({"lengths": torch.ones(2)}, r"lengths is torch\.float32: give an integer tensor"),
-        ({"query_lengths": torch.ones(2) > 0}, r"query_lengths is torch\.bool: give an integer"),
-        ({"offset": 1.5}, r"offset is 1\.5: give a whole number, or an integer tensor"),
-        ({"scale": torch.tensor(0.5)}, "scale is a Tensor"),
-        (
-            {"scale": nn.Parameter(torch.tensor(0.5))},
-            "scale is a Parameter",
-        ),
-        ({"dropout": 1.0}, r"dropout is 1\.0: .* \[0, 1\)"),
-        ({"dropout": -0.1}, r"dropout is -0\.1: .* \[0, 1\)"),
-        ({"distance_bias": torch.zeros(3, 4)}, "distance_bias has 4 columns: it needs an odd"),
-        ({"window": 0}, "window is 0: it must be a positive number of keys"),
-        ({"window": -3}, "window is -3: it must be a positive number of keys"),
-        ({"window": (2, -1)}, r"window is \(2, -1\): .* \(before, after\) with each at least 0"),
-        ({"window": (-4, None)}, r"window is \(-4, None\): .* with each at least 0 or None"),
+        ({"softcap": 0.0}, r"softcap.* 0\.0"),
+        ({"softcap": -2.5}, r"softcap.*-2\.5"),
+        ({"softcap": math.nan}, "softcap.*nan"),
+        ({"softcap": math.inf}, "softcap.*inf.*None"),
+        ({"window": [3, 1]}, r"window.*\[3, 1\]"),
+        ({"window": 2.5}, r"window.*2\.5"),
+        ({"window": (1, 2, 3)}, r"window.*\(1, 2, 3\)"),
+        ({"slopes": torch.ones(1, 6)}, r"slopes.*\[1, 6\].*\[heads\]"),
+        ({"sinks": torch.ones(6, 1)}, r"sinks.*\[6, 1\].*\[heads\]"),
+        ({"distance_bias": torch.ones(5)}, r"distance_bias.*\[5\].*\[heads, distances\]"),
+        ({"lengths": [3, 5]}, r"lengths.*\[3, 5\].*integer"),
+        ({"lengths": torch.ones(2)}, r"lengths.*torch\.float32.*integer"),
+        ({"query_lengths": torch.ones(2) > 0}, r"query_lengths.*torch\.bool.*integer"),
+        ({"offset": 1.5}, r"offset.*1\.5.*integer"),
+        ({"scale": torch.tensor(0.5)}, "scale.*Tensor"),
+        ({"scale": nn.Parameter(torch.tensor(0.5))}, "scale.*Parameter"),
+        ({"dropout": 1.0}, r"dropout.*1\.0.*\[0, 1\)"),
+        ({"dropout": -0.1}, r"dropout.*-0\.1.*\[0, 1\)"),
+        ({"distance_bias": torch.zeros(3, 4)}, "distance_bias.* 4 .*odd"),
+        ({"window": 0}, "window.* 0"),
+        ({"window": -3}, "window.*-3"),
+        ({"window": (2, -1)}, r"window.*\(2, -1\).*\(before, after\)"),
+        ({"window": (-4, None)}, r"window.*\(-4, None\).*\(before, after\)"),
     ],
 )
 def test_impossible_rules_raise(options: dict[str, object], message: str) -> None:
@@ -95,9 +92,7 @@ def test_masks_get_four_axes_and_keep_their_meaning(axes: int, dtype: torch.dtyp
 
 @pytest.mark.parametrize("shape", [[], [7], [1, 1, 1, 5, 7]])
 def test_masks_with_too_few_or_many_axes_raise(shape: list[int]) -> None:
-    message = (
-        rf"the mask has {len(shape)} axes \[{', '.join(map(str, shape))}\]: give \[query, key\]"
-    )
+    message = rf"mask.* {len(shape)} .*\[{', '.join(map(str, shape))}\].*\[query, key\]"
     with pytest.raises(MaskError, match=message):
         as_4d_mask(torch.ones(shape))
 
@@ -121,8 +116,8 @@ def tensors_of(
         ({"values": (2, 3, 9, 4)}, r"values \[2, 3, 9, 4\].* positions"),
         ({"queries": (2, 5, 5, 3)}, r"queries \[2, 5, .*5 heads .* 3 KV heads"),
         ({"keys": (2, 0, 7, 3)}, r"keys \[2, 0, 7, 3\].* 6 heads .* 0 KV heads"),
-        ({"values": (2, 2, 7, 4)}, r"values \[2, 2, 7, 4\].* keys' batch and KV heads, or 1"),
-        ({"values": (3, 3, 7, 4)}, r"values \[3, 3, 7, 4\].* keys' batch and KV heads, or 1"),
+        ({"values": (2, 2, 7, 4)}, r"values \[2, 2, 7, 4\].* batch.*KV heads.* 1"),
+        ({"values": (3, 3, 7, 4)}, r"values \[3, 3, 7, 4\].* batch.*KV heads.* 1"),
         ({"queries": (2, 6, 5, 0), "keys": (2, 3, 7, 0)}, r"keys \[2, 3, 7, 0\].* size 0"),
     ],
 )
@@ -142,11 +137,11 @@ def test_tensors_of_several_dtypes_raise() -> None:
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        ([5, 8], r"the mask is \[5, 8\]: it must fit \[batch 2, heads 6, query 5, key 7\]$"),
-        ([4, 7], r"the mask is \[4, 7\]: it must fit \[batch 2, heads 6, query 5, key 7\]$"),
-        ([6, 5, 7], r"the mask is \[6, 5, 7\]: it must fit \[batch 2, heads 6,"),
-        ([2, 3, 5, 7], r"the mask is \[2, 3, 5, 7\]: it must fit \[batch 2, heads 6,"),
-        ([2, 7], r"the mask is \[2, 7\]: .* mask\[:, None, :\]"),
+        ([5, 8], r"mask.*\[5, 8\].*\[batch 2, heads 6, query 5, key 7\]$"),
+        ([4, 7], r"mask.*\[4, 7\].*\[batch 2, heads 6, query 5, key 7\]$"),
+        ([6, 5, 7], r"mask.*\[6, 5, 7\].*\[batch 2, heads 6,"),
+        ([2, 3, 5, 7], r"mask.*\[2, 3, 5, 7\].*\[batch 2, heads 6,"),
+        ([2, 7], r"mask.*\[2, 7\].*mask\[:, None, :\]"),
     ],
 )
 def test_mask_that_does_not_fit_raises(shape: list[int], message: str) -> None:
@@ -157,8 +152,8 @@ def test_mask_that_does_not_fit_raises(shape: list[int], message: str) -> None:
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
-        (Rules(slopes=torch.ones(3)), "slopes is for 3 heads: .* 6"),
-        (Rules(distance_bias=torch.ones(5, 9)), "distance_bias is for 5 heads: .* 6"),
+        (Rules(slopes=torch.ones(3)), "slopes.* 3 heads.* 6"),
+        (Rules(distance_bias=torch.ones(5, 9)), "distance_bias.* 5 heads.* 6"),
     ],
 )
 def test_biases_for_another_number_of_heads_raise(rules: Rules, message: str) -> None:
@@ -284,10 +279,10 @@ def test_biases_by_distance_are_not_rounded_to_half_precision(dtype: torch.dtype
 def test_integer_mask_with_numbers_besides_0_and_1_raises(low: int, rules: Rules) -> None:
     mask = torch.zeros(5, 7, dtype=torch.int64)
     mask[2, 3] = low
-    numbers = rf"numbers from {min(low, 0)} to {max(low, 0)}"
-    for verb in (attend, attend_with_lse, attend_in_steps):
+    numbers = rf"{min(low, 0)} to {max(low, 0)}"
+    for function in (attend, attend_with_lse, attend_in_steps):
         with pytest.raises(MaskError, match=numbers):
-            verb(*tensors_of(), rules=replace(rules, mask=mask))
+            function(*tensors_of(), rules=replace(rules, mask=mask))
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 5, 7), (2, 3, 1, 7)])
@@ -300,6 +295,6 @@ def test_integer_queries_raise(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("axes", [0, 1, 2, 3])
 def test_axes_are_checked_before_sizes_are_read(axes: int, rules: Rules) -> None:
     tensors = torch.ones(3, *(2, 3, 5)[:axes])
-    for verb in (attend, attend_with_lse, attend_in_steps, explain_path):
-        with pytest.raises(ShapeError, match=r"attention takes \[batch, heads, position, size\]"):
-            verb(*tensors, rules=rules)
+    for function in (attend, attend_with_lse, attend_in_steps, explain_path):
+        with pytest.raises(ShapeError, match=r"\[batch, heads, position, size\]"):
+            function(*tensors, rules=rules)

@@ -40,7 +40,7 @@ class AttentionSteps(NamedTuple):
 
 
 def has_flash(queries: Tensor) -> bool:
-    """Whether to call the CPU's kernel, with the lse, and a bias beside the causal triangle."""
+    """Whether the CPU's fused kernel runs, which returns the lse and adds a bias to a triangle."""
     return queries.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
