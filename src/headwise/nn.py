@@ -149,19 +149,18 @@ def _can_compute(
     pairs = (query.shape[position], key.shape[position])
     batch = 1 if axes == 2 else query.shape[1 - position]
     tokens = pairs[1:] if axes == 2 else (batch, *pairs[1:])
+    pair_shapes = (pairs, (batch * layer.num_heads, *pairs))
+    masks = ((key_padding_mask, (tokens,)), (attn_mask, pair_shapes))
     return (
         (len(dtypes) == 1 or torch.is_autocast_enabled(query.device.type))
         and query.shape[-1] == layer.embed_dim
         and key.shape == (*(tokens if position else tokens[::-1]), layer.kdim)
         and value.shape == (*key.shape[:-1], layer.vdim)
-        and _is_mask(key_padding_mask, query.dtype, tokens)
-        and _is_mask(attn_mask, query.dtype, pairs, (batch * layer.num_heads, *pairs))
+        and all(
+            mask is None or (mask.shape in shapes and mask.dtype in (torch.bool, query.dtype))
+            for mask, shapes in masks
+        )
     )
-
-
-def _is_mask(mask: Mask, dtype: torch.dtype, *shapes: tuple[int, ...]) -> bool:
-    """Whether the mask, if there is one, has one of the shapes and is bool or of the dtype."""
-    return mask is None or (mask.shape in shapes and mask.dtype in (torch.bool, dtype))
 
 
 def _project_inputs(

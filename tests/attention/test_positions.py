@@ -453,7 +453,7 @@ def test_more_pairs_than_channels_raise() -> None:
         ),
         (
             lambda: RotaryScaling(kind="yarn", factor=2.0, original_length=0),
-            "original length.* 0 ",
+            "original_length.* 0",
         ),
         (
             lambda: Rotary(layout="neox"),
