@@ -69,7 +69,7 @@ def of_names(names: list[str], **columns: list[Any]) -> HeadTable:
 
 
 def two_stacks() -> HeadTable:
-    """An encoder of 2 layers, listed first, and a cross of 1; `size` tells rows apart."""
+    """An encoder of 2 layers, listed first, and a cross of 1; `size` differs in every row."""
     names = ["encoder.L0H0", "encoder.L0H1", "encoder.L1H0", "cross.L0H0"]
     return of_names(names, size=[2.0, 3.0, 5.0, 7.0])
 
@@ -129,7 +129,7 @@ def test_no_heads_are_read_from_an_empty_text() -> None:
     assert parse_heads("") == parse_heads([]) == ()
 
 
-# --- What a table may hold ---
+# --- Contents of a table ---
 
 
 @given(makings(), st.randoms())
@@ -266,7 +266,7 @@ def test_top_lists_the_largest_values_without_nan() -> None:
         ("roles", "'roles'.*roles"),
     ],
 )
-def test_only_a_column_of_numbers_is_ranked_or_laid_out(column: str, message: str) -> None:
+def test_top_and_grid_need_a_column_of_numbers(column: str, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         small().top(column)
     with pytest.raises(OptionError, match=message):
@@ -318,7 +318,7 @@ def test_a_grid_of_several_stacks_needs_the_name_of_one(stack: str) -> None:
         two_stacks().grid("size", stack)
 
 
-def test_tables_are_equal_with_the_same_values_and_making() -> None:
+def test_tables_are_equal_if_values_and_about_are() -> None:
     assert small(x=[math.nan] * 15) == small(x=[math.nan] * 15)
     assert small() == HeadTable(small().df, small().about)
     assert small() != HeadTable(small().df, {})
@@ -351,14 +351,16 @@ def test_a_table_is_read_back_as_it_was_written(suffix: str, making: Any) -> Non
         table.write(Path(folder) / f"heads.{suffix}")
         again = HeadTable.read(Path(folder) / f"heads.{suffix}")
     assert again == table
-    for name in table.df.select_dtypes("float"):  # equality takes -0.0 for 0.0
+    for name in table.df.select_dtypes("float"):  # -0.0 equals 0.0
         signs = np.signbit(table.df[name].dropna())
         assert np.signbit(again.df[name].dropna()).tolist() == signs.tolist()
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_table_of_long_texts_is_read_back_too(suffix: str, tmp_path: Path) -> None:
-    table = small(words=["a line\n" * 20_011] * (LAYERS * HEADS))  # longer than a reader's block
+    table = small(
+        words=["a line\n" * 20_011] * (LAYERS * HEADS)
+    )  # longer than the block a CSV reader reads
     table.write(tmp_path / f"heads.{suffix}")
     assert HeadTable.read(tmp_path / f"heads.{suffix}") == table
 
@@ -387,7 +389,7 @@ def test_others_can_read_the_json_file(tmp_path: Path) -> None:
     assert held["heads"] == [expected]
 
 
-def test_json_holds_every_digit_and_what_json_has_no_number_for(tmp_path: Path) -> None:
+def test_json_has_every_digit_and_text_for_infinities(tmp_path: Path) -> None:
     tiny = 1.2345678901234567e-13
     table = of_names(["L0H0", "L0H1"], fisher=[tiny, math.nan])
     made = json.loads(table.to_json())
@@ -396,7 +398,7 @@ def test_json_holds_every_digit_and_what_json_has_no_number_for(tmp_path: Path) 
     assert (tmp_path / "heads.json").read_text("utf-8") == table.to_json()
 
 
-def test_a_csv_file_without_its_companion_keeps_all_but_what_csv_cannot_say(
+def test_a_csv_file_without_its_companion_loses_only_kinds_and_about(
     tmp_path: Path,
 ) -> None:
     table = of_names(

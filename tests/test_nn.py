@@ -246,7 +246,7 @@ def test_dropout_leaves_empty_rows_empty_and_draws_torchs_numbers_for_the_others
     assert_same(got, want.nan_to_num(0.0), roundings=case.roundings)
 
 
-# What torch refuses: keywords for the layer, and a call that spoils the inputs of a good one.
+# Errors of torch: keywords for the layer, and a call that spoils the inputs of a good one.
 Spoiler = Callable[[Tensor, Tensor, Tensor], tuple[Inputs, Call]]
 BAD: dict[str, Spoiler] = {
     "query with four axes": lambda q, k, v: ((q[None], k, v), {}),

@@ -66,7 +66,7 @@ def test_outputs_without_settings_are_rejected_unless_forced(tmp_path: Path) -> 
     assert not run.check(force=True)
 
 
-def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_raises(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in ("file", "file/below"):
         with pytest.raises(OutputError, match=r"file.*folder"):

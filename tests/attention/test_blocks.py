@@ -38,7 +38,7 @@ def test_a_block_is_half_a_window_or_what_fits_a_tile(
 
 @pytest.mark.parametrize("rules", [Rules(softcap=1.0), Rules(slopes=torch.ones(8))])
 @pytest.mark.parametrize("window", [(255, 0), (400, 100), (None, 0)])
-def test_no_block_lays_out_more_than_a_tile(
+def test_no_block_computes_more_scores_than_a_tile(
     rules: Rules, window: tuple[int | None, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tile, sizes, original = 2**20, [], paths.bias_tile

@@ -71,7 +71,7 @@ def in_pieces(
 
 
 def assert_same_rows(got: Tensor, want: Tensor, *, dtype: torch.dtype = torch.float64) -> None:
-    """Equal but for the order in which the keys were summed up."""
+    """Equal except for the order in which the keys were added up."""
     assert_same(got, want, roundings=4 * D_MODEL + POSITIONS, dtype=dtype)
 
 
@@ -127,7 +127,7 @@ def test_a_partly_frozen_layer_trains_through_pieces(
 def assert_same_gradients(
     layer: MultiHeadAttention, sizes: list[int], cache: KeyValueCache
 ) -> None:
-    """Every learned parameter has the gradient that the sequence at once gives it."""
+    """Every parameter has the gradient that one call on the whole sequence gives it."""
     learned = {name: leaf for name, leaf in layer.named_parameters() if leaf.requires_grad}
     x, seen_from = some_x(), some_x()
 
@@ -241,7 +241,7 @@ def test_reset_cache_equals_a_new_one(cache_name: str, has_gradients: bool) -> N
 
 
 @pytest.mark.parametrize("cache_name", CACHES)
-def test_a_reset_cache_lets_go_of_the_graph_behind_it(cache_name: str) -> None:
+def test_a_reset_cache_frees_its_graph(cache_name: str) -> None:
     layer = make_layer("plain", window=WINDOW if cache_name == "rolling" else None)
     x, cache = some_x(), CACHES[cache_name]()
     for _ in range(2):  # two training steps, one cache
@@ -282,10 +282,10 @@ def test_cache_returns_the_appended_keys_and_values(cache_name: str, has_gradien
     keys, values = torch.randn(2, 3, POSITIONS, 5), torch.randn(2, 3, POSITIONS, 7)
     for end in range(1, POSITIONS + 1):
         with torch.set_grad_enabled(has_gradients):
-            held = cache.append(keys[:, :, end - 1 : end], values[:, :, end - 1 : end])
+            cached = cache.append(keys[:, :, end - 1 : end], values[:, :, end - 1 : end])
         first = max(0, end - WINDOW) if cache_name == "rolling" else 0
-        assert torch.equal(held[0], keys[:, :, first:end])
-        assert torch.equal(held[1], values[:, :, first:end])
+        assert torch.equal(cached[0], keys[:, :, first:end])
+        assert torch.equal(cached[1], values[:, :, first:end])
 
 
 @pytest.mark.parametrize("prefill", [1, 100])

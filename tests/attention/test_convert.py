@@ -40,7 +40,7 @@ def zeros_and_ones(*shape: int) -> Tensor:
 
 
 class Underscored(nn.Module):
-    """A textbook class with other spellings and free sizes, and no word of its heads."""
+    """A textbook class with other spellings and free sizes, without `num_heads`."""
 
     def __init__(self) -> None:
         super().__init__()

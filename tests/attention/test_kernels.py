@@ -103,7 +103,7 @@ def test_steps_can_be_differentiated_twice(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["full", "causal", "past", "mask", "window"])
 @pytest.mark.parametrize("function", [attend, attend_with_lse])
 def test_second_derivative_of_a_fused_path_raises(function: object, kind: str) -> None:
-    """Rather than left out of a sum in silence."""
+    """It is never silently left out of a sum."""
     tensors = tensors_of()
     result = function(*tensors, rules=RULES[kind])  # type: ignore[operator]
     output = result if isinstance(result, Tensor) else result[0]
@@ -281,7 +281,7 @@ def test_a_mask_serves_every_axis_where_it_has_size_one(shape: tuple[int, ...], 
 
 @pytest.mark.parametrize("scale", [-0.5, 0.0, 3.0])
 @pytest.mark.parametrize("kind", ["full", "causal", "past", "window", "mask"])
-def test_any_scale_will_do(kind: str, scale: float) -> None:
+def test_every_scale_equals_the_definition(kind: str, scale: float) -> None:
     problem = Problem(*tensors_of(), replace(RULES[kind], scale=scale))
     output, lse = attend_with_lse(*problem.tensors, rules=problem.rules)
     assert_answers(problem, Answer(output, lse))
@@ -305,7 +305,7 @@ def test_other_devices_get_the_same_from_torch_itself(
 def test_other_devices_get_a_mask_or_the_causal_flag_and_never_both(
     mask_axes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Torch's function promises nothing for both; of its kernels the plain one raises."""
+    """Torch's function takes only one of the two; its plain kernel raises."""
     mask = torch.randn(mask_axes, dtype=torch.float64)
     problem = Problem(*tensors_of(), Rules(is_causal=True, offset=0, mask=mask))
     assert explain_path(*problem.tensors, rules=problem.rules).path == "masked"

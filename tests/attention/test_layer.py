@@ -69,10 +69,10 @@ def test_heads_are_split_without_copying() -> None:
 @pytest.mark.parametrize("name", LAYERS)
 def test_weights_come_per_head_and_only_with_need_weights(name: str) -> None:
     layer = make_layer(name)
-    given = inputs(layer)
-    alone, (output, weights) = layer(*given), layer(*given, need_weights=True)
+    arguments = inputs(layer)
+    alone, (output, weights) = layer(*arguments), layer(*arguments, need_weights=True)
     assert alone.shape == output.shape == (BATCH, POSITIONS, D_MODEL)
-    assert weights.shape == (BATCH, NUM_HEADS, POSITIONS, given[-1].shape[1])
+    assert weights.shape == (BATCH, NUM_HEADS, POSITIONS, arguments[-1].shape[1])
     assert_same(alone, output, roundings=roundings(layer))
     total = weights.sum(-1)
     expected = torch.ones_like(total)
@@ -171,7 +171,7 @@ def test_a_sequence_gives_the_same_alone_and_padded(name: str, need_weights: boo
 def test_long_padded_batches_give_the_same_as_short_ones() -> None:
     layer = make_layer("rotary").double()
     x = torch.randn(3, 200, D_MODEL, dtype=torch.float64)
-    lengths = torch.tensor([150, 1, 60])  # so much padding that each is computed by itself
+    lengths = torch.tensor([150, 1, 60])  # enough padding to compute each sequence by itself
     output = layer(x, lengths=lengths)
     for index, length in enumerate(lengths.tolist()):
         alone = layer(x[index : index + 1, :length])
@@ -207,11 +207,11 @@ def test_a_row_that_sees_nothing_gives_the_bias_and_finite_gradients(
 ) -> None:
     layer = make_layer(name, dropout=0.5 if mode.endswith("dropout") else 0.0)
     layer.train(mode != "eval")
-    given = [tensor.requires_grad_() for tensor in inputs(layer)]
-    mask = torch.ones(BATCH, 1, POSITIONS, given[-1].shape[1], dtype=torch.bool)
+    arguments = [tensor.requires_grad_() for tensor in inputs(layer)]
+    mask = torch.ones(BATCH, 1, POSITIONS, arguments[-1].shape[1], dtype=torch.bool)
     mask[0, :, 2] = False
     mask[1] = False
-    result = layer(*given, mask=mask, need_weights=need_weights)
+    result = layer(*arguments, mask=mask, need_weights=need_weights)
     output = result[0] if need_weights else result
     bias = torch.zeros(D_MODEL) if layer.Wo.bias is None else layer.Wo.bias
     assert torch.equal(output[0, 2], bias)
@@ -220,9 +220,9 @@ def test_a_row_that_sees_nothing_gives_the_bias_and_finite_gradients(
     if need_weights:
         assert (result[1][1] == 0).all() and (result[1][0, :, 2] == 0).all()
     output.square().sum().backward()
-    for key, leaf in (*layer.named_parameters(), *zip(("x", "context"), given, strict=False)):
+    for key, leaf in (*layer.named_parameters(), *zip(("x", "context"), arguments, strict=False)):
         assert leaf.grad is not None and leaf.grad.isfinite().all(), key
-    assert (given[-1].grad[1] == 0).all()  # nobody saw the second sequence
+    assert (arguments[-1].grad[1] == 0).all()  # no query saw the second sequence
 
 
 def test_dropout_acts_in_training_only() -> None:

@@ -237,7 +237,7 @@ def test_interleaved_layout_rotates_as_gptj_does() -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_sequences_may_stand_at_positions_of_their_own(layout: RotaryLayout) -> None:
+def test_sequences_may_have_their_own_positions(layout: RotaryLayout) -> None:
     x, positions = torch.randn(2, 3, 5, 6), torch.tensor([[0, 1, 2, 3, 4], [9, 11, 13, 2, 0]])
     together = rotate(x, *rotary_angles(Rotary(), 6, positions), layout=layout)
     for index in range(2):

@@ -66,7 +66,7 @@ def test_a_sequence_is_the_same_alone_in_a_batch_and_padded(
 
 @pytest.mark.parametrize("call_pairs", [ONE_CALL, ONE_BY_ONE])
 @given(problem=problems(twists=SHARED, always=RAGGED))
-def test_padding_has_no_say_and_no_gradient(call_pairs: int, problem: Problem) -> None:
+def test_padding_changes_no_result_and_gets_no_gradient(call_pairs: int, problem: Problem) -> None:
     rules = problem.rules
     assert rules.lengths is not None and rules.query_lengths is not None
     with pytest.MonkeyPatch.context() as patch:
@@ -83,7 +83,7 @@ def test_padding_has_no_say_and_no_gradient(call_pairs: int, problem: Problem) -
 
 
 @given(problem=problems(always=["offset"]), data=st.data())
-def test_an_offset_for_each_is_its_own_offset(problem: Problem, data: st.DataObject) -> None:
+def test_offsets_per_sequence_equal_a_shared_offset(problem: Problem, data: st.DataObject) -> None:
     rules = problem.rules
     low, high = -problem.queries.shape[2] - 1, problem.keys.shape[2] + 2
     offset = data.draw(st.integers(low, high))
@@ -110,7 +110,7 @@ def test_features_may_be_shared_by_sequences_and_heads(
 
 
 def test_padding_that_costs_more_than_a_call_is_left_out() -> None:
-    """Three heads of 40 x 60, of which the second sequence holds 10 x 30."""
+    """Three heads of 40 x 60 pairs; 10 x 30 of the second sequence are real."""
     queries, keys, values = tensors_of(2, 40, 60)
     lengths, query_lengths = torch.tensor([60, 30]), torch.tensor([40, 10])
     rules = Rules(lengths=lengths, query_lengths=query_lengths)
@@ -128,8 +128,8 @@ def test_padding_that_costs_more_than_a_call_is_left_out() -> None:
         assert choice == ("ragged", "each sequence has its own offset")
 
 
-def test_lengths_can_be_met_by_a_transform(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lengths become a mask: nothing can be read out of a tensor inside a transform."""
+def test_lengths_work_inside_a_transform(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lengths become a mask: numbers cannot be read inside a transform."""
     monkeypatch.setattr(prepare, "CALL_PAIRS", ONE_BY_ONE)
     queries, keys, values = tensors_of(2, 5, 11)
     rules = Rules(lengths=torch.tensor([7, 11]), is_causal=True)
@@ -226,7 +226,7 @@ def test_lengths_that_every_sequence_fills_cost_no_mask() -> None:
 
 
 class Reads(TorchFunctionMode):
-    """Counts how often the numbers of an integer tensor are asked for."""
+    """Counts how often the numbers of an integer tensor are read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -243,7 +243,7 @@ class Reads(TorchFunctionMode):
 
 @pytest.mark.parametrize("call_pairs", [ONE_CALL, ONE_BY_ONE])
 def test_lengths_are_read_once(call_pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From a GPU every reading waits until all before it is done."""
+    """Each reading waits for the GPU to finish."""
     monkeypatch.setattr(prepare, "CALL_PAIRS", call_pairs)
     layer, x = MultiHeadAttention(6, 2, is_causal=True), torch.randn(3, 7, 6)
     with Reads() as reads:
@@ -258,7 +258,7 @@ def test_lengths_are_read_once(call_pairs: int, monkeypatch: pytest.MonkeyPatch)
 def test_padding_of_queries_makes_no_mask_of_pairs(
     with_lse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where lengths are not read, as in compiled code: keys are hidden from all alike."""
+    """Also if lengths are not read, as in compiled code: every query gets the same mask."""
     monkeypatch.setattr(prepare, "can_be_read", lambda _: False)
     tensors = [tensor.requires_grad_() for tensor in tensors_of(3, 5, 7)]
     rules = Rules(

@@ -163,7 +163,7 @@ def test_biases_for_another_number_of_heads_raise(rules: Rules, message: str) ->
 
 @st.composite
 def bands(draw: st.DrawFn) -> tuple[Band, int, int]:
-    """A band with numbers of queries and keys that it is laid over."""
+    """A band, and numbers of queries and keys."""
     side = st.none() | st.integers(0, 12)
     band = Band(draw(side), draw(side), draw(st.integers(-12, 12)))
     return band, draw(st.integers(1, 9)), draw(st.integers(1, 9))
@@ -224,7 +224,7 @@ def test_the_keys_of_some_queries_are_exactly_those_they_see(
 
 
 def is_shared(problem: Problem) -> bool:
-    """Whether one offset holds for all sequences, as a computation wants it."""
+    """Whether all sequences share one offset, as a computation needs."""
     return not isinstance(problem.rules.offset, Tensor)
 
 
