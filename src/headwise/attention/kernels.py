@@ -119,7 +119,7 @@ class _FusedWithLse(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor, grad_lse: Tensor) -> tuple[Tensor | None, ...]:
         grads: tuple[Tensor, ...] = _FusedBackward.apply(  # type: ignore[no-untyped-call]
-            grad_output, grad_lse, *ctx.saved_tensors, ctx.is_causal, ctx.scale
+            ctx.is_causal, ctx.scale, grad_output, grad_lse, *ctx.saved_tensors
         )
         return (*grads, None, None, None)
 
@@ -128,19 +128,10 @@ class _FusedBackward(torch.autograd.Function):
     """The backward pass of `_FusedWithLse`; its own derivative raises PathError."""
 
     @staticmethod
-    def forward(  # noqa: PLR0913 - what the kernel takes
-        ctx: Any,
-        grad_output: Tensor,
-        grad_lse: Tensor,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        output: Tensor,
-        lse: Tensor,
-        bias: Tensor | None,
-        is_causal: bool,
-        scale: float,
+    def forward(
+        ctx: Any, is_causal: bool, scale: float, grad_output: Tensor, grad_lse: Tensor, *saved: Any
     ) -> tuple[Tensor, ...]:
+        queries, keys, values, output, lse, bias = saved
         grad_lse = grad_lse.to(grad_output.dtype)[..., None]
         grads = flash_backward(
             torch.cat([grad_output, grad_lse], -1),

@@ -243,7 +243,7 @@ class MultiHeadAttention(nn.Module):
         on each head's output, 0 silences it. The last query is at the last key, cached keys
         included.
         """
-        self._check_call(x, context, lengths=lengths, cache=cache)
+        self._check_call(x, context, lengths, cache)
         source = x if context is None else context
         queries, keys, values = self.project(x, source, 0 if cache is None else cache.seen)
         if gates is not None:
@@ -295,12 +295,7 @@ class MultiHeadAttention(nn.Module):
         return queries, keys, values
 
     def make_rules(
-        self,
-        mask: Tensor | None,
-        lengths: Tensor | None,
-        *,
-        is_self: bool,
-        device: torch.device,
+        self, mask: Tensor | None, lengths: Tensor | None, *, is_self: bool, device: torch.device
     ) -> Rules:
         """Rules of the layer's attention for an input with this mask and these lengths."""
         options = (self.window, self.slopes, self.relative_bias, self.softcap, self.sinks)
@@ -328,12 +323,7 @@ class MultiHeadAttention(nn.Module):
         )
 
     def _check_call(
-        self,
-        x: Tensor,
-        context: Tensor | None,
-        *,
-        lengths: Tensor | None,
-        cache: KeyValueCache | None,
+        self, x: Tensor, context: Tensor | None, lengths: Tensor | None, cache: KeyValueCache | None
     ) -> None:
         if x.dim() != 3 or x.shape[2] != self.d_model:
             raise ShapeError(

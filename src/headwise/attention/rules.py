@@ -81,11 +81,11 @@ class Rules:
             raise MaskError(f"the mask is a {type(self.mask).__name__}: give a tensor")
         for name, axes in PER_HEAD.items():
             tensor = getattr(self, name)
-            if tensor is None or (isinstance(tensor, Tensor) and tensor.dim() == len(axes)):
-                continue
             is_tensor = isinstance(tensor, Tensor)
-            shape = list(tensor.shape) if is_tensor else f"a {type(tensor).__name__}"
-            raise OptionError(f"{name} is {shape}: give a tensor [{', '.join(axes)}]", option=name)
+            if tensor is not None and not (is_tensor and tensor.dim() == len(axes)):
+                shape = list(tensor.shape) if is_tensor else f"a {type(tensor).__name__}"
+                needed = f"give a tensor [{', '.join(axes)}]"
+                raise OptionError(f"{name} is {shape}: {needed}", option=name)
         if self.distance_bias is not None and self.distance_bias.shape[-1] % 2 == 0:
             raise OptionError(
                 f"distance_bias has {self.distance_bias.shape[-1]} columns: "
