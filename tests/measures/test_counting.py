@@ -12,13 +12,13 @@ from headwise.errors import ModelError
 from headwise.measures.counter import (
     LayerCache,
     RowChoice,
-    _compared_rows,
+    compared_rows,
     make_measures,
     sequence_views,
 )
-from headwise.measures.measure import Measure, RowValues, measure_rows
+from headwise.measures.measure import Measure, RowValues, Sums, measure_rows
 from headwise.measures.row_layout import RowLayout
-from headwise.measures.sequence_view import SequenceView, Sums, TileWeights
+from headwise.measures.sequence_view import SequenceView, TileWeights
 from headwise.measures.similarity import LOOKS
 from headwise.reading.batch import Batch
 from headwise.reading.reader import Reader
@@ -203,7 +203,7 @@ def test_rows_and_tokens_are_where_the_model_computes() -> None:
 def test_weights_are_compared_on_random_rows_that_see_a_choice(length: int) -> None:
     (call,), batch = calls_of(length)
     (view, _) = views(call, batch)
-    drawn = [_compared_rows(replace_layout(view), 1, index)[1].rows for index in range(40)]
+    drawn = [compared_rows(replace_layout(view), 1, index)[1].rows for index in range(40)]
     counts = torch.bincount(torch.cat(drawn), minlength=length)
     assert counts[0] == 0, "the first row sees itself alone"
     assert {len(rows) for rows in drawn} == {min(LOOKS, length - 1)}
@@ -213,7 +213,7 @@ def test_weights_are_compared_on_random_rows_that_see_a_choice(length: int) -> N
 
 def replace_layout(view: SequenceView) -> SequenceView:
     """The same view with nothing worked out yet."""
-    return replace(view, layout=replace(view.layout, _kept={}))
+    return replace(view, layout=replace(view.layout, _cache={}))
 
 
 def test_the_order_of_measures_does_not_matter() -> None:
@@ -232,7 +232,7 @@ class Logs(Measure):
     columns: ClassVar[dict[str, str]] = {"logs": "Entropy once more."}
 
     def see(self, view: SequenceView, tile: TileWeights, sums: Sums) -> None:
-        sums["logs"][:, tile.span].sub_(torch.linalg.vecdot(tile.logs, tile.weights))
+        sums.add("logs", tile.span, -torch.linalg.vecdot(tile.logs, tile.weights))
 
     def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
         return {"logs": RowValues(sums["logs"])}

@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from headwise.measures.measure import Measure, RowValues
-from headwise.measures.sequence_view import SequenceView, Sums, lengths_after, positive
+from headwise.measures.measure import Measure, RowValues, Sums
+from headwise.measures.sequence_view import SequenceView, lengths_after, positive
 
 
 class Outputs(Measure):
@@ -24,7 +24,7 @@ class Outputs(Measure):
         return view.output_roots is not None
 
     def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
-        """Lengths alone, without the outputs themselves."""
+        """Lengths of the rows' outputs, and each head's share in their sum."""
         assert view.output_roots is not None
         mixed = view.sequence.mixed
         if len(view.layout.rows) < mixed.shape[1]:

@@ -112,6 +112,11 @@ class SequenceWeights:
         return self.computation.num_keys
 
     @property
+    def has_mask(self) -> bool:
+        """Whether something besides the band may hide keys."""
+        return self.computation is not None and self.computation.mask is not None
+
+    @property
     def values(self) -> Float[Tensor, "kv_heads key d_value"] | None:
         """The values; None if only weights are known."""
         return None if self.computation is None else self.computation.values[0]
