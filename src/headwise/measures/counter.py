@@ -103,7 +103,7 @@ def _draw(total: int, count: int, seed: int, index: int) -> Tensor:
 
 
 class LayerCache:
-    """What batches and layers share: row layouts, output roots, and memory for tiles."""
+    """Row layouts, output roots and memory for tiles, shared by layers and batches."""
 
     def __init__(self) -> None:
         """Start empty."""
