@@ -13,7 +13,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from headwise.errors import OptionError
 from headwise.heads import HeadId
 from headwise.watching.gates import MeanOutputs, gate, mean_outputs, silence
-from headwise.watching.interface import OBSERVERS, ROUTED
+from headwise.watching.interface import CHANGES, OBSERVERS
 from headwise.watching.watch import watch
 
 from ..attention.tolerance import assert_same
@@ -287,7 +287,7 @@ def test_gates_end_after_an_error(name: str) -> None:
     with pytest.raises(KeyError, match="in between"), gate(model, {"L1": torch.zeros(6)}):
         raise KeyError("in between")
     assert torch.equal(output_of(run(model, inputs)), want)
-    assert not OBSERVERS and not ROUTED
+    assert not OBSERVERS and not CHANGES
 
 
 @pytest.mark.parametrize("name", ["bert", "mpnet"])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.watching.running import filter_options, forward, forward_batch, in_evaluation
+from headwise.watching.running import _filter_options, forward, forward_batch, in_evaluation
 from headwise.watching.watch import watch
 
 from .helpers import allow_weights, assert_close, each_family, family_model
@@ -29,7 +29,7 @@ def test_layers_compute_the_same_without_logits_and_cache(name: str) -> None:
 @pytest.mark.parametrize(("name", "num_options"), [("llama", 2), ("bert", 0), ("t5", 1)])
 def test_only_accepted_options_are_passed(name: str, num_options: int) -> None:
     model, _ = family_model(name)
-    assert len(filter_options(model, use_cache=False, logits_to_keep=1)) == num_options
+    assert len(_filter_options(model, use_cache=False, logits_to_keep=1)) == num_options
 
 
 def test_forward_batch_computes_one_logit_and_no_cache() -> None:

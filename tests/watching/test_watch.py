@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, DynamicCache, MistralConfig, Mist
 from headwise.errors import ModelError
 from headwise.watching.calls import AttentionCall, Call, WeightsCall
 from headwise.watching.gates import silence
-from headwise.watching.interface import NAME, OBSERVERS, ROUTED, check_finite
+from headwise.watching.interface import CHANGES, NAME, OBSERVERS, check_finite
 from headwise.watching.sites import find_sites
 from headwise.watching.watch import watch
 
@@ -108,7 +108,7 @@ def test_the_model_is_unchanged_after_the_block(name: str) -> None:
     assert state_of(model) == before
     assert all(torch.equal(value, tensors[key]) for key, value in model.state_dict().items())
     assert torch.equal(output_of(run(model, inputs)), want)
-    assert not OBSERVERS and not ROUTED
+    assert not OBSERVERS and not CHANGES
 
 
 @pytest.mark.parametrize("name", ["llama", "albert", "mpnet", "deberta_v2", "t5"])

@@ -5,7 +5,7 @@ their queries and keys are in `watch.py`.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -49,15 +49,11 @@ def record(modules: Mapping[str, nn.Module]) -> Iterator[list[ModuleCall]]:
     ) -> None:
         calls.append(ModuleCall(name, args, kwargs, detach_all(result)))
 
-    hooks = [
-        module.register_forward_hook(partial(keep, name), with_kwargs=True)
-        for name, module in modules.items()
-    ]
-    try:
+    with ExitStack() as hooks:
+        for name, module in modules.items():
+            hook = module.register_forward_hook(partial(keep, name), with_kwargs=True)
+            hooks.enter_context(hook)
         yield calls
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def detach_all(value: Any) -> Any:

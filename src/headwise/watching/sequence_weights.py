@@ -15,7 +15,7 @@ from torch import Tensor
 from headwise.attention.bias import bias_tile
 from headwise.attention.kernels import fold_groups, unfold_groups
 from headwise.attention.prepare import Computation
-from headwise.attention.rules import Band
+from headwise.attention.rules import PER_HEAD, Band
 
 LOWEST = -1e30
 """Used as the log of 0: its exponential is 0 in every dtype, and twice its value is finite."""
@@ -132,9 +132,21 @@ class SequenceWeights:
     def of_head(self, head: int) -> "SequenceWeights":
         """Weights of one head only."""
         part, computation = slice(head, head + 1), self.computation
+        if computation is not None:
+            kv_head, rules, mask = head // computation.groups, computation.rules, computation.mask
+            per_head = {name: getattr(rules, name) for name in PER_HEAD}
+            sliced = {name: row[part] for name, row in per_head.items() if row is not None}
+            computation = replace(
+                computation,
+                queries=computation.queries[:, part],
+                keys=computation.keys[:, kv_head : kv_head + 1],
+                values=computation.values[:, kv_head : kv_head + 1],
+                mask=mask if mask is None or mask.shape[1] == 1 else mask[:, part],
+                rules=replace(rules, **sliced),
+            )
         return SequenceWeights(
             mixed=self.mixed[part],
-            computation=None if computation is None else _one_head(computation, head),
+            computation=computation,
             lse=None if self.lse is None else self.lse[part],
             known_weights=None if self.known_weights is None else self.known_weights[part],
         )
@@ -199,28 +211,3 @@ def _band_of_weights(weights: Float[Tensor, "heads query key"]) -> Band:
         return Band(None, None, offset)
     before, after = max(0, -int(distances.min())), max(0, int(distances.max()))
     return Band(before, after, offset).simplify(num_queries, num_keys)
-
-
-def _one_head(computation: Computation, head: int) -> Computation:
-    """The computation of one query head, with its KV head."""
-    part, kv_head = slice(head, head + 1), head // computation.groups
-    keys = slice(kv_head, kv_head + 1)
-
-    def of_head(tensor: Tensor | None) -> Tensor | None:
-        return None if tensor is None else tensor[part]
-
-    rules = replace(
-        computation.rules,
-        slopes=of_head(computation.rules.slopes),
-        distance_bias=of_head(computation.rules.distance_bias),
-        sinks=of_head(computation.rules.sinks),
-    )
-    mask = computation.mask
-    return replace(
-        computation,
-        queries=computation.queries[:, part],
-        keys=computation.keys[:, keys],
-        values=computation.values[:, keys],
-        mask=mask if mask is None or mask.shape[1] == 1 else mask[:, part],
-        rules=rules,
-    )

@@ -104,10 +104,8 @@ def is_routed(module: nn.Module) -> bool:
 
 
 def _is_watchable(module: nn.Module) -> bool:
-    if is_routed(module):
-        return True
     family = find_family(module)
-    return family is not None and family.returns_weights
+    return is_routed(module) or (family is not None and family.returns_weights)
 
 
 def _pattern(name: str) -> str:
@@ -117,10 +115,14 @@ def _pattern(name: str) -> str:
 
 def _stack_names(attention: Mapping[str, nn.Module]) -> dict[str, str]:
     """The stack of each path pattern: "" if there is one, the path itself if names clash."""
-    patterns = list(dict.fromkeys(map(_pattern, attention)))
-    if len(patterns) == 1:
-        return {patterns[0]: ""}
-    stacks = {pattern: _name_stack(pattern.split(".")) for pattern in patterns}
+    stacks: dict[str, str] = {}
+    for pattern in map(_pattern, attention):
+        parts = pattern.split(".")
+        is_cross = any(part in CROSS for part in parts)
+        words = (STACKS[part] for part in parts if part in STACKS)
+        stacks[pattern] = "cross" if is_cross else next(words, "")
+    if len(stacks) == 1:
+        return dict.fromkeys(stacks, "")
     if "cross" in stacks.values():  # next to cross attention, unnamed layers are the decoder's
         stacks = {pattern: name or "decoder" for pattern, name in stacks.items()}
     names = list(stacks.values())
@@ -128,12 +130,6 @@ def _stack_names(attention: Mapping[str, nn.Module]) -> dict[str, str]:
         pattern: name if name and names.count(name) == 1 else pattern.strip(".").replace(".*", "")
         for pattern, name in stacks.items()
     }
-
-
-def _name_stack(parts: list[str]) -> str:
-    if any(part in CROSS for part in parts):
-        return "cross"
-    return next((STACKS[part] for part in parts if part in STACKS), "")
 
 
 def _layer_numbers(
@@ -157,14 +153,14 @@ def _layer_numbers(
     for name in attention:
         if match := ALBERT.search(name):
             config: Any = modules[_loop_path(name)].config
-            layers[name] = _albert_layers(config, int(match[1]), int(match[2]))
+            group, inner = int(match[1]), int(match[2])
+            per_group = config.num_hidden_layers / config.num_hidden_groups
+            layers[name] = tuple(
+                step * config.inner_group_num + inner
+                for step in range(config.num_hidden_layers)
+                if int(step / per_group) == group
+            )
     return layers
-
-
-def _albert_layers(config: Any, group: int, inner: int) -> tuple[int, ...]:
-    per_group = config.num_hidden_layers / config.num_hidden_groups
-    rounds = [step for step in range(config.num_hidden_layers) if int(step / per_group) == group]
-    return tuple(step * config.inner_group_num + inner for step in rounds)
 
 
 def _loop_path(name: str) -> str:
@@ -204,12 +200,12 @@ def _find_unknown_classes(
     Modules around or inside a watched one do not count, nor do those that pool the last layer's
     output.
     """
-    around = {parent for name in attention for parent in _path_and_parents(name)}
+    around = {parent for name in attention for parent in path_and_parents(name)}
 
     def is_covered(name: str) -> bool:
         return name in around or any(
             parent in attention or "Pool" in type(modules[parent]).__name__
-            for parent in _path_and_parents(name)
+            for parent in path_and_parents(name)
         )
 
     return sorted(
@@ -221,7 +217,8 @@ def _find_unknown_classes(
     )
 
 
-def _path_and_parents(path: str) -> Iterator[str]:
+def path_and_parents(path: str) -> Iterator[str]:
+    """A module's path, and the paths of all modules around it, to "" for the model."""
     while path:
         yield path
         path = path.rpartition(".")[0]
