@@ -141,11 +141,10 @@ def band_of(mask_function: Callable[..., Any]) -> Band | None:
         case "sliding_window_bidirectional_overlay":
             return inside["sliding_window"], inside["sliding_window"]
         case "and_masks.<locals>.and_mask":
-            bands = [band_of(part) for part in inside["mask_functions"]]
-            known = [band for band in bands if band is not None]
-            if len(known) < len(bands):
-                return None
-            return _narrowest(band[0] for band in known), _narrowest(band[1] for band in known)
+            parts = inside["mask_functions"]
+            bands = [band for band in map(band_of, parts) if band is not None]
+            if len(bands) == len(parts):
+                return _narrowest(band[0] for band in bands), _narrowest(band[1] for band in bands)
     return None
 
 

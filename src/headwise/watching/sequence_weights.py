@@ -63,17 +63,15 @@ class Tile:
         """
         if not len(self.rows) or self.band.is_full:
             return []
-        edges, band = [], self.band
-        first, last = (int(place) for place in self.places.aminmax())
-        places = self.places[:, None]
+        edges, band, places = [], self.band, self.places[:, None]
+        first, last = (int(place) for place in places.aminmax())
+        keys = torch.arange(self.low, self.high, device=places.device)
         if band.after is not None and first + band.after + 1 < self.high:
-            start = max(self.low, first + band.after + 1)
-            keys = torch.arange(start, self.high, device=places.device)
-            edges.append((slice(start - self.low, None), _lowest_where(keys > places + band.after)))
+            ahead = slice(max(0, first + band.after + 1 - self.low), None)
+            edges.append((ahead, _lowest_where(keys[ahead] > places + band.after)))
         if band.before is not None and self.low < last - band.before:
-            end = min(self.high, last - band.before)
-            keys = torch.arange(self.low, end, device=places.device)
-            edges.append((slice(None, end - self.low), _lowest_where(keys < places - band.before)))
+            behind = slice(None, last - band.before - self.low)
+            edges.append((behind, _lowest_where(keys[behind] < places - band.before)))
         return edges
 
 
@@ -123,11 +121,23 @@ class SequenceWeights:
 
     @cached_property
     def band(self) -> Band:
-        """Keys that each query may see by its position."""
-        if self.known_weights is not None:
-            return _band_of_weights(self.known_weights)
-        assert self.computation is not None
-        return self.computation.band
+        """Keys that each query may see by its position.
+
+        If only weights are known, the narrowest band around the positive weights of all heads. A
+        weight of 0 does not hide a key: in half precision, weights under 6e-8 are 0.
+        """
+        if self.computation is not None:
+            return self.computation.band
+        assert self.known_weights is not None
+        num_queries, num_keys = self.known_weights.shape[1:]
+        offset = num_keys - num_queries
+        places = torch.arange(num_queries, device=self.mixed.device) + offset
+        distances = torch.arange(num_keys, device=self.mixed.device) - places[:, None]
+        distances = distances[(self.known_weights > 0).any(0)]
+        if len(distances) == 0:
+            return Band(None, None, offset)
+        before, after = max(0, -int(distances.min())), max(0, int(distances.max()))
+        return Band(before, after, offset).simplify(num_queries, num_keys)
 
     def of_head(self, head: int) -> "SequenceWeights":
         """Weights of one head only."""
@@ -195,19 +205,3 @@ class SequenceWeights:
             for columns, term in tile.edges:
                 logs[:, :, columns].add_(term)
         return logs
-
-
-def _band_of_weights(weights: Float[Tensor, "heads query key"]) -> Band:
-    """The narrowest band around all positive weights of any head: the keys that queries may see.
-
-    A weight of 0 does not prove that a key is hidden: in half precision, weights under 6e-8 are 0.
-    """
-    num_queries, num_keys = weights.shape[1:]
-    offset = num_keys - num_queries
-    places = torch.arange(num_queries, device=weights.device) + offset
-    distances = torch.arange(num_keys, device=weights.device) - places[:, None]
-    distances = distances[(weights > 0).any(0)]
-    if len(distances) == 0:
-        return Band(None, None, offset)
-    before, after = max(0, -int(distances.min())), max(0, int(distances.max()))
-    return Band(before, after, offset).simplify(num_queries, num_keys)

@@ -6,7 +6,6 @@ in `models/families.py`; nothing here computes attention.
 
 import inspect
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -67,16 +66,14 @@ def find_sites(model: nn.Module) -> tuple[Site, ...]:
     """Every attention layer of the model, stack by stack, layers in order."""
     modules = dict(model.named_modules())
     attention = {name: module for name, module in modules.items() if _is_watchable(module)}
+    unknown = ", ".join(_find_unknown_classes(attention, modules))
     if not attention:
-        names = sorted(
-            {type(part).__name__ for part in modules.values() if _is_named_attention(part)}
-        )
-        reason = f"its attention ({', '.join(names)}) {UNKNOWN}" if names else "it has no attention"
+        reason = f"its attention ({unknown}) {UNKNOWN}" if unknown else "it has no attention layers"
         raise ModelError(f"{type(model).__name__} cannot be watched: {reason}")
-    if unknown := _find_unknown_classes(attention, modules):
+    if unknown:
         warn_user(
-            f"{type(model).__name__} is watched only in part: heads of its {', '.join(unknown)} "
-            f"are left out, because it {UNKNOWN}"
+            f"{type(model).__name__} is watched only in part: heads of its {unknown} are left out, "
+            f"because it {UNKNOWN}"
         )
     stacks, layers = _stack_names(attention), _layer_numbers(attention, modules)
     sites = [
@@ -140,11 +137,9 @@ def _layer_numbers(
     A layer's number is the first one in the module's path. If two modules of a stack share it, as
     in models with stages, layers are numbered in order.
     """
-    stacks: dict[str, list[str]] = defaultdict(list)
-    for name in attention:
-        stacks[_pattern(name)].append(name)
     layers: dict[str, tuple[int, ...]] = {}
-    for names in stacks.values():
+    for pattern in set(map(_pattern, attention)):
+        names = [name for name in attention if _pattern(name) == pattern]
         matches = [NUMBER.search(f".{name}") for name in names]
         numbers = [int(match[0]) if match else 0 for match in matches]
         if len(set(numbers)) < len(numbers):
@@ -188,10 +183,6 @@ def output_weight(projection: nn.Module) -> Tensor:
     return weight if type(projection).__name__ == "Conv1D" else weight.T
 
 
-def _is_named_attention(module: nn.Module) -> bool:
-    return "attention" in type(module).__name__.lower()
-
-
 def _find_unknown_classes(
     attention: Mapping[str, nn.Module], modules: Mapping[str, nn.Module]
 ) -> list[str]:
@@ -201,20 +192,16 @@ def _find_unknown_classes(
     output.
     """
     around = {parent for name in attention for parent in path_and_parents(name)}
-
-    def is_covered(name: str) -> bool:
-        return name in around or any(
+    unknown = set()
+    for name, module in modules.items():
+        kind = type(module).__name__
+        is_inside = any(
             parent in attention or "Pool" in type(modules[parent]).__name__
             for parent in path_and_parents(name)
         )
-
-    return sorted(
-        {
-            type(module).__name__
-            for name, module in modules.items()
-            if _is_named_attention(module) and not is_covered(name)
-        }
-    )
+        if "attention" in kind.lower() and name not in around and not is_inside:
+            unknown.add(kind)
+    return sorted(unknown)
 
 
 def path_and_parents(path: str) -> Iterator[str]:
