@@ -5,7 +5,7 @@ watched model or from a layer of our own; this module runs no model.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
 from weakref import WeakKeyDictionary
 
@@ -102,16 +102,17 @@ def _draw(total: int, count: int, seed: int, index: int) -> Tensor:
     return torch.randperm(total, generator=generator)[:count].sort().values
 
 
+@dataclass(eq=False)
 class LayerCache:
     """Row layouts, output roots and memory for tiles, shared by layers and batches."""
 
-    def __init__(self) -> None:
-        """Start empty."""
-        self.scratch = Scratch()
-        self._roots: dict[LayerKey, Tensor | None] = {}
-        self._indirect: list[str] = []
-        self.layouts: WeakKeyDictionary[Batch, dict[Hashable, RowLayout]] = WeakKeyDictionary()
-        """Row layouts that the layers of a batch share; deleted with the batch."""
+    layouts: WeakKeyDictionary[Batch, dict[Hashable, RowLayout]] = field(
+        default_factory=WeakKeyDictionary
+    )
+    """Row layouts of each batch, deleted with it."""
+    scratch: Scratch = field(default_factory=Scratch)
+    _roots: dict[LayerKey, Tensor | None] = field(default_factory=dict)
+    _indirect: list[str] = field(default_factory=list)
 
     def output_roots(self, call: Call) -> Float[Tensor, "heads d_value width"] | None:
         """One small matrix per head that preserves lengths after the output projection.
@@ -197,23 +198,19 @@ def sequence_views(
         yield position, index, view
 
 
+@dataclass(eq=False)
 class HeadCounter:
-    """Adds the measures of one attention call after the other to HeadSums."""
+    """Adds the measures of one attention call after the other to `sums`."""
 
-    def __init__(
-        self,
-        sums: HeadSums,
-        measures: Sequence[Measure],
-        choice: RowChoice,
-        *,
-        compares: bool,
-        cache: LayerCache | None = None,
-    ) -> None:
-        """Choose what to count, on which rows, and whether to compare heads with each other."""
-        self.sums, self.measures, self.choice, self.compares = sums, measures, choice, compares
-        self.cache = cache or LayerCache()
-        self._kernels: dict[tuple[str, int], list[Tensor]] = {}
-        """By stack and position in the batch: the kernels of every layer so far."""
+    sums: HeadSums
+    measures: Sequence[Measure]
+    choice: RowChoice
+    _: KW_ONLY
+    compares: bool
+    """Whether to compare heads with each other."""
+    cache: LayerCache = field(default_factory=LayerCache)
+    _kernels: dict[tuple[str, int], list[Tensor]] = field(default_factory=dict, init=False)
+    """By stack and position in the batch: the kernels of every layer so far."""
 
     def add(self, call: Call, batch: Batch) -> None:
         """Count one layer's attention."""

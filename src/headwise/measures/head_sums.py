@@ -33,6 +33,7 @@ def sort_layers(keys: Iterable[LayerKey]) -> list[LayerKey]:
     return sorted(keys, key=lambda key: (stacks.index(key[0]), key[1]))
 
 
+@dataclass(eq=False)
 class ColumnSums:
     """Five sums per layer, column and head, in float64.
 
@@ -43,9 +44,7 @@ class ColumnSums:
     sums, and the mean is their ratio, whose error needs all three (Cochran, 6.4).
     """
 
-    def __init__(self) -> None:
-        """Start with no sums."""
-        self.sums: dict[tuple[LayerKey, str], Float[Tensor, "five heads"]] = {}
+    sums: dict[tuple[LayerKey, str], Float[Tensor, "five heads"]] = field(default_factory=dict)
 
     def add(self, key: LayerKey, columns: Mapping[str, RowValues], row_weight: float) -> None:
         """Add one document's rows; each measured row counts as `row_weight` rows."""

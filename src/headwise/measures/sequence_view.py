@@ -19,8 +19,6 @@ from headwise.watching.sequence_weights import SequenceWeights, Tile
 LEAST_LOG = -87.0
 """Smallest log of a weight, 1e-38, which changes no sum: the exponential of smaller logs, which
 float32 cannot represent, takes thirty times as long."""
-
-
 AT_ONCE = 2048
 """Rows that are multiplied by the output projection at a time."""
 
@@ -28,9 +26,7 @@ AT_ONCE = 2048
 class Scratch:
     """Memory for one tile, reused by all views: allocating it costs more than filling it."""
 
-    def __init__(self) -> None:
-        """Allocate nothing until the first call."""
-        self._rooms: Tensor | None = None
+    _rooms: Tensor | None = None
 
     def rooms(self, numbers: int, like: Tensor) -> Float[Tensor, "two numbers"]:
         """Memory for `numbers` numbers, twice; overwrites earlier contents."""
