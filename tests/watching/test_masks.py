@@ -72,7 +72,7 @@ def test_structure_allows_the_same_keys_as_the_dense_mask(
     assert mask.shape == want.shape
     queries = torch.randn(BATCH, 2, place[0], 5)
     keys = torch.randn(BATCH, 2, place[1], 5)
-    steps = attend_in_steps(queries, keys, keys, rules=mask.rules)
+    steps = attend_in_steps(queries, keys, keys, rules=mask.make_rules())
     assert torch.equal(steps.weights > 0, want.expand(-1, 2, -1, -1))
     assert torch.equal(mask.make_dense(), want)
 
@@ -104,7 +104,7 @@ def test_a_function_of_the_same_name_from_elsewhere_is_unknown() -> None:
 def test_right_padding_becomes_lengths_and_other_padding_a_mask_of_keys() -> None:
     def rules(name: str) -> Any:
         mask = headwise_mask(BATCH, 11, 11, attention_mask=PADDING[name])
-        return mask.rules
+        return mask.make_rules()
 
     assert rules("right").lengths.tolist() == [5, 11, 1]
     assert rules("right").mask is None
@@ -112,6 +112,13 @@ def test_right_padding_becomes_lengths_and_other_padding_a_mask_of_keys() -> Non
     assert rules("left").mask.shape == (BATCH, 1, 1, 11)
     assert rules("all real").lengths is rules("all real").mask is None
     assert rules("holes").lengths is None
+
+
+def test_an_unused_window_of_no_keys_does_not_raise() -> None:
+    function = masking_utils.sliding_window_causal_mask_function(0)  # Qwen2-MoE makes one
+    mask = headwise_mask(BATCH, 11, 11, mask_function=function)
+    assert isinstance(mask, StructuredMask)
+    assert torch.equal(mask[:], same_as_sdpa(function, (11, 11, 0, 0), None))
 
 
 def padded_mask(laid_out: list[int] | None = None) -> tuple[StructuredMask, Tensor]:
@@ -180,7 +187,7 @@ def test_any_operation_gets_the_dense_mask(operation: Callable[[Tensor], Tensor]
     got = operation(mask)
     assert type(got) is Tensor
     assert torch.equal(got, operation(want.clone()))
-    assert mask.rules is not None
+    assert mask.make_rules is not None
 
 
 WRITES: dict[str, Callable[[Tensor], Any]] = {
@@ -200,7 +207,7 @@ def test_writes_into_the_mask_stay(write: Callable[[Tensor], Any]) -> None:
     want = laid_out.clone()
     write(want)
     write(mask)
-    assert mask.rules is None
+    assert mask.make_rules is None
     assert torch.equal(mask.make_dense(), want)
     assert torch.equal(mask[:], want)
     assert torch.equal(~mask, ~want)

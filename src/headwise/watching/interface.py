@@ -186,9 +186,9 @@ def _read_rules(
 ) -> Rules:
     """transformers' arguments as rules for `attend`."""
     num_queries, num_keys = query.shape[2], key.shape[2]
-    known = mask.rules if isinstance(mask, StructuredMask) else None
-    if mask is not None and known is not None and mask.shape[2:] == (num_queries, num_keys):
-        rules = known
+    make_rules = mask.make_rules if isinstance(mask, StructuredMask) else None
+    if mask is not None and make_rules and mask.shape[2:] == (num_queries, num_keys):
+        rules = make_rules()
     elif mask is not None:
         dense = as_4d_mask(real_mask(mask))[..., :num_keys]
         if dense.is_floating_point():  # models write their dtype's smallest number for -inf

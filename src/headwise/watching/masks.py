@@ -8,6 +8,7 @@ dense mask instead. Writes into the mask (`mask[0, 1] = False`) stay; writes int
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -22,14 +23,14 @@ from headwise.attention.rules import Rules
 class StructuredMask(Tensor):
     """A bool mask `[batch 1 query key]` that takes no memory until it is used."""
 
-    rules: Rules | None
-    """Rules that allow the same pairs; None once the mask was written into."""
+    make_rules: Callable[[], Rules] | None
+    """Returns rules that allow the same pairs; None once the mask was written into."""
     make_dense: Callable[[], Tensor]
 
     def drop_rules(self) -> None:
         """Make the mask dense for good, so that writes into it stay."""
         dense = self.make_dense().clone()
-        self.rules, self.make_dense = None, lambda: dense
+        self.make_rules, self.make_dense = None, lambda: dense
 
     @classmethod
     def __torch_function__(
@@ -48,7 +49,7 @@ class StructuredMask(Tensor):
                     return fact
             if _is_in_place(func) or "out" in named:
                 for value in tree_leaves((args, named)):
-                    if isinstance(value, StructuredMask) and value.rules is not None:
+                    if isinstance(value, StructuredMask) and value.make_rules is not None:
                         value.drop_rules()
             return func(*tree_map(real_mask, tuple(args)), **tree_map(real_mask, named))
 
@@ -103,19 +104,24 @@ def headwise_mask(
     band = band_of(mask_function)
     if band is None:
         return make_dense()
-    rules: dict[str, Any] = {"window": band, "offset": int(q_offset) - int(kv_offset)}
-    is_real = masking_utils.prepare_padding_mask(attention_mask, kv_length, kv_offset)
-    if is_real is not None:
-        is_real = is_real[:, kv_offset : kv_offset + kv_length]
-        lengths = is_real.sum(-1)
-        positions = torch.arange(is_real.shape[1], device=is_real.device)
-        if not torch.equal(positions < lengths[:, None], is_real):
-            rules["mask"] = is_real[:, None, None]
-        elif not bool(is_real.all()):
-            rules["lengths"] = lengths
+
+    @cache
+    def make_rules() -> Rules:
+        rules: dict[str, Any] = {"window": band, "offset": int(q_offset) - int(kv_offset)}
+        is_real = masking_utils.prepare_padding_mask(attention_mask, kv_length, kv_offset)
+        if is_real is not None:
+            is_real = is_real[:, kv_offset : kv_offset + kv_length]
+            lengths = is_real.sum(-1)
+            positions = torch.arange(is_real.shape[1], device=is_real.device)
+            if not torch.equal(positions < lengths[:, None], is_real):
+                rules["mask"] = is_real[:, None, None]
+            elif not bool(is_real.all()):
+                rules["lengths"] = lengths
+        return Rules(**rules)
+
     value = torch.ones((), dtype=torch.bool, device=options.get("device"))
     mask = value.expand(batch_size, 1, q_length, kv_length).as_subclass(StructuredMask)
-    mask.rules, mask.make_dense = Rules(**rules), make_dense
+    mask.make_rules, mask.make_dense = make_rules, make_dense
     return mask
 
 
