@@ -14,7 +14,7 @@ class Distance(Measure):
 
     columns: ClassVar[dict[str, str]] = {
         "distance": "Mean distance in tokens between a query and the keys it attends to.",
-        "signed_distance": "The same with keys before the query counted negative.",
+        "signed_distance": "Mean distance in tokens, negative for keys before the query.",
     }
 
     def serves(self, view: SequenceView) -> bool:

@@ -15,7 +15,7 @@ class Outputs(Measure):
 
     columns: ClassVar[dict[str, str]] = {
         "output_norm": "Mean length of what the head adds to the layer's output.",
-        "output_share": "Mean share of that length in the sum over the layer's heads, 0 to 1; the "
+        "output_share": "Mean of that length over its sum over the layer's heads, 0 to 1; the "
         "heads of a layer add up to 1.",
     }
 
