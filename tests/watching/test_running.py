@@ -40,9 +40,10 @@ def test_forward_batch_computes_one_logit_and_no_cache() -> None:
         forward_batch(model, inputs)
         forward(model, inputs)
         hook.remove()
-    few, whole = outputs
-    assert few.logits.shape[1] == 1 and whole.logits.shape[1] == inputs["input_ids"].shape[1]
-    assert few.past_key_values is None and whole.past_key_values is None
+    one_logit, all_logits = outputs
+    assert one_logit.logits.shape[1] == 1
+    assert all_logits.logits.shape[1] == inputs["input_ids"].shape[1]
+    assert one_logit.past_key_values is None and all_logits.past_key_values is None
 
 
 def test_each_modules_own_mode_is_restored() -> None:
