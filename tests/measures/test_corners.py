@@ -1,6 +1,7 @@
 """Corners of single measures: short texts, one token over and over, rows that see nothing."""
 
 import math
+from typing import ClassVar
 
 import torch
 from hypothesis import given, strategies as st
@@ -10,7 +11,7 @@ from headwise.attention.attend import attend_with_lse
 from headwise.attention.prepare import Computation
 from headwise.attention.rules import Rules
 from headwise.measures.counter import make_measures
-from headwise.measures.measure import RowValues, measure_rows
+from headwise.measures.measure import Measure, PairsOf, RowValues, Sums, measure_rows
 from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView
 from headwise.reading.tokens import KeyTokens
@@ -133,6 +134,24 @@ def test_a_measure_alone_equals_itself_among_all() -> None:
     for measure in make_measures():
         for name, column in measure_rows(view, [measure]).items():
             assert_same(column.values, among_all[name].values, roundings=13, name=name)
+
+
+class ValuedSelf(Measure):
+    """A measure that is not headwise's own, with a value-weighted share."""
+
+    columns: ClassVar[dict[str, str]] = {"valued": "Value-weighted share of the token itself."}
+
+    def pairs(self, layout: RowLayout) -> dict[str, PairsOf]:
+        return {"own": lambda places: (torch.arange(len(places)), places)}
+
+    def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
+        return {"valued": RowValues(sums.value_share("own"))}
+
+
+def test_a_custom_measure_alone_has_value_shares() -> None:
+    view = view_of(torch.arange(13), CAUSAL)
+    got = measure_rows(view, [ValuedSelf()])["valued"].values
+    assert_same(got, columns(view)["value_self"].values, roundings=13)
 
 
 @given(st.permutations(range(HEADS)))

@@ -143,13 +143,9 @@ class LayerCache:
 
 
 def _sequence_indices(call: Call, batch: Batch) -> Sequence[int]:
-    """Index of each sequence of a call in the whole text.
-
-    Raises ModelError for attention whose positions are unknown: more sequences than the batch has,
-    as in attention within windows, or queries that are not among the keys. Images next to texts may
-    be fewer or more than the texts.
-    """
+    """Index of each sequence of a call in the whole text; ModelError if positions are unknown."""
     count = len(call.mixed)
+    # Images next to texts may be fewer or more than the texts.
     tensors = [value for value in batch.inputs.values() if torch.is_tensor(value) and value.dim()]
     if count not in {len(batch.indices), *map(len, tensors)}:
         raise ModelError(

@@ -37,11 +37,7 @@ class ModuleCall:
 
 @contextmanager
 def record(modules: Mapping[str, nn.Module]) -> Iterator[list[ModuleCall]]:
-    """Record every call of these modules inside the block, in the order in which they return.
-
-    with record({"attention": layer.attention, "output": layer.output}) as calls:
-        model(**inputs)
-    """
+    """Record every call of these modules inside the block, in the order in which they return."""
     calls: list[ModuleCall] = []
 
     def keep(

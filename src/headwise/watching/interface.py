@@ -105,10 +105,7 @@ def headwise_attention(
     dropout: float = 0.0,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention in transformers' signature, passed to the module's observers.
-
-    Weights are computed separately, and only if the model is to return them.
-    """
+    """Attention in transformers' signature, which also notifies the module's observers."""
     if options.get("cache") is not None:
         raise ModelError(
             f"{type(module).__name__} cannot be watched under continuous batching, because its "
@@ -148,21 +145,15 @@ def headwise_attention(
 
 
 def _returns_weights() -> bool:
-    """Whether the running model is to return its weights, by transformers' own recorder.
-
-    Most models do not pass `output_attentions` down to the attention function.
-    """
+    """Whether transformers records weights; most models do not pass `output_attentions` on."""
     recorder = getattr(output_capturing, "_active_collector", None)
     outputs = None if recorder is None else recorder.get()
     return any(name.endswith("attentions") for name in outputs or ())
 
 
 def check_finite(site: Site, query: Tensor, key: Tensor) -> None:
-    """Raise ModelError if queries or keys overflowed: torch's kernel returns zeros for such rows.
-
-    A sum runs at the speed of memory, and is not finite if one of its terms is not.
-    """
-    if not can_be_read(query) or (query.sum() + key.sum()).isfinite():
+    """Raise ModelError if queries or keys overflowed: torch's kernel returns zeros for such rows."""
+    if not can_be_read(query) or (query.sum() + key.sum()).isfinite():  # the sum is much faster
         return
     if not (query.isfinite().all() and key.isfinite().all()):
         dtype = str(query.dtype).removeprefix("torch.")

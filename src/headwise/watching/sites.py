@@ -186,11 +186,7 @@ def output_weight(projection: nn.Module) -> Tensor:
 def _find_unknown_classes(
     attention: Mapping[str, nn.Module], modules: Mapping[str, nn.Module]
 ) -> list[str]:
-    """Classes that are named like attention, but are not watched.
-
-    Modules around or inside a watched one do not count, nor do those that pool the last layer's
-    output.
-    """
+    """Classes named like attention that are neither in poolers nor around or in watched ones."""
     around = {parent for name in attention for parent in path_and_parents(name)}
     unknown = set()
     for name, module in modules.items():
