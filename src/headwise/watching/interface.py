@@ -152,7 +152,7 @@ def _returns_weights() -> bool:
 
 
 def check_finite(site: Site, query: Tensor, key: Tensor) -> None:
-    """Raise ModelError if queries or keys overflowed: torch's kernel returns zeros for such rows."""
+    """Raise ModelError if queries or keys overflowed, for which torch's kernel returns zeros."""
     if not can_be_read(query) or (query.sum() + key.sum()).isfinite():  # the sum is much faster
         return
     if not (query.isfinite().all() and key.isfinite().all()):
