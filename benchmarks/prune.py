@@ -26,11 +26,9 @@ from rich.console import Console
 from rich.table import Table
 
 from headwise.heads import HeadId
-from headwise.models.loaded import open_model
-from headwise.models.loading import LoadOptions
 from headwise.objectives.evaluation import Evaluation
 from headwise.objectives.losses import Embedding
-from headwise.objectives.model_objective import objective_for
+from headwise.objectives.model_objective import open_subject
 from headwise.pruning.export.sizes import full_batch, sizes_of, time_both
 from headwise.pruning.importance.ablation import ablate
 from headwise.pruning.importance.gradients import gradients
@@ -40,7 +38,6 @@ from headwise.pruning.selection.methods import CutOrder, CutSearch, order_units
 from headwise.pruning.settings import PruneSettings
 from headwise.pruning.setup import PruneSetup, prepare_setup
 from headwise.pruning.surgery.cut import head_counts
-from headwise.pruning.units import single_heads
 from headwise.watching.gates import silence
 
 RESULTS = Path(__file__).parent / "results"
@@ -78,7 +75,7 @@ class Row:
 
 
 def neighbours(task: Evaluation, outputs: torch.Tensor, uncut: torch.Tensor) -> float:
-    """Share of sentences whose nearest neighbour is the one that it was."""
+    """Share of sentences that keep their nearest neighbour."""
 
     def nearest(embeddings: torch.Tensor) -> torch.Tensor:
         alike = embeddings @ embeddings.T
@@ -87,39 +84,45 @@ def neighbours(task: Evaluation, outputs: torch.Tensor, uncut: torch.Tensor) -> 
     return float((nearest(outputs) == nearest(uncut)).float().mean())
 
 
+@torch.no_grad()
+def outputs(task: Evaluation) -> torch.Tensor:
+    """The embeddings of all examples."""
+    return torch.cat([task.objective.output(task.model, sample.inputs) for sample in task.samples])
+
+
 class Judge:
     """Scores models on held-out text."""
 
     def __init__(self, setup: PruneSetup) -> None:
-        """The uncut model first."""
+        """Score the uncut model."""
         self.setup, self.task = setup, setup.held_out
         self.unit = setup.objective.unit
         self.is_embedding = isinstance(setup.objective, Embedding)
         self.uncut = self.task.objective.quality(self.task.loss().value)
-        self.outputs = self.task.outputs() if self.is_embedding else None
+        self.outputs = outputs(self.task) if self.is_embedding else None
 
     def row(self, share: float, heads: int, method: str, task: Evaluation, sample: str = "") -> Row:
-        """A model as it is now."""
+        """The scores of a model in its current state."""
         score = self.task.objective.quality(task.loss().value)
         if self.outputs is not None:
-            kept = neighbours(task, task.outputs(), self.outputs)
+            kept = neighbours(task, outputs(task), self.outputs)
             return Row(share, heads, method, score, neighbours=kept)
         return Row(share, heads, method, score, ratio=score / self.uncut, sample=sample or None)
 
     def silenced(self, share: float, method: str, heads: Sequence[HeadId]) -> Row:
-        """The uncut model with heads silenced."""
-        with silence(self.setup.loaded.model, heads):
+        """The scores of the uncut model with heads silenced."""
+        with silence(self.setup.subject.model, heads):
             return self.row(share, len(heads), method, self.task)
 
     def cut(self, share: float, method: str, heads: Sequence[HeadId], found: RefittedCut) -> Row:
-        """A model that heads were cut from."""
+        """The scores of a cut model."""
         words = "" if self.is_embedding else generated(self.setup, found.model)
         return self.row(share, len(heads), method, self.task.with_model(found.model), words)
 
 
 def generated(setup: PruneSetup, model: Any) -> str:
-    """What a causal model makes of the prompt, greedily."""
-    tokenizer = setup.loaded.tokenizer
+    """A causal model's greedy continuation of the prompt."""
+    tokenizer = setup.subject.tokenizer
     inputs = tokenizer(PROMPT, return_tensors="pt")
     found = model.generate(**inputs, max_new_tokens=24, do_sample=False, use_cache=True)
     return str(tokenizer.decode(found[0], skip_special_tokens=True))
@@ -145,7 +148,7 @@ def averaged(rows: Sequence[Row]) -> Row:
 
 
 def timed(name: str, work: Callable[[], Any], times: dict[str, float], console: Console) -> Any:
-    """What the work gives; how long it took is kept."""
+    """Result of the work; its duration is recorded."""
     start = time.perf_counter()
     found = work()
     times[name] = time.perf_counter() - start
@@ -154,13 +157,13 @@ def timed(name: str, work: Callable[[], Any], times: dict[str, float], console: 
 
 
 class Run:
-    """One model's benchmark, which goes on from what its record holds already."""
+    """One model's benchmark, which resumes from its record."""
 
     def __init__(self, name: str, out: Path, console: Console) -> None:
         """Load the model and the record."""
         self.name, self.out, self.console = name, out, console
-        self.loaded = open_model(name, options=LoadOptions(keeps_head=True))
-        self.setup = prepare_setup(self.loaded, objective_for(self.loaded), TEXT[name])
+        self.loaded = open_subject(name)
+        self.setup = prepare_setup(self.loaded, TEXT[name])
         self.judge = Judge(self.setup)
         self.record: dict[str, Any] = (
             json.loads(out.read_text(encoding="utf-8")) if out.exists() else {"seconds": {}}
@@ -175,18 +178,18 @@ class Run:
         console.print(f"{name}: uncut {self.judge.unit} {self.judge.uncut:.4f}")
 
     def keep(self, stage: str, rows: Sequence[Row]) -> None:
-        """Put a stage's rows into the record, and the record onto the disk."""
+        """Add a stage's rows to the record and write it."""
         self.record[stage] = [asdict(row) for row in rows]
         self.write()
 
     def write(self) -> None:
-        """The record as it is now."""
+        """Write the record."""
         part = self.out.with_suffix(".part")
         part.write_text(json.dumps(self.record, indent=1) + "\n", encoding="utf-8")
         part.replace(self.out)
 
     def count(self, share: float) -> int:
-        """Units of a share of them."""
+        """Number of units in a share of them."""
         return round(share * len(self.setup.search.units))
 
     def choose(self) -> None:
@@ -240,8 +243,8 @@ class Run:
                 wide = replace(self.setup, settings=replace(self.setup.settings, refit="wide"))
                 also = cut_and_refit(wide, heads)
                 rows.append(self.judge.cut(share, "rounds + wide refit", heads, also))
-            fit = beginning(self.setup.evaluations.fit, LESS_TEXT)
-            less = replace(self.setup, evaluations=self.setup.evaluations._replace(fit=fit))
+            fit = beginning(self.setup.fit, LESS_TEXT)
+            less = replace(self.setup, fit=fit)
             smaller = cut_and_refit(less, heads)
             rows.append(
                 self.judge.cut(share, f"rounds + refit on {LESS_TEXT:,} tokens", heads, smaller)
@@ -268,14 +271,14 @@ class Run:
         self.write()
 
     def heads(self, share: float) -> tuple[HeadId, ...]:
-        """What the best method cuts at a share."""
+        """Heads that the best method cuts at a share."""
         if "orders" not in self.record:
             raise SystemExit("nothing is chosen yet: run --only choose first")
         return CutPlan.parse(self.record["orders"][str(share)]).heads
 
 
 def chance(problem: CutSearch, seed: int, count: int) -> tuple[HeadId, ...]:
-    """So many units at random."""
+    """`count` units at random."""
     return order_units("random", replace(problem, seed=seed)).first(count)
 
 
@@ -291,8 +294,8 @@ def beginning(task: Evaluation, tokens: int) -> Evaluation:
 
 
 def proof(setup: PruneSetup, found: RefittedCut) -> dict[str, Any]:
-    """Sizes of uncut and cut model, and how far cut and silenced were apart."""
-    before = sizes_of(setup.loaded.model, setup.counts, positions=POSITIONS)
+    """Sizes of the uncut and the cut model, and the difference between cutting and silencing."""
+    before = sizes_of(setup.subject.model, setup.counts, positions=POSITIONS)
     after = sizes_of(found.model, dict(head_counts(found.model)), positions=POSITIONS)
     return {
         "difference": found.surgery.difference,
@@ -305,21 +308,21 @@ def importance_times(setup: PruneSetup, console: Console) -> dict[str, float]:
     """Seconds of every importance method on the same text, and of plain leave-one-out."""
     task = beginning(setup.search.evaluation, 4096)
     times = dict[str, float]()
-    units = single_heads(setup.search.heads)
+    units = [(head,) for head in setup.search.heads]
     timed("one forward pass", task.loss, times, console)
     timed("michel, fisher and interaction", lambda: gradients(task), times, console)
     timed(f"ablation of {len(units)} heads", lambda: ablate(task, units), times, console)
 
     def leave_one_out() -> None:
         for unit in units:
-            task.loss(unit.heads)
+            task.loss(unit)
 
     timed(f"plain leave-one-out of {len(units)} heads", leave_one_out, times, console)
     return times
 
 
 def show(rows: Sequence[Row], judge: Judge, console: Console) -> None:
-    """Some rows in the terminal."""
+    """Print some rows."""
     second = "neighbours kept" if judge.is_embedding else "times uncut"
     table = Table("cut", "heads", "method", judge.unit, second)
     for row in rows:
@@ -331,7 +334,7 @@ def show(rows: Sequence[Row], judge: Judge, console: Console) -> None:
 
 
 def main() -> None:
-    """One model; the record goes to benchmarks/results."""
+    """Run one model's benchmark and write its record to benchmarks/results."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", choices=SHARES)
     parser.add_argument("--out", type=Path)

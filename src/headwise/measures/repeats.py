@@ -10,7 +10,7 @@ from torch import Tensor
 from headwise.measures.measure import MassMeasure, PairsOf, RowsAndKeys, with_value_columns
 from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView
-from headwise.reading.tokens import CopyIndex
+from headwise.reading.batch import CopyIndex
 
 SHIFTS = {"duplicate": 0, "text_induction": 1}
 """Distance from an earlier copy of the query's token to the key of each mass."""

@@ -21,7 +21,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.utils import output_capturing
 
 from headwise.attention.attend import attend_in_steps, mix
-from headwise.attention.kernels import can_be_read
+from headwise.attention.prepare import can_be_read
 from headwise.attention.rules import Rules, as_4d_mask, restrict_mask
 from headwise.errors import ModelError
 from headwise.watching.calls import AttentionCall, Call
