@@ -20,10 +20,9 @@ from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.gradients import gradients
 from headwise.pruning.record import OWN_TEXT, TextPart, TextUse
 from headwise.pruning.refit.refit import check_variant
-from headwise.pruning.selection.methods import CutSearch
+from headwise.pruning.selection.methods import CutSearch, one_of_each_group, whole_groups
 from headwise.pruning.settings import PruneSettings
 from headwise.pruning.surgery.attention_layers import find_layers
-from headwise.pruning.units import one_of_each_group, whole_groups
 from headwise.reading.batch import Inputs
 from headwise.reading.manual import split_documents
 from headwise.watching.running import layer_inputs
