@@ -22,8 +22,8 @@ from headwise.formats import format_count
 from headwise.heads import HeadId, parse_heads
 from headwise.models.loaded import Source
 from headwise.objectives.evaluation import Estimate, max_batch_tokens
-from headwise.objectives.model_objective import open_subject
 from headwise.objectives.objective import Objective
+from headwise.objectives.subject import open_subject
 from headwise.progress import Progress, no_progress
 from headwise.pruning.export.directories import check_destination
 from headwise.pruning.export.export import Export, check_exportable, export, sentence_modules

@@ -14,8 +14,8 @@ import torch
 from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadCounts
 from headwise.objectives.evaluation import Evaluation, choose_batches, choose_texts
-from headwise.objectives.model_objective import Subject
 from headwise.objectives.objective import Objective
+from headwise.objectives.subject import Subject
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.gradients import gradients
 from headwise.pruning.record import OWN_TEXT, TextPart, TextUse
