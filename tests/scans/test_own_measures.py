@@ -8,9 +8,9 @@ import torch
 from headwise.errors import OptionError, ShapeError
 from headwise.measures.counter import MEASURES
 from headwise.measures.entropy import Entropy
-from headwise.measures.measure import Measure, PairsOf, RowValues
+from headwise.measures.measure import Measure, PairsOf, RowValues, Sums
 from headwise.measures.row_layout import RowLayout
-from headwise.measures.sequence_view import SequenceView, Sums, TileWeights
+from headwise.measures.sequence_view import SequenceView, TileWeights
 from headwise.scans.scan import scan
 from headwise.scans.settings import ScanSettings
 
