@@ -14,8 +14,8 @@ from torch import Tensor
 
 from headwise.explorer.lesson.lesson import lesson
 from headwise.explorer.lesson.quiz import STEPS, LessonStep, check_answer, step_answer
-from headwise.objectives.model_objective import Subject, open_subject
 from headwise.objectives.objective import Objective
+from headwise.objectives.subject import Subject, open_subject
 from headwise.watching.gates import silence
 
 from ..attention.tolerance import assert_same

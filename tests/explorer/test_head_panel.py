@@ -12,7 +12,7 @@ from headwise.explorer.head_panel import head_answer, role_evidence
 from headwise.explorer.maps import LINKS, MapOptions, strongest_links
 from headwise.explorer.text_analysis import LONGEST, AnalysisCache, analyse_text
 from headwise.heads import HeadId
-from headwise.objectives.model_objective import open_subject
+from headwise.objectives.subject import open_subject
 from headwise.scans.scan import scan
 from headwise.scans.settings import ScanSettings
 

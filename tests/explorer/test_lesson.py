@@ -21,7 +21,7 @@ from headwise.explorer.lesson.token_text import quote_token, visible
 from headwise.explorer.session import OTHER_TEXTS, SAMPLE_TEXTS
 from headwise.heads import HeadTable
 from headwise.objectives.losses import CustomLoss, Embedding
-from headwise.objectives.model_objective import Subject
+from headwise.objectives.subject import Subject
 
 from ..pruning.subjects import words_tokenizer
 from .lesson_cases import (

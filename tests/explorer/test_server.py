@@ -27,7 +27,7 @@ from headwise.explorer.maps import (
 from headwise.explorer.server import Explorer
 from headwise.explorer.session import Session, default_head
 from headwise.heads import HeadId, HeadTable
-from headwise.objectives.model_objective import open_subject
+from headwise.objectives.subject import open_subject
 from headwise.pruning.selection.cut_plan import CutPlan
 
 from ..pruning.subjects import model_of, words_tokenizer

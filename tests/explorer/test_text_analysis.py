@@ -11,7 +11,7 @@ from headwise.errors import ModelError
 from headwise.explorer.session import Session
 from headwise.explorer.text_analysis import analyse_text
 from headwise.explorer.what_if import compare_gated
-from headwise.objectives.model_objective import Subject
+from headwise.objectives.subject import Subject
 from headwise.pruning.surgery.cut import cut
 
 from ..pruning.subjects import model_of, objective_of, words_tokenizer

@@ -11,7 +11,7 @@ from headwise.explorer.session import Session
 from headwise.explorer.what_if import LONGEST, BaselineCache, compare_gated
 from headwise.heads import HeadId, parse_heads
 from headwise.objectives.losses import MaskedToken
-from headwise.objectives.model_objective import open_subject
+from headwise.objectives.subject import open_subject
 from headwise.pruning.surgery.cut import count_parameters, cut
 from headwise.watching.gates import silence
 

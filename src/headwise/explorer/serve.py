@@ -108,7 +108,7 @@ def prepare(
 ) -> ExplorerServer:
     """Load the model and start its session."""
     from headwise.explorer.session import Session
-    from headwise.objectives.model_objective import open_subject
+    from headwise.objectives.subject import open_subject
 
     return ExplorerServer(Session(open_subject(model, tokenizer, options=options)), sock)
 

@@ -38,7 +38,7 @@ from headwise.formats import replace_nonfinite
 from headwise.heads import HeadId, HeadTable
 from headwise.objectives.evaluation import count_heads
 from headwise.objectives.losses import Embedding
-from headwise.objectives.model_objective import Subject
+from headwise.objectives.subject import Subject
 from headwise.progress import Progress, no_progress
 from headwise.reading.reader import Reader, token_limit
 from headwise.roles import ROLES
