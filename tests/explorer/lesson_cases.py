@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from headwise.explorer.lesson.lesson import lesson
-from headwise.explorer.lesson.quiz import STEPS, LessonStep, check_answer, step_answer
+from headwise.explorer.lesson.quiz import LessonStep, check_answer, step_answer
 from headwise.objectives.objective import Objective
 from headwise.pruning.setting import Subject, make_subject
 from headwise.watching.gates import silence
@@ -22,6 +22,7 @@ from ..attention.tolerance import assert_same
 from ..pruning.subjects import model_of, objective_of, words_tokenizer
 from ..watching.tiny_configs import FAMILIES
 
+STEPS = ("warm-up", "why-many", "projections", "heads", "scores", "mixing", "output", "spare")
 CAT = "The cat sat on the mat because it was warm"
 WORDS = "w7 w31 w12 w31 w90 w55 w18"
 SEQUENCES = ("encoder", "decoder")
@@ -91,7 +92,7 @@ def assert_is_answered(step: LessonStep) -> None:
         assert check_answer(step, asked.options[int(asked.answer)]).is_right
         wrong: list[float] = [one for one in range(len(asked.options)) if one != asked.answer]
     else:
-        assert asked.options == ()
+        assert asked.options == []
         room = 1.01 * asked.tolerance + 1e-6
         wrong = [asked.answer - room, asked.answer + room, 2 * asked.answer + 1]
         assert check_answer(step, str(asked.answer)).is_right

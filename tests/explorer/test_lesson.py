@@ -16,7 +16,7 @@ import headwise
 from headwise.errors import OptionError
 from headwise.explorer.lesson.facts import MAX_TOKENS, lesson_facts
 from headwise.explorer.lesson.lesson import lesson
-from headwise.explorer.lesson.quiz import STEPS, LessonStep, QuizQuestion, step_answer
+from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, step_answer
 from headwise.explorer.lesson.token_text import quote_token, visible
 from headwise.explorer.session import OTHER_TEXTS, SAMPLE_TEXTS
 from headwise.heads import HeadTable
@@ -29,6 +29,7 @@ from .lesson_cases import (
     HOSTILE,
     SEVERAL,
     SHOWN,
+    STEPS,
     TAUGHT,
     WORDS,
     assert_close,
@@ -104,7 +105,6 @@ def test_the_figures_are_those_of_a_fresh_trace(name: str) -> None:
     assert_close(vectors["value"], at["values"][kv_head, here], "value")
     scores = figures_of(steps, "scores")
     assert_close(scores["scores"], at["scores"][head, here], "scores")
-    assert_close(scores["scaled"], at["scaled"][head, here], "scaled")
     assert_close(scores["weights"], at["weights"][head, here], "weights")
     mixing = figures_of(steps, "mixing")
     assert_close(mixing["mixed"], at["mixed"][head, here, :8], "mixed")
@@ -127,9 +127,7 @@ def test_the_figures_are_those_of_a_fresh_trace(name: str) -> None:
 def test_the_browser_can_work_the_weights_out_from_the_scores(name: str) -> None:
     figure = figures_of(taught(name), "scores")
     assert_close(browsers_weights(figure), figure["weights"], "softmax")
-    drag = figure["drag"]
-    assert figure["weights"][drag["key"]] == drag["weight"] == max(figure["weights"])
-    assert figure["scores"][drag["key"]] == drag["score"]
+    assert figure["weights"][figure["dragged"]] == max(figure["weights"])
 
 
 def test_a_model_that_names_no_scale_divides_by_the_root_of_the_heads_size() -> None:
@@ -137,7 +135,7 @@ def test_a_model_that_names_no_scale_divides_by_the_root_of_the_heads_size() -> 
     unnamed = replace(facts.call, rules=replace(facts.call.rules, scale=None))
     scoring = replace(facts, call=unnamed).scoring
     assert scoring.scale == pytest.approx(facts.call.queries.shape[-1] ** -0.5)
-    assert_close(scoring.weights().tolist(), facts.row, "weights")
+    assert_close(scoring.weights(scoring.scores).tolist(), facts.row, "weights")
 
 
 @pytest.mark.parametrize("name", ["minilm", "mistral", "gpt2", "gemma2", "gpt_oss", "bert"])
@@ -192,10 +190,9 @@ def test_the_average_row_is_blurred(name: str) -> None:
 @pytest.mark.parametrize("text", [CAT, *SAMPLE_TEXTS.values(), *OTHER_TEXTS])
 def test_the_average_row_of_a_real_model_is_clearly_blurred(text: str) -> None:
     step = lesson(minilm(), text)[STEPS.index("why-many")]
-    figure, place = asdict(step.figures), asdict(step.figures)["place"]
+    figure = asdict(step.figures)
     assert figure["mean_largest"] > 1.3 * figure["single"]["largest"]
-    ordinary = [key for key, special in enumerate(place["is_special"]) if not special]
-    assert figure["keys"] == ordinary
+    assert figure["keys"] == list(range(1, len(figure["place"]["tokens"]) - 1))
     assert '"[CLS]" and "[SEP]" are left out' in step.paragraphs[1]
     assert f"its largest weight is {figure['single']['largest']:.2f}," in step.paragraphs[2]
     assert f"against a mean of {figure['mean_largest']:.2f} in the heads." in step.paragraphs[2]
@@ -212,9 +209,9 @@ def test_where_too_little_would_be_left_nothing_is_left_out() -> None:
 @pytest.mark.parametrize("name", ["minilm", "llama", "qwen3", "gemma3", "bert"])
 def test_the_table_of_dimensions_marks_the_models_own_row(name: str) -> None:
     figure = figures_of(taught(name), "heads")
-    rows, num_heads, d_key = figure["table"], figure["num_heads"], figure["d_key"]
+    rows, d_key = figure["table"], len(figures_of(taught(name), "projections")["query"])
     own = [(row["num_heads"], row["d_key"]) for row in rows if row["is_own"]]
-    assert own == [(num_heads, d_key)]
+    assert own == [(figure["num_heads"], d_key)]
     even = [row for row in rows if row["numbers"] == figure["d_model"]]
     wanted = [one for one in range(1, figure["d_model"] + 1) if figure["d_model"] % one == 0]
     assert [row["num_heads"] for row in even] == wanted
@@ -228,8 +225,7 @@ def test_the_table_of_dimensions_marks_the_models_own_row(name: str) -> None:
 def test_grouped_heads_come_with_their_kv_head() -> None:
     steps = taught("llama")
     figure, asked = figures_of(steps, "heads"), steps[STEPS.index("heads")].question
-    assert (figure["num_heads"], figure["num_kv_heads"]) == (6, 2)
-    assert figure["groups"] == [[0, 1, 2], [3, 4, 5]]
+    assert figure["num_heads"] == 6 and figure["groups"] == [[0, 1, 2], [3, 4, 5]]
     head = int(asked.text.rpartition("H")[2].rstrip("?"))
     assert asked.answer == head // 3 != figures_of(steps, "projections")["kv_head"]
     assert figures_of(steps, "projections")["is_grouped"]
@@ -318,7 +314,7 @@ def test_the_head_that_is_chosen_looks_at_another_ordinary_word() -> None:
         figures_of(taught("minilm"), "why-many")["place"],
         figures_of(taught("minilm"), "scores"),
     )
-    assert place["token"] == "warm" and not any(place["is_special"][1:-1])
+    assert place["tokens"][place["position"]] == "warm"
     top = row["weights"].index(max(row["weights"]))
     assert top not in (0, place["position"], len(place["tokens"]) - 1)
     resting = row["weights"][0] + row["weights"][-1]
@@ -327,7 +323,7 @@ def test_the_head_that_is_chosen_looks_at_another_ordinary_word() -> None:
 
 def test_the_lesson_follows_the_chosen_layer_head_and_token() -> None:
     place = figures_of(lesson(minilm(), CAT, layer=2, head=7, position=3), "output")["place"]
-    assert (place["name"], place["token"]) == ("L2H7", "sat")
+    assert (place["name"], place["tokens"][place["position"]]) == ("L2H7", "sat")
     place = figures_of(lesson(minilm(), CAT, layer=4), "output")["place"]
     assert place["layer"] == 4
     place = figures_of(lesson(minilm(), CAT, head=7), "output")["place"]
@@ -386,10 +382,9 @@ def test_every_token_can_be_followed(position: int) -> None:
 def test_of_a_long_text_the_first_tokens_are_followed_and_the_step_says_so() -> None:
     steps = lesson(minilm(), "The cat sat on the mat. " * 200)
     place = figures_of(steps, "why-many")["place"]
-    assert place["is_cut"] and len(place["tokens"]) == MAX_TOKENS + 2
+    assert len(place["tokens"]) == MAX_TOKENS + 2
     assert f"Only your first {MAX_TOKENS} tokens" in steps[1].paragraphs[0]
-    short = figures_of(taught("minilm"), "why-many")["place"]
-    assert not short["is_cut"] and "Only your first" not in taught("minilm")[1].paragraphs[0]
+    assert "Only your first" not in taught("minilm")[1].paragraphs[0]
 
 
 def test_a_repeated_token_is_numbered() -> None:

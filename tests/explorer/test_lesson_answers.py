@@ -8,13 +8,8 @@ from typing import Any
 import pytest
 
 from headwise.errors import OptionError
-from headwise.explorer.lesson.quiz import (
-    AnswerVerdict,
-    LessonStep,
-    QuizQuestion,
-    check_answer,
-    step_answer,
-)
+from headwise.explorer.lesson.figures import AnswerVerdict
+from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, check_answer, step_answer
 
 from .lesson_cases import taught
 
@@ -22,13 +17,13 @@ from .lesson_cases import taught
 def test_right_answers_are_not_sent() -> None:
     for step in taught("minilm"):
         sent = asdict(step_answer(step))
-        assert set(sent["question"]) == {"text", "kind", "options", "tolerance"}
+        assert set(sent["question"]) == {"text", "kind", "options"}
         assert step.question.why not in json.dumps(sent)
 
 
 def number_step(answer: float, tolerance: float = 0.0) -> LessonStep:
     return LessonStep(
-        "a", "b", 1.0, (), "", QuizQuestion("?", "number", (), answer, tolerance, "w"), {}
+        "a", "b", 1.0, (), "", QuizQuestion("?", "number", [], answer, tolerance, "w"), {}
     )
 
 
@@ -66,7 +61,7 @@ def test_an_answer_that_is_not_a_number_raises(answer: Any) -> None:
     "answer", ["", "x", "3", 3, -1, 0.5, math.nan, math.inf, True, "-1", "9" * 500, 10**400]
 )
 def test_an_answer_that_is_not_an_option_raises(answer: Any) -> None:
-    asked = QuizQuestion("?", "choice", ("red", "green", "blue"), 1, 0.0, "w")
+    asked = QuizQuestion("?", "choice", ["red", "green", "blue"], 1, 0.0, "w")
     step = LessonStep("a", "b", 1.0, (), "", asked, {})
     with pytest.raises(OptionError, match=r"answer is .*0\.\.2"):
         check_answer(step, answer)
@@ -79,7 +74,7 @@ def test_an_answer_of_another_type_raises(answer: Any) -> None:
 
 
 def test_an_option_may_be_named_or_numbered() -> None:
-    asked = QuizQuestion("?", "choice", ("red", "green", "blue"), 1, 0.0, "w")
+    asked = QuizQuestion("?", "choice", ["red", "green", "blue"], 1, 0.0, "w")
     step = LessonStep("a", "b", 1.0, (), "", asked, {})
     assert [check_answer(step, one).is_right for one in (1, 1.0, "1", "green")] == [True] * 4
     assert check_answer(step, "green") == AnswerVerdict(True, "Right: green.", "w")

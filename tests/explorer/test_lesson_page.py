@@ -9,10 +9,10 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from headwise.explorer.lesson.lesson import lesson
-from headwise.explorer.lesson.quiz import STEPS, LessonStep
+from headwise.explorer.lesson.quiz import LessonStep
 
 from .browser import DESKTOP, PHONE, faults, page_at, served, until
-from .lesson_cases import browsers_weights
+from .lesson_cases import STEPS, browsers_weights
 from .sessions import CAT, WORDS, minilm, tiny_session
 
 MARKUP = "<img src=x onerror=alert(1)> turned 🙂 words"
@@ -165,7 +165,7 @@ def test_dragging_a_score_recomputes_the_row(
     chrome: Browser, site: str, steps: dict[str, LessonStep]
 ) -> None:
     figures = asdict(steps["scores"].figures)
-    key = figures["drag"]["key"]
+    key = figures["dragged"]
     with page_at(chrome, at(site, "scores")) as page:
         figure = drawn(page, "scores")
         assert shown_weights(page) == pytest.approx(figures["weights"], abs=0.0006)

@@ -319,7 +319,7 @@ export function heads(f) {
     {},
     said,
     pieces,
-    ...(f.num_kv_heads < f.num_heads ? [groups(f)] : []),
+    ...(f.groups.length < f.num_heads ? [groups(f)] : []),
     make(
       "div",
       { class: "scroll" },

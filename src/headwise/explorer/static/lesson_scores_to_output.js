@@ -47,7 +47,7 @@ class Row {
     );
     this.low = Math.min(0, Math.min(...seen) - 1.5 * f.step);
     this.high = Math.max(0, Math.max(...seen) + 2 * f.step);
-    this.touched = f.drag.key;
+    this.touched = f.dragged;
     this.leader = -1;
     this.lead = make("p", { class: "lesson-said", "aria-live": "polite" });
     this.sum = make("p", { class: "lesson-sum" });
