@@ -251,7 +251,7 @@ def test_the_planner_answers() -> None:
     assert {"gpt2", "smollm2"} <= {one["name"] for one in known}
     choices = client().get("/api/plan/heads", params={"d_model": 12}).json()
     assert [one["heads"] for one in choices] == [1, 2, 3, 4, 6, 12]
-    assert len({(one["parameters"], one["multiply_adds"]) for one in choices}) == 1
+    assert [one["d_key"] for one in choices] == [12, 6, 4, 3, 2, 1]
     odd = client().get("/api/plan", params={"d_model": 100, "heads": 7})
     assert_refused(odd, 422, "cannot share a d_model of 100 evenly")
 

@@ -7,8 +7,9 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from headwise.errors import OptionError
+from headwise.explorer import what_if
 from headwise.explorer.session import Session
-from headwise.explorer.what_if import LONGEST, BaselineCache, compare_gated
+from headwise.explorer.what_if import LONGEST, compare_gated
 from headwise.heads import HeadId, parse_heads
 from headwise.objectives.losses import MaskedToken
 from headwise.pruning.setting import make_subject
@@ -163,12 +164,14 @@ def test_unknown_heads_raise() -> None:
             compare_gated(session.subject, TEXTS, silenced(name), session.counts)
 
 
-def test_the_unchanged_model_runs_once_per_text() -> None:
-    cache, computed = BaselineCache(most=2), []
-
-    def output(name: str) -> torch.Tensor:
-        return cache.output([name], lambda: computed.append(name) or torch.zeros(1))
-
-    for name in ("a", "a", "b", "c", "b", "a"):
-        output(name)
-    assert computed == ["a", "b", "c", "a"]
+def test_the_unchanged_model_runs_once_per_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(what_if, "MAX_BASELINES", 2)
+    session, baselines = tiny_session("llama"), {}
+    passes: list[str] = []
+    hook = session.subject.model.register_forward_hook(lambda *_: passes.append(text))
+    try:
+        for text in ("w7", "w7", "w8", "w9", "w8", "w7"):
+            compare_gated(session.subject, [text], {}, session.counts, baselines)
+    finally:
+        hook.remove()
+    assert passes == ["w7", "w7", "w7", "w8", "w8", "w9", "w9", "w8", "w7", "w7"]

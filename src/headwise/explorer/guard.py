@@ -8,10 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from headwise.explorer.api_types import encode_answer
 
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
 LARGEST_BODY = 1 << 20
@@ -38,8 +36,7 @@ class TooLarge(Exception):
 
 def error_response(status: int, sentence: str) -> Response:
     """An error in one sentence, as JSON."""
-    body = encode_answer({"error": sentence})
-    return Response(body, status_code=status, media_type="application/json")
+    return JSONResponse({"error": sentence}, status)
 
 
 class Guard:

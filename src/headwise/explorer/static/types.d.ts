@@ -38,8 +38,6 @@ export interface HeadChoiceAnswer {
   heads: number;
   d_key: number;
   remarks: string[];
-  parameters: number;
-  multiply_adds: number;
 }
 
 export interface HeadCountFigure {
@@ -168,7 +166,6 @@ export interface PlanAnswer {
   num_heads: number;
   num_kv_heads: number;
   d_key: number;
-  num_layers: number;
   parameters_layer: number;
   parameters_attention: number;
   multiply_adds_per_token: number;
