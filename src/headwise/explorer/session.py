@@ -12,15 +12,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from headwise.errors import HeadwiseError, OptionError
-from headwise.explorer.api_types import (
-    MAX_TEXTS,
-    HeadGrid,
-    JobAnswer,
-    LayerFacts,
-    ModelAnswer,
-    RoleFacts,
-    TextAnswer,
-)
+from headwise.explorer import api_types as api
 from headwise.explorer.maps import view_labels
 from headwise.explorer.text_analysis import (
     LONGEST,
@@ -133,22 +125,22 @@ class Session:
         scan = self.jobs["scan"].result
         return None if scan is None else scan.table
 
-    def about(self) -> ModelAnswer:
+    def about(self) -> api.ModelAnswer:
         """The model, as the page needs it before any text is read."""
-        return ModelAnswer(
+        return api.ModelAnswer(
             name=self.subject.name,
             loads_as=self.loads_as,
             kind=self.kind,
-            layers=[LayerFacts(name, *counts) for name, counts in self.counts.items()],
+            layers=[api.LayerFacts(name, *counts) for name, counts in self.counts.items()],
             roles={
-                name: RoleFacts(role.meaning, role.letter, role.page_colour)
+                name: api.RoleFacts(role.meaning, role.letter, role.page_colour)
                 for name, role in ROLES.items()
             },
             measures=MEASURES,
             job_measures=JOB_MEASURES,
             text=SAMPLE_TEXTS[self.kind],
             other_texts=list(OTHER_TEXTS),
-            max_texts=MAX_TEXTS,
+            max_texts=api.MAX_TEXTS,
             jobs=[job.answer() for job in self.jobs.values()],
         )
 
@@ -167,12 +159,12 @@ class Session:
             raise TextNotCached(f"the text {name} is no longer in memory: send it again")
         return analysis
 
-    def text_answer(self, text: str, progress: Progress = no_progress) -> TextAnswer:
+    def text_answer(self, text: str, progress: Progress = no_progress) -> api.TextAnswer:
         """Tokens, labels of maps, and measures of every head."""
         analysis = self.read(text, progress)
         layer_of_stack = {call.stack: layer for layer, call in analysis.calls.items()}
         labels = analysis.labels(next(iter(analysis.calls)))
-        return TextAnswer(
+        return api.TextAnswer(
             name=analysis.name,
             tokens=list(labels.keys),
             labels={
@@ -204,15 +196,15 @@ class Session:
 
         self.jobs[name].start(work)
 
-    def job_answer(self, name: str) -> JobAnswer:
+    def job_answer(self, name: str) -> api.JobAnswer:
         """A job's state, with the columns that its last finished run adds to the grid."""
         job = self.jobs[name]
         return job.answer(job.result and _grid(job.result.table, JOB_MEASURES[name]))
 
 
-def _grid(table: HeadTable, meanings: Mapping[str, str]) -> HeadGrid:
+def _grid(table: HeadTable, meanings: Mapping[str, str]) -> api.HeadGrid:
     columns = [name for name in meanings if name in table.df]
-    return HeadGrid(
+    return api.HeadGrid(
         names=[str(head) for head in table.heads],
         roles=[list(roles) for roles in table.df["roles"]],
         measures={

@@ -142,24 +142,21 @@ def _prediction(subject: Subject, title: str, before: Tensor, after: Tensor) -> 
 
 
 def _position_to_predict(subject: Subject, inputs: dict[str, Tensor]) -> tuple[int, str]:
-    """The position whose prediction is shown, and its title; masks a word if no token is masked."""
-    last = inputs["input_ids"].shape[1] - 1
-    if isinstance(subject.objective, NextToken):
-        return last, "Likeliest next tokens"
-    if not isinstance(subject.objective, MaskedToken):
-        return last, "Likeliest tokens at the end of the text"
-    if subject.objective.mask_id is None:
+    """The position whose prediction is shown, and its title.
+
+    For a masked model it is the first masked token; if there is none, masks the last word.
+    """
+    ids, objective = inputs["input_ids"][0], subject.objective
+    if isinstance(objective, NextToken):
+        return len(ids) - 1, "Likeliest next tokens"
+    if not isinstance(objective, MaskedToken):
+        return len(ids) - 1, "Likeliest tokens at the end of the text"
+    if objective.mask_id is None:
         raise OptionError(
             f"{subject.name} predicts masked tokens, but its tokenizer has no mask token: pass a "
             "tokenizer that has one"
         )
-    return _position_to_mask(subject, inputs, subject.objective.mask_id)
-
-
-def _position_to_mask(subject: Subject, inputs: dict[str, Tensor], mask: int) -> tuple[int, str]:
-    """The first masked position, and its title; masks the last word if no token is masked."""
-    ids = inputs["input_ids"][0]
-    masked = (ids == mask).nonzero().flatten().tolist()
+    masked = (ids == objective.mask_id).nonzero().flatten().tolist()
     if masked:
         return masked[0], "Likeliest tokens at the first masked token"
     special_ids = subject.tokenizer.all_special_ids
@@ -169,10 +166,10 @@ def _position_to_mask(subject: Subject, inputs: dict[str, Tensor], mask: int) ->
             f"all {len(ids)} tokens of the text are special, so there is no word to mask: write a "
             "few words"
         )
-    hidden = token_name(subject, int(ids[words[-1]]))
+    last_word = token_name(subject, int(ids[words[-1]]))
     inputs["input_ids"] = inputs["input_ids"].clone()
-    inputs["input_ids"][0, words[-1]] = mask
-    return words[-1], f"Likeliest tokens at the last word, {hidden!r}, masked"
+    inputs["input_ids"][0, words[-1]] = objective.mask_id
+    return words[-1], f"Likeliest tokens at the last word, {last_word!r}, masked"
 
 
 def token_name(subject: Subject, number: int) -> str:

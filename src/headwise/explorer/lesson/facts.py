@@ -6,7 +6,7 @@ of one layer, how its scores become weights, and the effect of silencing each he
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headwise.errors import OptionError
-from headwise.explorer.lesson.figures import NextFigure, Place
+from headwise.explorer.lesson.figures import NextFigure, Place, SpareHeadFigure
 from headwise.explorer.lesson.token_text import ordinal, quote_token, visible
 from headwise.explorer.what_if import token_name
 from headwise.heads import HeadTable
@@ -52,19 +52,11 @@ class Effects:
     """Change of the output when each head is silenced."""
 
     unit: Literal["cosine", "nats", "loss"]
-    values: list[float]
-    """Cosine to the unchanged output, divergence from it, or the loss, per head."""
-    sizes: list[float]
-    """Distance per head, 0 for no effect: 1 - cosine, divergence, or change of loss."""
-    next: list[NextFigure] = field(default_factory=list)
+    """Unit of values: cosine to the unchanged output, divergence from it, or the loss."""
+    heads: list[SpareHeadFigure]
+    """Largest effect first."""
+    next: list[NextFigure]
     """Next tokens of a causal model, likeliest first."""
-    next_without: list[list[float]] = field(default_factory=list)
-    """For each head, probabilities of these tokens without it."""
-
-    @property
-    def ranked(self) -> list[int]:
-        """Heads by effect, largest first."""
-        return sorted(range(len(self.sizes)), key=lambda head: -self.sizes[head])
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,13 +203,13 @@ def lesson_facts(
         name: step.values[0].cpu() for name, step in traced.steps.items() if step.axes[0] == "batch"
     }
     lengths = steps["contributions"][:, position].double().norm(dim=-1)
-    with torch.no_grad(), in_evaluation(model):
-        effects = _silencing_effects(subject, batch.inputs, traced.prefix, traced.num_heads)
     roles = None
     if table is not None:
         by_name = dict(zip(map(str, table.heads), table.df["roles"].tolist(), strict=True))
         names = map(traced.name_of, range(traced.num_heads))
         roles = [list(by_name.get(name, ())) for name in names]
+    with torch.no_grad(), in_evaluation(model):
+        effects = _silencing_effects(subject, batch.inputs, traced, roles)
     return Facts(
         is_cut=is_cut,
         call=call,
@@ -324,31 +316,52 @@ def _choose_head(
 
 
 def _silencing_effects(
-    subject: Subject, inputs: Mapping[str, Tensor], layer: str, num_heads: int
+    subject: Subject,
+    inputs: Mapping[str, Tensor],
+    traced: Trace,
+    roles: list[list[str]] | None,
 ) -> Effects:
     """Change of the output when each head of a layer is silenced, in the objective's terms."""
+    num_heads = traced.num_heads
     gates = torch.cat([torch.ones(1, num_heads), 1 - torch.eye(num_heads)])
     config: Any = subject.model.config
     vocab_size = getattr(config.get_text_config(), "vocab_size", 1)
-    copies_at_once = max(1, ROOM // (inputs["input_ids"].numel() * vocab_size))
-    parts = gates.split(copies_at_once)
-    outputs = torch.cat([_outputs_with_gates(subject, inputs, layer, part) for part in parts])
-    unchanged, silent = outputs[0].double(), outputs[1:].double()
+    parts = gates.split(max(1, ROOM // (inputs["input_ids"].numel() * vocab_size)))
+    outputs = [_outputs_with_gates(subject, inputs, traced.prefix, part) for part in parts]
+    unchanged, silent = torch.cat(outputs).double().tensor_split([1])
+    unit: Literal["cosine", "nats", "loss"] = "nats"
+    likeliest: list[int] = []
     if isinstance(subject.objective, Embedding):
-        cosines = (silent * unchanged).sum(-1).clamp(-1, 1).tolist()
-        return Effects("cosine", cosines, [1 - cosine for cosine in cosines])
-    if isinstance(subject.objective, CustomLoss):
-        return Effects("loss", silent.tolist(), (silent - unchanged).abs().tolist())
-    before, after = unchanged.log_softmax(-1), silent.log_softmax(-1)
-    divergence = (before.exp() * (before - after)).sum(-1).clamp(min=0)
-    sizes = divergence.reshape(num_heads, -1).mean(1).tolist()
-    if not isinstance(subject.objective, NextToken):
-        return Effects("nats", sizes, sizes)
-    likeliest = before.topk(min(NUM_NEXT, len(before))).indices.tolist()
-    names = [visible(token_name(subject, token)) for token in likeliest]
-    probabilities = before[likeliest].exp().tolist()
-    next_tokens = list(map(NextFigure, names, probabilities))
-    return Effects("nats", sizes, sizes, next_tokens, after[:, likeliest].exp().tolist())
+        unit, values = "cosine", (silent * unchanged).sum(-1).clamp(-1, 1)
+        sizes = 1 - values
+    elif isinstance(subject.objective, CustomLoss):
+        unit, values, sizes = "loss", silent, (silent - unchanged).abs()
+    else:
+        before, after = unchanged.log_softmax(-1), silent.log_softmax(-1)
+        divergence = (before.exp() * (before - after)).sum(-1).clamp(min=0)
+        values = sizes = divergence.reshape(num_heads, -1).mean(1)
+        if isinstance(subject.objective, NextToken):
+            likeliest = before[0].topk(min(NUM_NEXT, before.shape[-1])).indices.tolist()
+    ranked = sizes.argsort(descending=True, stable=True).tolist()
+    return Effects(
+        unit=unit,
+        heads=[
+            SpareHeadFigure(
+                name=traced.name_of(head),
+                head=head,
+                rank=rank,
+                value=float(values[head]),
+                effect=float(sizes[head]),
+                roles=None if roles is None else roles[head],
+                next=after[head, likeliest].exp().tolist() if likeliest else [],
+            )
+            for rank, head in enumerate(ranked, start=1)
+        ],
+        next=[
+            NextFigure(visible(token_name(subject, token)), float(before[0, token].exp()))
+            for token in likeliest
+        ],
+    )
 
 
 def _outputs_with_gates(

@@ -10,16 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.attention.worked_example import cat_sleeps
+from headwise.explorer.lesson import figures
 from headwise.explorer.lesson.facts import MAX_TOKENS, Facts
-from headwise.explorer.lesson.figures import (
-    HeadCountFigure,
-    HeadsFigure,
-    ProjectionsFigure,
-    RowFigure,
-    ShapeFigure,
-    WarmUpFigure,
-    WhyManyFigure,
-)
 from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, choice_question, number_question
 from headwise.explorer.lesson.token_text import few, number, quote_token, share
 from headwise.formats import format_count, join_words
@@ -70,7 +62,7 @@ def warm_up() -> LessonStep:
             f"head 0, hence the same share, {mirror:.4f}.",
             0.015,
         ),
-        figures=WarmUpFigure(
+        figures=figures.WarmUpFigure(
             tokens=list(tokens),
             Wo=trace["Wo"].values.tolist(),
             **{name: steps[name].tolist() for name in WARM_UP_STEPS},
@@ -107,7 +99,7 @@ def why_many(facts: Facts) -> LessonStep:
         ],
         exercise="Step through the heads and compare each row with the average row below them.",
         question=_blur_question(facts, heads[facts.head], len(heads)),
-        figures=WhyManyFigure(
+        figures=figures.WhyManyFigure(
             place=facts.place,
             keys=list(rows.keys),
             heads=heads,
@@ -120,8 +112,8 @@ def why_many(facts: Facts) -> LessonStep:
 
 def _row_figure(
     name: str, weights: Float[Tensor, " key"], rows: ComparedRows, resting: float
-) -> RowFigure:
-    return RowFigure(
+) -> figures.RowFigure:
+    return figures.RowFigure(
         name=name,
         weights=weights.tolist(),
         entropy=float(torch.special.entr(weights).sum()),
@@ -131,7 +123,7 @@ def _row_figure(
     )
 
 
-def _rows_sentence(facts: Facts, heads: list[RowFigure]) -> str:
+def _rows_sentence(facts: Facts, heads: list[figures.RowFigure]) -> str:
     weights = facts.steps["weights"][:, facts.position]
     tops = [row.largest_key for row in heads]
 
@@ -165,7 +157,7 @@ def _left_out_paragraph(facts: Facts) -> tuple[str, ...]:
 
 
 def _blur_paragraphs(
-    facts: Facts, single: RowFigure, entropy: float, largest: float
+    facts: Facts, single: figures.RowFigure, entropy: float, largest: float
 ) -> tuple[str, str]:
     if facts.sees_one:
         return (
@@ -192,7 +184,7 @@ def _blur_paragraphs(
     )
 
 
-def _blur_question(facts: Facts, row: RowFigure, num_heads: int) -> QuizQuestion:
+def _blur_question(facts: Facts, row: figures.RowFigure, num_heads: int) -> QuizQuestion:
     if num_heads == 1 or facts.sees_one:
         return number_question(
             f"This layer has {format_count(num_heads, 'head')}. How many rows of weights does each "
@@ -239,7 +231,7 @@ def projections(facts: Facts) -> LessonStep:
         ],
         exercise="Pick another token and watch its query, key and value change.",
         question=_projection_question(facts),
-        figures=ProjectionsFigure(
+        figures=figures.ProjectionsFigure(
             place=facts.place,
             input=inputs,
             query=query,
@@ -248,7 +240,7 @@ def projections(facts: Facts) -> LessonStep:
             kv_head=facts.kv_head,
             is_grouped=_is_grouped(facts),
             shapes=[
-                ShapeFigure(name, facts.trace[name].formula, facts.trace[name].shape)
+                figures.ShapeFigure(name, facts.trace[name].formula, facts.trace[name].shape)
                 for name in ("input", "queries", "keys", "values")
                 if name in facts.trace.steps
             ],
@@ -328,7 +320,7 @@ def heads(facts: Facts) -> LessonStep:
         ],
         exercise="Pick another row of the table and watch the pieces get longer or shorter.",
         question=_heads_question(facts),
-        figures=HeadsFigure(
+        figures=figures.HeadsFigure(
             place=facts.place,
             d_model=d_model,
             num_heads=num_heads,
@@ -342,7 +334,7 @@ def heads(facts: Facts) -> LessonStep:
 
 def _head_count_table(
     d_model: int, num_heads: int, d_key: int, num_tokens: int
-) -> list[HeadCountFigure]:
+) -> list[figures.HeadCountFigure]:
     """A row for every head count that divides the width, and one for the model's own."""
     choices = {
         (choice.num_heads, choice.d_key): list(choice.remarks)
@@ -350,7 +342,7 @@ def _head_count_table(
     }
     choices.setdefault((num_heads, d_key), ["heads do not share out d_model here"])
     return [
-        HeadCountFigure(
+        figures.HeadCountFigure(
             num_heads=count,
             d_key=size,
             numbers=count * size,

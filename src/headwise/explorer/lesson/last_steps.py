@@ -4,17 +4,10 @@ In: Facts. Out: LessonSteps. first_steps.py has the others.
 """
 
 import math
+from itertools import chain
 
+from headwise.explorer.lesson import figures
 from headwise.explorer.lesson.facts import Effects, Facts, Scoring
-from headwise.explorer.lesson.figures import (
-    SHOWN,
-    MixingFigure,
-    OutputFigure,
-    OwnerFigure,
-    ScoresFigure,
-    SpareFigure,
-    SpareHeadFigure,
-)
 from headwise.explorer.lesson.first_steps import TIE
 from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, choice_question, number_question
 from headwise.explorer.lesson.token_text import few, number, percent, power, quote_token, share
@@ -35,6 +28,12 @@ MEASURES = {
 def scores(facts: Facts) -> LessonStep:
     """From products of queries and keys to weights."""
     scoring, top = facts.scoring, facts.by_weight[0]
+    if not facts.sees_one:
+        effect = " down until another token leads the row"
+    elif scoring.sink is None:
+        effect = ": alone in its row, it keeps its weight"
+    else:
+        effect = " and watch what it takes from the sink"
     return LessonStep(
         name="scores",
         title="From scores to shares",
@@ -44,9 +43,9 @@ def scores(facts: Facts) -> LessonStep:
             _softmax_paragraph(facts, top),
             _raising_sentence(facts),
         ],
-        exercise=_drag_exercise(facts, top),
+        exercise=f"Drag the score of {facts.quote(top)}{effect}.",
         question=_score_question(facts),
-        figures=ScoresFigure(
+        figures=figures.ScoresFigure(
             place=facts.place,
             scores=scoring.scores.tolist(),
             scale=scoring.scale,
@@ -112,20 +111,11 @@ def _raising_sentence(facts: Facts) -> str:
         return "Its share is 1 whatever its score is: there is no other token to share with."
     if facts.sees_one:
         return "Raise its score, and the sink loses what it gains."
-    start = "Only differences count: add the same to every score, and no weight moves. "
-    return (
-        f"{start if scoring.softcap is None and scoring.sink is None else ''}Raise one score, and "
-        "its token takes what it gains from all the others, each in proportion to what it had."
-    )
-
-
-def _drag_exercise(facts: Facts, top: int) -> str:
-    drag = f"Drag the score of {facts.quote(top)}"
-    if not facts.sees_one:
-        return f"{drag} down until another token leads the row."
-    if facts.scoring.sink is None:
-        return f"{drag}: alone in its row, it keeps its weight."
-    return f"{drag} and watch what it takes from the sink."
+    text = "Raise one score, and its token takes what it gains from all the others, each in "
+    text += "proportion to what it had."
+    if scoring.softcap is not None or scoring.sink is not None:
+        return text
+    return f"Only differences count: add the same to every score, and no weight moves. {text}"
 
 
 def _score_question(facts: Facts) -> QuizQuestion:
@@ -204,13 +194,13 @@ def mixing(facts: Facts) -> LessonStep:
         ],
         exercise="Point at a token and see what it brings to each number of the mixed vector.",
         question=_mixing_question(facts),
-        figures=MixingFigure(
+        figures=figures.MixingFigure(
             place=facts.place,
             d_value=len(mixed),
             weights=facts.row.tolist(),
-            values=values[:, :SHOWN].tolist(),
-            parts=parts[:, :SHOWN].tolist(),
-            mixed=mixed[:SHOWN].tolist(),
+            values=values[:, : figures.SHOWN].tolist(),
+            parts=parts[:, : figures.SHOWN].tolist(),
+            mixed=mixed[: figures.SHOWN].tolist(),
             lengths=parts.norm(dim=-1).tolist(),
             difference=float((parts.sum(0) - mixed).abs().max()),
         ),
@@ -219,7 +209,7 @@ def mixing(facts: Facts) -> LessonStep:
 
 def _mixing_question(facts: Facts) -> QuizQuestion:
     """One product: the largest that another token brings to a number that is shown."""
-    values = facts.steps["values"][facts.kv_head].double()[:, :SHOWN]
+    values = facts.steps["values"][facts.kv_head].double()[:, : figures.SHOWN]
     parts = facts.row[:, None] * values
     sizes = parts.abs()
     if not facts.sees_one:
@@ -254,31 +244,42 @@ def output(facts: Facts) -> LessonStep:
         else f"miss the output by {power(difference)}, more than rounding explains."
     )
     before, after = segregation(trace.shares_before.cpu()), segregation(trace.shares_after.cpu())
-    width, d_value = facts.steps["concat"].shape[-1], mixed.shape[-1]
-    first, last = facts.head * d_value, (facts.head + 1) * d_value - 1
-    most = max(range(trace.num_heads), key=lambda head: facts.shares[head])
-    adds = f"{trace.name_of(most)} adds most for this token, {percent(facts.shares[most])}"
-    if most != facts.head:
-        adds += f"; {facts.name} adds {percent(facts.shares[facts.head])}"
+    d_value = mixed.shape[-1]
+    owners = [
+        figures.OwnerFigure(
+            name=trace.name_of(head),
+            columns=[head * d_value, (head + 1) * d_value],
+            concat=mixed[head, : figures.SHOWN].tolist(),
+            concat_length=float(mixed[head].norm()),
+            contribution=contributions[head, : figures.SHOWN].tolist(),
+            length=float(contributions[head].norm()),
+            share=facts.shares[head],
+            touched=int((contributions[head] != 0).sum()),
+        )
+        for head in range(trace.num_heads)
+    ]
+    own, most = owners[facts.head], max(owners, key=lambda owner: owner.share)
+    adds = f"{most.name} adds most for this token, {percent(most.share)}"
+    if most != own:
+        adds += f"; {own.name} adds {percent(own.share)}"
     return LessonStep(
         name="output",
         title="Side by side, then together",
         minutes=1.5,
         paragraphs=[
-            f"Laid side by side, the mixed vectors of all heads make the concat: {width:,} "
-            f"numbers for {facts.token}. So far the heads have not met: columns {first:,} to "
-            f"{last:,} are {facts.name}'s alone.",
+            f"Laid side by side, the mixed vectors of all heads make the concat: "
+            f"{mixed.numel():,} numbers for {facts.token}. So far the heads have not met: columns "
+            f"{own.columns[0]:,} to {own.columns[1] - 1:,} are {own.name}'s alone.",
             "The output matrix Wo ends that. Each head owns some rows of it, and through them "
             f"adds a vector of full length, {facts.d_model:,} numbers, to the output. These "
-            f"vectors{'' if bias is None else ' and a bias'} "
-            f"{check} By length, {adds}.",
+            f"vectors{'' if bias is None else ' and a bias'} {check} By length, {adds}.",
             "Segregation is 1 where every column has one owner and 0 where all heads share "
             f"equally. Over your sentence it is {before:.2f} in the concat and {after:.2f} in the "
             f"output{': a lone head has nobody to share with' if trace.num_heads == 1 else ''}.",
         ],
         exercise="Switch between before and after Wo and watch one head's colour spread.",
-        question=_output_question(facts, d_value),
-        figures=OutputFigure(
+        question=_output_question(facts, d_value, own.touched),
+        figures=figures.OutputFigure(
             place=facts.place,
             d_model=facts.d_model,
             d_value=d_value,
@@ -286,28 +287,14 @@ def output(facts: Facts) -> LessonStep:
             segregation_output=after,
             difference=difference,
             adds_up=trace.adds_up,
-            output=layer_output[:SHOWN].tolist(),
-            bias=None if bias is None else bias[:SHOWN].tolist(),
-            heads=[
-                OwnerFigure(
-                    name=trace.name_of(head),
-                    columns=[head * d_value, (head + 1) * d_value],
-                    concat=mixed[head, :SHOWN].tolist(),
-                    concat_length=float(mixed[head].norm()),
-                    contribution=contributions[head, :SHOWN].tolist(),
-                    length=float(contributions[head].norm()),
-                    share=facts.shares[head],
-                    touched=int((contributions[head] != 0).sum()),
-                )
-                for head in range(trace.num_heads)
-            ],
+            output=layer_output[: figures.SHOWN].tolist(),
+            bias=None if bias is None else bias[: figures.SHOWN].tolist(),
+            heads=owners,
         ),
     )
 
 
-def _output_question(facts: Facts, d_value: int) -> QuizQuestion:
-    added = facts.steps["contributions"][facts.head, facts.position]
-    touched = int((added != 0).sum())
+def _output_question(facts: Facts, d_value: int, touched: int) -> QuizQuestion:
     return number_question(
         f"{facts.name} fills {d_value} columns of the concat. How many of the {facts.d_model:,} "
         "numbers of the output does it change?",
@@ -320,9 +307,7 @@ def _output_question(facts: Facts, d_value: int) -> QuizQuestion:
 
 def spare(facts: Facts) -> LessonStep:
     """Roles of heads, and the effect of silencing each."""
-    effects, trace = facts.effects, facts.trace
-    ranked = effects.ranked
-    first, last = (trace.name_of(head) for head in (ranked[0], ranked[-1]))
+    effects, roles = facts.effects, facts.roles
     return LessonStep(
         name="spare",
         title="What heads learned, and which we can spare",
@@ -330,35 +315,23 @@ def spare(facts: Facts) -> LessonStep:
         paragraphs=[
             _roles_sentences(facts),
             "A name is no proof of use. So we silence the layer's heads one at a time, run the "
-            f"whole model, and see how far its answer moves. {_effect_sentence(facts, last)}",
+            f"whole model, and see how far its answer moves. {_effect_sentence(effects)}",
             "Read this with care. A head at rest in this sentence may work hard in the next. And "
             "two heads that do the same job both look spare, until both are gone. To cut heads "
             "for good, headwise prune judges them together, on many texts.",
         ],
         exercise="Silence the heads one after the other and see which moves the answer most.",
-        question=_spare_question(facts, first),
-        figures=SpareFigure(
+        question=_spare_question(facts),
+        figures=figures.SpareFigure(
             place=facts.place,
             unit=effects.unit,
             measure=MEASURES[effects.unit],
-            has_roles=facts.roles is not None,
+            has_roles=roles is not None,
             role_words={
-                role: ROLES[role].meaning if role in ROLES else ""
-                for role in dict.fromkeys(role for roles in facts.roles or [] for role in roles)
+                role: ROLES[role].meaning if role in ROLES else "" for role in chain(*roles or [])
             },
             next=effects.next,
-            heads=[
-                SpareHeadFigure(
-                    name=trace.name_of(head),
-                    head=head,
-                    rank=rank,
-                    value=effects.values[head],
-                    effect=effects.sizes[head],
-                    roles=None if facts.roles is None else facts.roles[head],
-                    next=effects.next_without[head] if effects.next else [],
-                )
-                for rank, head in enumerate(ranked, start=1)
-            ],
+            heads=effects.heads,
         ),
     )
 
@@ -384,31 +357,28 @@ def _roles_sentences(facts: Facts) -> str:
     )
 
 
-def _effect_sentence(facts: Facts, least: str) -> str:
-    effects = facts.effects
-    head = effects.ranked[-1]
-    value = effects.values[head]
-    without = f"Without {least}, the one missed least,"
+def _effect_sentence(effects: Effects) -> str:
+    least = effects.heads[-1]
+    without = f"Without {least.name}, the one missed least,"
     if effects.next:
         token, probability = effects.next[0].token, effects.next[0].probability
         return (
             f"Untouched, it would go on with {quote_token(token)}, at probability "
-            f"{probability:.3f}. {without} it is {effects.next_without[head][0]:.3f}."
+            f"{probability:.3f}. {without} it is {least.next[0]:.3f}."
         )
+    value = number(least.value)
     return {
-        "cosine": f"{without} the sentence's embedding keeps a cosine of {value:.4f} to the "
+        "cosine": f"{without} the sentence's embedding keeps a cosine of {least.value:.4f} to the "
         "untouched one, where 1 is no change.",
-        "nats": f"{without} its predictions move by {number(value)} nats, where 0 is no change.",
-        "loss": f"{without} its loss is {number(value)}.",
+        "nats": f"{without} its predictions move by {value} nats, where 0 is no change.",
+        "loss": f"{without} its loss is {value}.",
     }[effects.unit]
 
 
-def _spare_question(facts: Facts, most: str) -> QuizQuestion:
+def _spare_question(facts: Facts) -> QuizQuestion:
     """Which of some heads is missed most, none of them tied with it."""
-    effects, trace = facts.effects, facts.trace
-    ranked = effects.ranked
-    largest = effects.sizes[ranked[0]]
-    below = [head for head in ranked[1:] if largest - effects.sizes[head] > TIE]
+    trace, (most, *others) = facts.trace, facts.effects.heads
+    below = [head.name for head in others if most.effect - head.effect > TIE]
     if not below:
         return number_question(
             "No head stands out on this sentence. How many runs with one silent head did it take "
@@ -422,29 +392,29 @@ def _spare_question(facts: Facts, most: str) -> QuizQuestion:
     loudest = max(range(trace.num_heads), key=lambda head: facts.shares[head])
     compared = (
         f"It also adds the most to the output of {facts.token}."
-        if loudest == ranked[0]
+        if loudest == most.head
         else f"Yet {trace.name_of(loudest)} adds the most to the output of {facts.token}: how much "
         "a head says and how much the model needs it are two different things."
     )
     return choice_question(
         "Which of these heads does the model miss most on your sentence?",
-        most,
-        [trace.name_of(head) for head in wrong],
-        f"Without {most} the output moves furthest: {_most_clause(effects)}. {compared}",
+        most.name,
+        wrong,
+        f"Without {most.name} the output moves furthest: {_most_clause(facts.effects)}. {compared}",
     )
 
 
 def _most_clause(effects: Effects) -> str:
-    head = effects.ranked[0]
-    size = number(effects.sizes[head])
+    most = effects.heads[0]
+    size = number(most.effect)
     if effects.next:
         token, probability = effects.next[0].token, effects.next[0].probability
         return (
-            f"{quote_token(token)} goes from probability {probability:.3f} to "
-            f"{effects.next_without[head][0]:.3f}, and the whole prediction moves by {size} nats"
+            f"{quote_token(token)} goes from probability {probability:.3f} to {most.next[0]:.3f}, "
+            f"and the whole prediction moves by {size} nats"
         )
     return {
-        "cosine": f"the embedding keeps a cosine of only {effects.values[head]:.4f}",
+        "cosine": f"the embedding keeps a cosine of only {most.value:.4f}",
         "nats": f"its predictions move by {size} nats",
         "loss": f"its loss changes by {size}",
     }[effects.unit]
