@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+import headwise
 from headwise.explorer.guard import HEADERS, LARGEST_BODY
 from headwise.explorer.maps import (
     OVERVIEW,
@@ -33,6 +34,7 @@ from headwise.pruning.setting import make_subject
 from ..pruning.subjects import model_of, words_tokenizer
 from .sessions import CAT, WORDS, cat, fresh_session, minilm, tiny_session
 
+STATIC = Path(headwise.__file__).parent / "explorer/static"
 HOSTILE = {
     "empty": "",
     "spaces": " \n\t ",
@@ -95,6 +97,22 @@ def test_the_page_comes_with_all_its_files_and_no_inline_script() -> None:
         assert answer.headers["content-type"].startswith(("text/javascript", "text/css"))
     assert "<script>" not in page and " style=" not in page and "onclick=" not in page
     assert "http://" not in page and "https://" not in page
+
+
+def test_lines_of_the_page_have_at_most_100_characters() -> None:
+    files = [file for file in STATIC.iterdir() if file.suffix in (".js", ".css", ".html")]
+    assert len(files) > 10
+    lines = [(file.name, line) for file in files for line in file.read_text("utf-8").splitlines()]
+    assert [(name, line) for name, line in lines if len(line) > 100] == []
+
+
+def test_scripts_of_the_page_have_no_untyped_values() -> None:
+    types = [
+        (file.name, match)
+        for file in STATIC.glob("*.js")
+        for match in re.findall(r"[{<|,(:]\s*any\b(?=\s*[}>|,)\[])", file.read_text("utf-8"))
+    ]
+    assert types == []
 
 
 def test_the_model_is_described() -> None:
