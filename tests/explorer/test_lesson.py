@@ -333,11 +333,11 @@ def test_the_lesson_follows_the_chosen_layer_head_and_token() -> None:
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"layer": 6}, r"layer is 6: .*0\.\.5"),
-        ({"layer": -1}, r"layer is -1: .*0\.\.5"),
-        ({"layer": 2, "head": 12}, r"head is 12: layer 2 .*0\.\.11"),
-        ({"head": 40}, r"head is 40: .*0\.\.11"),
-        ({"position": 12}, r"position is 12: .*0\.\.11"),
+        ({"layer": 6}, r"layer.* 6\b.*0\.\.5"),
+        ({"layer": -1}, r"layer.* -1\b.*0\.\.5"),
+        ({"layer": 2, "head": 12}, r"head.* 12\b.*layer 2.*0\.\.11"),
+        ({"head": 40}, r"head.* 40\b.*0\.\.11"),
+        ({"position": 12}, r"position.* 12\b.*0\.\.11"),
     ],
 )
 def test_an_unknown_layer_head_or_position_raises(choice: dict[str, int], message: str) -> None:
@@ -347,7 +347,7 @@ def test_an_unknown_layer_head_or_position_raises(choice: dict[str, int], messag
 
 @pytest.mark.parametrize("text", ["", "   \n", "Hi", "\x00"])
 def test_less_than_two_tokens_are_refused_in_a_sentence(text: str) -> None:
-    with pytest.raises(OptionError, match=r"has [01] tokens.* at least 2"):
+    with pytest.raises(OptionError, match=r"\b[01] tokens.* 2\b"):
         lesson(minilm(), text)
 
 
@@ -435,7 +435,7 @@ def test_a_model_with_several_stacks_is_refused_with_their_names(name: str) -> N
 
 def test_a_model_without_a_tokenizer_is_refused() -> None:
     subject = tiny_subject("llama")
-    with pytest.raises(OptionError, match="llama has no tokenizer"):
+    with pytest.raises(OptionError, match=r"llama.* tokenizer"):
         lesson(Subject("llama", subject.model, None, subject.objective), WORDS)
 
 

@@ -53,7 +53,7 @@ def test_a_tolerance_is_kept() -> None:
     ["", "a", "0.2.5", "1 2", "nan", "inf", math.nan, math.inf, True, "9" * 500, 10**400, "0x1"],
 )
 def test_an_answer_that_is_not_a_number_raises(answer: Any) -> None:
-    with pytest.raises(OptionError, match=r"answer is .*number such as 0\.25"):
+    with pytest.raises(OptionError, match=r"answer.* 0\.25"):
         check_answer(number_step(1), answer)
 
 
@@ -63,13 +63,13 @@ def test_an_answer_that_is_not_a_number_raises(answer: Any) -> None:
 def test_an_answer_that_is_not_an_option_raises(answer: Any) -> None:
     asked = QuizQuestion("?", "choice", ["red", "green", "blue"], 1, 0.0, "w")
     step = LessonStep("a", "b", 1.0, (), "", asked, {})
-    with pytest.raises(OptionError, match=r"answer is .*0\.\.2"):
+    with pytest.raises(OptionError, match=r"answer.* 0\.\.2"):
         check_answer(step, answer)
 
 
 @pytest.mark.parametrize("answer", [None, [1], {"a": 1}])
 def test_an_answer_of_another_type_raises(answer: Any) -> None:
-    with pytest.raises(OptionError, match=r"answer is .*text or a number"):
+    with pytest.raises(OptionError, match=r"answer.*text.*number"):
         check_answer(number_step(1), answer)
 
 

@@ -78,9 +78,9 @@ def test_a_model_without_heads_is_refused(name: str) -> None:
     counts = tiny_session(name).num_heads
     cut(model, [f"{layer}H{head}" for layer, heads in counts.items() for head in range(heads)])
     subject = Subject("bare", model, tokenizer, objective_of(name))
-    with pytest.raises(ModelError, match="bare has no heads"):
+    with pytest.raises(ModelError, match=r"bare.* heads"):
         Session(subject)
-    with pytest.raises(ModelError, match="bare has no heads"):
+    with pytest.raises(ModelError, match=r"bare.* heads"):
         analyse_text(subject, WORDS)
-    with pytest.raises(ModelError, match=f"{type(model).__name__} has no heads"):
+    with pytest.raises(ModelError, match=f"{type(model).__name__}.* heads"):
         headwise.view(model, WORDS, tokenizer=tokenizer)

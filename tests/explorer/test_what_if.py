@@ -99,14 +99,14 @@ def test_a_masked_model_predicts_its_mask_or_its_last_word() -> None:
     )
     last = compare_gated(session.subject, ["w7 w8 w9"], {}, session.counts)
     assert last.prediction.title == "Likeliest tokens at the last word, 'w9', masked"
-    with pytest.raises(OptionError, match=r"all 3 tokens .* special"):
+    with pytest.raises(OptionError, match=r"\b3\b.* special"):
         compare_gated(session.subject, ["[CLS] [SEP] [CLS]"], {}, session.counts)
 
 
 def test_a_masked_model_whose_tokenizer_has_no_mask_is_refused() -> None:
     session = tiny_session("bert")
     subject = replace(session.subject, objective=MaskedToken(None))
-    with pytest.raises(OptionError, match=r"bert .* no mask token"):
+    with pytest.raises(OptionError, match=r"bert\b.* mask"):
         compare_gated(subject, [WORDS], {}, session.counts)
 
 
@@ -131,7 +131,7 @@ def test_sentences_may_be_one_word_and_those_too_long_are_named() -> None:
     room = min(LONGEST, session.subject.model.config.max_position_embeddings)
     assert found.remarks == [f"Of text 2 the first {room} of 1,200 tokens are read here."]
     assert found.similarity.before[0][0] == pytest.approx(1, abs=1e-4)
-    with pytest.raises(OptionError, match="text 2, '  ', has no tokens"):
+    with pytest.raises(OptionError, match=r"text 2.*'  '"):
         compare_gated(session.subject, ["w7", "  "], {}, session.counts)
 
 
@@ -155,8 +155,8 @@ def test_tokens_and_classes_are_called_by_their_names() -> None:
 def test_unknown_heads_raise() -> None:
     session = minilm()
     refused = {
-        "L0H12": "L0 has heads 0..11",
-        "L6H0": "its layers are L0",
+        "L0H12": r"L0\b.*0\.\.11",
+        "L6H0": "L6H0.*L0",
         "encoder.L0H0": "encoder",
     }
     for name, message in refused.items():

@@ -55,10 +55,10 @@ def test_choosing_a_head_resets_the_window_and_rejects_unknown_heads() -> None:
     assert view.window is None and numbers(view).shape == (len(view.row_labels),) * 2
     view.window = dict(part)
     assert numbers(view).shape == (4, 3), "the same part of another head"
-    with pytest.raises(OptionError, match="L99H0 is not in this model: its layers are L0, L1"):
+    with pytest.raises(OptionError, match=r"L99H0.*L0, L1"):
         view.head = "L99H0"
     assert view.head == "L0H2" and view.facts[1].startswith("normalised entropy")
-    with pytest.raises(OptionError, match="L0H12 is not in this model"):
+    with pytest.raises(OptionError, match=r"L0H12.*0\.\.11"):
         cat().table.view("L0H12")
 
 
@@ -108,9 +108,9 @@ def test_a_table_is_viewed_without_a_model() -> None:
 def test_a_view_needs_a_known_head_a_tokenizer_and_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(OptionError, match="L0H12 is not in this model"):
+    with pytest.raises(OptionError, match=r"L0H12.*0\.\.11"):
         shown(head="L0H12")
-    with pytest.raises(OptionError, match="has no tokenizer"):
+    with pytest.raises(OptionError, match="tokenizer"):
         headwise.view(minilm().subject.model, CAT)
     monkeypatch.setattr(widget.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingPackage, match=r"pip install 'headwise\[notebook\]'"):

@@ -8,13 +8,12 @@ import json
 import re
 import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from headwise.checks import whole_number
 from headwise.errors import OptionError
 from headwise.heads import HeadId
-from headwise.planning.plans import Plan
 
 LONGEST_TEXT = 200_000
 """Largest number of characters in a text; the part that a model cannot read is dropped later."""
@@ -427,7 +426,7 @@ class WhatIfAnswer:
 
 @dataclass(frozen=True)
 class PlanAnswer:
-    """Costs of one model's attention."""
+    """Costs of one model's attention: some columns of `Plan.to_row`."""
 
     name: str
     d_model: int
@@ -440,12 +439,6 @@ class PlanAnswer:
     cache_bytes: int
     weight_matrix_bytes: int
     decode_intensity: float | None
-
-    @classmethod
-    def of(cls, plan: Plan) -> "PlanAnswer":
-        """The fields of `plan.to_row()` that the page shows."""
-        row = plan.to_row()
-        return cls(**{each.name: row[each.name] for each in fields(cls)})
 
 
 @dataclass(frozen=True)

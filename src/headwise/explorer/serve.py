@@ -78,7 +78,11 @@ def explore(
 
     With `opens`, open a browser. In a notebook use `headwise.view`, which does not block.
     """
-    if _is_in_notebook():
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass  # no event loop is running: this is not a notebook
+    else:
         raise OptionError(
             "explore would block this notebook until it is interrupted: use headwise.view here, or "
             "run headwise explore in a terminal"
@@ -88,15 +92,6 @@ def explore(
         print(f"{server.session.subject.name} is at {server.address}  (Ctrl-C ends)", flush=True)
         with suppress(KeyboardInterrupt):
             serve(server, opens=opens)
-
-
-def _is_in_notebook() -> bool:
-    """Whether an event loop is running, as in notebooks."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def prepare(

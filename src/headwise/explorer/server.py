@@ -257,25 +257,24 @@ class Explorer:
             num_layers=query.layers,
         )
         costs = plan(shape=shape, length=query.length, batch=query.batch, dtype=query.dtype[:20])
-        return _json(api.PlanAnswer.of(costs))
+        return _json(msgspec.convert(costs.to_row(), api.PlanAnswer))
 
     async def plan_known_models(self, request: Request) -> Response:
         """The known models, and the costs of their attention."""
-        return _json([api.PlanAnswer.of(plan(name)) for name in KNOWN])
+        return _json(msgspec.convert([plan(name).to_row() for name in KNOWN], list[api.PlanAnswer]))
 
     async def head_counts(self, request: Request) -> Response:
         """Every number of heads that divides ?d_model=, and its drawbacks at ?length=."""
         query = api.read_query(api.PlanQuery, request.query_params)
-        return _json(
-            [
-                api.HeadChoiceAnswer(choice.num_heads, choice.d_key, list(choice.remarks))
-                for choice in head_choices(query.d_model, length=query.length)
-            ]
-        )
+        choices = [
+            api.HeadChoiceAnswer(choice.num_heads, choice.d_key, list(choice.remarks))
+            for choice in head_choices(query.d_model, length=query.length)
+        ]
+        return _json(choices)
 
     def _map_request(self, request: Request) -> tuple[TextAnalysis, HeadId, maps.MapOptions]:
         analysis = self.session.analysis(request.path_params["name"])
-        head = analysis.check_head(api.parse_head(request.path_params["head"]))
+        head = check_head(api.parse_head(request.path_params["head"]), self.session.num_heads)
         return analysis, head, api.read_query(maps.MapOptions, request.query_params)
 
     async def _compute(self, request: Request, work: Callable[[Progress], object]) -> Response:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import ModelError, OptionError
-from headwise.heads import HeadId, HeadTable, abbreviate, check_head
+from headwise.heads import HeadTable, abbreviate
 from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, make_measures
 from headwise.measures.head_sums import HeadSums
 from headwise.progress import Progress, no_progress
@@ -61,10 +61,6 @@ class TextAnalysis:
             layers = abbreviate(list(self.calls))
             raise OptionError(f"layer is {layer!r}: the model has {layers}", option="layer")
         return self.calls[layer]
-
-    def check_head(self, head: HeadId) -> HeadId:
-        """`head`, if the model has it."""
-        return check_head(head, {name: call.num_heads for name, call in self.calls.items()})
 
     def sequence(self, layer: str, head: int | None = None) -> SequenceWeights:
         """Weights of a layer, or of one of its heads, to be computed tile by tile."""

@@ -223,16 +223,8 @@ class SpareFigure:
     heads: list[SpareHeadFigure]
 
 
-Figure = (
-    WarmUpFigure
-    | WhyManyFigure
-    | ProjectionsFigure
-    | HeadsFigure
-    | ScoresFigure
-    | MixingFigure
-    | OutputFigure
-    | SpareFigure
-)
+FirstFigure = WarmUpFigure | WhyManyFigure | ProjectionsFigure | HeadsFigure
+Figure = FirstFigure | ScoresFigure | MixingFigure | OutputFigure | SpareFigure
 
 
 @dataclass(frozen=True)

@@ -61,10 +61,8 @@ def _natural_order(text: str) -> list[tuple[int, str]]:
 def step_answer(step: LessonStep) -> StepAnswer:
     """The step without the right answer and its reason."""
     values = {field.name: getattr(step, field.name) for field in fields(StepAnswer)}
-    asked = step.question
-    return StepAnswer(
-        **values | {"question": QuestionAnswer(asked.text, asked.kind, asked.options)}
-    )
+    quiz = step.question
+    return StepAnswer(**values | {"question": QuestionAnswer(quiz.text, quiz.kind, quiz.options)})
 
 
 def check_answer(step: LessonStep, answer: Any) -> AnswerVerdict:
