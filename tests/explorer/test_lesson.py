@@ -111,13 +111,13 @@ def test_the_figures_are_those_of_a_fresh_trace(name: str) -> None:
     assert_close(mixing["values"], at["values"][kv_head, :, :8], "values")
     output = figures_of(steps, "output")
     assert_close(output["output"], at["output"][here, :8], "output")
-    for number, one in enumerate(output["heads"]):
+    for number, head_figure in enumerate(output["heads"]):
         added = at["contributions"][number, here]
-        assert_close(one["contribution"], added[:8], "contribution")
-        assert_close(one["length"], added.norm(), "length")
+        assert_close(head_figure["contribution"], added[:8], "contribution")
+        assert_close(head_figure["length"], added.norm(), "length")
         lengths = at["contributions"][:, here].norm(dim=-1)
-        assert_close(one["share"], lengths[number] / lengths.sum(), "share")
-        assert one["touched"] == int((added != 0).sum())
+        assert_close(head_figure["share"], lengths[number] / lengths.sum(), "share")
+        assert head_figure["touched"] == int((added != 0).sum())
     assert_close(
         output["segregation_output"], [fresh.to_json([])["segregation_output"]][0], "after"
     )
@@ -144,7 +144,10 @@ def test_the_question_about_a_drag_states_its_real_effect(name: str) -> None:
     asked, figure = step.question, asdict(step.figures)
     assert "Drag" in asked.text
     raised = [
-        [one + (1 / figure["scale"]) * (key == place) for place, one in enumerate(figure["scores"])]
+        [
+            score + (1 / figure["scale"]) * (key == place)
+            for place, score in enumerate(figure["scores"])
+        ]
         for key in range(len(figure["scores"]))
     ]
     after = [browsers_weights(figure, row)[key] for key, row in enumerate(raised)]
@@ -161,11 +164,11 @@ def test_parts_add_up_to_what_they_are_parts_of(name: str) -> None:
     assert_close(mixing["mixed"], parts.sum(0), "mixed")
     weighted = torch.tensor(mixing["weights"])[:, None] * torch.tensor(mixing["values"])
     assert_close(mixing["parts"], weighted, "parts")
-    added = torch.tensor([one["contribution"] for one in output["heads"]]).sum(0)
+    added = torch.tensor([head["contribution"] for head in output["heads"]]).sum(0)
     bias = torch.zeros(len(added)) if output["bias"] is None else torch.tensor(output["bias"])
     assert_close(output["output"], added + bias, "output")
     assert output["adds_up"] and output["difference"] < 1e-5 and mixing["difference"] < 1e-5
-    assert math.fsum(one["share"] for one in output["heads"]) == pytest.approx(1)
+    assert math.fsum(head["share"] for head in output["heads"]) == pytest.approx(1)
     assert output["segregation_concat"] == pytest.approx(1)
     assert output["segregation_output"] < 0.9
 
@@ -175,7 +178,7 @@ def test_the_average_row_is_blurred(name: str) -> None:
     figure = figures_of(taught(name), "why-many")
 
     def entropy(row: dict[str, Any]) -> float:
-        return -math.fsum(one * math.log(one) for one in row["weights"] if one > 0)
+        return -math.fsum(weight * math.log(weight) for weight in row["weights"] if weight > 0)
 
     for row in [*figure["heads"], figure["single"]]:
         assert row["entropy"] == pytest.approx(entropy(row), abs=1e-5)
@@ -213,7 +216,7 @@ def test_the_table_of_dimensions_marks_the_models_own_row(name: str) -> None:
     own = [(row["num_heads"], row["d_key"]) for row in rows if row["is_own"]]
     assert own == [(figure["num_heads"], d_key)]
     even = [row for row in rows if row["numbers"] == figure["d_model"]]
-    wanted = [one for one in range(1, figure["d_model"] + 1) if figure["d_model"] % one == 0]
+    wanted = [count for count in range(1, figure["d_model"] + 1) if figure["d_model"] % count == 0]
     assert [row["num_heads"] for row in even] == wanted
     for row in rows:
         assert row["numbers"] == row["num_heads"] * row["d_key"]
@@ -235,10 +238,10 @@ def test_effects_on_an_embedding_are_those_of_silence() -> None:
     figure = figures_of(taught("minilm"), "spare")
     outputs = silent_outputs(minilm(), CAT, figure["place"]["layer"], len(figure["heads"]))
     means = [output.mean(0) for output in outputs]
-    for one in figure["heads"]:
-        cosine = float(torch.cosine_similarity(means[0], means[one["head"] + 1], dim=0))
-        assert one["value"] == pytest.approx(cosine, abs=1e-5)
-        assert one["effect"] == pytest.approx(1 - cosine, abs=1e-5)
+    for head in figure["heads"]:
+        cosine = float(torch.cosine_similarity(means[0], means[head["head"] + 1], dim=0))
+        assert head["value"] == pytest.approx(cosine, abs=1e-5)
+        assert head["effect"] == pytest.approx(1 - cosine, abs=1e-5)
     assert figure["unit"] == "cosine" and figure["next"] == []
 
 
@@ -252,33 +255,33 @@ def test_effects_on_a_prediction_are_those_of_silence(name: str) -> None:
     assert figure["unit"] == "nats"
     assert figure["next"][0]["token"] == subject.tokenizer.convert_ids_to_tokens(top)
     assert figure["next"][0]["probability"] == pytest.approx(float(logs[0][top].exp()), abs=1e-6)
-    for one in figure["heads"]:
-        after = logs[one["head"] + 1]
+    for head in figure["heads"]:
+        after = logs[head["head"] + 1]
         divergence = float((logs[0].exp() * (logs[0] - after)).sum())
-        assert one["effect"] == pytest.approx(divergence, abs=1e-6)
-        assert one["next"][0] == pytest.approx(float(after[top].exp()), abs=1e-6)
+        assert head["effect"] == pytest.approx(divergence, abs=1e-6)
+        assert head["next"][0] == pytest.approx(float(after[top].exp()), abs=1e-6)
 
 
 def test_effects_on_a_loss_of_the_users_own_are_those_of_silence() -> None:
-    given = CustomLoss(lambda model, inputs: model(**inputs).logits.square().mean((1, 2)))
-    subject = tiny_subject("bert", given)
+    square_loss = CustomLoss(lambda model, inputs: model(**inputs).logits.square().mean((1, 2)))
+    subject = tiny_subject("bert", square_loss)
     figure = figures_of(lesson(subject, WORDS, layer=1), "spare")
     outputs = silent_outputs(subject, WORDS, 1, len(figure["heads"]))
     losses = [float(output.square().mean()) for output in outputs]
     assert figure["unit"] == "loss"
-    for one in figure["heads"]:
-        assert one["value"] == pytest.approx(losses[one["head"] + 1])
-        assert one["effect"] == pytest.approx(abs(losses[one["head"] + 1] - losses[0]))
+    for head in figure["heads"]:
+        assert head["value"] == pytest.approx(losses[head["head"] + 1])
+        assert head["effect"] == pytest.approx(abs(losses[head["head"] + 1] - losses[0]))
 
 
 @pytest.mark.parametrize("name", ["minilm", "embedding", *TAUGHT])
 def test_heads_are_ranked_by_effect_and_no_wrong_option_ties_with_the_right_one(name: str) -> None:
     step = taught(name)[-1]
     ranked = asdict(step.figures)["heads"]
-    assert [one["rank"] for one in ranked] == list(range(1, len(ranked) + 1))
-    assert sorted(ranked, key=lambda one: -one["effect"]) == ranked
-    assert sorted(one["head"] for one in ranked) == list(range(len(ranked)))
-    effects = {one["name"]: one["effect"] for one in ranked}
+    assert [head["rank"] for head in ranked] == list(range(1, len(ranked) + 1))
+    assert sorted(ranked, key=lambda head: -head["effect"]) == ranked
+    assert sorted(head["head"] for head in ranked) == list(range(len(ranked)))
+    effects = {head["name"]: head["effect"] for head in ranked}
     asked = step.question
     if asked.kind == "number":
         assert max(effects.values()) - min(effects.values()) <= 1e-3
@@ -300,13 +303,13 @@ def test_the_last_step_names_the_roles_of_a_scan() -> None:
     frame = pd.DataFrame({"stack": "", "layer": place["layer"], "head": range(12), "roles": roles})
     steps = lesson(minilm(), CAT, table=HeadTable(frame, {}))
     step = steps[-1]
-    held = {one["head"]: one["roles"] for one in asdict(step.figures)["heads"]}
+    held = {head["head"]: head["roles"] for head in asdict(step.figures)["heads"]}
     assert held == dict(enumerate(roles))
     assert set(asdict(step.figures)["role_words"]) == {"positional", "broad"}
     assert f"calls {place['name']} positional and broad; 11 of the 12" in step.paragraphs[0]
     assert_is_a_lesson(steps)
     without = asdict(taught("minilm")[-1].figures)
-    assert not without["has_roles"] and {one["roles"] for one in without["heads"]} == {None}
+    assert not without["has_roles"] and {head["roles"] for head in without["heads"]} == {None}
 
 
 def test_the_head_that_is_chosen_looks_at_another_ordinary_word() -> None:

@@ -43,7 +43,7 @@ def test_a_number_may_be_written_in_several_ways(right: float, answers: list[Any
 
 def test_a_tolerance_is_kept() -> None:
     step = number_step(0.5, 0.02)
-    assert [check_answer(step, one).is_right for one in (0.48, 0.52, 0.479, 0.521)] == [
+    assert [check_answer(step, answer).is_right for answer in (0.48, 0.52, 0.479, 0.521)] == [
         True, True, False, False,
     ]  # fmt: skip
 
@@ -61,8 +61,8 @@ def test_an_answer_that_is_not_a_number_raises(answer: Any) -> None:
     "answer", ["", "x", "3", 3, -1, 0.5, math.nan, math.inf, True, "-1", "9" * 500, 10**400]
 )
 def test_an_answer_that_is_not_an_option_raises(answer: Any) -> None:
-    asked = QuizQuestion("?", "choice", ["red", "green", "blue"], 1, 0.0, "w")
-    step = LessonStep("a", "b", 1.0, (), "", asked, {})
+    question = QuizQuestion("?", "choice", ["red", "green", "blue"], 1, 0.0, "w")
+    step = LessonStep("a", "b", 1.0, (), "", question, {})
     with pytest.raises(OptionError, match=r"answer.* 0\.\.2"):
         check_answer(step, answer)
 
@@ -74,8 +74,8 @@ def test_an_answer_of_another_type_raises(answer: Any) -> None:
 
 
 def test_an_option_may_be_named_or_numbered() -> None:
-    asked = QuizQuestion("?", "choice", ["red", "green", "blue"], 1, 0.0, "w")
-    step = LessonStep("a", "b", 1.0, (), "", asked, {})
-    assert [check_answer(step, one).is_right for one in (1, 1.0, "1", "green")] == [True] * 4
+    question = QuizQuestion("?", "choice", ["red", "green", "blue"], 1, 0.0, "w")
+    step = LessonStep("a", "b", 1.0, (), "", question, {})
+    assert [check_answer(step, answer).is_right for answer in (1, 1.0, "1", "green")] == [True] * 4
     assert check_answer(step, "green") == AnswerVerdict(True, "Right: green.", "w")
     assert check_answer(step, 2).sentence == "Not quite: you said blue, and it is green."

@@ -225,8 +225,8 @@ def test_answers_are_judged_and_progress_is_kept(
         drawn(page, "projections")
         expect(page.locator("#lesson-progress")).to_have_text("2 of 8 questions answered.")
         minutes = f"{sum(step.minutes for step in steps.values()):.0f}"
-        told = page.locator(".lesson-steps summary")
-        expect(told).to_have_text(f"A warm-up and 7 steps, {minutes} min")
+        summary = page.locator(".lesson-steps summary")
+        expect(summary).to_have_text(f"A warm-up and 7 steps, {minutes} min")
         hint = page.locator("#lesson > .hint")
         expect(hint).to_contain_text(f"a warm-up and seven steps, {minutes} minutes")
 
@@ -244,8 +244,8 @@ def test_another_token_is_followed_and_asked_about(chrome: Browser, site: str) -
         name = re.search(r"L(\d+)H(\d+)", place)
         assert name is not None and "cat" in place
         layer, head = int(name[1]), int(name[2])
-        found = lesson(minilm().subject, CAT, layer=layer, head=head, position=2)
-        step = found[STEPS.index("scores")]
+        steps_there = lesson(minilm().subject, CAT, layer=layer, head=head, position=2)
+        step = steps_there[STEPS.index("scores")]
         assert shown_weights(page) == pytest.approx(asdict(step.figures)["weights"], abs=0.0006)
         page.fill("#lesson-number", str(step.question.answer))
         page.press("#lesson-number", "Enter")

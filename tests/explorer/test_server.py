@@ -77,9 +77,9 @@ def weights(cells: dict[str, Any]) -> np.ndarray:
 
 def assert_refused(answer: Any, status: int, message: str = "") -> None:
     assert answer.status_code == status, answer.text
-    said = answer.json()
-    assert set(said) == {"error"} and re.search(message, said["error"]), said
-    assert "\n" not in said["error"] and len(said["error"]) < 400
+    body = answer.json()
+    assert set(body) == {"error"} and re.search(message, body["error"]), body
+    assert "\n" not in body["error"] and len(body["error"]) < 400
 
 
 def test_the_page_comes_with_all_its_files_and_no_inline_script() -> None:
@@ -123,15 +123,15 @@ def test_the_model_is_described() -> None:
 
 
 def test_a_reading_has_tokens_and_figures_of_every_head() -> None:
-    found = read()
-    assert found["tokens"][:3] == ["[CLS]", "the", "cat"]
-    heads = found["heads"]
+    reading = read()
+    assert reading["tokens"][:3] == ["[CLS]", "the", "cat"]
+    heads = reading["heads"]
     assert len(heads["names"]) == len(heads["roles"]) == 72
     table = cat().table
     want = table.df["normalised_entropy"].tolist()
     assert heads["measures"]["normalised_entropy"] == pytest.approx(want)
-    assert found["default_head"] == "L0H2"
-    assert read() == found, "the same text is read once"
+    assert reading["default_head"] == "L0H2"
+    assert read() == reading, "the same text is read once"
 
 
 def test_the_head_that_is_shown_first_is_sharp_and_no_sink() -> None:
@@ -179,25 +179,25 @@ def test_queries_of_cross_attention_have_labels_of_their_own() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"is_by_word": 1}, {"drops_sink": 1}, {"is_valued": 1}])
 def test_one_answer_has_the_whole_map_and_the_links_of_a_head(options: dict[str, int]) -> None:
-    found = at("heads/L3H1", **options).json()
-    assert found["head"] == "L3H1" and found["stack"] == "" and not found["is_scanned"]
-    assert found["view"] == ("words" if "is_by_word" in options else "pieces")
+    panel = at("heads/L3H1", **options).json()
+    assert panel["head"] == "L3H1" and panel["stack"] == "" and not panel["is_scanned"]
+    assert panel["view"] == ("words" if "is_by_word" in options else "pieces")
     chosen = MapOptions(**{name: True for name in options})
     every = slice(0, 999)
     want = map_weights(cat(), "L3", chosen, every, every, head=1)[0].numpy()
-    got = weights(found["cells"])
-    assert got.shape == want.shape == (len(read()["labels"][""][found["view"]]["rows"]),) * 2
-    assert np.abs(got - want).max() <= 1e-4 * found["cells"]["largest"]
-    assert found["links"] == strongest_links(cat(), HeadId(3, 1), chosen, every)
+    got = weights(panel["cells"])
+    assert got.shape == want.shape == (len(read()["labels"][""][panel["view"]]["rows"]),) * 2
+    assert np.abs(got - want).max() <= 1e-4 * panel["cells"]["largest"]
+    assert panel["links"] == strongest_links(cat(), HeadId(3, 1), chosen, every)
 
 
 def test_a_map_too_large_to_send_is_reduced() -> None:
     reading = minilm().read("a word here " * 120)
-    found = client().get(f"/api/readings/{reading.name}/heads/L3H1").json()
+    panel = client().get(f"/api/readings/{reading.name}/heads/L3H1").json()
     want = reduce_maps(reading, "L3", MapOptions(), OVERVIEW, head=1)[0].numpy()
-    assert np.abs(weights(found["cells"]) - want).max() <= 0.51 / STEPS
-    assert found["cells"]["rows"] == [0, reading.num_tokens] and reading.num_tokens > TILE
-    assert found["links"] == strongest_links(reading, HeadId(3, 1), MapOptions(), slice(0, TILE))
+    assert np.abs(weights(panel["cells"]) - want).max() <= 0.51 / STEPS
+    assert panel["cells"]["rows"] == [0, reading.num_tokens] and reading.num_tokens > TILE
+    assert panel["links"] == strongest_links(reading, HeadId(3, 1), MapOptions(), slice(0, TILE))
 
 
 def test_links_and_images_are_sent() -> None:
@@ -213,21 +213,21 @@ def test_links_and_images_are_sent() -> None:
 
 def test_changes_and_plans() -> None:
     body = {"texts": [CAT, "Stocks fell."], "gates": {"L0H0": 0, "L3H1": 0.5}}
-    found = client().post("/api/whatif", json=body).json()
-    assert found["similarity"] and found["heads_off"] == 1 and found["savings"]["saved"] > 0
+    outcome = client().post("/api/whatif", json=body).json()
+    assert outcome["similarity"] and outcome["heads_off"] == 1 and outcome["savings"]["saved"] > 0
     answer = client().post("/api/cutplan", json={"heads": ["L3H1", "L0H0"]})
     assert 'filename="plan.json"' in answer.headers["content-disposition"]
     held = json.loads(answer.text)
     assert held["model"] == "minilm" and str(CutPlan.parse("L0H0 L3H1")) == "L0H0 L3H1"
-    told = client("llama").post("/api/whatif", json={"texts": [WORDS], "gates": {"L0H0": 0}})
-    assert told.json()["prediction"] and not told.json()["similarity"]
+    prediction = client("llama").post("/api/whatif", json={"texts": [WORDS], "gates": {"L0H0": 0}})
+    assert prediction.json()["prediction"] and not prediction.json()["similarity"]
 
 
 def test_a_plan_that_cannot_be_cut_is_refused_with_the_reason_that_is_shown() -> None:
     llama = client("llama")
-    told = llama.post("/api/whatif", json={"texts": [WORDS], "gates": {"L0H1": 0}}).json()
+    outcome = llama.post("/api/whatif", json={"texts": [WORDS], "gates": {"L0H1": 0}}).json()
     refused = llama.post("/api/cutplan", json={"heads": ["L0H1"]})
-    assert_refused(refused, 422, re.escape(told["savings"]["cannot_cut"]))
+    assert_refused(refused, 422, re.escape(outcome["savings"]["cannot_cut"]))
     group = llama.post("/api/cutplan", json={"heads": ["L0H0", "L0H1", "L0H2"]})
     assert group.status_code == 200 and json.loads(group.text)["model"] == "llama"
 
@@ -263,13 +263,13 @@ def test_the_answer_states_whose_limit_left_tokens_out(monkeypatch: pytest.Monke
 
 def test_the_planner_answers() -> None:
     query = {"d_model": 768, "heads": 12, "layers": 12, "length": 1024}
-    found = client().get("/api/plan", params=query).json()
-    assert found["parameters_attention"] == 12 * 4 * 768 * 768
+    costs = client().get("/api/plan", params=query).json()
+    assert costs["parameters_attention"] == 12 * 4 * 768 * 768
     known = client().get("/api/plan/known").json()
-    assert {"gpt2", "smollm2"} <= {one["name"] for one in known}
+    assert {"gpt2", "smollm2"} <= {model["name"] for model in known}
     choices = client().get("/api/plan/heads", params={"d_model": 12}).json()
-    assert [one["heads"] for one in choices] == [1, 2, 3, 4, 6, 12]
-    assert [one["d_key"] for one in choices] == [12, 6, 4, 3, 2, 1]
+    assert [choice["heads"] for choice in choices] == [1, 2, 3, 4, 6, 12]
+    assert [choice["d_key"] for choice in choices] == [12, 6, 4, 3, 2, 1]
     odd = client().get("/api/plan", params={"d_model": 100, "heads": 7})
     assert_refused(odd, 422, "7.*100|100.*7")
 
@@ -290,8 +290,12 @@ def test_progress_jobs_and_documentation() -> None:
     assert client().get("/api/jobs/scan").json()["state"] in ("idle", "done")
     assert_refused(client().get("/api/jobs/other"), 404)
     routes = client().get("/api/").json()["routes"]
-    assert {"/api/model", "/api/readings/{name}/heads/{head}"} <= {one["path"] for one in routes}
-    assert all(one["about"].endswith(".") and one["path"].startswith("/api/") for one in routes)
+    assert {"/api/model", "/api/readings/{name}/heads/{head}"} <= {
+        route["path"] for route in routes
+    }
+    assert all(
+        route["about"].endswith(".") and route["path"].startswith("/api/") for route in routes
+    )
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -302,9 +306,9 @@ def test_hostile_texts_are_read_or_refused_in_a_sentence(name: str) -> None:
     if answer.status_code != 200:
         assert_refused(answer, 422)
     else:
-        found = answer.json()
-        assert 1 <= len(found["tokens"]) <= 512
-        head = client().get(f"/api/readings/{found['name']}/heads/L0H0")
+        reading = answer.json()
+        assert 1 <= len(reading["tokens"]) <= 512
+        head = client().get(f"/api/readings/{reading['name']}/heads/L0H0")
         assert head.status_code == 200
     texts = client().post(
         "/api/whatif", content=json.dumps({"texts": [HOSTILE[name]]}), headers=json_kind

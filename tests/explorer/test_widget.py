@@ -65,7 +65,7 @@ def test_choosing_a_head_resets_the_window_and_rejects_unknown_heads() -> None:
 def test_heads_that_were_not_measured_are_faint() -> None:
     table = headwise.HeadTable(cat().table.df.drop(columns="normalised_entropy"), {})
     view = table.view()
-    assert set(view.shades) == {0.0} and not any("entropy" in one for one in view.words)
+    assert set(view.shades) == {0.0} and not any("entropy" in words for words in view.words)
     assert "no role" in view.words
 
 
@@ -128,18 +128,18 @@ def test_the_example_notebooks_run(tmp_path: Path) -> None:
     books = [nbformat.read(path, as_version=4) for path in paths]
     forget = nbformat.v4.new_code_cell
     for shown, less in LESS.items():
-        (cell,) = [one for book in books for one in book.cells if shown in one.source]
+        (cell,) = [cell for book in books for cell in book.cells if shown in cell.source]
         cell.source = cell.source.replace(shown, less)
-    cells = [one for book in books for one in (*book.cells, forget("%reset -f"))]
+    cells = [cell for book in books for cell in (*book.cells, forget("%reset -f"))]
     for number, cell in enumerate(cells):
         cell.id = f"cell-{number}"
     together = nbformat.v4.new_notebook(cells=cells)
     where = {"metadata": {"path": str(tmp_path)}}
     NotebookClient(together, timeout=300, kernel_name="python3", resources=where).execute()
     for path, book in zip(paths, books, strict=True):
-        outputs = [one for cell in book.cells for one in cell.get("outputs", [])]
-        kinds = {kind for one in outputs for kind in one.get("data", {})}
-        assert outputs and not any(one["output_type"] == "error" for one in outputs)
+        outputs = [output for cell in book.cells for output in cell.get("outputs", [])]
+        kinds = {kind for output in outputs for kind in output.get("data", {})}
+        assert outputs and not any(output["output_type"] == "error" for output in outputs)
         is_viewed = "application/vnd.jupyter.widget-view+json" in kinds
         assert is_viewed == (path.name != "prune_and_ship.ipynb")
 
@@ -163,11 +163,11 @@ def test_a_head_clicked_in_a_notebook_comes_back_to_python() -> None:
             page = chrome.new_page()
             page.on(
                 "request",
-                lambda one: (
+                lambda request: (
                     None
-                    if one.url.startswith((f"http://127.0.0.1:{port}", "blob:", "data:"))
-                    or one.url.startswith(f"ws://127.0.0.1:{port}")
-                    else elsewhere.append(one.url)
+                    if request.url.startswith((f"http://127.0.0.1:{port}", "blob:", "data:"))
+                    or request.url.startswith(f"ws://127.0.0.1:{port}")
+                    else elsewhere.append(request.url)
                 ),
             )
             page.goto(f"http://127.0.0.1:{port}/")
