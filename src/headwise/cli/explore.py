@@ -22,15 +22,12 @@ def explore_command(
     trust_remote_code: RemoteCode = False,
 ) -> None:
     """Show heads live in the browser, on this machine only and without a network."""
-    from headwise.explorer.serve import open_socket, prepare, serve
+    from headwise.explorer.serve import address, open_socket, serve, start_session
     from headwise.views.terminal import quiet_console, say
 
     with open_socket(port) as sock:
         with quiet_console(is_stderr=True).status("loading the model"):
             options = with_head(dtype, device, revision, trust_remote_code)
-            server = prepare(model, sock, options=options)
-        say(
-            quiet_console(),
-            f"{server.session.subject.name} is at {server.address}  (Ctrl-C stops it)",
-        )
-        serve(server, opens=opens)
+            session = start_session(model, None, options)
+        say(quiet_console(), f"{session.subject.name} is at {address(sock)}  (Ctrl-C stops it)")
+        serve(session, sock, opens=opens)

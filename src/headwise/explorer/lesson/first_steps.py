@@ -16,6 +16,7 @@ from headwise.explorer.lesson.quiz import LessonStep, QuizQuestion, choice_quest
 from headwise.explorer.lesson.token_text import few, number, quote_token, share
 from headwise.formats import format_count, join_words
 from headwise.planning.plans import head_choices
+from headwise.planning.shapes import divisors
 from headwise.tracing.blur import ComparedRows
 from headwise.tracing.layer_trace import trace_layer
 
@@ -368,11 +369,8 @@ def _heads_question(facts: Facts) -> QuizQuestion:
             f"Every KV head serves {group} heads that follow one another: {head} / {group}, "
             f"rounded down, is {kv_head_of[head]}.",
         )
-    sizes = [count for count in range(1, facts.d_model + 1) if facts.d_model % count == 0]
-    count = min(
-        (size for size in sizes if size != num_heads),
-        key=lambda size: abs(math.log(size / (2 * num_heads))),
-    )
+    counts = set(divisors(facts.d_model)) - {num_heads}
+    count = min(sorted(counts), key=lambda count: abs(math.log(count / (2 * num_heads))))
     answer = facts.d_model // count
     return number_question(
         f"If {format_count(count, 'head')} shared out the width of {facts.d_model:,}, how many "
