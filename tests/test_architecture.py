@@ -127,6 +127,21 @@ def test_modules_import_only_what_their_folder_may() -> None:
     assert {module: names for module, names in found.items() if names} == {}
 
 
+def test_the_steps_of_pruning_import_only_the_steps_they_build_on() -> None:
+    steps = {"importance", "selection", "surgery", "refit", "export"}
+    builds_on = {"selection": {"importance"}, "refit": {"importance"}, "export": {"surgery"}}
+    forbidden = [
+        (module_name(file), name)
+        for file in MODULES
+        if file.parent.parent == PACKAGE / "pruning"
+        for name in imports(parse(file.read_text("utf-8")), module_name(file.parent))
+        if name.startswith("headwise.pruning.")
+        and name.split(".")[2]
+        in steps - {file.parent.name} - builds_on.get(file.parent.name, set())
+    ]
+    assert forbidden == []
+
+
 @pytest.mark.parametrize(
     ("module", "text", "found"),
     [
