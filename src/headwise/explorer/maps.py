@@ -74,23 +74,23 @@ def map_axes(labels: Labels, options: MapOptions) -> tuple[MapAxis, MapAxis]:
                 by_word[word] = (*by_word.get(word, ()), position)
         if not by_word:
             raise OptionError("this text has no words, only special tokens: turn off whole words")
-        groups = tuple(by_word[word] for word in sorted(by_word))
-        names = tuple("".join(labels.keys[position] for position in group) for group in groups)
-        return (axis := MapAxis(names, groups)), axis
+        axis = _axis(labels.keys, [by_word[word] for word in sorted(by_word)])
+        return axis, axis
     rows, keys = range(len(labels.queries)), list(range(len(labels.keys)))
     if options.hides_special and labels.is_special:
         keys = [position for position in keys if not labels.is_special[position]]
         if not keys:
             raise OptionError("all tokens of this text are special: show special tokens")
+    positions = keys if labels.is_self else rows
     return (
-        _single_positions(labels.queries, keys if labels.is_self else rows),
-        _single_positions(labels.keys, keys),
+        _axis(labels.queries, [(position,) for position in positions]),
+        _axis(labels.keys, [(position,) for position in keys]),
     )
 
 
-def _single_positions(labels: Sequence[str], positions: Sequence[int]) -> MapAxis:
-    names = tuple(labels[position] for position in positions)
-    return MapAxis(names, tuple((position,) for position in positions))
+def _axis(labels: Sequence[str], groups: Sequence[tuple[int, ...]]) -> MapAxis:
+    names = ("".join(labels[position] for position in group) for group in groups)
+    return MapAxis(tuple(names), tuple(groups))
 
 
 def view_labels(labels: Labels) -> dict[MapView, AxisLabels]:
