@@ -68,13 +68,13 @@ def map_axes(labels: Labels, options: MapOptions) -> tuple[MapAxis, MapAxis]:
     if options.is_by_word:
         if not labels.word_of or not labels.is_self:
             raise OptionError("whole words are not available for this text or layer: turn them off")
-        by_word: dict[int, tuple[int, ...]] = {}
+        by_word: dict[int, list[int]] = {}
         for position, word in enumerate(labels.word_of):
             if word != NO_WORD:
-                by_word[word] = (*by_word.get(word, ()), position)
+                by_word.setdefault(word, []).append(position)
         if not by_word:
             raise OptionError("this text has no words, only special tokens: turn off whole words")
-        axis = _axis(labels.keys, [by_word[word] for word in sorted(by_word)])
+        axis = _axis(labels.keys, [tuple(by_word[word]) for word in sorted(by_word)])
         return axis, axis
     rows, keys = range(len(labels.queries)), list(range(len(labels.keys)))
     if options.hides_special and labels.is_special:

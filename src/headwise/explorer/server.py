@@ -4,6 +4,7 @@ In: a Session. Out: a Starlette application. api_types.py reads requests; the se
 neighbours compute answers in the ModelQueue. An error is one sentence.
 """
 
+import functools
 from collections.abc import Callable
 from importlib import resources
 from typing import Any
@@ -142,15 +143,10 @@ class Explorer:
         query = api.read_query(api.ThumbsQuery, request.query_params)
         options = api.read_query(maps.MapOptions, request.query_params)
         analysis.call(query.layer)
-
-        def reduce(_: Progress) -> Any:
-            return maps.as_bytes(
-                maps.reduce_maps(
-                    analysis, query.layer, options, query.size, sampled_rows=THUMB_ROWS
-                )
-            )
-
-        thumbs = await self.queue.run(request, reduce)
+        reduce = functools.partial(maps.reduce_maps, sampled_rows=THUMB_ROWS)
+        thumbs = await self.queue.run(
+            request, lambda _: maps.as_bytes(reduce(analysis, query.layer, options, query.size))
+        )
         headers = {"X-Shape": ",".join(map(str, thumbs.shape))}
         return Response(thumbs.tobytes(), media_type="application/octet-stream", headers=headers)
 
@@ -208,10 +204,7 @@ class Explorer:
         return Response(cut_plan.to_json(), media_type="application/json", headers=headers)
 
     async def job(self, request: Request) -> Response:
-        """State of the job scan or importance; POST starts it, DELETE stops it.
-
-        The result of the last finished run stays while the job runs again or is stopped.
-        """
+        """State and last result of the job scan or importance; POST starts it, DELETE stops it."""
         name = request.path_params["job"]
         if name not in self.session.jobs:
             raise HTTPException(404)

@@ -89,7 +89,7 @@ export function twoSided(value, top) {
   const part = 50 * Math.min(1, Math.abs(value) / (top || 1));
   return make(
     "span",
-    { class: `lesson-bar two-sided  ${value < 0 ? "below" : ""}`, "aria-hidden": "true" },
+    { class: `lesson-bar two-sided ${value < 0 ? "below" : ""}`, "aria-hidden": "true" },
     styled(make("span"), {
       width: `${part.toFixed(2)}%`,
       marginLeft: `${(value < 0 ? 50 - part : 50).toFixed(2)}%`,
