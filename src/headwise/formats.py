@@ -34,7 +34,7 @@ def replace_nonfinite(values: Any) -> Any:
     """
     if isinstance(values, dict):
         return {key: replace_nonfinite(value) for key, value in values.items()}
-    if isinstance(values, list):
+    if isinstance(values, list | tuple):
         return [replace_nonfinite(value) for value in values]
     return None if isinstance(values, float) and not math.isfinite(values) else values
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from headwise.reading.batch import Batch
-from headwise.reading.tensors import batches_from_tensors
+from headwise.reading.tensors import batch_from_tensors
 from headwise.watching.calls import AttentionCall
 from headwise.watching.watch import watch
 
@@ -91,7 +91,7 @@ def few_words(inputs: Inputs) -> Inputs:
 
 def flagged(inputs: Inputs, config: PreTrainedConfig) -> Batch:
     """The batch with some tokens called special, and others punctuation."""
-    (batch,) = batches_from_tensors([inputs], config)
+    batch = batch_from_tensors(inputs, config)
     facts = {
         stack: replace(
             one,

@@ -13,7 +13,7 @@ from headwise.measures.counter import make_measures
 from headwise.measures.measure import RowValues, measure_rows
 from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView
-from headwise.reading.tokens import KeyTokens
+from headwise.reading.batch import KeyTokens
 from headwise.watching.sequence_weights import SequenceWeights
 
 from ..attention.tolerance import assert_same

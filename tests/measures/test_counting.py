@@ -22,7 +22,7 @@ from headwise.measures.sequence_view import SequenceView, Sums, TileWeights
 from headwise.measures.similarity import LOOKS
 from headwise.reading.batch import Batch
 from headwise.reading.reader import Reader
-from headwise.reading.tensors import batches_from_tensors
+from headwise.reading.tensors import batch_from_tensors
 from headwise.scans.scan import ScanJob, scan
 from headwise.scans.settings import ScanSettings
 from headwise.scans.sums import ScanSums
@@ -179,9 +179,7 @@ def small_llama() -> transformers.LlamaModel:
 def calls_of(length: int) -> tuple[list[Call], Batch]:
     """A causal model's calls on two sequences."""
     model = small_llama()
-    (batch,) = batches_from_tensors(
-        [{"input_ids": torch.randint(0, 53, (2, length))}], model.config
-    )
+    batch = batch_from_tensors({"input_ids": torch.randint(0, 53, (2, length))}, model.config)
     with torch.no_grad(), watch(model, needs_lse=True) as seen:
         model(**batch.inputs)
     return list(seen.calls), batch

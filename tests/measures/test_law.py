@@ -18,9 +18,8 @@ from headwise.measures.counter import (
 )
 from headwise.measures.head_sums import HeadSums
 from headwise.measures.measure import RowValues, measure_rows
-from headwise.reading.batch import Batch
-from headwise.reading.tensors import batches_from_tensors
-from headwise.reading.tokens import TokenFacts
+from headwise.reading.batch import Batch, TokenFacts
+from headwise.reading.tensors import batch_from_tensors
 from headwise.scans.scan import count_batch
 from headwise.watching import sites
 from headwise.watching.calls import AttentionCall, Call
@@ -149,7 +148,7 @@ def test_a_batch_counts_the_mean_of_the_rows(name: str) -> None:
 
 def test_weights_too_small_for_half_precision_are_seen() -> None:
     model, inputs = tiny("bloom", batch=1, length=600, dtype=torch.float16)
-    (batch,) = batches_from_tensors([inputs], model.config)
+    batch = batch_from_tensors(inputs, model.config)
     with quiet(), torch.no_grad(), watch(model) as seen:
         model(**inputs)
     for call in seen.calls:

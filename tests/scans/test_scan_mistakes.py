@@ -13,7 +13,7 @@ from headwise.measures.counter import HeadCounter, RowChoice, make_measures
 from headwise.models.loaded import LoadedModel
 from headwise.models.loading import load_model
 from headwise.probes.sentences import Arc, ProbeSentence
-from headwise.reading.tensors import batches_from_tensors
+from headwise.reading.tensors import batch_from_tensors
 from headwise.scans.process_group import ProcessGroup
 from headwise.scans.scan import ScanJob, count_batch, scan
 from headwise.scans.settings import ScanSettings
@@ -180,7 +180,7 @@ def test_repeated_tokens_are_left_out_if_the_model_reads_more_than_text(
 def test_a_bug_of_headwise_is_not_blamed_on_the_inputs(minilm: LoadedModel) -> None:
     nowhere: Any = None
     counter = HeadCounter(nowhere, make_measures(), RowChoice("all"), compares=False)
-    (batch,) = batches_from_tensors([{"input_ids": WORDS}], minilm.model.config)
+    batch = batch_from_tensors({"input_ids": WORDS}, minilm.model.config)
     with pytest.raises(AttributeError, match="num_heads"):
         count_batch(minilm.model, batch, counter)
 

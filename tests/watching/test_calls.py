@@ -11,7 +11,7 @@ from headwise.attention.rules import Rules
 from headwise.errors import ModelError, OptionError, ShapeError
 from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView
-from headwise.reading.tokens import TokenFacts
+from headwise.reading.batch import TokenFacts
 from headwise.watching.calls import AttentionCall, WeightsCall
 from headwise.watching.sequence_weights import LOWEST, SequenceWeights
 from headwise.watching.sites import Site
@@ -339,8 +339,8 @@ def test_the_real_tokens_of_a_sequence_are_one_span() -> None:
     is_real = torch.tensor([[False, True, True, False], [False] * 4])
     ids = torch.zeros(2, 4, dtype=torch.int64)
     facts = TokenFacts(ids=ids, is_real=is_real, is_special=~is_real, is_punctuation=~is_real)
-    assert facts.span(0) == slice(1, 3)
-    assert facts.span(1) == slice(0, 0)
+    assert facts.spans[0] == slice(1, 3)
+    assert facts.spans[1] == slice(0, 0)
 
 
 def test_tiles_of_another_sequence_fail_the_comparison() -> None:

@@ -88,9 +88,9 @@ def explore(
 def start_session(model: "Source", tokenizer: Any, options: "LoadOptions | None") -> "Session":
     """Load a model for the explorer."""
     from headwise.explorer.session import Session
-    from headwise.pruning.setting import make_subject
+    from headwise.objectives.model_objective import open_subject
 
-    return Session(make_subject(model, tokenizer, options=options))
+    return Session(open_subject(model, tokenizer, options=options))
 
 
 def serve(session: "Session", sock: socket.socket, *, opens: bool) -> NoReturn:

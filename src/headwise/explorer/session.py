@@ -7,6 +7,7 @@ import copy
 import shlex
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from torch import Tensor, nn
@@ -26,12 +27,11 @@ from headwise.explorer.text_analysis import (
 from headwise.explorer.work import Job
 from headwise.formats import replace_nonfinite
 from headwise.heads import HeadId, HeadTable
-from headwise.models.loaded import LoadedModel
 from headwise.objectives.evaluation import count_heads
 from headwise.objectives.losses import Embedding
+from headwise.objectives.model_objective import Subject
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.importance import importance
-from headwise.pruning.setting import Subject
 from headwise.reading.reader import Reader, token_limit
 from headwise.roles import ROLES
 from headwise.scans.scan import ScanJob, run_scan
@@ -103,8 +103,7 @@ class Session:
         self.num_heads = {name: heads for name, (heads, _) in self.counts.items()}
         self.jobs = {name: Job(name) for name in JOB_MEASURES}
         # Copied now: later a request may be watching or gating the model, and so would the copy.
-        model = _copy_sharing_weights(subject.model).eval()
-        self.job_model = LoadedModel(subject.name, model, subject.tokenizer, subject.about)
+        self.job_model = replace(subject, model=_copy_sharing_weights(subject.model).eval())
         self._job_lock = threading.Lock()  # only one job at a time may watch the copy
 
     @property
@@ -189,7 +188,7 @@ class Session:
                     return run_scan(ScanJob.of(self.job_model), progress=job.progress)
                 return importance(
                     self.job_model,
-                    objective=self.subject.objective,
+                    objective=self.job_model.objective,
                     max_tokens=IMPORTANCE_TOKENS,
                     progress=job.progress,
                 )

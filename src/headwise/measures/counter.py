@@ -177,7 +177,7 @@ def sequence_views(
     query_tokens = batch.query_tokens(call.stack, call.num_queries)
     for position, index in enumerate(_sequence_indices(call, batch)):
         queries, keys = (
-            slice(None) if tokens is None else tokens.span(position)
+            slice(None) if tokens is None else tokens.spans[position]
             for tokens in (query_tokens, key_tokens)
         )
         if slice(0, 0) in (queries, keys):

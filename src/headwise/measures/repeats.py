@@ -10,7 +10,7 @@ from torch import Tensor
 from headwise.measures.measure import Measure, PairsOf, RowsAndKeys, RowValues
 from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView, Sums
-from headwise.reading.tokens import CopyIndex
+from headwise.reading.batch import CopyIndex
 
 SHIFTS = {"duplicate": 0, "text_induction": 1}
 """How far after an earlier copy of the query's token the key of each stands."""

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from headwise.attention.rules import Band
-from headwise.reading.tokens import KeyTokens
+from headwise.reading.batch import KeyTokens
 from headwise.watching.sequence_weights import SequenceWeights, Tile
 
 Made = TypeVar("Made")

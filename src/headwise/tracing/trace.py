@@ -212,8 +212,9 @@ def _trace_model(
 def _read_inputs(
     model: nn.Module, inputs: Tensor | str | Mapping[str, Tensor], tokenizer: Any
 ) -> "Batch":
+    from headwise.reading.batch import TokenKinds
     from headwise.reading.reader import Reader
-    from headwise.reading.tensors import batches_from_tensors
+    from headwise.reading.tensors import batch_from_tensors, check_tensors
 
     if isinstance(inputs, str):
         if tokenizer is None:
@@ -221,7 +222,9 @@ def _read_inputs(
         reader = Reader(tokenizer, model.config)
         return reader.whole_text(inputs, next(model.parameters()).device)
     tensors = {"input_ids": inputs} if isinstance(inputs, Tensor) else inputs
-    return next(batches_from_tensors([tensors], model.config, tokenizer))
+    check_tensors(tensors)
+    kinds = None if tokenizer is None else TokenKinds(tokenizer)
+    return batch_from_tensors(tensors, model.config, kinds)
 
 
 def _choose_site(
