@@ -1,8 +1,8 @@
-"""How quick the explorer is, in a real browser, and how it bears many requests at once.
+"""How fast the explorer is in a real browser, and how it handles many requests at once.
 
 From pressing Read to all small maps drawn, and from a click on a head to its map, for texts of 300
-and 2,048 tokens; bytes that are sent; BertViz's page for 128 tokens beside it where it is there;
-and a minute of twenty clients that ask for everything at once.
+and 2,048 tokens; bytes sent; BertViz's page for 128 tokens, if it is installed; and twenty clients
+that request everything at once for a minute.
 
     python benchmarks/explore.py smollm2
     python benchmarks/explore.py smollm2 --bertviz FOLDER   # where pip install --target put bertviz
@@ -59,7 +59,7 @@ def text_of(tokenizer: Any, tokens: int) -> str:
 
 
 def until(page: Page, expression: str, seconds: float = 300.0) -> None:
-    """Until the expression is true in the page."""
+    """Wait until the expression is true in the page."""
     end = time.perf_counter() + seconds
     while not page.evaluate(expression):
         if time.perf_counter() > end:
@@ -68,7 +68,7 @@ def until(page: Page, expression: str, seconds: float = 300.0) -> None:
 
 
 def time_page(page: Page, text: str, heads: list[str]) -> dict[str, Any]:
-    """Seconds to the grid, milliseconds to a map, and bytes that came."""
+    """Seconds to the grid, milliseconds to a map, and bytes received."""
     sizes: list[int] = []
     page.on("requestfinished", lambda one: sizes.append(one.sizes()["responseBodySize"]))
     page.evaluate("text => { document.getElementById('text').value = text }", text)
@@ -98,7 +98,7 @@ def time_page(page: Page, text: str, heads: list[str]) -> dict[str, Any]:
 
 
 def in_browser(address: str, model: str, tokenizer: Any) -> list[dict[str, Any]]:
-    """Each length in a page of its own."""
+    """Time each length in its own page."""
     path = os.environ.get("HEADWISE_CHROMIUM") or shutil.which("chromium")
     found = []
     with sync_playwright() as playwright:
@@ -119,7 +119,7 @@ def in_browser(address: str, model: str, tokenizer: Any) -> list[dict[str, Any]]
 
 
 def memory(pid: int) -> float:
-    """MiB that a process holds now."""
+    """Memory of a process in MiB."""
     for line in Path(f"/proc/{pid}/status").read_text("utf-8").splitlines():
         if line.startswith("VmRSS"):
             return int(line.split()[1]) / 1024
@@ -127,7 +127,7 @@ def memory(pid: int) -> float:
 
 
 def load(address: str, pid: int, texts: list[str]) -> dict[str, Any]:
-    """Twenty clients for a minute, each asking for what a page asks for."""
+    """Run twenty clients for a minute, each sending the requests of a page."""
     taken: list[float] = []
     wrong: list[str] = []
     end = time.perf_counter() + SECONDS
@@ -209,7 +209,7 @@ def bertviz(folder: str, model: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, print, keep."""
+    """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", nargs="?", default="smollm2")
     parser.add_argument("--bertviz", metavar="FOLDER", help="where bertviz is installed")

@@ -35,7 +35,7 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True)
 class Case:
-    """One row: who runs, and how much arithmetic the task itself asks for."""
+    """One row: the contestants, and the arithmetic that the task needs."""
 
     level: str
     """`layer`: projections included; `core`: queries, keys and values given."""
@@ -74,7 +74,7 @@ class Result:
 
 
 def race(case: Case, *, seconds: float = SECONDS) -> Result:
-    """Run the contestants in turns, in another order each round, each warm when its time starts."""
+    """Run the contestants in turns, in a new order each round, each warmed up before timing."""
     runs = case.build()
     torch.set_grad_enabled(case.is_training)
     names = list(runs)
@@ -145,7 +145,7 @@ def peak(dtype: torch.dtype) -> Run:
 
 
 def restart_if_unsafe() -> None:
-    """Start again without AMX where the machine announces it and kills whoever uses it."""
+    """Restart without AMX if the machine announces it but kills processes that use it."""
     safe = with_safe_setting()
     if any(os.environ.get(name) != value for name, value in safe.items()) and (
         not low_precision_is_safe()
@@ -172,7 +172,7 @@ def setting() -> dict[str, object]:
 
 
 def processor() -> str:
-    """The processor's own name for itself."""
+    """Model name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -182,7 +182,7 @@ def processor() -> str:
 
 
 def write_json(path: Path, results: list[Result]) -> None:
-    """Write beside the place and move there, so that a stopped run leaves the old file whole."""
+    """Write beside the file and move into place, so that a stopped run leaves the old file."""
     record = {"setting": setting(), "results": [asdict(result) for result in results]}
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(".part")

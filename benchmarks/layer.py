@@ -31,7 +31,7 @@ BATCH_TOKENS = 2048
 
 
 def batch_of(length: int) -> int:
-    """Sequences in a batch of that length."""
+    """Number of sequences of that length in a batch."""
     return max(1, min(8, BATCH_TOKENS // length))
 
 

@@ -27,7 +27,7 @@ config = {
 
 
 def status(field: str) -> int:
-    """Bytes that the kernel states for this process."""
+    """A memory figure of this process from the kernel, in bytes."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
 

@@ -17,7 +17,7 @@ class Textbook(nn.Module):
         self.Wq, self.Wk, self.Wv, self.Wo = (nn.Linear(d_model, d_model) for _ in range(4))
 
     def split(self, x: Tensor) -> Tensor:
-        """Heads apart, before positions."""
+        """Split the heads and move them before the positions."""
         return x.view(*x.shape[:2], self.num_heads, self.d_key).transpose(1, 2)
 
     def forward(

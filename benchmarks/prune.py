@@ -75,7 +75,7 @@ class Row:
 
 
 def neighbours(task: Evaluation, outputs: torch.Tensor, uncut: torch.Tensor) -> float:
-    """Share of sentences whose nearest neighbour is the one that it was."""
+    """Share of sentences that keep their nearest neighbour."""
 
     def nearest(embeddings: torch.Tensor) -> torch.Tensor:
         alike = embeddings @ embeddings.T
@@ -94,7 +94,7 @@ class Judge:
     """Scores models on held-out text."""
 
     def __init__(self, setup: PruneSetup) -> None:
-        """The uncut model first."""
+        """Score the uncut model."""
         self.setup, self.task = setup, setup.held_out
         self.unit = setup.objective.unit
         self.is_embedding = isinstance(setup.objective, Embedding)
@@ -102,7 +102,7 @@ class Judge:
         self.outputs = outputs(self.task) if self.is_embedding else None
 
     def row(self, share: float, heads: int, method: str, task: Evaluation, sample: str = "") -> Row:
-        """A model as it is now."""
+        """The scores of a model in its current state."""
         score = self.task.objective.quality(task.loss().value)
         if self.outputs is not None:
             kept = neighbours(task, outputs(task), self.outputs)
@@ -110,18 +110,18 @@ class Judge:
         return Row(share, heads, method, score, ratio=score / self.uncut, sample=sample or None)
 
     def silenced(self, share: float, method: str, heads: Sequence[HeadId]) -> Row:
-        """The uncut model with heads silenced."""
+        """The scores of the uncut model with heads silenced."""
         with silence(self.setup.subject.model, heads):
             return self.row(share, len(heads), method, self.task)
 
     def cut(self, share: float, method: str, heads: Sequence[HeadId], found: RefittedCut) -> Row:
-        """A model that heads were cut from."""
+        """The scores of a cut model."""
         words = "" if self.is_embedding else generated(self.setup, found.model)
         return self.row(share, len(heads), method, self.task.with_model(found.model), words)
 
 
 def generated(setup: PruneSetup, model: Any) -> str:
-    """What a causal model makes of the prompt, greedily."""
+    """A causal model's greedy continuation of the prompt."""
     tokenizer = setup.subject.tokenizer
     inputs = tokenizer(PROMPT, return_tensors="pt")
     found = model.generate(**inputs, max_new_tokens=24, do_sample=False, use_cache=True)
@@ -148,7 +148,7 @@ def averaged(rows: Sequence[Row]) -> Row:
 
 
 def timed(name: str, work: Callable[[], Any], times: dict[str, float], console: Console) -> Any:
-    """What the work gives; how long it took is kept."""
+    """Result of the work; its duration is recorded."""
     start = time.perf_counter()
     found = work()
     times[name] = time.perf_counter() - start
@@ -157,7 +157,7 @@ def timed(name: str, work: Callable[[], Any], times: dict[str, float], console: 
 
 
 class Run:
-    """One model's benchmark, which goes on from what its record holds already."""
+    """One model's benchmark, which resumes from its record."""
 
     def __init__(self, name: str, out: Path, console: Console) -> None:
         """Load the model and the record."""
@@ -178,18 +178,18 @@ class Run:
         console.print(f"{name}: uncut {self.judge.unit} {self.judge.uncut:.4f}")
 
     def keep(self, stage: str, rows: Sequence[Row]) -> None:
-        """Put a stage's rows into the record, and the record onto the disk."""
+        """Add a stage's rows to the record and write it."""
         self.record[stage] = [asdict(row) for row in rows]
         self.write()
 
     def write(self) -> None:
-        """The record as it is now."""
+        """Write the record."""
         part = self.out.with_suffix(".part")
         part.write_text(json.dumps(self.record, indent=1) + "\n", encoding="utf-8")
         part.replace(self.out)
 
     def count(self, share: float) -> int:
-        """Units of a share of them."""
+        """Number of units in a share of them."""
         return round(share * len(self.setup.search.units))
 
     def choose(self) -> None:
@@ -271,14 +271,14 @@ class Run:
         self.write()
 
     def heads(self, share: float) -> tuple[HeadId, ...]:
-        """What the best method cuts at a share."""
+        """Heads that the best method cuts at a share."""
         if "orders" not in self.record:
             raise SystemExit("nothing is chosen yet: run --only choose first")
         return CutPlan.parse(self.record["orders"][str(share)]).heads
 
 
 def chance(problem: CutSearch, seed: int, count: int) -> tuple[HeadId, ...]:
-    """So many units at random."""
+    """`count` units at random."""
     return order_units("random", replace(problem, seed=seed)).first(count)
 
 
@@ -294,7 +294,7 @@ def beginning(task: Evaluation, tokens: int) -> Evaluation:
 
 
 def proof(setup: PruneSetup, found: RefittedCut) -> dict[str, Any]:
-    """Sizes of uncut and cut model, and how far cut and silenced were apart."""
+    """Sizes of the uncut and the cut model, and the difference between cutting and silencing."""
     before = sizes_of(setup.subject.model, setup.counts, positions=POSITIONS)
     after = sizes_of(found.model, dict(head_counts(found.model)), positions=POSITIONS)
     return {
@@ -322,7 +322,7 @@ def importance_times(setup: PruneSetup, console: Console) -> dict[str, float]:
 
 
 def show(rows: Sequence[Row], judge: Judge, console: Console) -> None:
-    """Some rows in the terminal."""
+    """Print some rows."""
     second = "neighbours kept" if judge.is_embedding else "times uncut"
     table = Table("cut", "heads", "method", judge.unit, second)
     for row in rows:
@@ -334,7 +334,7 @@ def show(rows: Sequence[Row], judge: Judge, console: Console) -> None:
 
 
 def main() -> None:
-    """One model; the record goes to benchmarks/results."""
+    """Run one model's benchmark and write its record to benchmarks/results."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", choices=SHARES)
     parser.add_argument("--out", type=Path)

@@ -85,7 +85,7 @@ README, SPEED = HERE.parent / "README.md", HERE.parent / "docs" / "speed.md"
 
 
 def put(text: str, mark: str, made: str) -> str:
-    """A page's text with what was made between the two markers of that name."""
+    """A page's text with `made` between the two markers of that name."""
     marked = re.compile(f"(<!-- {mark}: -->\n).*?(<!-- :{mark} -->)", re.DOTALL)
     text, count = marked.subn(lambda found: found[1] + made + found[2], text)
     assert count == 1, f"the page has no place for {mark}"
@@ -188,7 +188,7 @@ def quality_markdown(record: dict[str, Any]) -> str:
 
 
 def speed_markdown(record: dict[str, Any]) -> str:
-    """How much faster a cut model is, beside what was taken away."""
+    """How much faster a cut model is, beside what was removed."""
     gone = {
         proof["share"]: 1
         - proof["after"]["attention_multiply_adds"] / proof["before"]["attention_multiply_adds"]

@@ -104,10 +104,10 @@ def headwise_way(rows: int | str) -> Callable[[int], Callable[[], object]]:
 
 
 class EagerWay:
-    """Full weights of every layer, and the same numbers from them, plainly."""
+    """Computes the same numbers from the full weights of every layer."""
 
     def __init__(self, length: int) -> None:
-        """A model that shows its weights, and everything that all layers share."""
+        """Load a model that returns its weights, and compute what all layers share."""
         self.model, self.batch = make_model("eager"), make_batch(length)
         facts, position = self.batch.tokens[""], torch.arange(length)
         self.apart = (position - position[:, None]).float()
@@ -128,7 +128,7 @@ class EagerWay:
             )
 
     def __call__(self) -> None:
-        """One document."""
+        """Measure one document."""
         for parts in self.heard.values():
             parts.clear()
         result = self.model(**self.batch.inputs, use_cache=False, output_attentions=True)
@@ -195,7 +195,7 @@ def time_them(length: int, rounds: int) -> dict[str, list[float]]:
 
 
 def peak_of(name: str, length: int) -> int:
-    """Peak memory of one contestant in bytes, model included, in a process of its own."""
+    """Peak memory of one contestant in bytes, model included, in its own process."""
     command = [sys.executable, __file__, "--memory", name, str(length)]
     # Large blocks go back to the system when freed: else the peak is what the allocator happens to
     # keep, which differs by a third from run to run.
@@ -205,7 +205,7 @@ def peak_of(name: str, length: int) -> int:
 
 
 def print_peak(name: str, length: int) -> None:
-    """Run once and print the peak, less what was there before the model was made."""
+    """Run once and print the peak above the memory in use before the model was built."""
     before = status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # reset the peak
     run = CONTESTANTS[name](length)
@@ -215,7 +215,7 @@ def print_peak(name: str, length: int) -> None:
 
 
 def status(field: str) -> int:
-    """Bytes that the kernel states for this process."""
+    """A memory figure of this process from the kernel, in bytes."""
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024
@@ -244,7 +244,7 @@ def measure(length: int, rounds: int) -> Result:
 
 
 def lens(python: str, length: int) -> dict[str, float]:
-    """TransformerLens on a model of the same sizes, in the environment of that interpreter."""
+    """Measure TransformerLens on a model of the same sizes, with another interpreter."""
     script = Path(__file__).with_name("lens.py")
     done = subprocess.run([python, str(script), str(length)], capture_output=True, text=True)
     if done.returncode:
@@ -253,7 +253,7 @@ def lens(python: str, length: int) -> dict[str, float]:
 
 
 def as_table(results: list[Result]) -> Table:
-    """For the terminal."""
+    """The rows as text for the terminal."""
     table = Table()
     for heading in ("tokens", "way", "seconds", "times plain", "peak memory", "times plain"):
         table.add_column(heading)

@@ -1,4 +1,4 @@
-"""For the tests of hostile input: a text of words that tiny models know, and a small cut."""
+"""For tests of commands: a text of words that tiny models know, and options of a small cut."""
 
 import random
 from pathlib import Path
@@ -9,6 +9,6 @@ SMALL = ("--choose-tokens", 60, "--fit-tokens", 120, "--held-tokens", 60, "--no-
 
 def write_text(path: Path) -> None:
     """Forty paragraphs, the same at every call."""
-    drawn = random.Random(5)
-    paragraphs = [" ".join(drawn.choices(WORDS, k=drawn.randrange(12, 25))) for _ in range(40)]
+    rng = random.Random(5)
+    paragraphs = [" ".join(rng.choices(WORDS, k=rng.randrange(12, 25))) for _ in range(40)]
     path.write_text("\n\n".join(paragraphs), encoding="utf-8")

@@ -35,7 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def names_in(folder: Path) -> list[str]:
-    return sorted(str(one.relative_to(folder)) for one in folder.rglob("*"))
+    return sorted(str(argument.relative_to(folder)) for argument in folder.rglob("*"))
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_file_of_the_wrong_kind_is_named(
 ) -> None:
     (here / kind).write_bytes(NO_TEXT[kind])
     places = {"MODEL": str(llama), "FILE": kind, "text=FILE": f"text={kind}"}
-    error = refused(*(places.get(str(one), one) for one in READ[command]))
+    error = refused(*(places.get(str(argument), argument) for argument in READ[command]))
     assert FACTS[command, kind].replace("FILE", kind) in error
 
 

@@ -300,13 +300,13 @@ def test_interrupted_command_run_again_ends_as_if_uninterrupted(
     assert_same_files(here / "out", wholes / name)
 
 
-def assert_same_files(one: Path, other: Path) -> None:
+def assert_same_files(resumed: Path, uninterrupted: Path) -> None:
     """Assert the same files, tables and weights; other files may contain times."""
-    if one.is_file():
-        assert one.read_bytes() == other.read_bytes()
+    if resumed.is_file():
+        assert resumed.read_bytes() == uninterrupted.read_bytes()
         return
-    found, wanted = contents(one), contents(other)
-    assert found.keys() == wanted.keys()
-    compared = [name for name in wanted if name.endswith((".csv", ".parquet", ".safetensors"))]
+    actual, expected = contents(resumed), contents(uninterrupted)
+    assert actual.keys() == expected.keys()
+    compared = [name for name in expected if name.endswith((".csv", ".parquet", ".safetensors"))]
     assert compared
-    assert [name for name in compared if found[name] != wanted[name]] == []
+    assert [name for name in compared if actual[name] != expected[name]] == []

@@ -1,7 +1,6 @@
 """`headwise importance` and `headwise prune`: their output, files and errors."""
 
 import json
-import random
 from pathlib import Path
 
 import pandas as pd
@@ -13,24 +12,13 @@ from headwise.models.loading import load
 from headwise.pruning.selection.cut_plan import CutPlan
 
 from ..models.test_loading import save
+from .hostile import SMALL
 from .running import Runner
-
-WORDS = [f"w{number}" for number in range(7, 101)]
-SMALL = ("--choose-tokens", 60, "--fit-tokens", 120, "--held-tokens", 60, "--no-speed")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save("llama", tmp_path_factory.mktemp("llama"))
-
-
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    drawn = random.Random(5)
-    paragraphs = [" ".join(drawn.choices(WORDS, k=drawn.randrange(12, 25))) for _ in range(40)]
-    file = tmp_path / "text.txt"
-    file.write_text("\n\n".join(paragraphs), encoding="utf-8")
-    return file
 
 
 def test_importance_is_printed_and_written(
@@ -85,12 +73,12 @@ def test_prune_writes_a_model_with_its_proof(
     out = tmp_path / "smaller"
     ran = headwise("prune", folder, "--text", text, "--cut", 6, "--out", out, *SMALL)
     assert ran.code == 0, ran.err
-    told = ran.err.splitlines()
-    assert told[0] == (
+    first, *stages = ran.err.splitlines()
+    assert first == (
         "headwise: cutting 6 of 18 heads, keeping 12: chosen on 60 tokens, fitted on 120 tokens, "
         "measured on 60 tokens of other text"
     )
-    assert told[1:] == [
+    assert stages == [
         "headwise: choosing heads: backward passes",
         "headwise: choosing heads: silencing heads one by one",
         "headwise: measuring the curve",
@@ -100,8 +88,8 @@ def test_prune_writes_a_model_with_its_proof(
     for words in ("6 heads cut", "removed", "perplexity", "every head silent", "elbow"):
         assert words in ran.out, ran.out
     record = json.loads((out / "prune.json").read_text("utf-8"))
-    held = record["text"]["measured_on"]
-    assert f"That text: {held['examples']} passages of your text, {held['tokens']} t" in ran.out
+    part = record["text"]["measured_on"]
+    assert f"That text: {part['examples']} passages of your text, {part['tokens']} t" in ran.out
     assert len(record["quality"]["random"]) == 5
     assert record["after"]["heads"] == record["before"]["heads"] - 6
     assert record["cut_against_silenced"] < 1e-5
@@ -153,7 +141,7 @@ def test_a_dry_run_writes_nothing(
     assert list(tmp_path.iterdir()) == [text]
 
 
-def test_a_share_is_read_as_a_percent_too(headwise: Runner, folder: Path, text: Path) -> None:
+def test_share_may_be_written_in_percent(headwise: Runner, folder: Path, text: Path) -> None:
     given = ("--text", text, "--dry-run", "--json", "--method", "random", *SMALL)
     shares = [headwise("prune", folder, "--keep", share, *given) for share in ("50%", "0.5")]
     percent, fraction = (json.loads(ran.out)["heads_cut"] for ran in shares)

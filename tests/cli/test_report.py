@@ -1,7 +1,6 @@
 """`headwise report`: what it writes, what it keeps, and every mistake as one sentence."""
 
 import json
-import random
 import shutil
 from pathlib import Path
 
@@ -13,10 +12,8 @@ from headwise.roles import ROLES
 
 from ..models.test_loading import save
 from ..report.report_cases import Page, importance_of, record_of, table_of
+from .hostile import SMALL
 from .running import Runner
-
-WORDS = [f"w{number}" for number in range(7, 101)]
-SMALL = ("--choose-tokens", 60, "--fit-tokens", 120, "--held-tokens", 60, "--no-speed")
 
 
 @pytest.fixture
@@ -27,19 +24,10 @@ def scan(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    drawn = random.Random(5)
-    paragraphs = [" ".join(drawn.choices(WORDS, k=drawn.randrange(12, 25))) for _ in range(40)]
-    file = tmp_path / "text.txt"
-    file.write_text("\n\n".join(paragraphs), encoding="utf-8")
-    return file
-
-
 def give_role(file: Path, head: str, role: str) -> None:
     table = HeadTable.read(file)
-    held = [[role] if str(one) == head else [] for one in table.heads]
-    HeadTable(table.df.assign(roles=held), table.about).write(file, force=True)
+    roles = [[role] if str(name) == head else [] for name in table.heads]
+    HeadTable(table.df.assign(roles=roles), table.about).write(file, force=True)
 
 
 def test_without_a_folder_minilm_is_scanned_first(
@@ -57,7 +45,7 @@ def test_without_a_folder_minilm_is_scanned_first(
     assert len(page.encode()) < 1 << 20
     read = Page(page)
     assert read.faults == []
-    cells = {one.get("title", "").partition(":")[0] for one in read.all("td")}
+    cells = {cell.get("title", "").partition(":")[0] for cell in read.all("td")}
     assert {f"L{layer}H{head}" for layer in range(6) for head in range(12)} <= cells
     assert "Attention map of L0H2 over 17 tokens" in page
     assert "The largest weight between two tokens is 1.00" in page  # the token before
@@ -83,7 +71,7 @@ def test_three_folders_make_one_page(headwise: Runner, text: Path, tmp_path: Pat
     assert read.faults == []
     for words in ("Importance of each head", "6 heads were cut", "perplexity", "floor"):
         assert words in read.text
-    labels = [one["aria-label"] for one in read.all("svg")]
+    labels = [image["aria-label"] for image in read.all("svg")]
     assert "Curves of perplexity against the share of heads cut" in labels
     assert "Attention map of L1H2 over 4 tokens" in labels
     shutil.rmtree(model)
@@ -118,7 +106,7 @@ def test_report_rejects_bad_options_before_the_scan(
         assert words in headwise.refused("report", *arguments)
 
 
-def test_a_file_that_is_there_stays_unless_forced(
+def test_existing_page_is_only_replaced_with_force(
     headwise: Runner, scan: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "page.html"

@@ -124,7 +124,7 @@ def test_a_folder_with_other_settings_is_kept(headwise: Runner, text: Path, tmp_
     assert headwise(*arguments, 12, "--force").code == 0
 
 
-def test_a_model_that_reads_no_text_is_refused(headwise: Runner, tmp_path: Path) -> None:
+def test_scan_rejects_a_model_that_reads_no_text(headwise: Runner, tmp_path: Path) -> None:
     model = tiny("vit")[0]
     model.save_pretrained(tmp_path)
     assert "reads no text: scan it from Python" in headwise.refused("scan", tmp_path)

@@ -191,7 +191,7 @@ def test_unknown_step_writes_no_file(headwise: Runner, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_text_of_special_tokens_alone_is_compared_at_its_last(headwise: Runner) -> None:
+def test_text_with_only_special_tokens_is_compared_at_its_last(headwise: Runner) -> None:
     ran = headwise("trace", "--text", "[MASK] [MASK]", "--compare-single-head")
     assert (ran.code, ran.err) == (0, "")
     assert "where each head looks from one token" in ran.out

@@ -26,7 +26,7 @@ def printed(table: Any) -> str:
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_a_name_is_printed_as_it_is(name: str) -> None:
+def test_names_are_printed_unchanged(name: str) -> None:
     assert name in printed(comparison([replace(plan("768/12x12"), name=name)]))
     assert name in printed(leaders(relations_of(table_of(), name)))
     shown = printed(matrix("weights", torch.eye(2), [name, "row"], ["column", f"{name}s"]))

@@ -38,8 +38,8 @@ def test_unruled_table_has_no_rule() -> None:
 
 
 def test_style_colours_the_cells_with_its_text() -> None:
-    drawn = Table("", ("role",), (("sink",), ("broad",))).to_rich(styles={"sink": "red"})
-    assert [cell.style for cell in drawn.columns[0].cells] == ["red", ""]
+    table = Table("", ("role",), (("sink",), ("broad",))).to_rich(styles={"sink": "red"})
+    assert [cell.style for cell in table.columns[0].cells] == ["red", ""]
 
 
 def test_html_is_well_formed_escaped_and_marks_numbers() -> None:
@@ -54,8 +54,8 @@ def test_html_is_well_formed_escaped_and_marks_numbers() -> None:
 
 
 def test_html_cells_are_not_escaped_twice() -> None:
-    drawn = Table("", ("a", "b"), (("x", Html("<b>y</b>")),)).to_html()
-    assert "<td><b>y</b></td>" in drawn and "<caption>" not in drawn
+    text = Table("", ("a", "b"), (("x", Html("<b>y</b>")),)).to_html()
+    assert "<td><b>y</b></td>" in text and "<caption>" not in text
 
 
 def test_html_of_no_rows_is_empty() -> None:

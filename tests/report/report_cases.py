@@ -86,8 +86,8 @@ def table_of(roles: dict[tuple[int, int], list[str]] | None = None, **about: Any
     df["distance"] = 2.5
     for name in dict.fromkeys(role for names in roles.values() for role in names):
         df[f"{name}_score"] = [
-            0.6 + 0.01 * number if name in held else math.nan
-            for number, held in enumerate(df["roles"])
+            0.6 + 0.01 * number if name in names else math.nan
+            for number, names in enumerate(df["roles"])
         ]
         df[f"{name}_threshold"], df[f"{name}_baseline"] = 0.5, 0.125
         df[f"{name}_detail"] = {
@@ -159,8 +159,8 @@ def importance_of(table: HeadTable) -> Importance:
     others = {"L0H0": "L0H1", "L0H1": "L0H0"}
     df["stand_ins"] = [others.get(name, "") for name in names]
     matrix = pd.DataFrame(0.0, index=names, columns=names)
-    for one, other, cost in (("L0H0", "L0H0", 0.2), ("L0H1", "L0H1", 0.4), ("L0H0", "L0H1", 0.1)):
-        matrix.loc[one, other] = matrix.loc[other, one] = cost
+    for head, other, cost in (("L0H0", "L0H0", 0.2), ("L0H1", "L0H1", 0.4), ("L0H0", "L0H1", 0.1)):
+        matrix.loc[head, other] = matrix.loc[other, head] = cost
     layers = pd.DataFrame(
         [
             {
@@ -184,8 +184,8 @@ def curve_of() -> Curve:
     rows = [
         {"method": method, "cut": cut, "share": cut / 13, "loss": loss, "loss_se": 0.01,
          "quality": 1 - loss, "low": 0.9 - loss, "high": 1 - loss}
-        for method, found in losses.items()
-        for cut, loss in zip((0, 5, 13), found, strict=True)
+        for method, values in losses.items()
+        for cut, loss in zip((0, 5, 13), values, strict=True)
     ]  # fmt: skip
     ends = Estimate(0.0, 0.01), Estimate(0.5, 0.01)
     return Curve(pd.DataFrame(rows), ends[0], ends[1], "rounds", "cosine", 13)
@@ -235,5 +235,4 @@ def everything() -> ReportData:
         cut=cut_of(),
         curve=curve_of(),
         maps=drawn_of(table),
-        texts=("A text that was read.",),
     )

@@ -41,8 +41,8 @@ READABLE = 4.5  # WCAG 2.2 AA for text: https://www.w3.org/TR/WCAG22/#contrast-m
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>&amp;"
 
 
-def contrast(one: str, other: str) -> float:
-    low, high = sorted((luminance(one), luminance(other)))
+def contrast(colour: str, background: str) -> float:
+    low, high = sorted((luminance(colour), luminance(background)))
     return (high + 0.05) / (low + 0.05)
 
 
@@ -65,68 +65,71 @@ def test_every_tag_is_closed_in_order(page: str) -> None:
 @pytest.mark.parametrize(
     "wrong", ["<p><b>one</p></b>", "<div>", "</p>", '<p id="a" id="b"></p>', "<svg><rect></svg>"]
 )
-def test_a_wrong_tag_is_found(wrong: str) -> None:
+def test_page_reader_finds_wrong_tags(wrong: str) -> None:
     assert Page(wrong).faults
 
 
-def test_every_role_stands_with_its_claim_and_its_limit(page: str) -> None:
-    shown = section_of(page, "roles")
+def test_every_role_has_its_claim_and_its_limit(page: str) -> None:
+    roles = section_of(page, "roles")
     for name, role in ROLES.items():
-        assert f"{name}: " in shown
-        assert role.meaning in shown
+        assert f"{name}: " in roles
+        assert role.meaning in roles
     assert "such as at the token before.</b> Unknown: what it reads.</p>" in page
 
 
 def test_roles_that_no_head_has_are_listed() -> None:
-    found = data_of(table_of({(0, 0): ["sink"]}))
-    shown = section_of(report_page(found), "roles")
-    assert "sink: 1 head" in shown
-    assert f"induction. {ROLES['induction'].meaning}" in shown
-    summary = section_of(report_page(found), "summary")
+    data = data_of(table_of({(0, 0): ["sink"]}))
+    roles = section_of(report_page(data), "roles")
+    assert "sink: 1 head" in roles
+    assert f"induction. {ROLES['induction'].meaning}" in roles
+    summary = section_of(report_page(data), "summary")
     assert re.search("Not tested.*: positional, delimiter, synta", summary)
-    assert "No head is" not in Page(report_page(found)).text
-    scored = found.table.df.assign(induction_score=0.1)
-    looked = data_of(HeadTable(scored, found.table.about))
-    assert "No head is induction." in Page(report_page(looked)).text
-    assert "Roles that no head has induction." in section_of(report_page(looked), "roles")
+    assert "No head is" not in Page(report_page(data)).text
+    scored = data.table.df.assign(induction_score=0.1)
+    tested = data_of(HeadTable(scored, data.table.about))
+    assert "No head is induction." in Page(report_page(tested)).text
+    assert "Roles that no head has induction." in section_of(report_page(tested), "roles")
 
 
 def test_every_head_has_a_named_cell_and_a_row(page: str) -> None:
     read = Page(page)
-    cells = [one.get("aria-label", "") for one in read.all("td")]
+    cells = [element.get("aria-label", "") for element in read.all("td")]
     for head in everything().table.heads:
         assert [label for label in cells if label.startswith(f"{head}: ")], head
         assert f" {head} " in section_of(page, "grid")
     assert "L0H1: delimiter, sink; entropy 5%" in cells
     assert "L0H3: no role; entropy 15%" in cells
-    titled = [one for one in read.all("td") if "aria-label" in one]
-    assert all(one["title"] == one["aria-label"] for one in titled)
+    titled = [element for element in read.all("td") if "aria-label" in element]
+    assert all(element["title"] == element["aria-label"] for element in titled)
 
 
 def test_the_summary_counts(page: str) -> None:
-    shown = section_of(page, "summary")
-    assert "small has 13 attention heads in 3 layers" in shown
-    assert "1,234 tokens of text and 37 sentences with known relations" in shown
-    assert "7 of them meet the criteria of at least one role; the other 6" in shown
-    assert "positional 2, delimiter 1, sink 1, syntactic 1" in shown
-    assert "L2H4 gives 72% of its attention to the token before" in shown
-    assert "L0H2 and L2H4 have the most similar outputs: CKA 0.87" in shown
-    assert "Silencing L2H4 costs most (0.011 of loss), silencing L0H0 least (-0.001)" in shown
+    summary = section_of(page, "summary")
+    assert "small has 13 attention heads in 3 layers" in summary
+    assert "1,234 tokens of text and 37 sentences with known relations" in summary
+    assert "7 of them meet the criteria of at least one role; the other 6" in summary
+    assert "positional 2, delimiter 1, sink 1, syntactic 1" in summary
+    assert "L2H4 gives 72% of its attention to the token before" in summary
+    assert "L0H2 and L2H4 have the most similar outputs: CKA 0.87" in summary
+    assert "Silencing L2H4 costs most (0.011 of loss), silencing L0H0 least (-0.001)" in summary
     assert (
         "2 heads were cut; cosine is then 0.750, and 0.600 with the same number cut at random"
-        in shown
+        in summary
     )
 
 
 def test_the_strongest_head_of_a_role_comes_first(page: str) -> None:
-    shown = section_of(page, "roles")
-    table = shown[shown.index("positional: 2 heads") : shown.index("delimiter: 1 head")]
+    roles = section_of(page, "roles")
+    table = roles[roles.index("positional: 2 heads") : roles.index("delimiter: 1 head")]
     assert table.index("L2H4 0.720 0.500 0.125 1 back") < table.index("L0H0 0.600")
 
 
-def test_a_relation_stands_beside_its_baseline(page: str) -> None:
-    shown = section_of(page, "relations")
-    assert "verb-object L0H2 75% 25% yes 70% to 80% 41 the governor looks at its dependent" in shown
+def test_relation_is_shown_with_its_baseline(page: str) -> None:
+    relations = section_of(page, "relations")
+    assert (
+        "verb-object L0H2 75% 25% yes 70% to 80% 41 the governor looks at its dependent"
+        in relations
+    )
 
 
 def test_mixed_figures_are_marked_and_skipped_sentences_counted(page: str) -> None:
@@ -134,22 +137,24 @@ def test_mixed_figures_are_marked_and_skipped_sentences_counted(page: str) -> No
     table = table_of(counts={"probe_sentences": 37, "probe_unusable": 5}, settings={"length": 14})
     frame = relations_of(table)
     frame.loc[frame["name"] == "L2H4", "even_accuracy"] = 0.9
-    shown = section_of(report_page(data_of(table, relations=frame)), "relations")
-    assert "verb-object L0H2* 42% 25% yes" in shown  # L0H2's 75% in the even half, L2H4's 10%
-    assert "* Here the two halves of the sentences choose different heads or readings" in shown
-    assert "5 of 42 sentences with known relations were left out: too long for a length" in shown
+    relations = section_of(report_page(data_of(table, relations=frame)), "relations")
+    assert "verb-object L0H2* 42% 25% yes" in relations  # L0H2's 75% in the even half, L2H4's 10%
+    assert "* Here the two halves of the sentences choose different heads or readings" in relations
+    assert (
+        "5 of 42 sentences with known relations were left out: too long for a length" in relations
+    )
 
 
-def test_scores_of_relations_say_which_half_they_are_of(page: str) -> None:
-    shown = section_of(page, "roles")
+def test_scores_of_relations_name_their_half_of_the_sentences(page: str) -> None:
+    roles = section_of(page, "roles")
     assert "did not choose" not in page
-    assert shown.count("in the half of the sentences where it leads its baseline by less") == 3
+    assert roles.count("in the half of the sentences where it leads its baseline by less") == 3
 
 
 def test_pairs_are_ranked_and_stand_ins_have_their_costs(page: str) -> None:
-    shown = section_of(page, "alike")
-    assert shown.index("0.870") < shown.index("0.400") < shown.index("0.110")
-    assert "L0H0 L0H1 0.2300 0.3300" in shown  # .07 + .16, and with the .1 that they share
+    alike = section_of(page, "alike")
+    assert alike.index("0.870") < alike.index("0.400") < alike.index("0.110")
+    assert "L0H0 L0H1 0.2300 0.3300" in alike  # .07 + .16, and with the .1 that they share
 
 
 @pytest.fixture(scope="module")
@@ -201,13 +206,13 @@ def test_sizes_have_one_name_in_the_terminal_and_on_the_page() -> None:
 
 
 def test_the_page_says_which_parts_were_not_measured() -> None:
-    shown = report_page(data_of(table_of(), maps=AttentionMaps("x", reason="it is gone")))
-    read = Page(shown)
+    page = report_page(data_of(table_of(), maps=AttentionMaps("x", reason="it is gone")))
+    read = Page(page)
     assert "This report has no attention maps: it is gone." in read.text
     assert read.all("figure") == []
     assert "read no sentences with known relations" in read.text
     assert "did not compare heads" in read.text
-    ids = {one.get("id") for one in read.all("section")}
+    ids = {element.get("id") for element in read.all("section")}
     assert ids == {"summary", "grid", "roles", "relations", "alike", "making"}
 
 
@@ -223,12 +228,14 @@ def test_stacks_have_grids_of_their_own() -> None:
     both = pd.concat([df.assign(stack="encoder"), df.assign(stack="decoder")])
     read = Page(report_page(data_of(HeadTable(both, {"model": "two"}))))
     assert "encoder: First role of each head" in read.text
-    assert "decoder.L2H1: broad; entropy 45%" in [one.get("title") for one in read.all("td")]
+    assert "decoder.L2H1: broad; entropy 45%" in [
+        element.get("title") for element in read.all("td")
+    ]
 
 
 def test_maps_are_those_of_the_strongest_heads() -> None:
-    found = everything()
-    labels = [one["aria-label"] for one in Page(report_page(found)).all("svg")]
+    data = everything()
+    labels = [element["aria-label"] for element in Page(report_page(data)).all("svg")]
     maps = [label for label in labels if label.startswith("Attention map")]
     assert maps.count("Attention map of L2H4 over 5 tokens") == 1
     assert maps.count("Attention map of L0H1 over 5 tokens") == 2  # delimiter and sink
@@ -236,10 +243,10 @@ def test_maps_are_those_of_the_strongest_heads() -> None:
     assert len(maps) == 9 + 1  # nine roles, and positional has two heads
 
 
-def test_a_text_of_special_tokens_alone_has_no_map_of_words() -> None:
-    found = everything()
-    empty = {name: HeatMap(name, [], [], []) for name in found.maps.words_by_head}
-    page = report_page(replace(found, maps=replace(found.maps, words_by_head=empty)))
+def test_text_with_only_special_tokens_has_no_word_maps() -> None:
+    data = everything()
+    empty = {name: HeatMap(name, [], [], []) for name in data.maps.words_by_head}
+    page = report_page(replace(data, maps=replace(data.maps, words_by_head=empty)))
     assert "over 0 tokens" not in page and "Attention map of L2H4 over 5 tokens" in page
 
 
@@ -252,18 +259,17 @@ def hostile() -> ReportData:
     table = table_of(roles, model=HOSTILE, loaded=loaded, settings={HOSTILE: [HOSTILE]})
     df = table.df.assign(syntactic_detail=HOSTILE)
     table = HeadTable(df, table.about)
-    drawn = drawn_of(table, (HOSTILE, "</svg></figure>", "</style>", HOSTILE, "x\x00y"))
+    maps = drawn_of(table, (HOSTILE, "</svg></figure>", "</style>", HOSTILE, "x\x00y"))
     return replace(
         everything(),
         scan=Scan(table, pairs_of(), relations_of(table, HOSTILE)),
-        maps=replace(drawn, text=HOSTILE),
+        maps=replace(maps, text=HOSTILE),
         cut=prune_record(
             method=HOSTILE,
             model=ModelFacts(HOSTILE),
             quality=replace(QUALITY, unit=HOSTILE),
             speed=everything().cut.speed,
         ),
-        texts=(HOSTILE,),
     )
 
 
@@ -276,24 +282,26 @@ def test_no_name_and_no_token_becomes_a_tag() -> None:
     }
     assert HOSTILE not in page
     assert page.count(escape(HOSTILE)) >= 10
-    names = {name for _, attributes in read.elements for name in attributes}
+    names = {name for _, element in read.elements for name in element}
     assert not [name for name in names if name.startswith("on")]
 
 
-def test_nothing_is_asked_of_any_other_place(page: str) -> None:
+def test_page_loads_nothing_from_elsewhere(page: str) -> None:
     assert not re.search(r"https?://|//[a-z]|url\(|@import|javascript:", page, re.IGNORECASE)
     read = Page(page)
     assert read.all("script", "img", "iframe", "object", "embed", "use", "image") == []
     loads = [
-        one for _, one in read.elements if {"src", "href", "xlink:href", "action"} & one.keys()
+        element
+        for _, element in read.elements
+        if {"src", "href", "xlink:href", "action"} & element.keys()
     ]
     assert loads
-    assert {one["href"][:1] for one in loads if one["href"] != "data:,"} == {"#"}
-    policy = [one["content"] for one in read.all("meta") if "http-equiv" in one]
+    assert {element["href"][:1] for element in loads if element["href"] != "data:,"} == {"#"}
+    policy = [element["content"] for element in read.all("meta") if "http-equiv" in element]
     assert policy == ["default-src 'none'; style-src 'unsafe-inline'; img-src data:"]
 
 
-def test_an_image_of_another_hand_is_not_put_in() -> None:
+def test_figure_rejects_foreign_images() -> None:
     with pytest.raises(AssertionError, match="not an image"):
         figure_html("<script>", "label", "caption")
 
@@ -301,45 +309,47 @@ def test_an_image_of_another_hand_is_not_put_in() -> None:
 # Readable by everyone.
 
 
-def test_headings_are_in_order_and_landmarks_are_there(page: str) -> None:
+def test_headings_are_in_order_and_landmarks_exist(page: str) -> None:
     read = Page(page)
     levels = [int(tag[1]) for tag, _ in read.elements if re.fullmatch(r"h[1-6]", tag)]
     assert levels[0] == 1 and levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
     for name in ("header", "nav", "main", "footer"):
         assert len(read.all(name)) == 1
-    assert [one["lang"] for one in read.all("html")] == ["en"]
+    assert [element["lang"] for element in read.all("html")] == ["en"]
 
 
 def test_links_and_labels_point_at_something(page: str) -> None:
     read = Page(page)
-    ids = [one["id"] for _, one in read.elements if "id" in one]
+    ids = [element["id"] for _, element in read.elements if "id" in element]
     assert len(set(ids)) == len(ids)
-    for _, one in read.elements:
-        wanted = [one[name].lstrip("#") for name in ("href", "aria-labelledby") if name in one]
-        assert all(name in ids for name in wanted if name != "data:,")
+    for _, element in read.elements:
+        targets = [
+            element[name].lstrip("#") for name in ("href", "aria-labelledby") if name in element
+        ]
+        assert all(name in ids for name in targets if name != "data:,")
 
 
-def test_tables_have_captions_and_headers_that_say_of_what(page: str) -> None:
+def test_tables_have_captions_and_scoped_headers(page: str) -> None:
     read = Page(page)
     assert len(read.all("caption")) == len(read.all("table")) > 8
-    assert {one["scope"] for one in read.all("th")} == {"row", "col"}
+    assert {element["scope"] for element in read.all("th")} == {"row", "col"}
 
 
 def test_every_image_has_a_role_and_a_name(page: str) -> None:
     images = Page(page).all("svg")
     assert len(images) > 10
-    assert all(one["role"] == "img" and one["aria-label"] for one in images)
+    assert all(element["role"] == "img" and element["aria-label"] for element in images)
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK])
-def test_words_can_be_read_on_every_ground(colours: dict[str, str]) -> None:
+def test_text_is_readable_on_every_background(colours: dict[str, str]) -> None:
     for ground in ("page", "card", "note"):
         for ink in ("ink", "soft", "accent"):
             assert contrast(colours[ink], colours[ground]) >= READABLE, (ink, ground)
 
 
-def test_letters_and_numbers_can_be_read_on_their_colours() -> None:
+def test_letters_and_numbers_are_readable_on_their_colours() -> None:
     for role in (*ROLES.values(), UNKNOWN_ROLE):
         assert contrast("#ffffff", role.page_colour) >= READABLE, role.name
     for step in range(101):
@@ -353,7 +363,7 @@ def test_contrast_is_that_of_the_standard() -> None:
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)  # just too faint
 
 
-def test_the_style_knows_dark_narrow_and_paper() -> None:
+def test_style_has_rules_for_dark_narrow_and_paper() -> None:
     text = style_sheet()
     assert text.count("{") == text.count("}")
     for media in ("prefers-color-scheme:dark", "max-width:36rem", "print"):
@@ -367,8 +377,8 @@ def test_the_style_knows_dark_narrow_and_paper() -> None:
 def test_the_largest_page_stays_under_8_mb() -> None:
     roles = {(layer, head): list(ROLES)[: 3 * (layer + 1)] for layer in (0, 2) for head in (0, 1)}
     table = table_of({**roles, (2, 2): list(ROLES), (2, 3): list(ROLES)})
-    drawn = drawn_of(table, tuple(f"token{number}" for number in range(MOST_TOKENS)))
-    page = report_page(data_of(table, maps=drawn))
+    maps = drawn_of(table, tuple(f"token{number}" for number in range(MOST_TOKENS)))
+    page = report_page(data_of(table, maps=maps))
     assert page.count("<figure>") == len(ROLES) * MAPS_PER_ROLE
     assert len(page.encode()) < 8e6
 

@@ -13,7 +13,7 @@ from headwise.errors import OptionError
 from headwise.heads import HeadTable
 from headwise.models.loaded import LoadedModel
 from headwise.pruning.selection.curve import Curve, as_csv
-from headwise.report.data import read_folders
+from headwise.report.data import check_folders, read_folders
 from headwise.report.maps import MOST_TOKENS, draw_maps, map_heads
 from headwise.report.report import report_page
 from headwise.report.roles_section import roles_section
@@ -73,7 +73,7 @@ def test_everything_in_the_folders_reaches_the_page(
     assert "verb-object L0H2 75%" in read.text
 
 
-def test_a_curve_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
+def test_curve_survives_a_round_trip_through_its_file(tmp_path: Path) -> None:
     file = tmp_path / "curve.csv"
     file.write_text(as_csv(curve_of()), encoding="utf-8")
     curve = Curve.read(file, "rounds", "cosine", 13)
@@ -81,7 +81,7 @@ def test_a_curve_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
     assert curve.elbow == curve_of().elbow == 5
 
 
-def test_a_scan_alone_is_enough(scan: Path) -> None:
+def test_report_needs_only_a_scan(scan: Path) -> None:
     (scan / "pairs.parquet").unlink()
     (scan / "relations.parquet").unlink()
     data = read_folders(scan)
@@ -90,81 +90,82 @@ def test_a_scan_alone_is_enough(scan: Path) -> None:
     assert data.table == table_of()
 
 
-def test_a_table_as_csv_is_read_too(scan: Path) -> None:
+def test_scan_table_may_be_csv(scan: Path) -> None:
     (scan / "heads.parquet").unlink()
     table_of().write(scan / "heads.csv")
     assert read_folders(scan).table == table_of()
 
 
-def test_a_folder_that_holds_no_scan_is_refused(scan: Path, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="nowhere does not exist: give a folder that headwise sc"):
-        read_folders(tmp_path / "nowhere")
-    with pytest.raises(OptionError, match=r"pairs.parquet is a file: give a folder"):
-        read_folders(scan / "pairs.parquet")
+def test_missing_folder_or_file_raises(scan: Path, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"nowhere .*headwise scan"):
+        check_folders(tmp_path / "nowhere", None, None)
+    with pytest.raises(OptionError, match=r"pairs\.parquet is a file.*headwise prune"):
+        check_folders(scan, None, scan / "pairs.parquet")
+
+
+def test_folder_without_a_finished_scan_raises(scan: Path) -> None:
     (scan / "heads.parquet").unlink()
-    with pytest.raises(OptionError, match=r"scan has no heads\.parquet"):
+    with pytest.raises(OptionError, match=r"scan .*heads\.parquet"):
         read_folders(scan)
     (scan / "settings.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(OptionError, match="scan is not finished"):
+    with pytest.raises(OptionError, match=r"scan .*finished"):
         read_folders(scan)
 
 
 @pytest.mark.parametrize("name", ["heads.parquet", "pairs.parquet", "relations.parquet"])
-def test_a_broken_table_is_one_sentence(scan: Path, name: str) -> None:
+def test_broken_table_raises_one_sentence(scan: Path, name: str) -> None:
     (scan / name).write_bytes(b"nothing of the kind")
-    with pytest.raises(OptionError, match=f"{name} cannot be read") as caught:
+    with pytest.raises(OptionError, match=name) as caught:
         read_folders(scan)
     assert "\n" not in str(caught.value)
 
 
-def test_a_table_without_a_column_is_refused(scan: Path) -> None:
+def test_table_without_a_required_column_raises(scan: Path) -> None:
     pairs_of().drop(columns="cka").to_parquet(scan / "pairs.parquet")
-    with pytest.raises(OptionError, match=r"pairs.parquet cannot be read: it has no column cka"):
+    with pytest.raises(OptionError, match=r"pairs\.parquet.*cka"):
         read_folders(scan)
 
 
-def test_importance_of_something_else_is_refused(
-    scan: Path, importance: Path, smaller: Path
-) -> None:
-    with pytest.raises(OptionError, match=r"smaller has no importance\.parquet"):
+def test_importance_of_another_model_raises(scan: Path, importance: Path, smaller: Path) -> None:
+    with pytest.raises(OptionError, match=r"smaller .*importance\.parquet"):
         read_folders(scan, smaller)
     table = HeadTable.read(importance / "importance.parquet")
     other = HeadTable(table.df, {**table.about, "model": "other"})
     other.write(importance / "importance.parquet", force=True)
-    with pytest.raises(OptionError, match="importance is about other, but the scan is about small"):
+    with pytest.raises(OptionError, match=r"importance .*other.*small"):
         read_folders(scan, importance)
     fewer = HeadTable(table.df.iloc[:4], table.about)
     fewer.write(importance / "importance.parquet", force=True)
-    with pytest.raises(OptionError, match="has 4 heads, but the scan has 13"):
+    with pytest.raises(OptionError, match=r"4 heads.*13"):
         read_folders(scan, importance)
     HeadTable(table.df.drop(columns="zero"), {}).write(
         importance / "importance.parquet", force=True
     )
-    with pytest.raises(OptionError, match="it has no column zero"):
+    with pytest.raises(OptionError, match=r"importance\.parquet.*zero"):
         read_folders(scan, importance)
 
 
-def test_an_interaction_of_other_heads_is_refused(scan: Path, importance: Path) -> None:
+def test_interaction_of_other_heads_raises(scan: Path, importance: Path) -> None:
     (importance / "interaction.csv").write_text(",L9H9\nL9H9,1.0\n", encoding="utf-8")
-    with pytest.raises(OptionError, match=r"interaction\.csv cannot be read: .* every head"):
+    with pytest.raises(OptionError, match=r"interaction\.csv.*every head"):
         read_folders(scan, importance)
 
 
 @pytest.mark.parametrize("record", ["a text", [], {}, {**record_of(), "quality": {"unit": "x"}}])
 def test_read_folders_rejects_a_malformed_record(scan: Path, smaller: Path, record: Any) -> None:
     write_record(smaller, record)
-    with pytest.raises(OptionError, match=r"prune\.json is not a record"):
+    with pytest.raises(OptionError, match=r"prune\.json"):
         read_folders(scan, None, smaller)
 
 
-def test_a_cut_of_another_model_is_refused(scan: Path, importance: Path, smaller: Path) -> None:
-    with pytest.raises(OptionError, match=r"importance has no prune\.json"):
+def test_cut_of_another_model_raises(scan: Path, importance: Path, smaller: Path) -> None:
+    with pytest.raises(OptionError, match=r"importance .*prune\.json"):
         read_folders(scan, None, importance)
     write_record(smaller, record_of("other"))
-    with pytest.raises(OptionError, match="smaller is about other, but the scan is about small"):
+    with pytest.raises(OptionError, match=r"smaller .*other.*small"):
         read_folders(scan, None, smaller)
     write_record(smaller, {**record_of(), "heads_cut": "L1H4"})
-    with pytest.raises(OptionError, match="smaller removed L1H4"):
+    with pytest.raises(OptionError, match=r"smaller .*L1H4"):
         read_folders(scan, None, smaller)
 
 
@@ -182,26 +183,26 @@ def test_a_directory_may_be_spelled_in_two_ways(
     page = report_page(read_folders(scan, importance, smaller))
     assert "of them had no role in this scan" in page
     write_record(smaller, record_of(str(scan)))
-    with pytest.raises(OptionError, match=r"scan, but the scan is about \./model"):
+    with pytest.raises(OptionError, match=r"smaller .*scan.*\./model"):
         read_folders(scan, importance, smaller)
 
 
-def test_a_scan_of_the_cut_model_itself_goes_with_its_record(scan: Path, smaller: Path) -> None:
+def test_scan_may_be_of_the_cut_model_itself(scan: Path, smaller: Path) -> None:
     table = HeadTable(table_of().df, {"model": str(smaller)})
     table.write(scan / "heads.parquet", force=True)
-    found = read_folders(scan, None, smaller)
-    assert found.cut is not None and found.cut.model.name == "small"
-    assert "had no role in this scan" not in report_page(found)
+    data = read_folders(scan, None, smaller)
+    assert data.cut is not None and data.cut.model.name == "small"
+    assert "had no role in this scan" not in report_page(data)
 
 
 def test_read_folders_rejects_a_broken_curve_and_allows_none(scan: Path, smaller: Path) -> None:
     (smaller / "curve.csv").write_text("method,cut\nrounds,0\n", encoding="utf-8")
-    with pytest.raises(OptionError, match=r"curve.csv cannot be read: it has no column share"):
+    with pytest.raises(OptionError, match=r"curve\.csv.*share"):
         read_folders(scan, None, smaller)
     rows = as_csv(curve_of()).splitlines()
     kept = [row for row in rows if not row.startswith("floor")]
     (smaller / "curve.csv").write_text("\n".join(kept), encoding="utf-8")
-    with pytest.raises(OptionError, match="it lacks the uncut model or the floor"):
+    with pytest.raises(OptionError, match=r"curve\.csv.*floor"):
         read_folders(scan, None, smaller)
     (smaller / "curve.csv").unlink()
     assert "No curve was measured" in report_page(read_folders(scan, None, smaller))
@@ -232,9 +233,9 @@ def test_the_strongest_two_of_each_role_are_drawn() -> None:
 def test_maps_give_the_reason_why_a_model_cannot_run(about: dict[str, Any], words: str) -> None:
     table = table_of({(0, 0): ["sink"]}, **about)
     df = table.df.assign(head=table.df["head"] + 12)  # minilm has heads 0..11
-    drawn = draw_maps(HeadTable(df, table.about))
-    assert words in drawn.reason
-    assert not drawn.by_head
+    maps = draw_maps(HeadTable(df, table.about))
+    assert words in maps.reason
+    assert not maps.by_head
 
 
 def test_without_roles_and_entropy_no_model_is_loaded() -> None:
@@ -247,22 +248,22 @@ def test_without_roles_the_sharpest_heads_are_drawn() -> None:
     table = table_of({})
     df = table.df.assign(normalised_entropy=[0.9, 0.2, math.nan, 0.7, *[0.8] * 4, 0.1, *[0.3] * 4])
     ranked = HeadTable(df, {"model": "minilm"})
-    drawn = draw_maps(ranked)
-    assert set(drawn.by_head) == {"L0H1", "L2H0", "L2H1", "L2H2"}
-    page = roles_section(data_of(ranked, maps=drawn))
+    maps = draw_maps(ranked)
+    assert set(maps.by_head) == {"L0H1", "L2H0", "L2H1", "L2H2"}
+    page = roles_section(data_of(ranked, maps=maps))
     assert "No head has a role. These heads spread their attention least." in page
     assert page.count("<figure") == 4 and "L2H0, normalised entropy 0.10. The largest" in page
 
 
-def test_a_text_that_no_map_can_show_is_refused() -> None:
-    with pytest.raises(OptionError, match="text is empty"):
+def test_empty_or_long_text_raises_and_missing_tokenizer_is_a_reason() -> None:
+    with pytest.raises(OptionError, match=r"text.*empty"):
         draw_maps(table_of(), " \n")
 
     def tokenizer(text: str) -> dict[str, list[str]]:
         return {"input_ids": text.split()}
 
     loaded = LoadedModel("small", nn.Identity(), tokenizer)
-    with pytest.raises(OptionError, match=f"has 41 tokens.*at most {MOST_TOKENS}"):
+    with pytest.raises(OptionError, match=f"41 tokens.*{MOST_TOKENS}"):
         draw_maps(table_of(), "x " * 41, loaded)
     speechless = replace(loaded, tokenizer=None)
     assert draw_maps(table_of(), "x", speechless).reason == "small reads no text"

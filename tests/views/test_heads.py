@@ -26,20 +26,20 @@ def table_of(
     return HeadTable(df, {})
 
 
-def text_of(shown: RenderableType, width: int = 80) -> str:
+def text_of(renderable: RenderableType, width: int = 80) -> str:
     console = Console(width=width, record=True, force_terminal=False, file=io.StringIO())
-    console.print(shown)
+    console.print(renderable)
     return console.export_text()
 
 
-def lines_of(shown: RenderableType, width: int = 80) -> list[str]:
-    return [line.rstrip() for line in text_of(shown, width).splitlines()]
+def lines_of(renderable: RenderableType, width: int = 80) -> list[str]:
+    return [line.rstrip() for line in text_of(renderable, width).splitlines()]
 
 
-def colours_in(shown: RenderableType) -> list[tuple[str, str]]:
+def colours_in(renderable: RenderableType) -> list[tuple[str, str]]:
     """Every piece of the drawing that has a style, with its colour."""
     console = Console(width=80, force_terminal=True, color_system="standard")
-    pieces = console.render(shown)
+    pieces = console.render(renderable)
     return [(p.text.strip(), p.style.color.name) for p in pieces if p.style and p.style.color]
 
 
@@ -110,18 +110,20 @@ def test_cells_of_many_heads_are_two_wide_and_every_fourth_is_numbered() -> None
     assert lines[1] == "L0 " + "· " * 31 + "S"
 
 
-def test_a_layer_with_more_than_32_heads_goes_on_in_the_next_line() -> None:
+def test_layer_with_more_than_32_heads_continues_on_the_next_line() -> None:
     lines = lines_of(head_grid(table_of({(1, 36): ["sink"]}, layers=2, heads=37)))
     assert [line.split()[0] for line in lines[1:5]] == ["L0", "+32", "L1", "+32"]
     assert lines[4] == "+32 · · · · S"
 
 
 def test_one_stack_is_drawn_under_its_name() -> None:
-    one, other = table_of({}, layers=1, heads=2).df, table_of({}, layers=1, heads=3).df
-    both = HeadTable(pd.concat([one.assign(stack="[b]encoder"), other.assign(stack="cross")]), {})
+    encoder, cross = table_of({}, layers=1, heads=2).df, table_of({}, layers=1, heads=3).df
+    both = HeadTable(
+        pd.concat([encoder.assign(stack="[b]encoder"), cross.assign(stack="cross")]), {}
+    )
     assert lines_of(head_grid(both, "[b]encoder"))[0] == "[b]encoder"
     assert lines_of(head_grid(both, "cross"))[2] == "L0 ·  ·  ·"
-    with pytest.raises(OptionError, match=r"'' is not a stack of this table: its stacks are \[b\]"):
+    with pytest.raises(OptionError, match=r"''.*\[b\]encoder, cross"):
         head_grid(both)
 
 
@@ -154,16 +156,16 @@ def test_the_strongest_heads_of_a_role_come_with_score_threshold_and_baseline() 
     ]
 
 
-def test_as_many_heads_are_shown_for_each_role_as_asked_for() -> None:
+def test_per_role_limits_the_heads_shown() -> None:
     lines = lines_of(strongest(with_scores(), per_role=1))
     assert [line.split()[1] for line in lines[1:]] == ["L1H0", "L0H2"]
     assert len(lines_of(strongest(with_scores(), per_role=100))) == 1 + 4 + 1
 
 
 def test_a_head_without_the_role_is_not_its_strongest_whatever_its_score() -> None:
-    shown = text_of(strongest(with_scores(), per_role=100))
-    assert "L1H2" in shown
-    assert "L0H0" not in shown
+    text = text_of(strongest(with_scores(), per_role=100))
+    assert "L1H2" in text
+    assert "L0H0" not in text
 
 
 def test_a_score_that_is_unknown_comes_last() -> None:
@@ -176,13 +178,13 @@ def test_a_score_that_is_unknown_comes_last() -> None:
     ]
 
 
-def test_roles_without_any_figures_are_shown_by_name_alone() -> None:
+def test_roles_without_scores_are_shown_by_name() -> None:
     table = table_of({(0, 1): ["my own"], (0, 2): ["broad"]}, layers=1, heads=3)
     lines = lines_of(strongest(table))
     assert lines == ["role    head", "broad   L0H2", "my own  L0H1"]
 
 
-def test_the_summary_says_of_what_it_was_made_and_counts_heads_and_roles() -> None:
+def test_summary_names_the_model_and_counts_heads_and_roles() -> None:
     about = {"model": "minilm", "revision": "c9745ed", "tokens": 12007}
     assert summary_lines(HeadTable(with_scores().df, about)) == [
         "minilm, revision c9745ed, 12,007 tokens",

@@ -72,7 +72,7 @@ def test_long_importance_lists_lose_their_middle() -> None:
 
 
 def test_layers_without_an_error_have_no_plus_minus() -> None:
-    assert layers_table(importance_of()).rows == (("L0", "5", "L0H3", "0.2500", "0.7500"),)
+    assert layers_table(importance_of()).rows == [("L0", "5", "L0H3", "0.2500", "0.7500")]
 
 
 def test_curve_rows_fit_80_columns() -> None:

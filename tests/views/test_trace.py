@@ -23,8 +23,8 @@ def printed(width: int, title: str = "L3H1") -> str:
 def test_every_number_and_label_is_printed_once_at_any_width(width: int) -> None:
     text = printed(width)
     assert "…" not in text
-    found = [word for word in text.split() if "." in word and word != "."]
-    assert sorted(map(float, found)) == sorted(round(n / 10, 2) for n in range(64))
+    numbers = [word for word in text.split() if "." in word and word != "."]
+    assert sorted(map(float, numbers)) == sorted(round(n / 10, 2) for n in range(64))
     lines = text.splitlines()
     parts = [at for at, line in enumerate(lines) if line.startswith("L3H1")]
     headings = [word for at in parts for word in lines[at + 2].split()]

@@ -1,6 +1,6 @@
 """The command line: each command has its own file, which parses, calls the library and prints.
 
-`run_command` is the one place where an error becomes a sentence on stderr and exit code 2.
+`run_cli` is the one place where an error becomes a sentence on stderr and exit code 2.
 Listing the commands imports their files, so these import the library inside functions only.
 """
 
@@ -25,17 +25,13 @@ BAD_INPUT, INTERRUPTED = 2, 130  # 2 is what a wrong option exits with; 130 is 1
 OBJECTS_BETWEEN_COLLECTIONS = 10_000
 
 
-def _show_flags_without_a_type() -> None:
-    """Stop typer from writing `<bool>` behind every flag in a help text."""
-    option_class: Any = TyperOption
-    display = getattr(option_class, "display_type_rich", None)  # new in typer 0.29
-    if display is not None:
-        option_class.display_type_rich = lambda self, ctx: (
-            None if self.is_flag else display(self, ctx)
-        )
+_option_class: Any = TyperOption
+if _display_type := getattr(_option_class, "display_type_rich", None):
+    # From 0.29 on, typer writes `<bool>` behind every flag in a help text.
+    _option_class.display_type_rich = lambda self, ctx: (
+        None if self.is_flag else _display_type(self, ctx)
+    )
 
-
-_show_flags_without_a_type()
 app = typer.Typer(
     name="headwise",
     add_completion=False,
@@ -81,24 +77,21 @@ def _root_command() -> Any:
 
 def _find_command(words: list[str]) -> tuple[str, Any]:
     """Full name of the command that `words` call, and the command itself."""
-    command, names = _root_command(), ["headwise"]
+    command, name = _root_command(), "headwise"
     for word in words:
-        inner = getattr(command, "commands", {}).get(word)
-        if inner is None:
+        if word not in getattr(command, "commands", {}):
             break
-        command = inner
-        names.append(word)
+        command, name = command.commands[word], f"{name} {word}"
     if isinstance(command, plan.WithDefault):
-        command = command.default
-    return " ".join(names), command
+        command = next(iter(command.commands.values()))
+    return name, command
 
 
 def parser_message(error: TyperException, command_name: str) -> str:
     """One sentence for an error of typer's parser; empty if the command printed its help."""
     details: Any = error
     path = getattr(getattr(details, "ctx", None), "command_path", command_name)
-    options = getattr(details, "possibilities", None)
-    if options is not None:
+    if (options := getattr(details, "possibilities", None)) is not None:
         similar = get_close_matches(details.option_name, options, cutoff=0.7)
         advice = f"did you mean {similar[0]}?" if similar else f"{path} --help lists its options"
         return f"{path} has no option {details.option_name}: {advice}"
@@ -152,31 +145,26 @@ def stop_message(words: list[str]) -> str:
     return "stopped; run the same command again to continue" if can_resume else "stopped"
 
 
-def run_command() -> tuple[int, str]:
-    """Run the command in `sys.argv`; its exit code, and a sentence if it failed or was stopped."""
-    words = sys.argv[1:]
-    try:
-        code = _root_command()(prog_name="headwise", standalone_mode=False) or 0
-    except TyperException as err:
-        message = parser_message(err, _find_command(words)[0])
-        return BAD_INPUT if message else 0, message
-    except HeadwiseError as err:
-        return BAD_INPUT, option_message(err, _find_command(words)[1], words)
-    except OSError as err:  # a full disk, a name that is too long: not a bug in headwise
-        file = "" if err.filename is None else f"{err.filename}: "
-        return BAD_INPUT, f"{file}{err.strerror or err}"
-    except KeyboardInterrupt:
-        code = INTERRUPTED
-    return code, stop_message(words) if code == INTERRUPTED else ""  # typer may also return 130
-
-
 def run_cli() -> None:
     """Run the command in `sys.argv`; a user's mistake prints one sentence, not a traceback."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # tests may replace the streams
             stream.reconfigure(errors="replace")  # the terminal may lack some characters
-    code, message = run_command()
+    words, code, message = sys.argv[1:], BAD_INPUT, ""
+    try:
+        code = _root_command()(prog_name="headwise", standalone_mode=False) or 0
+    except TyperException as err:
+        message = parser_message(err, _find_command(words)[0])
+        code = BAD_INPUT if message else 0
+    except HeadwiseError as err:
+        message = option_message(err, _find_command(words)[1], words)
+    except OSError as err:  # a full disk, a name that is too long: not a bug in headwise
+        message = f"{'' if err.filename is None else f'{err.filename}: '}{err.strerror or err}"
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    if code == INTERRUPTED:  # typer may also return it
+        message = stop_message(words)
     if message:
         typer.echo(f"headwise: {message}", err=True)
     sys.exit(code)

@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from headwise.cli.options import AsJson
+from headwise.cli import options
 
 OPTIONAL_PACKAGES = {
     "gguf": ("gguf", "the embedded model smollm2"),
@@ -43,7 +43,7 @@ _TORCH_FACTS = (
 )
 
 
-def doctor_command(as_json: AsJson = False) -> None:
+def doctor_command(as_json: options.AsJson = False) -> None:
     """Show what is installed, which models are found, and which kernels this machine can run."""
     report = examine()
     if as_json:
@@ -75,7 +75,6 @@ def examine() -> dict[str, Any]:
 
 
 def _package_version(package: str) -> str | None:
-    """The package's version; None if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -128,61 +127,55 @@ def embedded_models() -> dict[str, dict[str, Any]]:
     """Path of each embedded model, and whether its digest is the published one."""
     from headwise.models.embedded import MODELS, file_sha256, find_embedded
 
-    models = {}
-    for name, model in MODELS.items():
-        path = find_embedded(name)
-        models[name] = {
+    paths = {name: find_embedded(name) for name in MODELS}
+    return {
+        name: {
             "path": None if path is None else str(path),
-            "is_intact": path is not None and file_sha256(path) == model.sha256,
-            "install": model.install_line,
+            "is_intact": path is not None and file_sha256(path) == MODELS[name].sha256,
+            "install": MODELS[name].install_line,
         }
-    return models
+        for name, path in paths.items()
+    }
 
 
 def as_lines(report: Mapping[str, Any]) -> Iterator[str]:
     """The report as text: headings start at the margin, their lines are indented."""
     for name in ("headwise", "python", "platform"):
         yield f"{name} {report[name]}"
-    yield "packages"
-    for name, number in report["packages"].items():
-        yield f"  {name:<14}{number or 'missing'}"
-    yield "optional packages"
-    for name, number in report["optional"].items():
+    yield from _section("packages", report["packages"])
+    optional = {}
+    for name, version in report["optional"].items():
         extra, purpose = OPTIONAL_PACKAGES[name]
-        status = number or f"missing (pip install 'headwise[{extra}]')"
-        yield f"  {name:<14}{status}; for {purpose}"
-    yield "embedded models"
-    for name, model in report["models"].items():
-        yield f"  {name:<14}{_model_line(model)}"
-    yield from _torch_lines(report)
-
-
-def _model_line(model: Mapping[str, Any]) -> str:
-    if model["path"] is None:
-        return f"missing; {model['install']}"
-    if model["is_intact"]:
-        return f"{model['path']}, digest as published"
-    return f"{model['path']} is not the published file; {model['install']} --force-reinstall"
-
-
-def _torch_lines(report: Mapping[str, Any]) -> Iterator[str]:
+        status = version or f"missing (pip install 'headwise[{extra}]')"
+        optional[name] = f"{status}; for {purpose}"
+    yield from _section("optional packages", optional)
+    models = {name: _model_status(**facts) for name, facts in report["models"].items()}
+    yield from _section("embedded models", models)
     facts, low_precision = report["torch"], report["low_precision"]
-    yield "torch"
     if "error" in facts:
-        yield f"  cannot be examined: {facts['error']}"
+        yield from ("torch", f"  cannot be examined: {facts['error']}")
         return
-    yield f"  threads       {facts['threads']}"
-    yield f"  cpu           {facts['cpu_capability']}"
-    if low_precision["is_safe"]:
-        yield "  bfloat16      works"
-    else:
-        yield (
-            f"  bfloat16      kills the process; {low_precision['remedy']}: with it bfloat16 "
-            "works, and the lines below were measured with it"
+    bfloat16 = "works"
+    if not low_precision["is_safe"]:
+        bfloat16 = (
+            f"kills the process; {low_precision['remedy']}: with it bfloat16 works, and the lines "
+            "below were measured with it"
         )
+    processor = {"threads": facts["threads"], "cpu": facts["cpu_capability"], "bfloat16": bfloat16}
+    yield from _section("torch", processor)
     for name, title in TITLES.items():
-        table = facts[name]
-        yield title
-        width = max(map(len, table), default=0) + 2
-        for name, text in table.items():
-            yield f"  {name:<{width}}{text}"
+        yield from _section(title, facts[name], width=max(map(len, facts[name]), default=0) + 2)
+
+
+def _section(title: str, rows: Mapping[str, object], width: int = 14) -> Iterator[str]:
+    yield title
+    for name, text in rows.items():
+        yield f"  {name:<{width}}{'missing' if text is None else text}"
+
+
+def _model_status(path: str | None, is_intact: bool, install: str) -> str:
+    if path is None:
+        return f"missing; {install}"
+    if is_intact:
+        return f"{path}, digest as published"
+    return f"{path} is not the published file; {install} --force-reinstall"

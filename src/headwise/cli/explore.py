@@ -2,32 +2,31 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
-from headwise.cli.options import Device, Dtype, Model, RemoteCode, Revision, with_head
+from headwise.cli import options
 
-Port = Annotated[
-    int | None, typer.Option(help="Port on this machine (default: 8123, or a free one).")
-]
-Opens = Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")]
+Port = Annotated[int | None, Option(help="Port on this machine (default: 8123, or a free one).")]
+Opens = Annotated[bool, Option("--open/--no-open", help="Open a browser.")]
 
 
 def explore_command(
-    model: Model = "minilm",
+    model: options.Model = "minilm",
     port: Port = None,
     opens: Opens = True,
-    dtype: Dtype = "float32",
-    device: Device = "cpu",
-    revision: Revision = None,
-    trust_remote_code: RemoteCode = False,
+    dtype: options.Dtype = "float32",
+    device: options.Device = "cpu",
+    revision: options.Revision = None,
+    trust_remote_code: options.RemoteCode = False,
 ) -> None:
     """Show heads live in the browser, on this machine only and without a network."""
     from headwise.explorer.serve import address, open_socket, serve, start_session
+    from headwise.models.loading import LoadOptions
     from headwise.views.terminal import quiet_console, say
 
     with open_socket(port) as sock:
         with quiet_console(is_stderr=True).status("loading the model"):
-            options = with_head(dtype, device, revision, trust_remote_code)
-            session = start_session(model, None, options)
+            load = LoadOptions(dtype, device, revision, trust_remote_code, keeps_head=True)
+            session = start_session(model, None, load)
         say(quiet_console(), f"{session.subject.name} is at {address(sock)}  (Ctrl-C stops it)")
         serve(session, sock, opens=opens)

@@ -1,75 +1,57 @@
 """`headwise importance`: what every head of a model is worth."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from typer import Option
 
-from headwise.cli.options import (
-    AsJson,
-    Device,
-    Dtype,
-    Force,
-    Model,
-    RemoteCode,
-    Revision,
-    TextFiles,
-    texts_of,
-    with_head,
-)
+from headwise.cli import options
 
-if TYPE_CHECKING:
-    from headwise.pruning.importance.importance import Importance
-
-MaxTokens = Annotated[int, typer.Option(help="Read at most this many tokens of text.")]
-Out = Annotated[Path | None, typer.Option(help="Folder for the tables.")]
+MaxTokens = Annotated[int, Option(help="Read at most this many tokens of text.")]
+Out = Annotated[Path | None, Option(help="Folder for the tables.")]
 
 
 def importance_command(  # noqa: PLR0913 - one parameter per option
-    model: Model = "minilm",
-    text: TextFiles = None,
+    model: options.Model = "minilm",
+    text: options.TextFiles = None,
     max_tokens: MaxTokens = 4096,
     out: Out = None,
-    force: Force = False,
-    as_json: AsJson = False,
-    dtype: Dtype = "float32",
-    device: Device = "cpu",
-    revision: Revision = None,
-    trust_remote_code: RemoteCode = False,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
+    dtype: options.Dtype = "float32",
+    device: options.Device = "cpu",
+    revision: options.Revision = None,
+    trust_remote_code: options.RemoteCode = False,
 ) -> None:
     """Measure what every head is worth: exact ablation, gradient scores, stand-ins."""
-    from headwise.models.loading import load_model
-    from headwise.pruning.importance.importance import check_importance_folder, importance
-    from headwise.views.terminal import ProgressDisplay, quiet_console
+    from headwise.models.loading import LoadOptions, load_model
+    from headwise.pruning.importance.importance import FILES, check_importance_folder, importance
+    from headwise.views.terminal import ProgressDisplay, quiet_console, say, show_table
 
     if out is not None:
         check_importance_folder(out, force=force)
-    texts = texts_of(text)
-    loaded = load_model(model, with_head(dtype, device, revision, trust_remote_code))
+    texts = options.texts_of(text)
+    load = LoadOptions(dtype, device, revision, trust_remote_code, keeps_head=True)
+    loaded = load_model(model, load)
     with ProgressDisplay(quiet_console(is_stderr=True), prints_lines=True) as progress:
         measured = importance(
             loaded, texts, out=out, force=force, max_tokens=max_tokens, progress=progress
         )
     if as_json:
         typer.echo(measured.to_json())
-    else:
-        _show(measured, out)
-
-
-def _show(importance: "Importance", out: Path | None) -> None:
-    from headwise.pruning.importance.importance import FILES
+        return
     from headwise.views.pruning import importance_table, importance_title, layers_table
-    from headwise.views.terminal import quiet_console, say, show_table
 
     console = quiet_console()
-    console.print(importance_title(importance))
-    show_table(console, importance_table(importance).to_rich())
-    if importance.table.about["examples"] > 1:
+    console.print(importance_title(measured))
+    show_table(console, importance_table(measured))
+    if measured.table.about["examples"] > 1:
         console.print("--json and --out give every measure with its standard error.")
     else:
         console.print("There are no standard errors for a single example: give more text.")
-    show_table(console, layers_table(importance).to_rich())
-    groups = importance.groups
+    show_table(console, layers_table(measured))
+    groups = measured.groups
     console.print("Heads that can replace each other:" if groups else "No stand-ins found.")
     for group in groups:
         console.print(f"  {group}")

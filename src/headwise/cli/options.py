@@ -1,51 +1,31 @@
-"""Options that several commands share -> load options, texts and numbers."""
+"""Options that several commands share, and checks of what they are given."""
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from headwise.checks import check_characters
 from headwise.errors import OptionError
 from headwise.files import read_text
 from headwise.formats import join_words
 
-if TYPE_CHECKING:
-    from headwise.models.loading import LoadOptions
-
-Model = Annotated[str, typer.Argument(help="minilm, smollm2, a directory, or a hub id.")]
-Dtype = Annotated[
-    str, typer.Option(help="float32, bfloat16, float16, float64, or auto (as saved).")
-]
-Device = Annotated[str, typer.Option(help="Device to run the model on.")]
-Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")]
+Model = Annotated[str, Argument(help="minilm, smollm2, a directory, or a hub id.")]
+Dtype = Annotated[str, Option(help="float32, bfloat16, float16, float64, or auto (as saved).")]
+Device = Annotated[str, Option(help="Device to run the model on.")]
+Revision = Annotated[str | None, Option(help="Branch, tag or commit on the hub.")]
 RemoteCode = Annotated[
-    bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
+    bool, Option("--trust-remote-code", help="Run code that comes with the model.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 TextFiles = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="FILE", help="Text file to read; - reads standard input. May be repeated."
-    ),
+    Option(metavar="FILE", help="Text file to read; - reads standard input. May be repeated."),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of all random choices.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace existing output.")]
-
-
-def with_head(dtype: str, device: str, revision: str | None, trust: bool) -> "LoadOptions":
-    """Options that load a model with its prediction head."""
-    return replace(without_head(dtype, device, revision, trust), keeps_head=True)
-
-
-def without_head(dtype: str, device: str, revision: str | None, trust: bool) -> "LoadOptions":
-    """Options that load only the layers of a model."""
-    from headwise.models.loading import LoadOptions
-
-    return LoadOptions(dtype=dtype, device=device, revision=revision, allows_remote_code=trust)
+Seed = Annotated[int, Option(help="Seed of all random choices.")]
+Force = Annotated[bool, Option("--force", help="Replace existing output.")]
 
 
 def check_sentence(text: str | None) -> None:
@@ -89,7 +69,7 @@ def parse_number(text: str, option: str, works: str = "a whole number") -> int:
 
 
 def texts_of(names: list[str] | None) -> list[str] | None:
-    """Texts of the files; None if `names` is None."""
+    """Texts of the files, - for standard input; None if `names` is None."""
     if names is None:
         return None
     texts = [_text_of(name) for name in names]
@@ -102,7 +82,6 @@ def texts_of(names: list[str] | None) -> list[str] | None:
 
 
 def _text_of(name: str) -> str:
-    """Text of one file, or of standard input."""
     if name != "-":
         if " " in name and not is_there(name):
             raise OptionError(

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 from typer.core import TyperGroup
 
-from headwise.cli.options import AsJson
+from headwise.cli import options
 from headwise.errors import OptionError
 
 if TYPE_CHECKING:
@@ -25,11 +26,6 @@ class WithDefault(TyperGroup):
             args = [next(iter(self.commands)), *args]
         return super().parse_args(ctx, args)
 
-    @property
-    def default(self) -> Any:
-        """The command that runs if none is named."""
-        return next(iter(self.commands.values()))
-
 
 app = typer.Typer(
     cls=WithDefault,
@@ -40,35 +36,33 @@ app = typer.Typer(
 
 Model = Annotated[
     str | None,
-    typer.Argument(
+    Argument(
         help="A known model, sizes (768/12x12: width, heads, layers; 4096/32:8 has 8 KV heads), a "
         "directory with a config.json, or a hub id."
     ),
 ]
-Models = Annotated[list[str], typer.Argument(help="Two or more models, as in headwise plan.")]
-DModel = Annotated[int | None, typer.Option(help="Width of the model.")]
-Heads = Annotated[int | None, typer.Option(help="Number of query heads.")]
-KvHeads = Annotated[int | None, typer.Option(help="Number of KV heads (default: --heads).")]
-DKey = Annotated[int | None, typer.Option(help="Size of a head's keys (default: d_model / heads).")]
-DValue = Annotated[int | None, typer.Option(help="Size of a head's values (default: d_key).")]
-Layers = Annotated[
-    int | None, typer.Option(help="Number of layers (default: 1).", show_default=False)
-]
-Window = Annotated[int | None, typer.Option(help="Keys that a query sees (default: all).")]
+Models = Annotated[list[str], Argument(help="Two or more models, as in headwise plan.")]
+DModel = Annotated[int | None, Option(help="Width of the model.")]
+Heads = Annotated[int | None, Option(help="Number of query heads.")]
+KvHeads = Annotated[int | None, Option(help="Number of KV heads (default: --heads).")]
+DKey = Annotated[int | None, Option(help="Size of a head's keys (default: d_model / heads).")]
+DValue = Annotated[int | None, Option(help="Size of a head's values (default: d_key).")]
+Layers = Annotated[int | None, Option(help="Number of layers (default: 1).", show_default=False)]
+Window = Annotated[int | None, Option(help="Keys that a query sees (default: all).")]
 Length = Annotated[
     int | None,
-    typer.Option(
+    Option(
         help="Sequence length in tokens (default: the model's context, at most 8,192; 1,024 if "
         "you give sizes)."
     ),
 ]
 CompareLength = Annotated[
     int | None,
-    typer.Option(help="Sequence length in tokens (default: the smallest context, at most 8,192)."),
+    Option(help="Sequence length in tokens (default: the smallest context, at most 8,192)."),
 ]
-Batch = Annotated[int, typer.Option(help="Sequences per batch.")]
-Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16, float8 or int8.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
+Batch = Annotated[int, Option(help="Sequences per batch.")]
+Dtype = Annotated[str, Option(help="float32, bfloat16, float16, float8 or int8.")]
+AsCsv = Annotated[bool, Option("--csv", help="Print CSV.")]
 
 
 @app.command("show")
@@ -84,18 +78,18 @@ def show_command(  # noqa: PLR0913 - one parameter per option
     length: Length = None,
     batch: Batch = 1,
     dtype: Dtype = "bfloat16",
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
     """Show what one model's heads cost; the word show may be left out."""
     from headwise.planning.plans import plan
     from headwise.planning.shapes import make_shape
 
-    options = {"--d-model": d_model, "--heads": heads, "--kv-heads": kv_heads, "--d-key": d_key}
-    options |= {"--d-value": d_value, "--layers": layers, "--window": window}
-    set_options = [name for name, value in options.items() if value is not None]
-    if model is not None and set_options:
-        raise OptionError(f"{model} has its own sizes: drop {set_options[0]} or the model's name")
+    sizes = {"--d-model": d_model, "--heads": heads, "--kv-heads": kv_heads, "--d-key": d_key}
+    sizes |= {"--d-value": d_value, "--layers": layers, "--window": window}
+    size = next((name for name, value in sizes.items() if value is not None), None)
+    if model is not None and size is not None:
+        raise OptionError(f"{model} has its own sizes: drop {size} or the model's name")
     shape = None
     if model is None:
         if d_model is None:
@@ -133,7 +127,7 @@ def compare_command(
     length: CompareLength = None,
     batch: Batch = 1,
     dtype: Dtype = "bfloat16",
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
     """Compare several models."""
@@ -158,12 +152,12 @@ def compare_command(
 @app.command("heads")
 def heads_command(
     width: Annotated[
-        int | None, typer.Argument(help="Width to divide among heads, same as --d-model.")
+        int | None, Argument(help="Width to divide among heads, same as --d-model.")
     ] = None,
-    d_model: Annotated[int | None, typer.Option(help="Width to divide among heads.")] = None,
-    length: Annotated[int, typer.Option(help="Sequence length in tokens.")] = 1024,
-    layers: Annotated[int, typer.Option(help="Number of layers to sum the costs over.")] = 1,
-    as_json: AsJson = False,
+    d_model: Annotated[int | None, Option(help="Width to divide among heads.")] = None,
+    length: Annotated[int, Option(help="Sequence length in tokens.")] = 1024,
+    layers: Annotated[int, Option(help="Number of layers to sum the costs over.")] = 1,
+    as_json: options.AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
     """List every number of heads that divides a width, with the arguments against each."""
@@ -196,19 +190,19 @@ def heads_command(
 
 
 @app.command("models")
-def models_command(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+def models_command(as_json: options.AsJson = False, as_csv: AsCsv = False) -> None:
     """List the known models with their sources."""
     from headwise.planning.known_models import KNOWN
     from headwise.planning.plans import plan
 
     if _print_rows([plan(name) for name in KNOWN], as_json=as_json, as_csv=as_csv):
         return
-    from headwise.views.plan import model_lines
     from headwise.views.terminal import quiet_console
 
     console = quiet_console()
-    for line in model_lines(KNOWN.values()):
-        console.print(line)
+    for model in KNOWN.values():
+        console.print(f"[bold]{model.name:<14}[/bold]{model.shape.summary}")
+        console.print(f"{'':<14}[dim]{model.source}[/dim]")
 
 
 def _print_rows(

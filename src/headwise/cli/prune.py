@@ -5,62 +5,45 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
-from headwise.cli.options import (
-    AsJson,
-    Device,
-    Dtype,
-    Force,
-    Model,
-    RemoteCode,
-    Revision,
-    Seed,
-    TextFiles,
-    refuse,
-    texts_of,
-    with_head,
-)
+from headwise.cli import options
 from headwise.errors import OptionError
 from headwise.formats import format_count
 
 if TYPE_CHECKING:
     from headwise.pruning.prune import Pruned
 
-Out = Annotated[Path | None, typer.Option(help="Directory for the smaller model.")]
-Heads = Annotated[str | None, typer.Option(help='Heads to cut, such as "L0H1 L2H3".')]
-PlanFile = Annotated[Path | None, typer.Option("--plan", help="Plan file of the heads to cut.")]
+Out = Annotated[Path | None, Option(help="Directory for the smaller model.")]
+Heads = Annotated[str | None, Option(help='Heads to cut, such as "L0H1 L2H3".')]
+PlanFile = Annotated[Path | None, Option(help="Plan file of the heads to cut.")]
 CutCount = Annotated[
-    int | None,
-    typer.Option("--cut", help="Number of heads to cut; fewer if only whole KV groups can be cut."),
+    int | None, Option(help="Number of heads to cut; fewer if only whole KV groups can be cut.")
 ]
-Keep = Annotated[str | None, typer.Option(help="Share of heads to keep: 60% or 0.6.")]
+Keep = Annotated[str | None, Option(help="Share of heads to keep: 60% or 0.6.")]
 MaxLoss = Annotated[
-    str | None,
-    typer.Option(help="Cut as many heads as cost at most this on held-out text: 1%."),
+    str | None, Option(help="Cut as many heads as cost at most this on held-out text: 1%.")
 ]
-Uniform = Annotated[bool, typer.Option("--uniform", help="Cut the same number in every layer.")]
+Uniform = Annotated[bool, Option("--uniform", help="Cut the same number in every layer.")]
 Policy = Annotated[
-    str,
-    typer.Option(help="Grouped-query models: groups (whole KV heads) or even (some of each)."),
+    str, Option(help="Grouped-query models: groups (whole KV heads) or even (some of each).")
 ]
 Method = Annotated[
     str | None,
-    typer.Option(
-        help="rounds, quadratic, greedy, ablation, michel, fisher or random (default: rounds)."
-    ),
+    Option(help="rounds, quadratic, greedy, ablation, michel, fisher or random (default: rounds)."),
 ]
-Refit = Annotated[str, typer.Option(help="full, wide (also feed-forward layers), bias or none.")]
-ChooseTokens = Annotated[int, typer.Option(help="Tokens to choose heads on.")]
-FitTokens = Annotated[int, typer.Option(help="Tokens to refit projections on.")]
-HeldTokens = Annotated[int, typer.Option(help="Held-out tokens to measure figures on.")]
-HasCurve = Annotated[bool, typer.Option("--curve/--no-curve", help="Also measure other cuts.")]
-HasSpeed = Annotated[bool, typer.Option("--speed/--no-speed", help="Time both models.")]
-Onnx = Annotated[bool, typer.Option("--onnx", help="Also export the smaller model to ONNX.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print plan and sizes, write nothing.")]
+Refit = Annotated[str, Option(help="full, wide (also feed-forward layers), bias or none.")]
+ChooseTokens = Annotated[int, Option(help="Tokens to choose heads on.")]
+FitTokens = Annotated[int, Option(help="Tokens to refit projections on.")]
+HeldTokens = Annotated[int, Option(help="Held-out tokens to measure figures on.")]
+HasCurve = Annotated[bool, Option("--curve/--no-curve", help="Also measure other cuts.")]
+HasSpeed = Annotated[bool, Option("--speed/--no-speed", help="Time both models.")]
+Onnx = Annotated[bool, Option("--onnx", help="Also export the smaller model to ONNX.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Print plan and sizes, write nothing.")]
 
 
 def prune_command(  # noqa: PLR0913 - one parameter per option
-    model: Model = "minilm",
+    model: options.Model = "minilm",
     out: Out = None,
     heads: Heads = None,
     plan: PlanFile = None,
@@ -71,7 +54,7 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     policy: Policy = "groups",
     method: Method = None,
     refit: Refit = "full",
-    text: TextFiles = None,
+    text: options.TextFiles = None,
     choose_tokens: ChooseTokens = 4096,
     fit_tokens: FitTokens = 16384,
     held_tokens: HeldTokens = 4096,
@@ -79,13 +62,13 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     speed: HasSpeed = True,
     onnx: Onnx = False,
     dry_run: DryRun = False,
-    force: Force = False,
-    as_json: AsJson = False,
-    seed: Seed = 0,
-    dtype: Dtype = "float32",
-    device: Device = "cpu",
-    revision: Revision = None,
-    trust_remote_code: RemoteCode = False,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
+    seed: options.Seed = 0,
+    dtype: options.Dtype = "float32",
+    device: options.Device = "cpu",
+    revision: options.Revision = None,
+    trust_remote_code: options.RemoteCode = False,
 ) -> None:
     """Choose heads, cut them, refit what is left, measure it on other text, write a model.
 
@@ -95,7 +78,7 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     if out is None and not dry_run:
         raise OptionError("there is nowhere to write the model: give --out DIR, or --dry-run")
     folder = None if dry_run else out
-    from headwise.models.loading import load_model
+    from headwise.models.loading import LoadOptions, load_model
     from headwise.pruning.export.directories import check_destination
     from headwise.pruning.prune import prune
     from headwise.pruning.selection.methods import BEST
@@ -106,7 +89,7 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
         check_destination(folder.expanduser(), force=force)
     has_curve = curve and not dry_run
     if "heads" in amount and not has_curve:
-        refuse("the heads are named", {"--method": method, "--uniform": uniform})
+        options.refuse("the heads are named", {"--method": method, "--uniform": uniform})
     settings = PruneSettings(
         method=method or BEST,
         policy=policy,
@@ -121,8 +104,9 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
     )
     if dry_run and max_loss is None:
         settings = replace(settings, refit="none")  # plan and sizes do not depend on it
-    texts = texts_of(text)
-    loaded = load_model(model, with_head(dtype, device, revision, trust_remote_code))
+    texts = options.texts_of(text)
+    load = LoadOptions(dtype, device, revision, trust_remote_code, keeps_head=True)
+    loaded = load_model(model, load)
     with ProgressDisplay(quiet_console(is_stderr=True), prints_lines=True) as progress:
         pruned = prune(
             loaded,
@@ -143,7 +127,7 @@ def prune_command(  # noqa: PLR0913 - one parameter per option
 def _amount(
     heads: str | None, plan: Path | None, cut: int | None, keep: str | None, max_loss: str | None
 ) -> dict[str, Any]:
-    """The arguments of `prune` that say how much to cut, checked before anything is loaded."""
+    """The arguments of `prune` that say how much to cut, checked before the model loads."""
     from headwise.pruning.selection.cut_plan import CutPlan
     from headwise.pruning.settings import Amount
 
@@ -180,29 +164,23 @@ def _share(text: str | None, option: str, example: str) -> float | None:
 def _show(pruned: "Pruned", out: Path | None) -> None:
     from rich.markup import escape
 
-    from headwise.views.pruning import (
-        curve_table,
-        held_out_line,
-        quality_table,
-        sizes_table,
-        speed_lines,
-    )
+    from headwise.views import pruning as views
     from headwise.views.terminal import quiet_console, say, show_table
 
     console, plan, record, curve = quiet_console(), pruned.plan, pruned.record, pruned.curve
     count = f"{format_count(len(plan), 'head')} {'to cut' if out is None else 'cut'}"
     console.print(f"[bold]{escape(plan.model)}[/bold]: {count}")
     console.print(plan.text() if out is None else str(plan), markup=False)
-    show_table(console, sizes_table(record).to_rich())
-    show_table(console, quality_table(record).to_rich())
-    console.print(held_out_line(record))
+    show_table(console, views.sizes_table(record))
+    show_table(console, views.quality_table(record))
+    console.print(views.held_out_line(record))
     if record.quality.refit_dropped:
         console.print("The refit did not help on text it was not fitted on, and was dropped.")
     if curve is not None:
-        show_table(console, curve_table(curve).to_rich())
+        show_table(console, views.curve_table(curve))
         if curve.elbow:
             console.print(f"elbow of {curve.method}: {curve.elbow} of {curve.total} heads cut")
-    for line in speed_lines(record):
+    for line in views.speed_lines(record):
         console.print(line)
     for subject, difference in (
         ("cut model against the same heads silenced", record.cut_against_silenced),

@@ -4,30 +4,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
-from headwise.cli.options import (
-    Force,
-    check_sentence,
-)
+from headwise.cli import options
 
 if TYPE_CHECKING:
     from headwise.report.data import ReportData
 
-ScanFolderOption = Annotated[
-    Path | None,
-    typer.Argument(metavar="FOLDER", help="Folder of a scan (default: scan minilm now)."),
+ScannedFolder = Annotated[
+    Path | None, Argument(metavar="FOLDER", help="Folder of a scan (default: scan minilm now).")
 ]
-ImportanceFolderOption = Annotated[
-    Path | None, typer.Option("--importance", help="Folder that headwise importance wrote.")
-]
-PruneFolderOption = Annotated[
-    Path | None, typer.Option("--prune", help="Directory that headwise prune wrote.")
-]
-Out = Annotated[Path, typer.Option(help="HTML file to write.")]
+ImportanceFolder = Annotated[Path | None, Option(help="Folder that headwise importance wrote.")]
+PruneFolder = Annotated[Path | None, Option(help="Directory that headwise prune wrote.")]
+Out = Annotated[Path, Option(help="HTML file to write.")]
 Text = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="Sentence to draw attention maps for: the text itself, not a file name "
         "(default: a built-in sentence)."
     ),
@@ -35,12 +27,12 @@ Text = Annotated[
 
 
 def report_command(
-    scan: ScanFolderOption = None,
-    importance: ImportanceFolderOption = None,
-    prune: PruneFolderOption = None,
+    scan: ScannedFolder = None,
+    importance: ImportanceFolder = None,
+    prune: PruneFolder = None,
     out: Out = Path("report.html"),
     text: Text = None,
-    force: Force = False,
+    force: options.Force = False,
 ) -> None:
     """Write one self-contained HTML page about a scan: roles, maps, relations, importance, cuts.
 
@@ -53,7 +45,7 @@ def report_command(
 
     check_folders(scan, importance, prune)
     check_new(out, ".html", force=force)
-    check_sentence(text)
+    options.check_sentence(text)
     sentence = SENTENCE if text is None else text
     if scan is None:
         data = _scan_minilm(importance, prune, sentence)
@@ -76,7 +68,7 @@ def _scan_minilm(importance: Path | None, prune: Path | None, sentence: str) -> 
     from headwise.cli.scan import print_scan
     from headwise.heads import HeadTable
     from headwise.models.loading import load_model
-    from headwise.report.data import builtin_texts, read_folders
+    from headwise.report.data import read_folders
     from headwise.report.maps import check_length, draw_maps
     from headwise.scans.folder import Scan
     from headwise.scans.scan import ScanJob, run_scan
@@ -96,4 +88,4 @@ def _scan_minilm(importance: Path | None, prune: Path | None, sentence: str) -> 
         scan = run_scan(ScanJob.of(loaded), progress=progress)
     print_scan(scan, None)
     maps = draw_maps(scan.table, sentence, loaded)
-    return replace(data, scan=scan, maps=maps, texts=builtin_texts(scan.table))
+    return replace(data, scan=scan, maps=maps)

@@ -1,61 +1,45 @@
 """`headwise scan`: measure every head of a model."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
-from headwise.cli.options import (
-    AsJson,
-    Device,
-    Dtype,
-    Force,
-    Model,
-    RemoteCode,
-    Revision,
-    Seed,
-    TextFiles,
-    parse_number,
-    texts_of,
-    without_head,
-)
+from headwise.cli import options
 from headwise.errors import OptionError
 
 if TYPE_CHECKING:
     from headwise.scans.folder import Scan
 
 Treebank = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="CoNLL-U file of sentences with gold relations."),
+    Path | None, Option(metavar="FILE", help="CoNLL-U file of sentences with gold relations.")
 ]
 Probe = Annotated[
     bool | None,
-    typer.Option(
+    Option(
         "--probe/--no-probe",
         help="Read the built-in sentences with gold relations (default: only without --text and "
         "--treebank).",
     ),
 ]
-MaxTokens = Annotated[int | None, typer.Option(help="Read at most this many tokens of text.")]
+MaxTokens = Annotated[int | None, Option(help="Read at most this many tokens of text.")]
 Length = Annotated[
-    int | None, typer.Option(help="Longest window in tokens (default: the model's limit).")
+    int | None, Option(help="Longest window in tokens (default: the model's limit).")
 ]
-Rows = Annotated[str, typer.Option(help="Rows measured in each window: all, a number, or auto.")]
+Rows = Annotated[str, Option(help="Rows measured in each window: all, a number, or auto.")]
 Measures = Annotated[
-    str | None, typer.Option(help="Names of measures, separated by commas (default: all).")
+    str | None, Option(help="Names of measures, separated by commas (default: all).")
 ]
-Out = Annotated[
-    Path | None, typer.Option(help="Folder for the tables; a stopped scan resumes there.")
-]
+Out = Annotated[Path | None, Option(help="Folder for the tables; a stopped scan resumes there.")]
 DeviceMap = Annotated[
-    str | None, typer.Option(help="As in transformers; auto spreads the layers over devices.")
+    str | None, Option(help="As in transformers; auto spreads the layers over devices.")
 ]
 
 
 def scan_command(  # noqa: PLR0913 - one parameter per option
-    model: Model = "minilm",
-    text: TextFiles = None,
+    model: options.Model = "minilm",
+    text: options.TextFiles = None,
     treebank: Treebank = None,
     probe: Probe = None,
     max_tokens: MaxTokens = None,
@@ -63,43 +47,40 @@ def scan_command(  # noqa: PLR0913 - one parameter per option
     rows: Rows = "auto",
     measures: Measures = None,
     out: Out = None,
-    force: Force = False,
-    as_json: AsJson = False,
-    dtype: Dtype = "float32",
-    device: Device = "cpu",
-    revision: Revision = None,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
+    dtype: options.Dtype = "float32",
+    device: options.Device = "cpu",
+    revision: options.Revision = None,
     device_map: DeviceMap = None,
-    trust_remote_code: RemoteCode = False,
-    seed: Seed = 0,
+    trust_remote_code: options.RemoteCode = False,
+    seed: options.Seed = 0,
 ) -> None:
     """Measure every head of a model: prints the head table, and writes tables with --out.
 
     Without arguments, it scans the embedded model minilm on the built-in text and sentences.
     """
     from headwise.measures.counter import MEASURES
-    from headwise.models.loading import load_model
+    from headwise.models.loading import LoadOptions, load_model
     from headwise.probes.treebank import as_sentences
     from headwise.scans.process_group import ProcessGroup
     from headwise.scans.scan import ScanJob, run_scan
     from headwise.scans.settings import ScanSettings
     from headwise.views.terminal import ProgressDisplay, quiet_console, say
 
+    is_word = rows in ("all", "auto")
     settings = ScanSettings(
         length=length,
         max_tokens=max_tokens,
-        rows=rows
-        if rows in ("all", "auto")
-        else parse_number(rows, "--rows", "all, auto or a number"),
+        rows=rows if is_word else options.parse_number(rows, "--rows", "all, auto or a number"),
         measures=tuple(MEASURES) if measures is None else tuple(measures.split(",")),
         probe=probe,
         seed=seed,
     )
-    options = replace(
-        without_head(dtype, device, revision, trust_remote_code), device_map=device_map
-    )
-    texts = texts_of(text)
+    load = LoadOptions(dtype, device, revision, trust_remote_code, device_map)
+    texts = options.texts_of(text)
     sentences = None if treebank is None else as_sentences(treebank)
-    loaded = load_model(model, options)
+    loaded = load_model(model, load)
     if loaded.tokenizer is None:
         raise OptionError(
             f"{model} reads no text: scan it from Python with headwise.scan(model, inputs=[...])"
@@ -124,19 +105,15 @@ def print_scan(scan: "Scan", out: Path | None) -> None:
     from headwise.views.heads import leader_notes, leaders, overview, skipped_sentences, strongest
     from headwise.views.terminal import quiet_console, say
 
-    console = quiet_console()
-    console.print(overview(scan.table))
-    console.print()
+    console, skipped = quiet_console(), skipped_sentences(scan.table.about)
+    console.print(overview(scan.table), "")
     if scan.table.held_roles:
-        console.print(strongest(scan.table))
-        console.print()
+        console.print(strongest(scan.table), "")
     if len(scan.relations) > 0:
-        console.print(leaders(scan.relations))
-        for line in leader_notes(scan.relations):
-            console.print(line)
-    elif not skipped_sentences(scan.table.about):
+        console.print(leaders(scan.relations), *leader_notes(scan.relations), sep="\n")
+    elif not skipped:
         say(console, "No sentences with gold relations were read: --probe reads the built-in ones.")
-    for line in skipped_sentences(scan.table.about):
+    for line in skipped:
         console.print(line)
     if out is not None:
         files = [name for name in TABLES if (out / name).is_file()]

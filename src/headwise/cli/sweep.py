@@ -5,46 +5,40 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from headwise.cli.options import (
-    AsJson,
-    Force,
-    parse_number,
-)
+from headwise.cli import options
 from headwise.errors import OptionError
 
-TaskName = Annotated[str, typer.Argument(help="relations, recall, brackets or characters.")]
-Quick = Annotated[
-    bool, typer.Option("--quick", help="Fewer seeds, rates and steps; takes minutes.")
-]
+TaskName = Annotated[str, Argument(help="relations, recall, brackets or characters.")]
+Quick = Annotated[bool, Option("--quick", help="Fewer seeds, rates and steps; takes minutes.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--set",
         metavar="NAME=VALUE",
         help="Setting of the task, such as relations=3. May be repeated.",
     ),
 ]
 Groups = Annotated[
-    str | None,
-    typer.Option(help="Groups to compare: split, free, big, narrow, separated by commas."),
+    str | None, Option(help="Groups to compare: split, free, big, narrow, separated by commas.")
 ]
-DModel = Annotated[int | None, typer.Option("--d-model", help="Width of the models.")]
+DModel = Annotated[int | None, Option(help="Width of the models.")]
 Layers = Annotated[
-    int | None, typer.Option(help="Number of layers (default: as many as the task needs).")
+    int | None, Option(help="Number of layers (default: as many as the task needs).")
 ]
-Width = Annotated[int | None, typer.Option(help='d_key of every head in the group "free".')]
-Steps = Annotated[int | None, typer.Option(help="Largest number of training steps.")]
-Seeds = Annotated[int | None, typer.Option(help="Number of models to train per variant.")]
+Width = Annotated[int | None, Option(help='d_key of every head in the group "free".')]
+Steps = Annotated[int | None, Option(help="Largest number of training steps.")]
+Seeds = Annotated[int | None, Option(help="Number of models to train per variant.")]
 Rates = Annotated[
-    str | None, typer.Option(help="Learning rates for every variant to try, separated by commas.")
+    str | None, Option(help="Learning rates for every variant to try, separated by commas.")
 ]
 Processes = Annotated[
-    int | None, typer.Option(help="Number of models to train at a time (default: one per core).")
+    int | None, Option(help="Number of models to train at a time (default: one per core).")
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Folder for results; a stopped sweep resumes there (default: sweep-TASK)."),
+    Option(help="Folder for results; a stopped sweep resumes there (default: sweep-TASK)."),
 ]
 
 
@@ -61,8 +55,8 @@ def sweep_command(  # noqa: PLR0913 - one parameter per option
     rates: Rates = None,
     processes: Processes = None,
     out: Out = None,
-    force: Force = False,
-    as_json: AsJson = False,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Train small transformers that differ only in their heads, and show what each can do."""
     from headwise.sweeps.settings import make_settings, sweep_task
@@ -91,7 +85,7 @@ def sweep_command(  # noqa: PLR0913 - one parameter per option
     from headwise.sweeps.results import FILES
 
     console = quiet_console()
-    show_table(console, result.table().to_rich())
+    show_table(console, result.table())
     say(console, "largest: mean largest weight; entropy: 0 for one position, 1 for all equally")
     for line in result.in_words():
         say(console, line)
@@ -99,13 +93,12 @@ def sweep_command(  # noqa: PLR0913 - one parameter per option
 
 
 def _task_settings(texts: list[str]) -> dict[str, Any]:
-    """Settings of a task from `name=value`."""
     settings: dict[str, Any] = {}
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign:
             raise OptionError(f"--set is {text!r}: give a name and a value, such as relations=3")
-        settings[name] = value if name == "text" else parse_number(value, f"--set {name}")
+        settings[name] = value if name == "text" else options.parse_number(value, f"--set {name}")
     return settings
 
 

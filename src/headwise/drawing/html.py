@@ -1,16 +1,19 @@
-"""HTML text from words and numbers: tags, sections, bars, pages.
+"""HTML and SVG text from words and numbers: tags, sections, bars, images, pages.
 
 Everything that is not `Html` already is escaped here, so no model name and no token can become a
-tag. Tables are in headwise.drawing.table, images in plots and heatmap.
+tag. Tables are in headwise.drawing.table, kinds of images in plots and heatmap.
 """
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 SVG_NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
 """Needed by an SVG file, but not by an SVG element inside an HTML page."""
+FONT, INK = 11, "#1b1b1b"
+LETTER = 0.58
+"""Width of a letter in a sans-serif font, in font sizes, on average."""
 
 STYLE = (
     "<style>.headwise{font:14px/1.45 system-ui,sans-serif;color:#1b1b1b;background:#fff;"
@@ -28,15 +31,16 @@ class Html(str):
     """Text that is HTML already, and is not escaped again."""
 
 
-def one_line(text: str) -> str:
-    """Text on one line; characters that XML forbids become the replacement character."""
-    forbidden = r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
-    return " ".join(re.sub(forbidden, "\N{REPLACEMENT CHARACTER}", text).split())
-
-
 def to_html(value: object) -> str:
-    """Any value as escaped HTML on one line; `Html` stays as it is."""
-    return value if isinstance(value, Html) else escape(one_line(str(value)))
+    """Any value as escaped HTML on one line; `Html` stays as it is.
+
+    Characters that XML forbids become the replacement character.
+    """
+    if isinstance(value, Html):
+        return value
+    forbidden = r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+    text = re.sub(forbidden, "\N{REPLACEMENT CHARACTER}", str(value))
+    return escape(" ".join(text.split()))
 
 
 def tag(name: str, *inner: object, **attributes: object) -> Html:
@@ -84,6 +88,26 @@ def bar_html(share: float, level: float, label: str) -> Html:
         "svg", *parts, class_="bar", viewBox="0 0 100 9", preserveAspectRatio="none",
         role="img", aria_label=label,
     )  # fmt: skip
+
+
+def svg_image(title: str, width: float, height: float, *parts: Html) -> str:
+    """A whole SVG file: the parts on white."""
+    return (
+        f'<svg{SVG_NAMESPACE} viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
+        f'height="{height:.0f}" role="img" font-size="{FONT}" '
+        f'font-family="Helvetica, Arial, sans-serif" fill="{INK}">{tag("title", title)}'
+        f'<rect width="100%" height="100%" fill="#ffffff"/>{"".join(parts)}</svg>\n'
+    )
+
+
+def svg_text(x: float, y: float, text: str, anchor: str = "start", **attributes: object) -> Html:
+    """A line of text that starts, ends or has its middle at x."""
+    return tag("text", text, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor, **attributes)
+
+
+def label_width(labels: Sequence[str]) -> int:
+    """Width of the longest label in an image, with a margin."""
+    return round(max(map(len, labels), default=0) * FONT * LETTER + 8)
 
 
 def figure_html(svg: str, label: str, caption: object) -> Html:

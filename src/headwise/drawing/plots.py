@@ -10,13 +10,10 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import groupby
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from headwise.drawing.heatmap import FONT, room
-from headwise.drawing.html import one_line
-from headwise.errors import OptionError
+from headwise.drawing.html import FONT, INK, Html, label_width, svg_image, svg_text, tag
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Okabe and Ito's colours for the colour-blind, without yellow, which is faint on white."""
@@ -33,7 +30,7 @@ KEY = 52.0
 MARKER_SIZE, MOST_MARKERS, MOST_STEPS, MOST_LETTERS = 3, 24, 6, 76
 LARGEST, TINY = 1e250, 1e-250
 """Larger numbers are omitted, as infinities are: a margin around them would overflow a float."""
-INK, GREY, FAINT = "#1b1b1b", "#6a6a6a", "#e4e4e4"
+GREY, FAINT = "#6a6a6a", "#e4e4e4"
 
 Number = float | int  # the shape checks of the tests take no int for a float
 Point = tuple[Number, Number]
@@ -51,14 +48,6 @@ class Line:
     is_dashed: bool = False
     has_bars: bool = False
     """Whether the spread is drawn as bars, for points with nothing between them."""
-
-    def __post_init__(self) -> None:
-        """Raise OptionError unless the spread has as many points as the line."""
-        if self.spread is not None and len(self.spread) != len(self.points):
-            raise OptionError(
-                f"the line {self.name!r} has {len(self.points)} points, but a spread at "
-                f"{len(self.spread)}: give a low and a high end for every point"
-            )
 
 
 def elbow(points: Iterable[Point]) -> float:
@@ -97,34 +86,37 @@ def curves_svg(  # noqa: PLR0913 - all but the first by keyword
     Numbers that are not finite leave a gap in their line; with `log_y`, so do numbers up to 0. With
     `is_percent_x` an x of 1 is written 100%. `x_names` replace the ticks of the x axis.
     """
-    marks = tuple((at, one_line(name)) for at, name in marks if _is_shown(at))
-    levels = tuple((at, one_line(name)) for at, name in levels if _is_shown(at, is_log=log_y))
-    x_names = tuple((at, one_line(name)) for at, name in x_names if _is_shown(at))
-    heading = textwrap.wrap(one_line(title), MOST_LETTERS)
+    marks = tuple(mark for mark in marks if _is_shown(mark[0]))
+    levels = tuple(level for level in levels if _is_shown(level[0], is_log=log_y))
+    x_names = tuple(name for name in x_names if _is_shown(name[0]))
+    heading = textwrap.wrap(title, MOST_LETTERS)
     low, high = _y_range(lines, levels, log_y)
     y_names = tick_labels(PlotAxis(low, high, 0.0, 1.0, log_y).ticks(), is_even=not log_y)
-    left = EDGE + LEADING + room(y_names)
+    left = EDGE + LEADING + label_width(y_names)
     x = PlotAxis(*_x_range(lines, marks, log_y), left, left + PLOT_WIDTH)
     placed = _place_marks(x, marks)
     rows = max((mark.row for mark in placed), default=-1) + 1
     top = EDGE + LEADING * (len(heading) + rows) + 8
     bottom = top + max(PLOT_HEIGHT, LEADING * (len(lines) + len(levels)))
-    frame = Frame(x, PlotAxis(low, high, bottom, top, log_y))
+    frame = _Frame(x, PlotAxis(low, high, bottom, top, log_y))
+    x_labels = tick_labels(x.ticks(), is_percent=is_percent_x)
     is_empty = not any(point for line in lines for point in frame.points(line))
-    entries = [*_line_entries(frame, lines), *_level_entries(frame, levels)]
+    entries = _key_entries(frame, lines, levels)
     parts = [
-        *_draw_axes(frame, y_names, x_names or _x_ticks(x, is_percent_x)),
-        *_draw_labels(frame, one_line(x_label), one_line(y_label), is_empty=is_empty),
-        *(_draw_mark(frame, mark) for mark in placed),
-        *(stroke(f"M{x.start:.1f} {frame.y.place(at):.1f}H{x.end:.1f}", GREY, "4 4")
+        *(svg_text(left, EDGE + FONT + row * LEADING, line, font_weight="bold")
+          for row, line in enumerate(heading)),
+        *_draw_axes(frame, y_names, x_names or zip(x.ticks(), x_labels, strict=True)),
+        *_draw_labels(frame, x_label, y_label, is_empty=is_empty),
+        *(part for mark in placed for part in _draw_mark(frame, mark)),
+        *(_stroke(f"M{x.start:.1f} {frame.y.place(at):.1f}H{x.end:.1f}", GREY, "4 4")
           for at, _ in levels),
         *(part for place, line in enumerate(lines) for part in _draw_line(frame, line, place)),
         *_draw_key(frame, entries),
     ]  # fmt: skip
-    ends = [mark.x + room([mark.name]) for mark in placed]
-    right = max(x.end + KEY + room([entry.name for entry in entries]), left + room(heading), *ends)
-    body = _draw_heading(heading, left) + "".join(parts)
-    return image(body, one_line(title), right + EDGE, bottom + 2.5 * LEADING + EDGE)
+    key_end = x.end + KEY + label_width([entry.name for entry in entries])
+    mark_ends = (mark.x + label_width([mark.name]) for mark in placed)
+    right = max(key_end, left + label_width(heading), *mark_ends)
+    return svg_image(title, right + EDGE, bottom + 2.5 * LEADING + EDGE, *parts)
 
 
 # Numbers: which ones are drawn, where, and their labels.
@@ -154,7 +146,7 @@ class PlotAxis:
 
 
 @dataclass(frozen=True)
-class Frame:
+class _Frame:
     """The two axes of a plot; y grows upwards, so that its axis starts at the bottom."""
 
     x: PlotAxis
@@ -166,21 +158,18 @@ class Frame:
         return (self.x.place(x), self.y.place(y)) if can_draw else None
 
     def points(self, line: Line) -> list[Point | None]:
-        """Places of a line's points on the image."""
         return [self.at(x, y) for x, y in line.points]
 
     def band(self, line: Line) -> list[tuple[Point, Point] | None]:
-        """Places of the low and the high end of a line's spread."""
+        """Places of the low and high ends of a line's spread; None if they cannot be drawn."""
         ends: list[tuple[Point, Point] | None] = []
         for (x, _), (low, high) in zip(line.points, line.spread or (), strict=False):
-            upper = self.at(x, high)
-            lower = upper and (upper[0], self.y.place(low))
-            ends.append((lower, upper) if lower and upper and low <= high else None)
+            upper = self.at(x, high) if low <= high else None
+            ends.append(((upper[0], self.y.place(low)), upper) if upper else None)
         return ends
 
 
 def _is_shown(value: Number, *, is_log: bool = False) -> bool:
-    """Whether a number can be drawn on an axis."""
     return abs(value) < LARGEST and (value > TINY or not is_log)
 
 
@@ -260,20 +249,17 @@ def _y_range(lines: Sequence[Line], levels: Named, is_log: bool) -> Point:
 # Names: placed so that none is on a line or on another name.
 
 
-@dataclass(frozen=True)
-class Entry:
+class _Entry(NamedTuple):
     """A name to the right of the plot, its best height, and a sample of its line."""
 
-    name: str
     height: float
+    name: str
     colour: str
-    sample: str
-    is_at_end: bool = True
-    """Whether the line reaches the right end of the plot."""
+    sample: Html
+    is_at_end: bool = True  # whether the line reaches the right end of the plot
 
 
-@dataclass(frozen=True)
-class Mark:
+class _Mark(NamedTuple):
     """A name above the plot, to the right of a vertical line; rows count upwards."""
 
     name: str
@@ -281,20 +267,18 @@ class Mark:
     row: int
 
 
-def _line_entries(frame: Frame, lines: Sequence[Line]) -> Iterator[Entry]:
-    right = max((point[0] for line in lines for point in frame.points(line) if point), default=0.0)
-    for place, line in enumerate(lines):
+def _key_entries(frame: _Frame, lines: Sequence[Line], levels: Named) -> list[_Entry]:
+    places = [[point for point in frame.points(line) if point] for line in lines]
+    right = max((x for points in places for x, _ in points), default=0.0)
+    entries = []
+    for place, (line, points) in enumerate(zip(lines, places, strict=True)):
         colour = COLOURS[place % len(COLOURS)]
-        sample = stroke("M0 0H22", colour, _dashes(line), 1.8) + _marker(place, (11.0, 0.0))
-        points = [point for point in frame.points(line) if point]
-        name = one_line(line.name) if points else f"{one_line(line.name)} (no points)"
-        x, y = points[-1] if points else (frame.x.start, frame.y.start)
-        yield Entry(name, y, colour, sample, is_at_end=bool(points) and x == right)
-
-
-def _level_entries(frame: Frame, levels: Named) -> Iterator[Entry]:
-    for at, name in levels:
-        yield Entry(name, frame.y.place(at), GREY, stroke("M0 0H22", GREY, "4 4"))
+        sample = _stroke("M0 0H22", colour, _dashes(line), 1.8) + _marker(place, (11.0, 0.0))
+        name = line.name if points else f"{line.name} (no points)"
+        x, y = points[-1] if points else (math.nan, frame.y.start)
+        entries.append(_Entry(y, name, colour, Html(sample), is_at_end=x == right))
+    sample = _stroke("M0 0H22", GREY, "4 4")
+    return entries + [_Entry(frame.y.place(at), name, GREY, sample) for at, name in levels]
 
 
 def _spread_out(best: Sequence[float], low: float, high: float) -> list[float]:
@@ -314,89 +298,79 @@ def _spread_out(best: Sequence[float], low: float, high: float) -> list[float]:
     return heights
 
 
-def _place_marks(x: PlotAxis, marks: Named) -> list[Mark]:
+def _place_marks(x: PlotAxis, marks: Named) -> list[_Mark]:
     """The marks, each above those to its right that its name would overlap."""
-    placed: list[Mark] = []
+    placed: list[_Mark] = []
     for at, name in sorted(marks, reverse=True):
         here = x.place(at)
-        below = [mark.row for mark in placed if mark.x < here + room([name])]
-        placed.append(Mark(name, here, max(below, default=-1) + 1))
+        below = [mark.row for mark in placed if mark.x < here + label_width([name])]
+        placed.append(_Mark(name, here, max(below, default=-1) + 1))
     return placed
 
 
 # Drawing: every function returns SVG elements.
 
 
-def _draw_line(frame: Frame, line: Line, place: int) -> Iterator[str]:
+def _draw_line(frame: _Frame, line: Line, place: int) -> Iterator[Html]:
     """A line, its band below it and its markers above it."""
     colour = COLOURS[place % len(COLOURS)]
-    if line.has_bars:
-        yield from (_spread_bar(low, high, colour) for low, high in filter(None, frame.band(line)))
-    for band in () if line.has_bars else runs(frame.band(line)):
-        around = [high for _, high in band] + [low for low, _ in reversed(band)]
-        yield f'<path d="M{_path(around)}Z" fill="{colour}" fill-opacity="0.16"/>'
-    for run in runs(frame.points(line)):
-        yield stroke(f"M{_path(run)}h0", colour, _dashes(line), 1.8)
+    for band in _runs(frame.band(line)):
+        if line.has_bars:
+            for (x, low), (_, high) in band:
+                ends = f"M{x - 4:.1f} {high:.1f}h8M{x - 4:.1f} {low:.1f}h8"
+                yield _stroke(f"M{x:.1f} {low:.1f}V{high:.1f}{ends}", colour, width=1.2)
+        else:
+            around = [high for _, high in band] + [low for low, _ in reversed(band)]
+            yield tag("path", d=f"M{_path(around)}Z", fill=colour, fill_opacity=0.16)
+    for run in _runs(frame.points(line)):
+        yield _stroke(f"M{_path(run)}h0", colour, _dashes(line), 1.8)
     pairs = zip(line.points, frame.points(line), strict=True)
     places = [(values, point) for values, point in pairs if point]
     for (x, y), point in places[:: -(-len(places) // MOST_MARKERS) or 1]:
-        label = escape(f"{one_line(line.name)}: {x:.4g}, {y:.4g}")
-        yield _marker(place, point, f"<title>{label}</title>")
+        yield _marker(place, point, tag("title", f"{line.name}: {x:.4g}, {y:.4g}"))
 
 
-def _spread_bar(low: Point, high: Point, colour: str) -> str:
-    """A spread as a line from end to end, with a short line across each end."""
-    (x, bottom), (_, top) = low, high
-    path = f"M{x:.1f} {bottom:.1f}V{top:.1f}M{x - 4:.1f} {top:.1f}h8M{x - 4:.1f} {bottom:.1f}h8"
-    return stroke(path, colour, width=1.2)
-
-
-def runs(items: Iterable[_Any | None]) -> Iterator[list[_Any]]:
+def _runs(items: Iterable[_Any | None]) -> Iterator[list[_Any]]:
     """Runs of items that are not None."""
     for is_run, group in groupby(items, key=lambda item: item is not None):
         if is_run:
             yield [item for item in group if item is not None]
 
 
-def _x_ticks(x: PlotAxis, is_percent: bool) -> Named:
-    """Round numbers on the x axis, with their labels."""
-    return tuple(zip(x.ticks(), tick_labels(x.ticks(), is_percent=is_percent), strict=True))
-
-
-def _draw_axes(frame: Frame, y_names: Sequence[str], x_names: Named) -> Iterator[str]:
+def _draw_axes(
+    frame: _Frame, y_names: Sequence[str], x_names: Iterable[tuple[Number, str]]
+) -> Iterator[Html]:
     """Both axes, their ticks, and a faint line across at every tick of y."""
     x, y = frame.x, frame.y
     for at, name in zip(y.ticks(), y_names, strict=True):
         here = y.place(at)
-        yield stroke(f"M{x.start:.1f} {here:.1f}H{x.end:.1f}", FAINT)
-        yield text(x.start - 6, here + FONT * 0.36, name, "end")
+        yield _stroke(f"M{x.start:.1f} {here:.1f}H{x.end:.1f}", FAINT)
+        yield svg_text(x.start - 6, here + FONT * 0.36, name, "end")
     for at, name in x_names:
         here = x.place(at)
-        yield stroke(f"M{here:.1f} {y.start:.1f}v4", INK)
-        yield text(here, y.start + 4 + FONT, name, "middle")
-    yield stroke(f"M{x.start:.1f} {y.end:.1f}V{y.start:.1f}H{x.end:.1f}", INK)
+        yield _stroke(f"M{here:.1f} {y.start:.1f}v4", INK)
+        yield svg_text(here, y.start + 4 + FONT, name, "middle")
+    yield _stroke(f"M{x.start:.1f} {y.end:.1f}V{y.start:.1f}H{x.end:.1f}", INK)
 
 
-def _draw_labels(frame: Frame, x_label: str, y_label: str, *, is_empty: bool) -> Iterator[str]:
+def _draw_labels(frame: _Frame, x_label: str, y_label: str, *, is_empty: bool) -> Iterator[Html]:
     """The labels of both axes, and a note if there are no points."""
     middle_x, middle_y = (frame.x.start + frame.x.end) / 2, (frame.y.start + frame.y.end) / 2
-    yield text(middle_x, frame.y.start + 8 + 2 * FONT + 4, x_label, "middle")
-    yield (
-        f'<text transform="translate({EDGE + FONT * 0.6:.1f} {middle_y:.1f}) rotate(-90)" '
-        f'text-anchor="middle">{escape(y_label)}</text>'
-    )
+    yield svg_text(middle_x, frame.y.start + 8 + 2 * FONT + 4, x_label, "middle")
+    turned = f"translate({EDGE + FONT * 0.6:.1f} {middle_y:.1f}) rotate(-90)"
+    yield tag("text", y_label, transform=turned, text_anchor="middle")
     if is_empty:
-        yield text(middle_x, middle_y - LEADING / 2, "no points to draw", "middle")
+        yield svg_text(middle_x, middle_y - LEADING / 2, "no points to draw", "middle")
 
 
-def _draw_mark(frame: Frame, mark: Mark) -> str:
-    """A vertical line up to its name above the plot."""
+def _draw_mark(frame: _Frame, mark: _Mark) -> Iterator[Html]:
     bottom = frame.y.end - 4 - mark.row * LEADING
     path = f"M{mark.x:.1f} {frame.y.start:.1f}V{bottom - FONT * 0.8:.1f}"
-    return stroke(path, GREY, "1.5 3") + text(mark.x + 4, bottom, mark.name)
+    yield _stroke(path, GREY, "1.5 3")
+    yield svg_text(mark.x + 4, bottom, mark.name)
 
 
-def _draw_key(frame: Frame, entries: Sequence[Entry]) -> Iterator[str]:
+def _draw_key(frame: _Frame, entries: Sequence[_Entry]) -> Iterator[Html]:
     """The names at the right, each with a sample and, if it was moved, a line to its end."""
     ordered = sorted(entries, key=lambda entry: entry.height)
     right, start = frame.x.end, frame.x.end + KEY - 30
@@ -404,30 +378,12 @@ def _draw_key(frame: Frame, entries: Sequence[Entry]) -> Iterator[str]:
     for entry, y in zip(ordered, heights, strict=True):
         if entry.is_at_end and abs(y - entry.height) > LEADING / 2:
             path = f"M{right + 3:.1f} {entry.height:.1f}L{start - 4:.1f} {y:.1f}"
-            yield stroke(path, entry.colour, width=0.6)
-        yield f'<g transform="translate({start:.1f} {y:.1f})">{entry.sample}</g>'
-        yield text(start + 28, y + FONT * 0.36, entry.name)
-
-
-def _draw_heading(lines: Sequence[str], left: float) -> str:
-    """The title, in as many lines as it needs."""
-    bold = 'font-weight="bold"'
-    placed = enumerate(lines)
-    return "".join(text(left, EDGE + FONT + row * LEADING, line, more=bold) for row, line in placed)
-
-
-def image(body: str, title: str, width: float, height: float) -> str:
-    """The whole image."""
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
-        f'width="{width:.0f}" height="{height:.0f}" role="img" font-size="{FONT}" '
-        f'font-family="Helvetica, Arial, sans-serif" fill="{INK}"><title>{escape(title)}</title>'
-        f'<rect width="100%" height="100%" fill="#ffffff"/>{body}</svg>\n'
-    )
+            yield _stroke(path, entry.colour, width=0.6)
+        yield tag("g", entry.sample, transform=f"translate({start:.1f} {y:.1f})")
+        yield svg_text(start + 28, y + FONT * 0.36, entry.name)
 
 
 def _dashes(line: Line) -> str:
-    """Lengths of dashes and gaps; empty for a solid line."""
     return "6 4" if line.is_dashed else ""
 
 
@@ -435,26 +391,19 @@ def _path(points: Iterable[Point]) -> str:
     return "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
-def _marker(place: int, at: Point, inner: str = "") -> str:
+def _marker(place: int, at: Point, inner: Html | str = "") -> Html:
     """The shape of line number `place`; hollow once every shape has been used."""
     colour = COLOURS[place % len(COLOURS)]
     fill = "#ffffff" if place // len(MARKERS) % 2 else colour
-    return (
-        f'<path d="{MARKERS[place % len(MARKERS)]}" fill="{fill}" stroke="{colour}" '
-        f'stroke-width="0.4" transform="translate({at[0]:.1f} {at[1]:.1f}) '
-        f'scale({MARKER_SIZE})">{inner}</path>'
-    )
+    moved = f"translate({at[0]:.1f} {at[1]:.1f}) scale({MARKER_SIZE})"
+    shape = MARKERS[place % len(MARKERS)]
+    return tag("path", inner, d=shape, fill=fill, stroke=colour, stroke_width=0.4, transform=moved)
 
 
-def stroke(path: str, colour: str, dash: str = "", width: float = 1.0) -> str:
-    """A path without a fill."""
-    dashes = f' stroke-dasharray="{dash}"' if dash else ""
-    return (
-        f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="{width}" '
-        f'stroke-linecap="round" stroke-linejoin="round"{dashes}/>'
-    )
-
-
-def text(x: float, y: float, name: str, anchor: str = "start", more: str = "") -> str:
-    """A text on the image, escaped."""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {more}>{escape(name)}</text>'
+def _stroke(path: str, colour: str, dashes: str = "", width: float = 1.0) -> Html:
+    """A path without a fill; `dashes` are the lengths of dashes and gaps."""
+    more = {"stroke_dasharray": dashes} if dashes else {}
+    return tag(
+        "path", d=path, fill="none", stroke=colour, stroke_width=width,
+        stroke_linecap="round", stroke_linejoin="round", **more,
+    )  # fmt: skip

@@ -3,11 +3,11 @@
 Numbers become text in headwise.formats; HTML tags come from headwise.drawing.html.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headwise.drawing.html import Html, join_html, scrolling, tag
+from headwise.drawing.html import Html, scrolling, tag
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -25,7 +25,7 @@ def is_small(rows: int, columns: int) -> bool:
 class Table:
     """A titled table of text. The first cell of a row names the row.
 
-    >>> table = Table("Sizes", ("", "before"), (("heads", "72"),), frozenset({"before"}))
+    >>> table = Table("Sizes", ("", "before"), [("heads", "72")], ["before"])
     >>> print(table.to_markdown())
     |  | before |
     |---|---:|
@@ -33,9 +33,9 @@ class Table:
     """
 
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numeric: frozenset[str] = frozenset()
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, ...]]
+    numeric: Collection[str] = ()
     """Columns of numbers, which are aligned right."""
 
     def __post_init__(self) -> None:
@@ -50,10 +50,11 @@ class Table:
         `styles` maps the text of a cell to its rich style.
         """
         from rich.box import SIMPLE_HEAD
+        from rich.console import JustifyMethod
         from rich.table import Table as RichTable
         from rich.text import Text
 
-        drawn = RichTable(
+        table = RichTable(
             title=Text(self.title, style="bold") if self.title else None,
             title_justify="left",
             box=SIMPLE_HEAD if is_ruled else None,
@@ -63,12 +64,11 @@ class Table:
         )
         for column in self.columns:
             is_number = column in self.numeric
-            drawn.add_column(
-                Text(column), justify="right" if is_number else "left", no_wrap=is_number
-            )
+            justify: JustifyMethod = "right" if is_number else "left"
+            table.add_column(Text(column), justify=justify, no_wrap=is_number)
         for row in self.rows:
-            drawn.add_row(*(Text(cell, style=(styles or {}).get(cell, "")) for cell in row))
-        return drawn
+            table.add_row(*(Text(cell, style=(styles or {}).get(cell, "")) for cell in row))
+        return table
 
     def to_html(self) -> Html:
         """An HTML table that scrolls sideways on a narrow screen; empty if there are no rows.
@@ -78,25 +78,18 @@ class Table:
         if not self.rows:
             return Html("")
         classes = [{"class_": "n"} if name in self.numeric else {} for name in self.columns]
-        head = [
+        head = (
             tag("th", column, scope="col", **class_)
             for column, class_ in zip(self.columns, classes, strict=True)
-        ]
-        body = [
-            tag(
-                "tr",
-                tag("th", row[0], scope="row"),
-                *(
-                    tag("td", cell, **class_)
-                    for cell, class_ in zip(row[1:], classes[1:], strict=True)
-                ),
-            )
-            for row in self.rows
-        ]
-        parts = [tag("thead", tag("tr", *head)), tag("tbody", *body)]
-        if self.title:
-            parts.insert(0, tag("caption", tag("span", self.title)))
-        return scrolling(self.title, tag("table", join_html(parts), class_="data"))
+        )
+        body = []
+        for name, *cells in self.rows:
+            pairs = zip(cells, classes[1:], strict=True)
+            numbers = (tag("td", cell, **class_) for cell, class_ in pairs)
+            body.append(tag("tr", tag("th", name, scope="row"), *numbers))
+        caption = tag("caption", tag("span", self.title)) if self.title else ""
+        parts = [caption, tag("thead", tag("tr", *head)), tag("tbody", *body)]
+        return scrolling(self.title, tag("table", *parts, class_="data"))
 
     def to_markdown(self) -> str:
         """A Markdown table without its title."""

@@ -1,7 +1,6 @@
 """The report's sections on importance and on a cut.
 
-In: Importance, PruneRecord and Curve. Out: HTML. Numbers are shown with their
-standard errors, and a cut beside the uncut model, random cuts and the floor.
+Numbers have their standard errors; a cut is beside the uncut model, random cuts and the floor.
 """
 
 import math
@@ -18,30 +17,30 @@ from headwise.drawing.html import (
 )
 from headwise.drawing.table import Table
 from headwise.formats import format_count, format_number, format_with_error
-from headwise.heads import HeadId, HeadTable
+from headwise.heads import HeadTable
 from headwise.pruning.importance.importance import Importance
 from headwise.pruning.record import PruneRecord, Quality
 from headwise.pruning.selection.curve import Curve
-from headwise.report.data import ReportData, is_same_model, number_or_nan
-from headwise.report.heads_section import HeadCell, head_grid_html, value_cell
-from headwise.views.pruning import MEASURES, size_rows
+from headwise.report.data import ReportData, is_same_model
+from headwise.report.heads_section import head_grids, value_cell
+from headwise.views.pruning import size_rows
 
 ENDS = 8
 """Heads shown at each end of the ranking; the whole ranking is folded away."""
-MEASURE_TITLES = {
-    "zero": "silent",
-    "mean": "replaced by its mean",
-    "michel": "Michel's score",
-    "fisher": "Fisher information",
-    "expected": "expected cost",
+MEASURES = {
+    "zero": ("silent", "loss added if the head outputs zeros, measured"),
+    "mean": ("replaced by its mean", "loss added if the head always outputs its mean, measured"),
+    "michel": ("Michel's score", "how strongly the loss reacts to the head's gate, from gradients"),
+    "fisher": (
+        "Fisher information",
+        "Michel's score with squares, which stresses the examples that need the head",
+    ),
+    "expected": (
+        "expected cost",
+        "loss added by cutting the head, as predicted from the interaction of all heads",
+    ),
 }
-MEASURE_MEANINGS = {
-    "zero": "loss added if the head outputs zeros, measured",
-    "mean": "loss added if the head always outputs its mean, measured",
-    "michel": "how strongly the loss reacts to the head's gate, from gradients",
-    "fisher": "Michel's score with squares, which stresses the examples that need the head",
-    "expected": "loss added by cutting the head, as predicted from the interaction of all heads",
-}
+"""Titles and meanings of the measures of importance."""
 METHOD_MEANINGS = {
     "rounds": "the heads expected to cost least together, a few per round, measured every round",
     "quadratic": "the heads expected to cost least together, measured once",
@@ -61,9 +60,15 @@ def importance_section(importance: Importance) -> Html:
     is_long = len(names) > 2 * ENDS
     examples = about.get("examples")
     amount = f" on {format_count(examples, 'example')}" if isinstance(examples, int) else ""
+    costs = dict(zip(table.heads, table.df["zero"], strict=True))
+    largest = max((cost for cost in costs.values() if cost > 0), default=1.0)
+    cells = {}
+    for head, cost in costs.items():
+        label = f"{head}: silenced, it adds {cost:.2g} of loss"
+        cells[head] = value_cell(cost / largest, f"{100 * cost / largest:.0f}", label)
     meanings = (
-        join_html([tag("b", f"{MEASURE_TITLES[name]}:"), f"{MEASURE_MEANINGS[name]}."], " ")
-        for name in MEASURES
+        join_html([tag("b", f"{title}:"), f"{meaning}."], " ")
+        for name, (title, meaning) in MEASURES.items()
         if name in table.df
     )
     ends = [*names[:ENDS], *names[-ENDS:]] if is_long else names
@@ -78,12 +83,7 @@ def importance_section(importance: Importance) -> Html:
             f"({about.get('objective', 'of the model')}). A small number does not show that "
             "several such heads can be cut at once: one may stand in for another.",
         ),
-        *(
-            head_grid_html(
-                "Loss added if silent, % of the costliest head's", table, stack, _cost_cells(table)
-            )
-            for stack in table.stacks
-        ),
+        *head_grids("Loss added if silent, % of the costliest head's", cells),
         bullets(meanings),
         _ranking(title, table, ends),
         details("Every head", every) if is_long else "",
@@ -91,49 +91,33 @@ def importance_section(importance: Importance) -> Html:
     )
 
 
-def _cost_cells(table: HeadTable) -> HeadCell:
-    costs = table.df["zero"].tolist()
-    largest = max([cost for cost in costs if cost > 0], default=1.0)
-
-    def cell(head: HeadId, row: int) -> Html:
-        share = costs[row] / largest
-        label = f"{head}: silenced, it adds {costs[row]:.2g} of loss"
-        return value_cell(share, f"{100 * share:.0f}", label)
-
-    return cell
-
-
 def _ranking(caption: str, table: HeadTable, names: list[str]) -> Html:
-    """The named heads with every measure and its standard error."""
     measures = [name for name in MEASURES if name in table.df]
     rows = []
     for name in names:
         row = table[name]
         cells = (
-            format_with_error(number_or_nan(row, measure), number_or_nan(row, f"{measure}_se"))
+            format_with_error(row[measure], row.get(f"{measure}_se", math.nan))
             for measure in measures
         )
         rows.append((name, *cells, row.get("stand_ins", "") or "-"))
-    titles = [MEASURE_TITLES[name] for name in measures]
-    columns = ("head", *titles, "stand-ins")
-    return Table(caption, columns, tuple(rows), frozenset(titles)).to_html()
+    titles = [MEASURES[name][0] for name in measures]
+    return Table(caption, ("head", *titles, "stand-ins"), rows, titles).to_html()
 
 
 def _one_head_left(importance: Importance) -> Html:
     unit = str(importance.table.about.get("unit", "quality"))
-    rows = tuple(
+    rows = [
         (
-            str(row["layer"]),
-            str(row["heads"]),
-            str(row["best"]),
-            format_with_error(number_or_nan(row, "added"), number_or_nan(row, "added_se")),
+            *(str(row[name]) for name in ("layer", "heads", "best")),
+            format_with_error(row["added"], row["added_se"]),
             str(row["shown"]),
         )
         for _, row in importance.layers.iterrows()
-    )
+    ]
     title = "One head left in a layer, all its other heads silent, one layer at a time"
     columns = ("layer", "heads", "best head", "loss added", unit)
-    return Table(title, columns, rows, frozenset({"heads", "loss added", unit})).to_html()
+    return Table(title, columns, rows, ["heads", "loss added", unit]).to_html()
 
 
 def stand_ins_part(importance: Importance | None) -> Html:
@@ -144,13 +128,13 @@ def stand_ins_part(importance: Importance | None) -> Html:
     if not importance.groups:
         none = "No group of heads meets the criteria for standing in for each other."
         return join_html([title, tag("p", none)])
-    rows = tuple(
+    rows = [
         (" ".join(map(str, group.heads)), f"{group.cost_apart:.4f}", f"{group.cost_together:.4f}")
         for group in importance.groups
-    )
+    ]
     columns = ("heads", "cost one by one, added up", "cost together")
     caption = "Expected loss from cutting: more together than one by one, as each covers the other"
-    table = Table(caption, columns, rows, frozenset(columns[1:]))
+    table = Table(caption, columns, rows, columns[1:])
     text = (
         "Their effects on the output point the same way and their outputs are similar. Cutting any "
         "one of them is cheap, cutting all of them is costly."
@@ -191,16 +175,15 @@ def cut_section(data: ReportData, cut: PruneRecord) -> Html:
 
 
 def _size_table(cut: PruneRecord) -> Html:
-    rows = tuple(
-        (name, before, after, f"{1 - left:.1%}", bar_html(left, math.nan, f"{left:.0%} left"))
-        for name, before, after, left in size_rows(cut)
-    )
+    rows = [
+        (*sizes, f"{1 - left:.1%}", bar_html(left, math.nan, f"{left:.0%} left"))
+        for *sizes, left in size_rows(cut)
+    ]
     columns = ("size", "before", "after", "removed", "left")
-    return Table("Size of the model", columns, rows, frozenset(columns[1:4])).to_html()
+    return Table("Size of the model", columns, rows, columns[1:4]).to_html()
 
 
 def _quality_table(quality: Quality) -> Html:
-    """Quality on held-out text of the uncut model, the cut, random cuts and the floor."""
     values = [score.value for score in quality.random if not math.isnan(score.value)]
     ends = f", {min(values):.3f} to {max(values):.3f}" if values else ""
     scores = {
@@ -210,17 +193,17 @@ def _quality_table(quality: Quality) -> Html:
         f"same number at random, mean of {len(values)}{ends}": quality.random_mean,
         "floor: every head silent": quality.floor,
     }
-    rows = tuple(
+    rows = [
         (name, format_number(score.value, 4), format_number(score.loss, 4))
         for name, score in scores.items()
         if score is not None
-    )
+    ]
     caption = (
         f"On held-out text, which took no part in choosing heads or fitting ({quality.objective}); "
         "compare a cut with the uncut model and the floor"
     )
     columns = ("model", quality.unit, "loss")
-    return Table(caption, columns, rows, frozenset(columns[1:])).to_html()
+    return Table(caption, columns, rows, columns[1:]).to_html()
 
 
 def _curve_figure(curve: Curve | None, cut: PruneRecord) -> Html:
@@ -238,7 +221,7 @@ def _curve_figure(curve: Curve | None, cut: PruneRecord) -> Html:
 
 
 def _speed_table(cut: PruneRecord) -> Html:
-    rows = tuple(
+    rows = [
         (
             f"{speed.batch} x {speed.positions} tokens",
             f"{speed.before:.3f} s",
@@ -246,7 +229,7 @@ def _speed_table(cut: PruneRecord) -> Html:
             f"{speed.ratio:.2f} ± {speed.spread:.2f}",
         )
         for speed in cut.speed
-    )
+    ]
     columns = ("batch", "before", "after", "times as fast")
     caption = "Time of one forward pass, both models in turn on the machine that made the cut"
-    return Table(caption, columns, rows, frozenset(columns[1:])).to_html()
+    return Table(caption, columns, rows, columns[1:]).to_html()

@@ -4,13 +4,9 @@ In: folders that `headwise scan`, `importance` and `prune` wrote. Out: ReportDat
 its own folder; results of different models raise OptionError here.
 """
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
 
 from headwise.drawing.heatmap import HeatMap
 from headwise.errors import OptionError
@@ -21,6 +17,7 @@ from headwise.pruning.selection.curve import Curve
 from headwise.reading.corpus import TEXTS
 from headwise.scans.fingerprint import digest_texts
 from headwise.scans.folder import Scan
+from headwise.views.heads import dict_in
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +30,6 @@ class AttentionMaps:
     words_by_head: Mapping[str, HeatMap] = field(default_factory=dict)
     """Maps without special tokens, by the head's name."""
     reason: str = ""
-    """The reason for having no maps; empty if there are some."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -45,9 +41,7 @@ class ReportData:
     cut: PruneRecord | None = None
     curve: Curve | None = None
     """Quality against heads cut, if it was measured with the cut."""
-    maps: AttentionMaps = field(default_factory=AttentionMaps)
-    texts: tuple[str, ...] = ()
-    """The scanned texts if they are the built-in ones, else empty."""
+    maps: AttentionMaps = AttentionMaps()
 
     @property
     def table(self) -> HeadTable:
@@ -66,6 +60,11 @@ class ReportData:
         return {name: count for name, count in counts.items() if isinstance(count, int)}
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """The scanned texts if they are the built-in ones, else empty."""
+        return TEXTS if self.table.about.get("texts") == digest_texts(TEXTS) else ()
+
+    @property
     def tokens(self) -> int:
         """Number of tokens of text that were read; 0 if unknown."""
         tokens = self.table.about.get("tokens")
@@ -74,8 +73,7 @@ class ReportData:
 
 def check_folders(scan: Path | None, importance: Path | None, prune: Path | None) -> None:
     """Raise OptionError if one of the folders does not exist."""
-    folders = {"scan": scan, "importance": importance, "prune": prune}
-    for command, folder in folders.items():
+    for command, folder in (("scan", scan), ("importance", importance), ("prune", prune)):
         if folder is not None and not folder.is_dir():
             reason = "is a file" if folder.exists() else "does not exist"
             raise OptionError(
@@ -86,21 +84,21 @@ def check_folders(scan: Path | None, importance: Path | None, prune: Path | None
 def read_folders(
     scan: Path | Scan, importance: Path | None = None, prune: Path | None = None
 ) -> ReportData:
-    """The data in the folders, after checking that they are about the same model; without maps."""
-    check_folders(None if isinstance(scan, Scan) else scan, importance, prune)
+    """The data in the folders, without maps; raises OptionError if the models differ."""
     scan = scan if isinstance(scan, Scan) else Scan.read(scan)
-    cut = None if prune is None else read_cut(prune, scan.table)
-    return ReportData(
-        scan=scan,
-        importance=None if importance is None else read_importance(importance, scan.table),
-        cut=cut,
-        curve=None if cut is None or prune is None else _read_curve(prune, cut),
-        texts=builtin_texts(scan.table),
-    )
+    data = ReportData(scan=scan)
+    if importance is not None:
+        data = replace(data, importance=_read_importance(importance, scan.table))
+    if prune is not None:
+        cut, file = _read_cut(prune, scan.table), prune / "curve.csv"
+        data = replace(data, cut=cut)
+        if file.is_file():
+            curve = Curve.read(file, cut.settings.method, cut.quality.unit, cut.before.heads)
+            data = replace(data, curve=curve)
+    return data
 
 
-def read_importance(folder: Path, scanned: HeadTable) -> Importance:
-    """The importance in `folder`; raises OptionError unless it has the scanned heads."""
+def _read_importance(folder: Path, scanned: HeadTable) -> Importance:
     importance = Importance.read(folder)
     table = importance.table
     _check_model(folder, str(table.about.get("model", "")), scanned)
@@ -112,27 +110,20 @@ def read_importance(folder: Path, scanned: HeadTable) -> Importance:
     return importance
 
 
-def read_cut(folder: Path, scanned: HeadTable) -> PruneRecord:
+def _read_cut(folder: Path, scanned: HeadTable) -> PruneRecord:
     """The record in `folder`; the scanned model must be the uncut model or the cut one."""
     cut = PruneRecord.read(folder)
     name = str(scanned.about.get("model", ""))
-    is_result = bool(name) and Path(name).expanduser().resolve() == folder.resolve()
-    if not is_result:
-        _check_model(folder, cut.model.name, scanned)
-        missing = [str(head) for head in cut.heads_cut if head not in scanned.heads]
-        if missing:
-            raise OptionError(
-                f"the cut in {folder} removed {missing[0]}, which the scanned model does not have: "
-                "give folders of the same model"
-            )
+    if name and Path(name).expanduser().resolve() == folder.resolve():
+        return cut
+    _check_model(folder, cut.model.name, scanned)
+    missing = [str(head) for head in cut.heads_cut if head not in scanned.heads]
+    if missing:
+        raise OptionError(
+            f"the cut in {folder} removed {missing[0]}, which the scanned model does not have: "
+            "give folders of the same model"
+        )
     return cut
-
-
-def _read_curve(folder: Path, cut: PruneRecord) -> Curve | None:
-    file = folder / "curve.csv"
-    if not file.is_file():
-        return None
-    return Curve.read(file, cut.settings.method, cut.quality.unit, cut.before.heads)
 
 
 def _check_model(folder: Path, model: str, scanned: HeadTable) -> None:
@@ -152,20 +143,3 @@ def is_same_model(name: str, other: str) -> bool:
         return Path(name).expanduser().samefile(Path(other).expanduser())
     except (OSError, RuntimeError):  # missing, too long for a path, or the home of an unknown user
         return False
-
-
-def builtin_texts(table: HeadTable) -> tuple[str, ...]:
-    """The built-in texts if they were scanned, else empty."""
-    return TEXTS if table.about.get("texts") == digest_texts(TEXTS) else ()
-
-
-def dict_in(about: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The dictionary under `name`; empty if there is none."""
-    value = about.get(name)
-    return value if isinstance(value, dict) else {}
-
-
-def number_or_nan(row: Mapping[str, Any] | pd.Series, name: str) -> float:
-    """A row's number; NaN if it has none of this name."""
-    value = row.get(name)
-    return math.nan if value is None else float(value)

@@ -1,37 +1,22 @@
-"""The report's first two sections: the scan in a few sentences, and a grid of every head.
-
-In: ReportData or a HeadTable. Out: HTML. Roles are decided in headwise.scans.role_decisions.
-"""
+"""The report's first two sections: the scan in a few sentences, and a grid of every head."""
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 
 from headwise.drawing.heatmap import colour
-from headwise.drawing.html import (
-    Html,
-    bullets,
-    details,
-    join_html,
-    scrolling,
-    section,
-    tag,
-)
+from headwise.drawing.html import Html, bullets, details, join_html, scrolling, section, tag
 from headwise.drawing.table import Table
 from headwise.formats import format_count, format_number, format_share, join_words
 from headwise.heads import HeadId, HeadTable
-from headwise.pruning.record import PruneRecord
 from headwise.report.data import ReportData
 from headwise.report.relations_section import rank_pairs
-from headwise.report.roles_section import describe_head, role_chip, role_class
+from headwise.report.roles_section import describe_head, role_chip
 from headwise.roles import ROLES, UNKNOWN_ROLE
-from headwise.views.heads import MORE, NONE, strongest_of
+from headwise.views.heads import MORE, NONE, role_counts, strongest_of
 
 MIDDLE_LUMINANCE = 0.1791
 """Black and white text have equal contrast on this luminance: (L + .05)^2 = 1.05 x .05."""
-
-HeadCell = Callable[[HeadId, int], Html]
-"""The HTML cell of a head, from the head and its row in the table."""
 
 COLUMN_TITLES = {
     "normalised_entropy": "how widely",
@@ -54,6 +39,12 @@ def summary_section(data: ReportData) -> Html:
     sentences = sum(count for name, count in data.counts.items() if name.endswith("_sentences"))
     read += [f"{format_count(sentences, 'sentence')} with known relations"] if sentences else []
     measured = f" They were measured on {join_words(read)}." if read else ""
+    roles = [f"Heads per role (a head can have several): {role_counts(table)}."]
+    if table.missed_roles:
+        roles.append(f"No head is {join_words(table.missed_roles, 'or')}.")
+    if table.untested_roles:
+        untested = ", ".join(table.untested_roles)
+        roles.append(f"Not tested, because the scan read nothing to decide them: {untested}.")
     return section(
         "summary",
         "In short",
@@ -63,7 +54,7 @@ def summary_section(data: ReportData) -> Html:
             f"{format_count(table.num_layers, 'layer')}.{measured} "
             f"{_role_sentence(num_with_role, len(table))}",
         ),
-        tag("p", _count_roles(table)),
+        tag("p", " ".join(roles)),
         bullets(_highlights(data)),
         tag(
             "p",
@@ -77,11 +68,7 @@ def summary_section(data: ReportData) -> Html:
 def _role_sentence(count: int, total: int) -> str:
     if count == total:
         return "Every head meets the criteria of at least one role."
-    useless = (
-        "which does not make it useless"
-        if total - count == 1
-        else "which does not make them useless"
-    )
+    useless = f"which does not make {'it' if total - count == 1 else 'them'} useless"
     if not count:
         return f"No head meets the criteria of any role, {useless}."
     others = "the other one has" if total - count == 1 else f"the other {total - count} have"
@@ -89,18 +76,6 @@ def _role_sentence(count: int, total: int) -> str:
         f"{count} of them {'meets' if count == 1 else 'meet'} the criteria of at least one role; "
         f"{others} no role that this scan looks for, {useless}."
     )
-
-
-def _count_roles(table: HeadTable) -> str:
-    counts = [f"{role} {len(table.with_role(role))}" for role in table.held_roles]
-    counts.append(f"no role {len(table.without_role)}")
-    sentences = [f"Heads per role (a head can have several): {', '.join(counts)}."]
-    if table.missed_roles:
-        sentences.append(f"No head is {join_words(table.missed_roles, 'or')}.")
-    if table.untested_roles:
-        untested = ", ".join(table.untested_roles)
-        sentences.append(f"Not tested, because the scan read nothing to decide them: {untested}.")
-    return " ".join(sentences)
 
 
 def _highlights(data: ReportData) -> Iterator[str]:
@@ -123,27 +98,23 @@ def _highlights(data: ReportData) -> Iterator[str]:
             f"{last['name']} least ({last['zero']:.2g})."
         )
     if data.cut is not None:
-        yield _describe_cut(data.cut)
-
-
-def _describe_cut(cut: PruneRecord) -> str:
-    was = "was" if len(cut.heads_cut) == 1 else "were"
-    return (
-        f"{format_count(len(cut.heads_cut), 'head')} {was} cut; {cut.quality.unit} is then "
-        f"{format_number(cut.quality.final.value)}, and "
-        f"{format_number(cut.quality.random_mean.value)} with the same number cut at random."
-    )
+        count, quality = len(data.cut.heads_cut), data.cut.quality
+        yield (
+            f"{format_count(count, 'head')} {'was' if count == 1 else 'were'} cut; {quality.unit} "
+            f"is then {format_number(quality.final.value)}, and "
+            f"{format_number(quality.random_mean.value)} with the same number cut at random."
+        )
 
 
 def grid_section(table: HeadTable) -> Html:
     """Every head at its place, by role and by entropy."""
-    grids = []
-    for stack in table.stacks:
-        drawn = [head_grid_html("First role of each head", table, stack, _role_cells(table))]
-        if "normalised_entropy" in table.df:
-            caption = "How widely it looks: entropy, % of the largest"
-            drawn.append(head_grid_html(caption, table, stack, _entropy_cells(table)))
-        grids.append(tag("div", *drawn, class_="grids"))
+    grids = [head_grids("First role of each head", _role_cells(table))]
+    if "normalised_entropy" in table.df:
+        cells = {}
+        for head, entropy in zip(table.heads, table.df["normalised_entropy"], strict=True):
+            share = format_share(entropy) or "unknown"
+            cells[head] = value_cell(entropy, share.rstrip("%"), f"{head}: entropy {share}")
+        grids.append(head_grids("How widely it looks: entropy, % of the largest", cells))
     return section(
         "grid",
         "Every head at its place",
@@ -155,39 +126,25 @@ def grid_section(table: HeadTable) -> Html:
             "100 that it looks at all of them alike. Point at a cell to see its numbers.",
         ),
         _legend(table),
-        *grids,
+        *(tag("div", *of_stack, class_="grids") for of_stack in zip(*grids, strict=True)),
         details("Every head in numbers", _head_numbers(table)),
     )
 
 
-def _role_cells(table: HeadTable) -> HeadCell:
-    roles_of_row = table.df["roles"].tolist()
-    entropy = table.df.get("normalised_entropy", [math.nan] * len(table))
-
-    def cell(head: HeadId, row: int) -> Html:
-        roles = roles_of_row[row]
-        spread = f"; entropy {entropy[row]:.0%}" if entropy[row] == entropy[row] else ""
-        label = f"{head}: {', '.join(roles) or 'no role'}{spread}"
-        if not roles:
-            return tag("td", NONE, class_="none", title=label, aria_label=label)
-        classes = f"has a-{role_class(roles[0])}"
-        if len(roles) > 1:
-            classes += f" b-{role_class(roles[1])}"
-        letter = ROLES.get(roles[0], UNKNOWN_ROLE).letter
-        text = letter + MORE * (len(roles) > 2)
-        return tag("td", text, class_=classes, title=label, aria_label=label)
-
-    return cell
-
-
-def _entropy_cells(table: HeadTable) -> HeadCell:
-    entropy = table.df["normalised_entropy"].tolist()
-
-    def cell(head: HeadId, row: int) -> Html:
-        share = format_share(entropy[row]) or "unknown"
-        return value_cell(entropy[row], share.rstrip("%"), f"{head}: entropy {share}")
-
-    return cell
+def _role_cells(table: HeadTable) -> dict[HeadId, Html]:
+    entropies = table.df.get("normalised_entropy", [math.nan] * len(table))
+    cells = {}
+    for head, names, entropy in zip(table.heads, table.df["roles"], entropies, strict=True):
+        spread = "" if math.isnan(entropy) else f"; entropy {entropy:.0%}"
+        label = f"{head}: {', '.join(names) or 'no role'}{spread}"
+        roles = [ROLES.get(name, UNKNOWN_ROLE) for name in names]
+        text, classes = NONE, "none"
+        if roles:
+            text = roles[0].letter + MORE * (len(roles) > 2)
+            colours = zip("ab", roles, strict=False)  # of the cell and of its corner
+            classes = " ".join(["has", *(f"{place}-{role.name}" for place, role in colours)])
+        cells[head] = tag("td", text, class_=classes, title=label, aria_label=label)
+    return cells
 
 
 def _legend(table: HeadTable) -> Html:
@@ -205,31 +162,34 @@ def _legend(table: HeadTable) -> Html:
 def _head_numbers(table: HeadTable) -> Html:
     titles = {name: title for name, title in COLUMN_TITLES.items() if name in table.df}
     values = table.df[list(titles)].to_numpy(float)
-    rows = tuple(
+    rows = [
         (str(head), ", ".join(roles) or "-", *(format_number(value, 2) for value in line))
         for head, roles, line in zip(table.heads, table.df["roles"], values, strict=True)
-    )
+    ]
     caption = (
         "Means over the rows that were read. How widely: entropy as a share of the largest; "
         "masses and shares: 0 to 1."
     )
     columns = ("head", "roles", *titles.values())
-    return Table(caption, columns, rows, frozenset(titles.values())).to_html()
+    return Table(caption, columns, rows, titles.values()).to_html()
 
 
-def head_grid_html(caption: str, table: HeadTable, stack: str, cell: HeadCell) -> Html:
-    """One stack's heads, a row per layer; blank for heads that a layer does not have."""
-    rows = {head: row for row, head in enumerate(table.heads) if head.stack == stack}
-    width = max(head.head for head in rows) + 1
-    header = [tag("td", ""), *(tag("th", number, scope="col") for number in range(width))]
-    lines = []
-    for layer in dict.fromkeys(head.layer for head in rows):
-        heads = [HeadId(layer, number, stack) for number in range(width)]
-        cells = [cell(head, rows[head]) if head in rows else tag("td", "") for head in heads]
-        lines.append(tag("tr", tag("th", f"L{layer}", scope="row"), *cells))
-    title = f"{stack}: {caption}" if stack else caption
-    parts = [tag("caption", tag("span", title)), tag("thead", tag("tr", *header))]
-    return scrolling(title, tag("table", *parts, tag("tbody", *lines), class_="grid"))
+def head_grids(caption: str, cells: Mapping[HeadId, Html]) -> list[Html]:
+    """A grid per stack, a row per layer; blank for heads that a layer does not have."""
+    grids = []
+    for stack in dict.fromkeys(head.stack for head in cells):
+        heads = [head for head in cells if head.stack == stack]
+        columns = range(max(head.head for head in heads) + 1)
+        header = [tag("td", ""), *(tag("th", number, scope="col") for number in columns)]
+        lines = []
+        for layer in dict.fromkeys(head.layer for head in heads):
+            line = (cells.get(HeadId(layer, number, stack), tag("td", "")) for number in columns)
+            lines.append(tag("tr", tag("th", f"L{layer}", scope="row"), *line))
+        title = f"{stack}: {caption}" if stack else caption
+        parts = [tag("caption", tag("span", title)), tag("thead", tag("tr", *header))]
+        table = tag("table", *parts, tag("tbody", *lines), class_="grid")
+        grids.append(scrolling(title, table))
+    return grids
 
 
 def value_cell(share: float, text: str, label: str) -> Html:

@@ -1,9 +1,7 @@
 """Attention maps for the report: the strongest heads of each role on one sentence.
 
-If no head has a role, the sharpest heads are drawn.
-
-In: a HeadTable, which names its model, and a sentence. Out: AttentionMaps, or the reason for having
-none. A model that differs from the scanned one is not drawn.
+If no head has a role, the sharpest heads are drawn. A model that differs from the scanned one is
+not drawn.
 """
 
 import math
@@ -12,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from headwise.drawing.heatmap import HeatMap
 from headwise.errors import HeadwiseError, ModelError, OptionError
 from headwise.heads import HeadId, HeadTable
-from headwise.report.data import AttentionMaps, dict_in
-from headwise.views.heads import strongest_of
+from headwise.report.data import AttentionMaps
+from headwise.views.heads import dict_in, strongest_of
 
 if TYPE_CHECKING:
     from headwise.models.loaded import LoadedModel
@@ -46,11 +44,9 @@ def draw_maps(
         return AttentionMaps(text, reason=str(error))
     check_length(text, loaded.tokenizer)
     try:
-        pairs = _trace_heads(loaded, text, heads)
+        return AttentionMaps(text, *_trace_heads(loaded, text, heads))
     except HeadwiseError as error:
         return AttentionMaps(text, reason=str(error))
-    by_head, words_by_head = ({one.name: one for one in maps} for maps in zip(*pairs, strict=True))
-    return AttentionMaps(text, by_head, words_by_head)
 
 
 def map_heads(table: HeadTable) -> list[HeadId]:
@@ -72,8 +68,7 @@ def sharpest_heads(table: HeadTable) -> list[HeadId]:
 
 def _load_scanned(table: HeadTable) -> "LoadedModel":
     """The scanned model; raises ModelError if its name is missing or now means another model."""
-    about = table.about
-    name = about.get("model")
+    about, name = table.about, table.about.get("model")
     if not name:
         raise ModelError("the scan does not name its model")
     from headwise.models.loading import LoadOptions, load_model
@@ -102,17 +97,18 @@ def check_length(text: str, tokenizer: Any) -> None:
 
 def _trace_heads(
     loaded: "LoadedModel", text: str, heads: list[HeadId]
-) -> list[tuple[HeatMap, HeatMap]]:
-    """Two maps per head: over all tokens, and without special tokens."""
+) -> tuple[dict[str, HeatMap], dict[str, HeatMap]]:
+    """Maps by head, over all tokens and without special tokens."""
     from headwise.tracing.trace import trace
     from headwise.views.trace import heat_maps
 
     by_layer: dict[tuple[str, int], list[int]] = {}
     for head in heads:
         by_layer.setdefault((head.stack, head.layer), []).append(head.head)
-    maps: list[tuple[HeatMap, HeatMap]] = []
+    by_head: dict[str, HeatMap] = {}
+    words_by_head: dict[str, HeatMap] = {}
     for (stack, layer), numbers in by_layer.items():
         traced = trace(loaded, text, layer=layer, stack=stack or None, heads=numbers)
-        both = (heat_maps(traced.maps(special=special)) for special in (True, False))
-        maps += zip(*both, strict=True)
-    return maps
+        by_head |= {each.name: each for each in heat_maps(traced.maps())}
+        words_by_head |= {each.name: each for each in heat_maps(traced.maps(special=False))}
+    return by_head, words_by_head

@@ -1,7 +1,4 @@
-"""The report's sections on relations between words, and on heads with similar outputs.
-
-In: ReportData. Out: HTML that shows each head beside its baseline.
-"""
+"""The report's sections on relations between words, and on heads with similar outputs."""
 
 import math
 
@@ -10,7 +7,7 @@ import pandas as pd
 from headwise.drawing.html import Html, bar_html, section, tag
 from headwise.drawing.table import Table
 from headwise.formats import format_number, format_share
-from headwise.report.data import ReportData, number_or_nan
+from headwise.report.data import ReportData
 from headwise.report.roles_section import READINGS
 from headwise.views.heads import HALVES_DIFFER, UNSTABLE, best_of_each, skipped_sentences
 
@@ -25,16 +22,13 @@ def relations_section(data: ReportData) -> Html:
         none = tag("p", "This scan read no sentences with known relations.")
         return section(name, title, none, *skipped)
     best = best_of_each(data.scan.relations)
-    columns = (
-        *("relation", "head", "found", "baseline", "drawn", "beats it", "95% interval", "arcs"),
-        "how it is read",
-    )
+    columns = ("relation", "head", "found", "baseline", "drawn", "beats it", "95% interval", "arcs")
     table = Table(
         "Strongest head of each relation. Found and baseline: the head and the guess that lead in "
         "one half of the sentences, judged in the other. Interval: this head in all sentences.",
-        columns,
-        tuple(_relation_row(row) for _, row in best.iterrows()),
-        frozenset({"found", "baseline", "95% interval", "arcs"}),
+        (*columns, "how it is read"),
+        [_relation_row(row) for _, row in best.iterrows()],
+        ["found", "baseline", "95% interval", "arcs"],
     )
     return section(
         name,
@@ -52,7 +46,7 @@ def relations_section(data: ReportData) -> Html:
 
 
 def _relation_row(row: pd.Series) -> tuple[str, ...]:
-    accuracy, guess = float(row["held_out_accuracy"]), float(row["held_out_baseline"])
+    accuracy, guess = row["held_out_accuracy"], row["held_out_baseline"]
     label = f"{format_share(accuracy)} found, {format_share(guess)} by the best simple guess"
     return (
         row["label"],
@@ -61,8 +55,8 @@ def _relation_row(row: pd.Series) -> tuple[str, ...]:
         format_share(guess),
         bar_html(accuracy, guess, label),
         "yes" if row["counts"] else "no",
-        f"{format_share(float(row['low']))} to {format_share(float(row['high']))}",
-        f"{int(row['arcs']):,}",
+        f"{format_share(row['low'])} to {format_share(row['high'])}",
+        f"{row['arcs']:,}",
         READINGS.get(row["reading"], row["reading"]),
     )
 
@@ -79,21 +73,14 @@ def similarity_section(data: ReportData, stand_ins: Html) -> Html:
     roles = dict(zip(map(str, data.table.heads), data.table.df["roles"], strict=True))
     rows = []
     for _, pair in rank_pairs(data.scan.pairs).head(MOST_PAIRS).iterrows():
-        heads = [str(pair["a"]), str(pair["b"])]
-        cka = float(pair["cka"])
-        rows.append(
-            (
-                *(
-                    f"{head} ({', '.join(roles[head])})" if roles.get(head) else head
-                    for head in heads
-                ),
-                format_number(cka),
-                format_number(number_or_nan(pair, "divergence")),
-                bar_html(cka, math.nan, f"CKA {cka:.2f}"),
-            )
+        heads = (
+            f"{head} ({', '.join(roles[head])})" if roles.get(head) else head
+            for head in (pair["a"], pair["b"])
         )
+        numbers = format_number(pair["cka"]), format_number(pair.get("divergence"))
+        rows.append((*heads, *numbers, bar_html(pair["cka"], math.nan, f"CKA {pair['cka']:.2f}")))
     columns = ("head", "other head", "CKA", "divergence", "CKA of 1")
-    table = Table("The most similar pairs", columns, tuple(rows), frozenset(columns[2:4]))
+    table = Table("The most similar pairs", columns, rows, columns[2:4])
     return section(
         "alike",
         "Heads that are alike",

@@ -1,20 +1,20 @@
 """The report: one HTML page about a model's heads, without scripts, other files or network.
 
-In: ReportData. Out: HTML. Data is read in headwise.report.data, maps are drawn in maps.py.
+Data is read in headwise.report.data, maps are drawn in headwise.report.maps.
 """
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from headwise.drawing.html import Html, details, fact_list, page, section, tag
 from headwise.formats import format_count, format_number
 from headwise.report.cut_sections import cut_section, importance_section, stand_ins_part
-from headwise.report.data import ReportData, dict_in
+from headwise.report.data import ReportData
 from headwise.report.heads_section import grid_section, summary_section
 from headwise.report.relations_section import relations_section, similarity_section
 from headwise.report.roles_section import roles_section
 from headwise.report.style import style_sheet
+from headwise.views.heads import dict_in
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """Content security policy: no scripts, and no files from elsewhere."""
@@ -56,23 +56,23 @@ def report_page(data: ReportData) -> str:
 
 
 def _key_figures(data: ReportData) -> Html:
-    def figures() -> Iterator[tuple[str, str]]:
-        yield f"{len(data.table):,}", "heads"
-        yield f"{data.table.num_layers:,}", "layers"
-        yield f"{len(data.table) - len(data.table.without_role):,}", "heads with a role"
-        if data.tokens:
-            yield f"{data.tokens:,}", "tokens of text read"
-        if data.cut is not None:
-            quality = data.cut.quality
-            yield f"{len(data.cut.heads_cut):,}", "heads cut"
-            yield format_number(quality.final.value), f"{quality.unit} after the cut"
-
-    items = (tag("li", tag("b", number), meaning) for number, meaning in figures())
+    table = data.table
+    figures = {
+        "heads": f"{len(table):,}",
+        "layers": f"{table.num_layers:,}",
+        "heads with a role": f"{len(table) - len(table.without_role):,}",
+    }
+    if data.tokens:
+        figures["tokens of text read"] = f"{data.tokens:,}"
+    if data.cut is not None:
+        quality = data.cut.quality
+        figures["heads cut"] = f"{len(data.cut.heads_cut):,}"
+        figures[f"{quality.unit} after the cut"] = format_number(quality.final.value)
+    items = (tag("li", tag("b", number), meaning) for meaning, number in figures.items())
     return tag("ul", *items, class_="tiles")
 
 
 def _provenance_section(data: ReportData) -> Html:
-    """Everything that the numbers depend on."""
     about = data.table.about
     loaded = dict_in(about, "loaded")
     text = "built-in text" if data.texts else "your own text" if about.get("texts") else ""
@@ -112,8 +112,8 @@ def _provenance_section(data: ReportData) -> Html:
     if data.cut is not None:
         parts.append(tag("h3", "The cut"))
         facts = asdict(data.cut)
-        names = ("settings", "versions", "text")
-        parts.append(fact_list((name, _one_line(facts[name])) for name in names))
+        shown = ("settings", "versions", "text")
+        parts.append(fact_list((name, _one_line(facts[name])) for name in shown))
     if data.texts:
         title = f"The text that was read: {format_count(len(data.texts), 'document')}"
         parts.append(details(title, *(tag("blockquote", text) for text in data.texts)))

@@ -1,22 +1,20 @@
-"""The report's section on roles: the strongest heads of each, with their attention maps.
+"""The report's section on roles: the strongest heads of each, with their attention maps."""
 
-In: ReportData. Out: HTML that says what each score is and what a role does not prove.
-"""
+from collections.abc import Mapping
 
 from headwise.drawing.heatmap import HeatMap, heat_svg
 from headwise.drawing.html import Html, bullets, figure_html, join_html, section, tag
 from headwise.drawing.table import Table
 from headwise.formats import format_count, format_number, format_share
 from headwise.heads import HeadRow
-from headwise.report.data import ReportData, number_or_nan
+from headwise.report.data import ReportData
 from headwise.report.maps import MAPS_PER_ROLE, SHARPNESS, sharpest_heads
 from headwise.roles import ROLES, UNKNOWN_ROLE
-from headwise.views.heads import strongest_of
+from headwise.views.heads import SCORE_COLUMNS, score_cells, strongest_of
 
 HEADS_PER_ROLE = 3
 RELATIONAL = ("syntactic", "semantic", "coreference")
 """Roles about pairs of words: their maps leave out special tokens."""
-SCORE_COLUMNS = ("score", "threshold", "baseline")
 READINGS = {
     "dependent": "the dependent looks at its governor",
     "governor": "the governor looks at its dependent",
@@ -62,29 +60,22 @@ def roles_section(data: ReportData) -> Html:
     )
 
 
-def role_class(role: str) -> str:
-    """A role's name in the style sheet's classes."""
-    return ROLES.get(role, UNKNOWN_ROLE).name
-
-
-def role_chip(role: str) -> Html:
+def role_chip(name: str) -> Html:
     """A role's letter on its colour."""
-    letter = ROLES.get(role, UNKNOWN_ROLE).letter
-    return tag("span", letter, class_=f"chip a-{role_class(role)}")
+    role = ROLES.get(name, UNKNOWN_ROLE)
+    return tag("span", role.letter, class_=f"chip a-{role.name}")
 
 
 def _role_part(data: ReportData, name: str) -> Html:
-    """One role: its claim, its strongest heads, their maps."""
     role, heads = ROLES.get(name, UNKNOWN_ROLE), data.table.with_role(name)
     strongest = strongest_of(data.table, name, HEADS_PER_ROLE)
     claim, unknown, limit = role.meaning.partition("Unknown: ")
-    drawn = data.maps.words_by_head if name in RELATIONAL else data.maps.by_head
-    pairs = [(row, drawn.get(str(row.name))) for row in strongest[:MAPS_PER_ROLE]]
-    figures = [
-        _map_figure(heat_map, _map_caption(row, name))
-        for row, heat_map in pairs
-        if heat_map is not None and heat_map.has_cells
-    ]
+    is_relational = name in RELATIONAL
+    words_only = ", special tokens left out" if is_relational else ""
+    facts = {}
+    for row in strongest[:MAPS_PER_ROLE]:
+        score = format_number(row.get(f"{name}_score"), 2)
+        facts[str(row.name)] = f"{name}{f' {score}' if score else ''}{words_only}"
     return tag(
         "div",
         tag("h3", join_html([role_chip(name), f"{name}: {format_count(len(heads), 'head')}"], " ")),
@@ -92,42 +83,33 @@ def _role_part(data: ReportData, name: str) -> Html:
         tag("p", describe_head(strongest[0], name)),
         _score_table(strongest, name, f"Score: {role.score}."),
         tag("p", f"All of them: {' '.join(map(str, heads))}", class_="names"),
-        tag("div", *figures, class_="maps") if figures else "",
+        _map_figures(data.maps.words_by_head if is_relational else data.maps.by_head, facts),
         class_="role",
     )
 
 
 def _score_table(heads: list[HeadRow], role: str, caption: str) -> Html:
-    rows = [
-        (
-            str(row.name),
-            *(format_number(number_or_nan(row, f"{role}_{name}")) for name in SCORE_COLUMNS),
-            _describe_detail(str(row.get(f"{role}_detail", ""))),
-        )
-        for row in heads
-    ]
+    details = [_describe_detail(str(row.get(f"{role}_detail", ""))) for row in heads]
     columns = ("head", *SCORE_COLUMNS, "detail")
-    count = len(columns) if any(row[-1] for row in rows) else len(columns) - 1
-    cells = tuple(row[:count] for row in rows)
-    return Table(caption, columns[:count], cells, frozenset(SCORE_COLUMNS)).to_html()
+    count = len(columns) if any(details) else len(columns) - 1
+    rows = [
+        (str(row.name), *score_cells(row, role), detail)[:count]
+        for row, detail in zip(heads, details, strict=True)
+    ]
+    return Table(caption, columns[:count], rows, SCORE_COLUMNS).to_html()
 
 
 def _sharpest_part(data: ReportData) -> Html:
     """Maps of the heads with the least entropy, for a model without roles."""
-    pairs = [(head, data.maps.by_head.get(str(head))) for head in sharpest_heads(data.table)]
-    figures = [
-        _map_figure(
-            heat_map,
-            f"normalised entropy {format_number(number_or_nan(data.table[head], SHARPNESS), 2)}",
-        )
-        for head, heat_map in pairs
-        if heat_map is not None and heat_map.has_cells
-    ]
+    facts = {
+        str(head): f"normalised entropy {format_number(data.table[head][SHARPNESS], 2)}"
+        for head in sharpest_heads(data.table)
+    }
     return tag(
         "div",
         tag("h3", "The sharpest heads"),
         tag("p", "No head has a role. These heads spread their attention least."),
-        tag("div", *figures, class_="maps") if figures else "",
+        _map_figures(data.maps.by_head, facts),
         class_="role",
     )
 
@@ -148,36 +130,33 @@ def _is_offset(detail: str) -> bool:
     return detail[:1] in ("-", "+") and detail[1:].isdigit()
 
 
-def _map_caption(head: HeadRow, role: str) -> str:
-    score = format_number(number_or_nan(head, f"{role}_score"), 2)
-    words_only = ", special tokens left out" if role in RELATIONAL else ""
-    return f"{role}{f' {score}' if score else ''}{words_only}"
-
-
-def _map_figure(heat_map: HeatMap, fact: str) -> Html:
-    """One head's map with a fact about the head, and the map's largest weight in words."""
-    cells = [
-        (value, query, key, row == column)
-        for row, (query, line) in enumerate(zip(heat_map.rows, heat_map.values, strict=True))
-        for column, (key, value) in enumerate(zip(heat_map.columns, line, strict=True))
-    ]
-    value, query, key, is_self = max(cells, key=lambda cell: (not cell[3], cell[0]))
-    caption = (
-        f"{heat_map.name}, {fact}. The largest weight "
-        f"{'here' if is_self else 'between two tokens'} is {value:.2f}, from \u201c{query}\u201d "
-        f"to \u201c{key}\u201d."
-    )
-    tokens = format_count(len(heat_map.columns), "token")
-    return figure_html(
-        heat_svg([heat_map]), f"Attention map of {heat_map.name} over {tokens}", caption
-    )
+def _map_figures(maps: Mapping[str, HeatMap], facts: Mapping[str, str]) -> Html:
+    """The heads' maps, each with a fact about its head and its largest weight in words."""
+    figures = []
+    for name, fact in facts.items():
+        heat_map = maps.get(name)
+        if heat_map is None or not heat_map.columns:  # special tokens may be all there is
+            continue
+        cells = [
+            (row != column, value, query, key)
+            for row, (query, line) in enumerate(zip(heat_map.rows, heat_map.values, strict=True))
+            for column, (key, value) in enumerate(zip(heat_map.columns, line, strict=True))
+        ]
+        is_between, value, query, key = max(cells, key=lambda cell: cell[:2])
+        caption = (
+            f"{name}, {fact}. The largest weight {'between two tokens' if is_between else 'here'} "
+            f"is {value:.2f}, from \u201c{query}\u201d to \u201c{key}\u201d."
+        )
+        tokens = format_count(len(heat_map.columns), "token")
+        label = f"Attention map of {name} over {tokens}"
+        figures.append(figure_html(heat_svg([heat_map]), label, caption))
+    return tag("div", *figures, class_="maps") if figures else Html("")
 
 
 def describe_head(row: HeadRow, role: str) -> str:
     """One sentence about a head and the score of its role."""
     name, detail = str(row.name), str(row.get(f"{role}_detail", ""))
-    score = format_share(number_or_nan(row, f"{role}_score"))
-    guess = format_share(number_or_nan(row, f"{role}_baseline"))
+    score, guess = (format_share(row.get(f"{role}_{name}")) for name in ("score", "baseline"))
     if not score:
         return f"{name} is {role}."
     if role in RELATIONAL:

@@ -24,18 +24,6 @@ DARK = {
 }
 
 
-def _variables(colours: dict[str, str]) -> str:
-    return "".join(f"--{name}:{colour};" for name, colour in colours.items())
-
-
-def _role_rules() -> str:
-    """Colours of a cell's first role (a) and of the corner for its second (b)."""
-    return "".join(
-        f".a-{role.name}{{--a:{role.page_colour}}}.b-{role.name}{{--b:{role.page_colour}}}"
-        for role in (*ROLES.values(), UNKNOWN_ROLE)
-    )
-
-
 RULES = """
 *{box-sizing:border-box}
 html{-webkit-text-size-adjust:100%;scroll-behavior:smooth}
@@ -144,8 +132,18 @@ a{color:inherit;text-decoration:none}}
 
 def style_sheet() -> str:
     """The whole style sheet. In dark mode, images are inverted but keep their hues."""
+    light, dark = (
+        "".join(f"--{name}:{colour};" for name, colour in colours.items())
+        for colours in (LIGHT, DARK)
+    )
+    roles = "".join(  # colours of a cell's first role (a) and of the corner for its second (b)
+        f".a-{role.name}{{--a:{role.page_colour}}}.b-{role.name}{{--b:{role.page_colour}}}"
+        for role in (*ROLES.values(), UNKNOWN_ROLE)
+    )
     inverted = "figure svg{fill:#191c22;filter:invert(1) hue-rotate(180deg)}"
-    dark = f"@media(prefers-color-scheme:dark){{:root{{{_variables(DARK)}}}{inverted}}}"
-    paper = PAPER.replace("LIGHT", _variables(LIGHT))
-    root = f":root{{color-scheme:light dark;{_variables(LIGHT)}}}"
-    return "".join([root, RULES, _role_rules(), NARROW, dark, paper]).replace("\n", "")
+    parts = [
+        f":root{{color-scheme:light dark;{light}}}{RULES}{roles}{NARROW}",
+        f"@media(prefers-color-scheme:dark){{:root{{{dark}}}{inverted}}}",
+        PAPER.replace("LIGHT", light),
+    ]
+    return "".join(parts).replace("\n", "")

@@ -1,11 +1,10 @@
 """HeadTables and relations for the terminal: a grid of roles, the strongest heads, a summary.
 
-In: a HeadTable or a table of relations. Out: rich tables and lines of text. Roles are decided in
-headwise.scans.role_decisions.
+Roles are decided in headwise.scans.role_decisions.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pandas as pd
@@ -50,40 +49,27 @@ def as_text(table: HeadTable) -> str:
     return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
-def head_grid(table: HeadTable, stack: str = "") -> RichTable:
+def head_grid(table: HeadTable, stack: str = "") -> Group:
     """A row per layer, a column per head, in each cell the letter of the first role; a legend.
 
     `P+` has further roles, `·` has none, and a blank means that the layer has no such head.
     """
     rows = table.of_stack(stack)
-    places = zip(rows["layer"].tolist(), rows["head"].tolist(), strict=True)
-    roles: dict[tuple[int, int], tuple[str, ...]] = dict(
-        zip(places, rows["roles"].tolist(), strict=True)
-    )
+    columns = (rows[name].tolist() for name in ("layer", "head", "roles"))
+    roles = {(layer, head): names for layer, head, names in zip(*columns, strict=True)}
     num_heads = int(rows["head"].max()) + 1
-    grid = _empty_grid(min(num_heads, HEADS_PER_LINE))
-    for layer in dict.fromkeys(rows["layer"].tolist()):
+    width, step = (3, 1) if num_heads <= WIDE_CELLS else (2, 4)  # narrow cells: every 4th number
+    grid = RichTable(box=None, padding=0, pad_edge=False, header_style="dim")
+    grid.add_column("", style="dim", no_wrap=True)
+    for head in range(min(num_heads, HEADS_PER_LINE)):
+        grid.add_column("" if head % step else str(head), width=width, no_wrap=True)
+    for layer in rows["layer"].unique():
         for start in range(0, num_heads, HEADS_PER_LINE):
             heads = range(start, min(start + HEADS_PER_LINE, num_heads))
             label = f"+{start} " if start else f"L{layer} "
             grid.add_row(Text(label), *(_cell(roles.get((layer, head))) for head in heads))
-    whole = RichTable.grid()
-    if name := rows["stack"].iloc[0]:
-        whole.add_row(Text(name, style="bold"))
-    whole.add_row(grid)
-    whole.add_row(_legend(list(roles.values())))
-    return whole
-
-
-def _empty_grid(num_heads: int) -> RichTable:
-    """A column for the layers and one per head; narrow cells leave room for every fourth number."""
-    width = 3 if num_heads <= WIDE_CELLS else 2
-    step = 1 if width == 3 else 4
-    grid = RichTable(box=None, padding=0, pad_edge=False, header_style="dim")
-    grid.add_column("", style="dim", no_wrap=True)
-    for head in range(num_heads):
-        grid.add_column("" if head % step else str(head), width=width, no_wrap=True)
-    return grid
+    name = rows["stack"].iloc[0]
+    return Group(*([Text(name, style="bold")] if name else []), grid, _legend(roles.values()))
 
 
 def _cell(roles: tuple[str, ...] | None) -> Text:
@@ -95,7 +81,7 @@ def _cell(roles: tuple[str, ...] | None) -> Text:
     return Text(role.letter + MORE * (len(roles) > 1), style=role.terminal_colour)
 
 
-def _legend(cells: list[tuple[str, ...]]) -> Text:
+def _legend(cells: Collection[tuple[str, ...]]) -> Text:
     """The letters that the grid uses, and no others."""
     first = {roles[0] for roles in cells if roles}
     known = [role for name, role in ROLES.items() if name in first]
@@ -118,61 +104,61 @@ def strongest(table: HeadTable, per_role: int = 3) -> RichTable:
     Columns without any value are left out.
     """
     cells = [
-        (
-            role,
-            str(head.name),
-            *(format_number(head.get(f"{role}_{name}")) for name in SCORE_COLUMNS),
-            str(head.get(f"{role}_detail", "")),
-        )
+        (role, str(head.name), *score_cells(head, role), str(head.get(f"{role}_detail", "")))
         for role in table.held_roles
         for head in strongest_of(table, role, per_role)
     ]
     columns = ("role", "head", *SCORE_COLUMNS, "detail")
     used = [at for at in range(len(columns)) if at < 2 or any(row[at] for row in cells)]
-    rows = tuple(tuple(row[at] for at in used) for row in cells)
-    titles = tuple(columns[at] for at in used)
+    rows = [tuple(row[at] for at in used) for row in cells]
     colours = {role: ROLES.get(role, UNKNOWN_ROLE).terminal_colour for role in table.held_roles}
-    drawn = Table("", titles, rows, frozenset(SCORE_COLUMNS))
-    return drawn.to_rich(is_ruled=False, styles=colours)
+    scores = Table("", [columns[at] for at in used], rows, SCORE_COLUMNS)
+    return scores.to_rich(is_ruled=False, styles=colours)
+
+
+def score_cells(head: HeadRow, role: str) -> tuple[str, ...]:
+    """The head's score, its threshold and its baseline; empty for missing numbers."""
+    return tuple(format_number(head.get(f"{role}_{name}")) for name in SCORE_COLUMNS)
 
 
 def strongest_of(table: HeadTable, role: str, count: int) -> list[HeadRow]:
     """Heads with a role, the largest score first; heads without a score last."""
 
-    def weakness(head: HeadRow) -> float:
-        score = float(head.get(f"{role}_score", math.nan))
-        return math.inf if math.isnan(score) else -score
+    def rank(head: HeadRow) -> tuple[bool, float]:
+        score = head.get(f"{role}_score", math.nan)
+        return math.isnan(score), -score
 
-    return sorted((table[head] for head in table.with_role(role)), key=weakness)[:count]
+    return sorted((table[head] for head in table.with_role(role)), key=rank)[:count]
 
 
 def summary_lines(table: HeadTable) -> list[str]:
     """The model and the text, the number of heads, and the number of heads per role."""
-    about = table.about
-    made = [str(about["model"])] if about.get("model") else []
-    made += [f"revision {about['revision']}"] if about.get("revision") else []
-    made += [format_count(about["tokens"], "token")] if isinstance(about.get("tokens"), int) else []
-    counts = [f"{role} {len(table.with_role(role))}" for role in table.held_roles]
-    untested = table.untested_roles
-    return [
-        *([", ".join(made)] if made else []),
-        f"{format_count(len(table), 'head')} in {format_count(table.num_layers, 'layer')}",
-        ", ".join([*counts, f"no role {len(table.without_role)}"]),
-        *([f"not tested: {', '.join(untested)}"] if untested else []),
-        *_renumbering(about),
+    about, untested = table.about, table.untested_roles
+    tokens = about.get("tokens")
+    origin = [
+        str(about.get("model") or ""),
+        f"revision {about['revision']}" if about.get("revision") else "",
+        format_count(tokens, "token") if isinstance(tokens, int) else "",
     ]
+    lines = [
+        ", ".join(filter(None, origin)),
+        f"{format_count(len(table), 'head')} in {format_count(table.num_layers, 'layer')}",
+        role_counts(table),
+        f"not tested: {', '.join(untested)}" if untested else "",
+    ]
+    moved = [
+        f"a cut model, whose heads have new numbers: {layer}H{new} was {layer}H{old} before the cut"
+        for layer, old_numbers in about.get("loaded", {}).get("kept", {}).items()
+        for new, old in enumerate(old_numbers)
+        if new != old
+    ]
+    return list(filter(None, [*lines, *moved[:1]]))
 
 
-def _renumbering(about: Mapping[str, Any]) -> list[str]:
-    """A line saying that a cut model's heads have new numbers, with the first example."""
-    for layer, old_numbers in about.get("loaded", {}).get("kept", {}).items():
-        for new, old in enumerate(old_numbers):
-            if new != old:
-                return [
-                    "a cut model, whose heads have new numbers: "
-                    f"{layer}H{new} was {layer}H{old} before the cut"
-                ]
-    return []
+def role_counts(table: HeadTable) -> str:
+    """The number of heads with each role that some head has, and of those without a role."""
+    counts = [f"{role} {len(table.with_role(role))}" for role in table.held_roles]
+    return ", ".join([*counts, f"no role {len(table.without_role)}"])
 
 
 def leaders(relations: pd.DataFrame) -> RichTable:
@@ -180,7 +166,7 @@ def leaders(relations: pd.DataFrame) -> RichTable:
 
     `found` and `baseline` are of the head chosen in one half of the sentences, judged in the other.
     """
-    rows = tuple(
+    rows = [
         (
             row["label"],
             row["marked"],
@@ -192,10 +178,10 @@ def leaders(relations: pd.DataFrame) -> RichTable:
             f"{row['arcs']:,}",
         )
         for _, row in best_of_each(relations).iterrows()
-    )
-    numeric = ("found", "baseline", "on all", "95% range", "arcs")
-    columns = ("relation", "head", "reading", *numeric)
-    return Table("", columns, rows, frozenset(numeric)).to_rich(is_ruled=False)
+    ]
+    numbers = ("found", "baseline", "on all", "95% range", "arcs")
+    columns = ("relation", "head", "reading", *numbers)
+    return Table("", columns, rows, numbers).to_rich(is_ruled=False)
 
 
 def leader_notes(relations: pd.DataFrame) -> list[str]:
@@ -214,20 +200,15 @@ def best_of_each(relations: pd.DataFrame) -> pd.DataFrame:
     frames = []
     for source, rows in relations.groupby("source", sort=False):
         best = best_heads(rows, head="name")
-        suffix = "" if source == "probe" else f" ({source})"
-        marks = [("" if is_stable else UNSTABLE) for is_stable in best["is_stable"]]
-        best["label"] = [f"{relation}{suffix}" for relation in best["relation"]]
-        best["marked"] = [f"{name}{mark}" for name, mark in zip(best["name"], marks, strict=True)]
+        best["label"] = best["relation"] + ("" if source == "probe" else f" ({source})")
+        best["marked"] = best["name"].where(best["is_stable"], best["name"] + UNSTABLE)
         frames.append(best)
     return pd.concat(frames, ignore_index=True)
 
 
 def skipped_sentences(about: Mapping[str, Any]) -> list[str]:
     """A line with the number of gold sentences that could not be read, and why; empty if none."""
-    counts, settings = (
-        part if isinstance(part, Mapping) else {}
-        for part in (about.get("counts"), about.get("settings"))
-    )
+    counts, settings = dict_in(about, "counts"), dict_in(about, "settings")
     skipped, read = (
         sum(counts.get(f"{source}_{kind}", 0) for source in SOURCES)
         for kind in ("unusable", "sentences")
@@ -241,3 +222,9 @@ def skipped_sentences(about: Mapping[str, Any]) -> list[str]:
         f"{'was' if skipped == 1 else 'were'} left out: too long for {limit}, or with a word "
         "without a token."
     ]
+
+
+def dict_in(about: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The dictionary under `name`; empty if there is none."""
+    value = about.get(name)
+    return value if isinstance(value, dict) else {}

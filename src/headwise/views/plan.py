@@ -1,13 +1,12 @@
 """Plans -> tables and sentences: one model, several models, and the choices of a width."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
 from headwise.drawing.table import Table
 from headwise.formats import format_large_count, format_size, join_words
-from headwise.planning.known_models import KnownModel
 from headwise.planning.plans import LARGEST, SMALLEST, HeadChoice, Plan
 
 if TYPE_CHECKING:
@@ -76,49 +75,46 @@ def plan_tables(plan: Plan) -> list["RichTable"]:
             "bytes read": format_size(step.bytes_read),
             "operations per byte": f"{step.intensity:.2f}",
         }
-    return [_two_columns(title, rows) for title, rows in sections.items()]
-
-
-def _two_columns(title: str, numbers: dict[str, str]) -> "RichTable":
-    rows = tuple(
-        (name.ljust(NAME_WIDTH), number.rjust(NUMBER_WIDTH)) for name, number in numbers.items()
-    )
-    table = Table(title, ("", "number"), rows, frozenset({"number"})).to_rich(is_ruled=False)
-    table.show_header = False
-    return table
+    tables = []
+    for title, numbers in sections.items():
+        rows = [
+            (name.ljust(NAME_WIDTH), number.rjust(NUMBER_WIDTH)) for name, number in numbers.items()
+        ]
+        table = Table(title, ("", "number"), rows, ["number"]).to_rich(is_ruled=False)
+        table.show_header = False
+        tables.append(table)
+    return tables
 
 
 def comparison(plans: Sequence[Plan]) -> "RichTable":
     """Several models side by side, one row per model."""
     numbers = ("d_model", "heads", "KV", "d_key", "layers", "params", "share", "per token", "cache")
     columns = ("model", *numbers, "ops/B")
-    rows = []
-    for plan in plans:
-        shape = plan.shape
-        rows.append(
-            (
-                plan.name,
-                f"{shape.d_model:,}",
-                str(shape.num_heads),
-                str(shape.num_kv_heads),
-                str(shape.d_key),
-                str(shape.num_layers),
-                format_large_count(plan.model_parameters),
-                "" if plan.total is None else f"{plan.model_parameters / plan.total:.0%}",
-                format_large_count(plan.per_token),
-                format_size(plan.cache_bytes),
-                f"{plan.decoding.intensity:.2f}" if plan.decoding else "-",
-            )
+    rows = [
+        (
+            plan.name,
+            f"{plan.shape.d_model:,}",
+            str(plan.shape.num_heads),
+            str(plan.shape.num_kv_heads),
+            str(plan.shape.d_key),
+            str(plan.shape.num_layers),
+            format_large_count(plan.model_parameters),
+            "" if plan.total is None else f"{plan.model_parameters / plan.total:.0%}",
+            format_large_count(plan.per_token),
+            format_size(plan.cache_bytes),
+            f"{plan.decoding.intensity:.2f}" if plan.decoding else "-",
         )
-    table = Table("", columns, tuple(rows), frozenset(columns[1:])).to_rich(is_ruled=False)
-    table.collapse_padding = True  # fits 80 columns
+        for plan in plans
+    ]
+    table = Table("", columns, rows, columns[1:]).to_rich(is_ruled=False)
+    table.collapse_padding = True  # to fit 80 columns
     table.columns[0].no_wrap = True
     return table
 
 
-def choices_table(choices: Sequence[HeadChoice]) -> "RichTable":
+def choices_table(choices: Sequence[HeadChoice]) -> Table:
     """Every head count of a width; parameters and weights are those of all layers."""
-    rows = tuple(
+    rows = [
         (
             str(choice.num_heads),
             str(choice.d_key),
@@ -128,9 +124,9 @@ def choices_table(choices: Sequence[HeadChoice]) -> "RichTable":
             "; ".join(choice.remarks),
         )
         for choice in choices
-    )
-    numeric = ("heads", "d_key", "parameters", "scores", "weights")
-    return Table("", (*numeric, "remarks"), rows, frozenset(numeric)).to_rich()
+    ]
+    numbers = ("heads", "d_key", "parameters", "scores", "weights")
+    return Table("", (*numbers, "remarks"), rows, numbers)
 
 
 def usual_choices(choices: Sequence[HeadChoice]) -> str:
@@ -152,12 +148,3 @@ def known_choices(choices: Sequence[HeadChoice]) -> str:
         if choice.as_in
     ]
     return f"Known models of about this width have {', '.join(groups)}." if groups else ""
-
-
-def model_lines(models: Iterable[KnownModel]) -> list[str]:
-    """Known models with their sources, two lines each, with rich markup."""
-    lines = []
-    for model in models:
-        lines.append(f"[bold]{model.name:<14}[/bold]{model.shape.summary}")
-        lines.append(f"{'':<14}[dim]{model.source}[/dim]")
-    return lines

@@ -1,11 +1,8 @@
-"""Importance and cuts as tables and sentences, for the terminal and for the report.
-
-In: `Importance`, `PruneRecord` and `Curve`. Out: `drawing.Table` objects and lines of text.
-"""
+"""Importance and cuts as tables and sentences, for the terminal and for the report."""
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
@@ -15,7 +12,7 @@ from headwise.heads import HeadId
 
 if TYPE_CHECKING:
     from headwise.pruning.importance.importance import Importance
-    from headwise.pruning.record import PruneRecord, Score
+    from headwise.pruning.record import PruneRecord
     from headwise.pruning.selection.curve import Curve
 
 MOST_HEADS = 12
@@ -46,20 +43,17 @@ def importance_table(importance: "Importance") -> Table:
     """Heads by the loss that silencing them adds, least first, without the middle of the list."""
     ranked = importance.table.df.sort_values("zero")
     rows: list[tuple[str, ...]] = []
-    for index, (_, row) in enumerate(ranked.iterrows()):
-        if MOST_HEADS <= index < len(ranked) - MOST_HEADS:
-            if index == MOST_HEADS:
-                rows.append(("...", *[""] * len(MEASURES)))
-            continue
+    for _, row in ranked.iterrows():
         head = HeadId(row["layer"], row["head"], row["stack"])
         zero, *others = (f"{row[name]:.2g}" for name in MEASURES)
         rows.append((str(head), f"{zero}{_plus_minus(row['zero_se'])}", *others))
+    if len(rows) > 2 * MOST_HEADS:
+        rows[MOST_HEADS:-MOST_HEADS] = [("...", *[""] * len(MEASURES))]
     title = "Loss that silencing each head adds (zero), smallest first"
-    return Table(title, ("head", *MEASURES), tuple(rows), frozenset(MEASURES))
+    return Table(title, ("head", *MEASURES), rows, MEASURES)
 
 
 def _plus_minus(error: float) -> str:
-    """A standard error behind its number; empty if one example was all there was."""
     return f" ± {error:.1g}" if math.isfinite(error) else ""
 
 
@@ -77,7 +71,7 @@ def layers_table(importance: "Importance") -> Table:
         for _, row in importance.layers.iterrows()
     ]
     title = "One head left in a layer, all its others silent"
-    return Table(title, columns, tuple(rows), frozenset(columns[1:]))
+    return Table(title, columns, rows, columns[1:])
 
 
 def size_rows(record: "PruneRecord") -> Iterator[tuple[str, str, str, float]]:
@@ -91,28 +85,24 @@ def size_rows(record: "PruneRecord") -> Iterator[tuple[str, str, str, float]]:
 def sizes_table(record: "PruneRecord") -> Table:
     """The model's sizes before and after the cut, and the share removed."""
     columns = ("", "before", "after", "removed")
-    rows = tuple(
-        (words, before, after, f"{1 - left:.1%}")
-        for words, before, after, left in size_rows(record)
-    )
-    return Table("Size", columns, rows, frozenset(columns[1:]))
+    rows = [(*sizes, f"{1 - left:.1%}") for *sizes, left in size_rows(record)]
+    return Table("Size", columns, rows, columns[1:])
 
 
 def quality_table(record: "PruneRecord") -> Table:
     """Scores on held-out text; "-" for a score that is not finite."""
     quality = record.quality
-    scores: list[tuple[str, Score | None]] = [
-        ("uncut", quality.uncut),
-        ("cut", quality.cut),
-        ("cut and refitted", quality.refitted),
-        ("every head silent", quality.floor),
-    ]
+    scores = {
+        "uncut": quality.uncut,
+        "cut": quality.cut,
+        "cut and refitted": quality.refitted,
+        "every head silent": quality.floor,
+    }
     if quality.random:
-        count = len(quality.random)
-        scores.append((f"same number at random, mean of {count}", quality.random_mean))
+        scores[f"same number at random, mean of {len(quality.random)}"] = quality.random_mean
     rows = [
         (name, _format_score(score.value), _format_score(score.loss))
-        for name, score in scores
+        for name, score in scores.items()
         if score is not None
     ]
     if quality.random:
@@ -120,11 +110,10 @@ def quality_table(record: "PruneRecord") -> Table:
         rows.append(("  lowest", _format_score(min(values, default=math.nan)), ""))
         rows.append(("  highest", _format_score(max(values, default=math.nan)), ""))
     columns = ("", quality.unit, "loss")
-    return Table("On held-out text", columns, tuple(rows), frozenset(columns[1:]))
+    return Table("On held-out text", columns, rows, columns[1:])
 
 
 def _format_score(value: float) -> str:
-    """A score or a loss with four decimals; "-" if it is not finite."""
     return f"{value:z.4f}" if math.isfinite(value) else "-"
 
 
@@ -143,19 +132,16 @@ def curve_table(curve: "Curve") -> Table:
     methods = tuple(dict.fromkeys(curve.points.method))
     rows = []
     for cut, points in curve.points.groupby("cut", sort=True):
-        by_method: dict[str, Any] = {str(row.method): row for row in points.itertuples()}
-        cells = [
-            f"{by_method[method].quality:.4g}" if method in by_method else "-" for method in methods
-        ]
-        rows.append((f"{cut} ({float(points['share'].iloc[0]):.0%})", *cells))
-    title = f"{curve.unit} against heads cut"
-    return Table(title, ("cut", *methods), tuple(rows), frozenset(methods))
+        quality = dict(zip(points["method"], points["quality"], strict=True))
+        cells = (f"{quality[name]:.4g}" if name in quality else "-" for name in methods)
+        rows.append((f"{cut} ({points['share'].iloc[0]:.0%})", *cells))
+    return Table(f"{curve.unit} against heads cut", ("cut", *methods), rows, methods)
 
 
-def speed_lines(record: "PruneRecord") -> Iterator[str]:
+def speed_lines(record: "PruneRecord") -> list[str]:
     """How long both models take, one line per batch size."""
-    for speed in record.speed:
-        yield (
-            f"batch {speed.batch} x {speed.positions} tokens: {speed.before:.3g} s before, "
-            f"{speed.after:.3g} s after, {speed.ratio:.2f} ± {speed.spread:.2f} times as fast"
-        )
+    return [
+        f"batch {speed.batch} x {speed.positions} tokens: {speed.before:.3g} s before, "
+        f"{speed.after:.3g} s after, {speed.ratio:.2f} ± {speed.spread:.2f} times as fast"
+        for speed in record.speed
+    ]

@@ -1,12 +1,8 @@
-"""The terminal: consoles, tables that keep their numbers whole, progress, and files announced.
-
-Tables and sentences about results are made in the other modules of this folder.
-"""
+"""The terminal: consoles, tables that keep their numbers whole, progress, and new files."""
 
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 from rich.console import Console
 from rich.measure import Measurement, measure_renderables
@@ -14,14 +10,15 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     Task,
-    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
+from headwise.drawing.table import Table
 from headwise.errors import OptionError
 from headwise.files import write_aside
 
@@ -41,11 +38,12 @@ def say(console: Console, line: str) -> None:
     console.print(line, markup=False, soft_wrap=True)
 
 
-def show_table(console: Console, table: Table) -> None:
+def show_table(console: Console, table: Table | RichTable) -> None:
     """Print a table without cutting numbers: if needed, it is wider than the terminal.
 
     Columns of words first become as narrow as their longest word.
     """
+    table = table.to_rich() if isinstance(table, Table) else table
     wide = console.options.update(max_width=WIDEST)
     text_widths = [
         measure_renderables(console, wide, [column.header, *column.cells])
@@ -98,13 +96,13 @@ class ProgressDisplay:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            *([_Rate(unit)] if unit else []),
+            *([_Rate()] if unit else []),
             TimeRemainingColumn(),
             console=console,
             transient=True,
             disable=not console.is_terminal,
         )
-        self._task: TaskID | None = None
+        self._task = self._bar.add_task("", visible=False, unit=unit)
         self._stage, self._done = "", 0
         self._announced: set[str] = set()
         self._last_line = clock()
@@ -114,12 +112,7 @@ class ProgressDisplay:
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Remove the bar."""
         self._bar.stop()
 
@@ -130,11 +123,8 @@ class ProgressDisplay:
             return
         if self._prints_lines:
             self._print_line(stage, done, total)
-        if self._task is not None and (stage != self._stage or done < self._done):
-            self._bar.remove_task(self._task)
-            self._task = None
-        if self._task is None:
-            self._task = self._bar.add_task(stage, total=total)
+        if stage != self._stage or done < self._done:
+            self._bar.reset(self._task, description=stage, visible=True)
         self._stage, self._done = stage, done
         self._bar.update(self._task, completed=done, total=total)
 
@@ -148,12 +138,6 @@ class ProgressDisplay:
         self._last_line = self._clock()
 
 
-class _Rate(TextColumn):
-    """Steps per second."""
-
-    def __init__(self, unit: str) -> None:
-        super().__init__("")
-        self._unit = unit
-
+class _Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
-        return Text(f"{task.speed:,.0f} {self._unit}/s" if task.speed else "")
+        return Text(f"{task.speed:,.0f} {task.fields['unit']}/s" if task.speed else "")

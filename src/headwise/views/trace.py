@@ -1,15 +1,13 @@
-"""Traces as terminal tables, as a notebook fragment and as an HTML page.
+"""Traces as terminal tables, as a notebook fragment and as an HTML page."""
 
-In: a Trace, Maps or rows of weights. Out: rich tables, sentences, SVG and HTML.
-"""
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.columns import Columns
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -19,9 +17,10 @@ from headwise.drawing.heatmap import MOST_LABELS, HeatMap, heat_svg
 from headwise.drawing.html import STYLE, Html, join_html, notebook_html, page, tag
 from headwise.drawing.table import Table, is_small
 from headwise.formats import format_rounded
-from headwise.tracing.blur import Blur, Row, Sharpness
+from headwise.tracing.blur import Blur, Row, compare_heads, sharpness, three_targets
 from headwise.tracing.maps import Maps
 from headwise.tracing.record import Trace, TraceStep, closing_lines
+from headwise.views.terminal import show_table
 
 SHOWN_HEADS = 4
 """Heads whose maps a notebook or a terminal shows by default."""
@@ -31,20 +30,132 @@ COLUMN_GAP = 3
 """Characters between two columns of a ruled table: padding and the place of a line."""
 
 
-def steps_table(trace: Trace) -> RichTable:
-    """Every step with its formula and its shape in words."""
-    drawn = _steps(trace).to_rich()
-    drawn.columns[0].no_wrap = drawn.columns[2].no_wrap = True
-    return drawn
+def print_trace(console: Console, trace: Trace, maps: Maps, *, shows_all: bool) -> None:
+    """Print the steps, the weights of some heads, and what each head adds to the output."""
+    console.print(f"[bold]{escape(trace.title)}[/bold]")
+    steps = _steps(trace).to_rich()
+    steps.columns[0].no_wrap = steps.columns[2].no_wrap = True
+    console.print(steps)
+    if not shows_all and len(maps.heads) > SHOWN_HEADS:
+        console.print(
+            f"Weights of {SHOWN_HEADS} of {len(maps.heads)} heads; --heads chooses others."
+        )
+        maps = maps.first(SHOWN_HEADS)
+    console.print(_map_columns(maps))
+    console.print("What each head adds to the output:")
+    contributions = _contributions(trace)
+    leads = trace.shares_after.argmax(0).bincount(minlength=trace.num_heads).tolist()
+    rows = [(*row, str(lead)) for row, lead in zip(contributions.rows, leads, strict=True)]
+    columns = (*contributions.columns, "largest in dimensions")
+    console.print(Table("", columns, rows, columns[1:]).to_rich())
+    console.print("Each head's share of some columns, before Wo (concat) and after it (out):")
+    _print_shares(console, trace)
+
+
+def print_step(console: Console, trace: Trace, name: str, maps: Maps) -> None:
+    """Print the values of one step."""
+    step = trace[name]
+    console.print(f"[bold]{escape(trace.title)}[/bold], {name}: {step.formula}", end="  ")
+    console.print(step.shape, markup=False)
+    matrices = [_map_columns(maps)] if name == "weights" else _step_matrices(trace, step)
+    console.print(*matrices, sep="\n")
+
+
+def print_every_step(console: Console, trace: Trace) -> None:
+    """Print every step in full, for examples small enough to follow by hand."""
+    console.print(f"[bold]{escape(' '.join(trace.labels.queries))}[/bold], {escape(trace.title)}")
+    for step in trace.steps.values():
+        console.rule(f"{step.name}: {step.formula}", align="left")
+        console.print(step.shape, markup=False)
+        console.print(Columns(_step_matrices(trace, step)))
+    console.rule("heads before and after Wo", align="left")
+    _print_shares(console, trace)
+
+
+def print_blur(console: Console, trace: Trace, query: int | None) -> None:
+    """Print the heads' rows beside their average, and the textbook's three targets.
+
+    Without a `query`, the rows are those of the last token that is not special.
+    """
+    if query is None:
+        special = trace.labels.is_special or (False,) * len(trace.labels.queries)
+        ordinary = [place for place, is_special in enumerate(special) if not is_special]
+        query = ordinary[-1] if ordinary else len(special) - 1
+    blur, means = compare_heads(trace, query), sharpness(trace)
+    console.print(f"[bold]{escape(trace.title)}[/bold]: where each head looks from one token")
+    console.print(_blur_table(blur))
+    console.print(
+        f"Averaged over all queries: a head's row has {means.entropy_of_heads:.2f} nats of entropy "
+        f"and a largest weight of {means.largest_of_heads:.2f}; the single row has "
+        f"{means.entropy_of_single:.2f} nats and {means.largest_of_single:.2f}."
+    )
+    console.print("\nThe textbook's case: three keys to look at, three heads or one softmax")
+    console.print(_blur_table(*three_targets()))
+
+
+def _print_shares(console: Console, trace: Trace, most: int = 4) -> None:
+    """Print each head's share in a few columns of the concat, evenly spaced, and of the output."""
+    before, after = trace.shares_before, trace.shares_after
+    count = min(most, after.shape[1])
+    places = [round(at * (before.shape[1] - 1) / max(count - 1, 1)) for at in range(count)]
+    concat = [f"concat {place + 1}" for place in places]
+    columns = ("head", *concat, *(f"out {place + 1}" for place in range(count)))
+    rows = []
+    for head in range(trace.num_heads):
+        shares = [*before[head, places].tolist(), *after[head, :count].tolist()]
+        rows.append((trace.name_of(head), *(f"{share:.0%}" for share in shares)))
+    show_table(console, Table("", columns, rows, columns[1:]))
+    console.print(*closing_lines(trace), sep="\n")
+
+
+def _blur_table(blur: Blur, single: Row | None = None) -> RichTable:
+    """The heads' rows at one query, then the single row, by default the heads' average."""
+    largest = [max(float(row.weights[key]) for row in blur.heads) for key in range(len(blur.keys))]
+    best = sorted(range(len(blur.keys)), key=lambda key: -largest[key])
+    keys = sorted(best[:SHOWN_KEYS])
+    columns = (blur.query, *(blur.keys[key] for key in keys), "entropy", "largest")
+    rows = [
+        (
+            row.name,
+            *(f"{float(row.weights[key]):.2f}" for key in keys),
+            f"{row.entropy:.2f}",
+            f"{row.largest:.2f}",
+        )
+        for row in (*blur.heads, single or blur.single)
+    ]
+    table = Table("", columns, rows, columns[1:]).to_rich()
+    table.columns[0].justify, table.columns[0].no_wrap = "left", True
+    table.rows[-1].style = "bold"
+    return table
 
 
 def _steps(trace: Trace) -> Table:
-    rows = tuple((step.name, step.formula, step.shape) for step in trace.steps.values())
+    rows = [(step.name, step.formula, step.shape) for step in trace.steps.values()]
     return Table("", ("step", "formula", "shape"), rows)
 
 
+def _contributions(trace: Trace) -> Table:
+    """Mean length of each head's contribution to the output, and its share."""
+    rows = [
+        (trace.name_of(head), str(trace.kv_head_of[head]), f"{length:.3f}", f"{share:.1%}")
+        for head, (length, share) in enumerate(trace.lengths)
+    ]
+    columns = ("head", "KV head", "mean length", "share")
+    return Table("", columns, rows, columns[1:])
+
+
+def _step_matrices(trace: Trace, step: TraceStep) -> list[RenderableType]:
+    return [matrix(*labelled) for labelled in trace.matrices(step)]
+
+
+def _map_columns(maps: Maps) -> Columns:
+    labels = maps.labels
+    pairs = zip(maps.heads, maps.weights, strict=True)
+    return Columns([matrix(name, weights, labels.queries, labels.keys) for name, weights in pairs])
+
+
 def matrix(
-    title: str, values: Tensor, rows: Sequence[str], columns: Sequence[str], *, digits: int = 2
+    title: str, values: Tensor, rows: Sequence[str], columns: Sequence[str]
 ) -> RenderableType:
     """A small matrix in full with its labels; a large one as its size and range."""
     if not is_small(*values.shape):
@@ -53,21 +164,20 @@ def matrix(
             f"{title}: {values.shape[0]} x {values.shape[1]}, from {float(finite.min()):.3g} to "
             f"{float(finite.max()):.3g}, mean {float(finite.mean()):.3g}"
         )
-    cells = [[format_rounded(value, digits) for value in row] for row in values.tolist()]
-    return Matrix(title, tuple(rows), tuple(columns), cells)
+    cells = [[format_rounded(value, 2) for value in row] for row in values.tolist()]
+    return _Matrix(title, rows, columns, cells)
 
 
 @dataclass(frozen=True)
-class Matrix:
+class _Matrix:
     """A labelled matrix that wraps its columns onto further lines on a narrow terminal."""
 
     title: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
+    rows: Sequence[str]
+    columns: Sequence[str]
     cells: list[list[str]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """As many columns as fit, then the next ones below."""
         start = 0
         while start < len(self.columns):
             stop = start + 1
@@ -77,7 +187,6 @@ class Matrix:
             start = stop
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """The width of all columns, at most the terminal's."""
         width = min(self._width(0, len(self.columns)), options.max_width)
         return Measurement(width, width)
 
@@ -97,94 +206,6 @@ class Matrix:
         for name, row in zip(self.rows, self.cells, strict=True):
             table.add_row(Text(name), *row[start:stop])
         return table
-
-
-def step_matrices(trace: Trace, step: TraceStep) -> list[RenderableType]:
-    """The values of one step: a matrix per chosen head, or one for all."""
-    return [matrix(*labelled) for labelled in trace.matrices(step)]
-
-
-def map_tables(maps: Maps) -> Columns:
-    """The weights of the chosen heads, side by side if they fit."""
-    labels = maps.labels
-    return Columns(
-        [
-            matrix(name, weights, labels.queries, labels.keys)
-            for name, weights in zip(maps.heads, maps.weights, strict=True)
-        ]
-    )
-
-
-def contributions_table(trace: Trace) -> RichTable:
-    """Mean length of each head's contribution to the output, and its share."""
-    leads = trace.shares_after.argmax(0).bincount(minlength=trace.num_heads)
-    rows = tuple(
-        (*row, str(int(leads[head]))) for head, row in enumerate(_contributions(trace).rows)
-    )
-    columns = (*_contributions(trace).columns, "largest in dimensions")
-    return Table("", columns, rows, frozenset(columns[1:])).to_rich()
-
-
-def _contributions(trace: Trace) -> Table:
-    rows = tuple(
-        (trace.name_of(head), str(trace.kv_head_of[head]), f"{length:.3f}", f"{share:.1%}")
-        for head, (length, share) in enumerate(trace.lengths)
-    )
-    columns = ("head", "KV head", "mean length", "share")
-    return Table("", columns, rows, frozenset(columns[1:]))
-
-
-def shares_table(trace: Trace, most: int = 4) -> RichTable:
-    """Share of each head in a few columns of the concat, evenly spaced, and of the output."""
-    before, after = trace.shares_before, trace.shares_after
-    count = min(most, after.shape[1])
-    places = [round(at * (before.shape[1] - 1) / max(count - 1, 1)) for at in range(count)]
-    concat, out = (
-        (f"concat {place + 1}" for place in places),
-        (f"out {n + 1}" for n in range(count)),
-    )
-    columns = ("head", *concat, *out)
-    rows = []
-    for head in range(trace.num_heads):
-        shares = [*before[head, places].tolist(), *after[head, :count].tolist()]
-        rows.append((trace.name_of(head), *(f"{share:.0%}" for share in shares)))
-    return Table("", columns, tuple(rows), frozenset(columns[1:])).to_rich()
-
-
-def blur_table(blur: Blur, single: Row | None = None) -> RichTable:
-    """The heads' rows at one query, then the single row, by default the heads' average."""
-    largest = [max(float(row.weights[key]) for row in blur.heads) for key in range(len(blur.keys))]
-    best = sorted(range(len(blur.keys)), key=lambda key: -largest[key])
-    keys = sorted(best[:SHOWN_KEYS])
-    columns = (blur.query, *(blur.keys[key] for key in keys), "entropy", "largest")
-    rows = tuple(
-        (
-            row.name,
-            *(f"{float(row.weights[key]):.2f}" for key in keys),
-            f"{row.entropy:.2f}",
-            f"{row.largest:.2f}",
-        )
-        for row in (*blur.heads, single or blur.single)
-    )
-    drawn = Table("", columns, rows, frozenset(columns[1:])).to_rich()
-    drawn.columns[0].justify, drawn.columns[0].no_wrap = "left", True
-    drawn.rows[-1].style = "bold"
-    return drawn
-
-
-def sharpness_line(means: Sharpness) -> str:
-    """A sentence that compares the heads' rows with the single row over all queries."""
-    return (
-        f"Averaged over all queries: a head's row has {means.entropy_of_heads:.2f} nats of entropy "
-        f"and a largest weight of {means.largest_of_heads:.2f}; the single row has "
-        f"{means.entropy_of_single:.2f} nats and {means.largest_of_single:.2f}."
-    )
-
-
-def dimensions_table(shapes: Iterable[tuple[str, str, Sequence[int]]]) -> RichTable:
-    """The shape of every step; `shapes` has the name, axes and shape of each."""
-    rows = tuple((step, str(list(shape)), axes) for step, axes, shape in shapes)
-    return Table("", ("step", "shape", "axes"), rows).to_rich()
 
 
 def heat_maps(maps: Maps) -> list[HeatMap]:
@@ -233,7 +254,7 @@ def _checks_html(trace: Trace) -> Html:
 
 
 def _step_html(trace: Trace, step: TraceStep) -> Html:
-    """The values of one step; only the size of large matrices."""
+    """The values of one step; only the sizes of large matrices."""
     parts = [tag("h2", f"{step.name}: {step.formula}")]
     for name, values, rows, columns in trace.matrices(step):
         parts.append(tag("h3", name))
@@ -241,6 +262,6 @@ def _step_html(trace: Trace, step: TraceStep) -> Html:
             parts.append(tag("p", f"{values.shape[0]} x {values.shape[1]} numbers"))
             continue
         cells = ([format_rounded(value, 3) for value in row] for row in values.tolist())
-        lines = tuple((label, *row) for label, row in zip(rows, cells, strict=True))
-        parts.append(Table("", ("", *columns), lines, frozenset(columns)).to_html())
+        lines = [(label, *row) for label, row in zip(rows, cells, strict=True)]
+        parts.append(Table("", ("", *columns), lines, columns).to_html())
     return join_html(parts)
