@@ -26,11 +26,9 @@ from rich.console import Console
 from rich.table import Table
 
 from headwise.heads import HeadId
-from headwise.models.loaded import open_model
-from headwise.models.loading import LoadOptions
 from headwise.objectives.evaluation import Evaluation
 from headwise.objectives.losses import Embedding
-from headwise.objectives.model_objective import objective_for
+from headwise.objectives.model_objective import open_subject
 from headwise.pruning.export.sizes import full_batch, sizes_of, time_both
 from headwise.pruning.importance.ablation import ablate
 from headwise.pruning.importance.gradients import gradients
@@ -40,7 +38,6 @@ from headwise.pruning.selection.methods import CutOrder, CutSearch, order_units
 from headwise.pruning.settings import PruneSettings
 from headwise.pruning.setup import PruneSetup, prepare_setup
 from headwise.pruning.surgery.cut import head_counts
-from headwise.pruning.units import single_heads
 from headwise.watching.gates import silence
 
 RESULTS = Path(__file__).parent / "results"
@@ -87,6 +84,12 @@ def neighbours(task: Evaluation, outputs: torch.Tensor, uncut: torch.Tensor) -> 
     return float((nearest(outputs) == nearest(uncut)).float().mean())
 
 
+@torch.no_grad()
+def outputs(task: Evaluation) -> torch.Tensor:
+    """The embeddings of all examples."""
+    return torch.cat([task.objective.output(task.model, sample.inputs) for sample in task.samples])
+
+
 class Judge:
     """Scores models on held-out text."""
 
@@ -96,19 +99,19 @@ class Judge:
         self.unit = setup.objective.unit
         self.is_embedding = isinstance(setup.objective, Embedding)
         self.uncut = self.task.objective.quality(self.task.loss().value)
-        self.outputs = self.task.outputs() if self.is_embedding else None
+        self.outputs = outputs(self.task) if self.is_embedding else None
 
     def row(self, share: float, heads: int, method: str, task: Evaluation, sample: str = "") -> Row:
         """The scores of a model in its current state."""
         score = self.task.objective.quality(task.loss().value)
         if self.outputs is not None:
-            kept = neighbours(task, task.outputs(), self.outputs)
+            kept = neighbours(task, outputs(task), self.outputs)
             return Row(share, heads, method, score, neighbours=kept)
         return Row(share, heads, method, score, ratio=score / self.uncut, sample=sample or None)
 
     def silenced(self, share: float, method: str, heads: Sequence[HeadId]) -> Row:
         """The scores of the uncut model with heads silenced."""
-        with silence(self.setup.loaded.model, heads):
+        with silence(self.setup.subject.model, heads):
             return self.row(share, len(heads), method, self.task)
 
     def cut(self, share: float, method: str, heads: Sequence[HeadId], found: RefittedCut) -> Row:
@@ -119,7 +122,7 @@ class Judge:
 
 def generated(setup: PruneSetup, model: Any) -> str:
     """A causal model's greedy continuation of the prompt."""
-    tokenizer = setup.loaded.tokenizer
+    tokenizer = setup.subject.tokenizer
     inputs = tokenizer(PROMPT, return_tensors="pt")
     found = model.generate(**inputs, max_new_tokens=24, do_sample=False, use_cache=True)
     return str(tokenizer.decode(found[0], skip_special_tokens=True))
@@ -159,8 +162,8 @@ class Run:
     def __init__(self, name: str, out: Path, console: Console) -> None:
         """Load the model and the record."""
         self.name, self.out, self.console = name, out, console
-        self.loaded = open_model(name, options=LoadOptions(keeps_head=True))
-        self.setup = prepare_setup(self.loaded, objective_for(self.loaded), TEXT[name])
+        self.loaded = open_subject(name)
+        self.setup = prepare_setup(self.loaded, TEXT[name])
         self.judge = Judge(self.setup)
         self.record: dict[str, Any] = (
             json.loads(out.read_text(encoding="utf-8")) if out.exists() else {"seconds": {}}
@@ -240,8 +243,8 @@ class Run:
                 wide = replace(self.setup, settings=replace(self.setup.settings, refit="wide"))
                 also = cut_and_refit(wide, heads)
                 rows.append(self.judge.cut(share, "rounds + wide refit", heads, also))
-            fit = beginning(self.setup.evaluations.fit, LESS_TEXT)
-            less = replace(self.setup, evaluations=self.setup.evaluations._replace(fit=fit))
+            fit = beginning(self.setup.fit, LESS_TEXT)
+            less = replace(self.setup, fit=fit)
             smaller = cut_and_refit(less, heads)
             rows.append(
                 self.judge.cut(share, f"rounds + refit on {LESS_TEXT:,} tokens", heads, smaller)
@@ -292,7 +295,7 @@ def beginning(task: Evaluation, tokens: int) -> Evaluation:
 
 def proof(setup: PruneSetup, found: RefittedCut) -> dict[str, Any]:
     """Sizes of the uncut and the cut model, and the difference between cutting and silencing."""
-    before = sizes_of(setup.loaded.model, setup.counts, positions=POSITIONS)
+    before = sizes_of(setup.subject.model, setup.counts, positions=POSITIONS)
     after = sizes_of(found.model, dict(head_counts(found.model)), positions=POSITIONS)
     return {
         "difference": found.surgery.difference,
@@ -305,14 +308,14 @@ def importance_times(setup: PruneSetup, console: Console) -> dict[str, float]:
     """Seconds of every importance method on the same text, and of plain leave-one-out."""
     task = beginning(setup.search.evaluation, 4096)
     times = dict[str, float]()
-    units = single_heads(setup.search.heads)
+    units = [(head,) for head in setup.search.heads]
     timed("one forward pass", task.loss, times, console)
     timed("michel, fisher and interaction", lambda: gradients(task), times, console)
     timed(f"ablation of {len(units)} heads", lambda: ablate(task, units), times, console)
 
     def leave_one_out() -> None:
         for unit in units:
-            task.loss(unit.heads)
+            task.loss(unit)
 
     timed(f"plain leave-one-out of {len(units)} heads", leave_one_out, times, console)
     return times

@@ -28,8 +28,7 @@ from transformers import LlamaConfig, LlamaModel
 from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, make_measures
 from headwise.measures.head_sums import HeadSums
 from headwise.measures.similarity import LOOKS, ROWS, centred_kernels, divergences, pairwise_hsic
-from headwise.reading.batch import Batch
-from headwise.reading.tokens import TokenFacts
+from headwise.reading.batch import Batch, TokenFacts
 from headwise.scans.scan import count_batch
 
 RESULTS = Path(__file__).parent / "results" / "scan.json"

@@ -21,7 +21,7 @@ from headwise.sweeps.characters import Characters
 from headwise.sweeps.settings import Variant
 from headwise.sweeps.synthetic_tasks import Relations
 from headwise.sweeps.task import SweepTask, TaskExamples
-from headwise.sweeps.training import MakeAttention, SweepModel, own_attention, take_step
+from headwise.sweeps.training import SweepModel, take_step
 
 RESULTS = Path(__file__).parent / "results" / "sweep.json"
 TURNS, STEPS = 15, 8
@@ -54,14 +54,14 @@ class TorchAttention(nn.Module):
 class Contestant:
     """A model and its optimiser."""
 
-    def __init__(
-        self, task: SweepTask, sizes: tuple[int, int, int], attention: MakeAttention
-    ) -> None:
+    def __init__(self, task: SweepTask, sizes: tuple[int, int, int], *, uses_torch: bool) -> None:
         """Make fresh weights, the same for both except attention."""
         d_model, layers, heads = sizes
         torch.manual_seed(0)
         variant = Variant("split", heads, d_model // heads, d_model // heads)
-        self.model = SweepModel(task, variant, d_model=d_model, layers=layers, attention=attention)
+        self.model = SweepModel(task, variant, d_model=d_model, layers=layers)
+        for block in self.model.layers if uses_torch else ():
+            block.attention = TorchAttention(d_model, variant)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, fused=True)
 
     def seconds(self, examples: TaskExamples) -> float:
@@ -75,8 +75,8 @@ class Contestant:
 def row(task: SweepTask, d_model: int, layers: int, batch: int, heads: int) -> dict[str, Any]:
     """Measure both in turns, on the same batch."""
     examples = task.examples(batch, torch.Generator().manual_seed(0), held_out=False)
-    ours = Contestant(task, (d_model, layers, heads), own_attention)
-    theirs = Contestant(task, (d_model, layers, heads), TorchAttention)
+    ours = Contestant(task, (d_model, layers, heads), uses_torch=False)
+    theirs = Contestant(task, (d_model, layers, heads), uses_torch=True)
     for one in (ours, theirs):
         one.seconds(examples)
     pairs = []

@@ -82,6 +82,8 @@ def families() -> str:
 
     rows = [("attention modules", "projections", "output", "and")]
     for one in FAMILIES:
+        if one.refusal:
+            continue
         if one.packed:
             made = f"packed, {one.layout}: {code(one.packed)}"
         else:
@@ -96,17 +98,17 @@ def families() -> str:
 
 def refused() -> str:
     """Attention modules that cannot be cut, and why."""
-    from headwise.models.families import REFUSED
+    from headwise.models.families import FAMILIES
 
-    rows = [(code(name), reason) for name, reason in REFUSED.items()]
+    rows = [(code(name), row.refusal) for row in FAMILIES if row.refusal for name in row.classes]
     return table(("attention module", "why"), *rows)
 
 
 def returned() -> str:
     """Attention modules that are read from the weights they return."""
-    from headwise.models.families import FAMILIES, UNCUT
+    from headwise.models.families import FAMILIES
 
-    rows = [row for row in (*FAMILIES, *UNCUT) if row.returns_weights]
+    rows = [row for row in FAMILIES if row.returns_weights]
     return f"{code(*sorted({name for row in rows for name in row.classes}))}\n"
 
 

@@ -16,7 +16,7 @@ from hypothesis import settings
 MACHINE = Path(__file__).parents[1] / "src/headwise/attention/machine.py"
 
 os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ["COLUMNS"] = "80"  # of the terminal that tables and sentences are broken for
+os.environ["COLUMNS"] = "80"  # width of the terminal
 settings.register_profile(
     "headwise", deadline=None, derandomize="CI" in os.environ, max_examples=20
 )
@@ -24,11 +24,12 @@ settings.load_profile("headwise")
 
 
 def keep_amx_from_killing_the_tests() -> None:
-    """Try bfloat16 once where it may kill, before torch is loaded; workers inherit the outcome."""
+    """Try bfloat16 once if it may kill, before torch is loaded; workers inherit the outcome."""
     machine = runpy.run_path(str(MACHINE))  # by its path, so that headwise is not imported
     variable, value = machine["SAFE_SETTING"]
-    is_suspect = variable not in os.environ and machine["processor_claims_amx"]()
-    if is_suspect and not machine["low_precision_is_safe"]():
+    cpuinfo = Path("/proc/cpuinfo")
+    has_amx = cpuinfo.is_file() and "amx" in cpuinfo.read_text("utf-8", errors="replace")
+    if has_amx and variable not in os.environ and not machine["low_precision_is_safe"]():
         os.environ[variable] = value
 
 
@@ -42,7 +43,7 @@ gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """No garbage is looked for among modules, neither as they come nor later: a tenth is saved."""
+    """Keep the garbage collector away from imported modules, which saves a tenth of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
@@ -50,7 +51,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Doctests are of the package: what tests share is imported by those that need it."""
+    """Collect doctests of the package only, not of the modules that tests share."""
     is_helper = collection_path.suffix == ".py" and not collection_path.name.startswith("test_")
     return True if is_helper and collection_path.name != "conftest.py" else None
 
@@ -67,4 +68,4 @@ def _same_seeds() -> None:
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(0)
     if "torch" in sys.modules:
-        sys.modules["torch"].default_generator.manual_seed(0)  # not of devices there are not
+        sys.modules["torch"].default_generator.manual_seed(0)  # only the CPU

@@ -133,12 +133,12 @@ def causal(case: Case) -> Tensor:
 
 
 def added(blocked: Tensor, dtype: torch.dtype) -> Tensor:
-    """The same mask as a number to add, with a preference for some of the keys."""
+    """A bool mask as numbers to add, with a preference for some of the keys."""
     return torch.randn(blocked.shape, dtype=dtype).masked_fill(blocked, -math.inf)
 
 
 def minus_infinity(blocked: Tensor, dtype: torch.dtype) -> Tensor:
-    """The same mask as torch's own layers hand it on."""
+    """A bool mask as torch's own layers pass it on."""
     return torch.zeros(blocked.shape, dtype=dtype).masked_fill(blocked, -math.inf)
 
 
@@ -178,7 +178,7 @@ MASKS: dict[str, Callable[[Case], Call]] = {
 
 
 def blocked_sequence(case: Case) -> Tensor:
-    """Padding that leaves nothing of the last sequence."""
+    """Padding that hides all of the last sequence."""
     blocked = padding(case)
     blocked[-1 if blocked.dim() == 2 else slice(None)] = True
     return blocked
@@ -215,13 +215,13 @@ EMPTYING: dict[str, Callable[[Case], Call]] = {
 
 
 def noise(like: Tensor) -> Tensor:
-    """A fixed weighting of a result's entries, so that every gradient is another."""
+    """Fixed weights for a result's entries, so that every gradient differs."""
     generator = torch.Generator().manual_seed(7)
     return torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like.dtype)
 
 
 def results(compute: Attention, inputs: Inputs, call: Call) -> dict[str, Tensor]:
-    """What a layer, or a function like one, returns, by name."""
+    """Results of a layer, or of a function like one, by name."""
     output, weights = compute(*inputs, **call)
     assert (weights is None) == (call.get("need_weights") is False)
     return {"output": output} if weights is None else {"output": output, "weights": weights}
@@ -230,7 +230,7 @@ def results(compute: Attention, inputs: Inputs, call: Call) -> dict[str, Tensor]
 def with_gradients(
     compute: Attention, sources: dict[str, Tensor], inputs: Inputs, call: Call
 ) -> dict[str, Tensor]:
-    """What is returned, and the gradients of it for the inputs and for other sources."""
+    """Results, and their gradients for the inputs and for other sources."""
     leaves = {id(tokens): tokens.clone().requires_grad_() for tokens in inputs}
     found = results(compute, [leaves[id(tokens)] for tokens in inputs], call)
     loss = sum(((result * noise(result)).sum() for result in found.values()), torch.zeros(()))
@@ -240,7 +240,7 @@ def with_gradients(
 
 
 def all_of(layer: nn.MultiheadAttention, inputs: Inputs, call: Call) -> dict[str, Tensor]:
-    """What the layer returns, and the gradients for every input and parameter."""
+    """Results of the layer, and their gradients for every input and parameter."""
     return with_gradients(layer, dict(layer.named_parameters()), inputs, call)
 
 

@@ -69,7 +69,7 @@ def of_names(names: list[str], **columns: list[Any]) -> HeadTable:
 
 
 def two_stacks() -> HeadTable:
-    """An encoder of 2 layers, listed first, and a cross of 1; `size` tells rows apart."""
+    """An encoder of 2 layers, listed first, and a cross of 1; `size` differs in every row."""
     names = ["encoder.L0H0", "encoder.L0H1", "encoder.L1H0", "cross.L0H0"]
     return of_names(names, size=[2.0, 3.0, 5.0, 7.0])
 
@@ -92,14 +92,14 @@ def test_a_head_is_written_layer_first_and_stack_before_it() -> None:
 
 @pytest.mark.parametrize("text", ["L3", "3.11", "l3h11", "L3H11 ", "L-1H0", ".L3H11", "", "L٣H1"])
 def test_parse_rejects_malformed_head_names(text: str) -> None:
-    with pytest.raises(OptionError, match=r"' is not a head: .*L3H11, or encoder\.L3H11"):
+    with pytest.raises(OptionError, match=r"L3H11.*encoder\.L3H11"):
         HeadId.parse(text)
 
 
 @pytest.mark.parametrize("numbers", [(-1, 2), (2, -1)])
 def test_a_head_counts_from_zero(numbers: tuple[int, int]) -> None:
     name = "L{}H{}".format(*numbers)
-    with pytest.raises(OptionError, match=f"{name} is not a head: .* start at 0"):
+    with pytest.raises(OptionError, match=f"{name}.* 0"):
         HeadId(*numbers)
 
 
@@ -129,7 +129,7 @@ def test_no_heads_are_read_from_an_empty_text() -> None:
     assert parse_heads("") == parse_heads([]) == ()
 
 
-# --- What a table may hold ---
+# --- Contents of a table ---
 
 
 @given(makings(), st.randoms())
@@ -188,21 +188,21 @@ def test_a_table_keeps_copies() -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"stack": [""], "head": [0]}, "needs a column layer$"),
-        ({"layer": [0]}, "needs a column stack and a column head$"),
-        ({"stack": [], "layer": [], "head": []}, "one row per head"),
-        (ONE | {7: [1], "7": [2]}, "2 columns are called '7'"),
-        (ONE | {"layer": [0.0]}, "column 'layer' is float64: .* int"),
-        (ONE | {"stack": [3]}, "column 'stack' is int64: .* text"),
-        (ONE | {"head": pd.array([None], dtype="Int64")}, "'head' is Int64: .* int without gaps"),
-        (ONE | {"head": [-2]}, "L0H-2 is not a head"),
-        ({name: ONE[name] * 2 for name in ONE}, "L0H0 has 2 rows"),
-        (ONE | {"x": [1j]}, "column 'x' is complex128: .* bool or text"),
-        (ONE | {"x": [{}]}, "column 'x' is object: .* bool or text"),
-        (ONE | {"roles": ["sink"]}, "^'sink' is not a list of roles"),
-        (ONE | {"roles": [[""]]}, "is not a list of roles"),
-        (ONE | {"roles": [["a;b"]]}, "names without ';'"),
-        (ONE | {"roles": [[7]]}, r"^\[7\] is not a list of roles"),
+        ({"stack": [""], "head": [0]}, "layer$"),
+        ({"layer": [0]}, "stack.*head$"),
+        ({"stack": [], "layer": [], "head": []}, "no rows"),
+        (ONE | {7: [1], "7": [2]}, "2 columns.*'7'"),
+        (ONE | {"layer": [0.0]}, "'layer'.*float64.* int"),
+        (ONE | {"stack": [3]}, "'stack'.*int64.* text"),
+        (ONE | {"head": pd.array([None], dtype="Int64")}, "'head'.*Int64.* int.*gaps"),
+        (ONE | {"head": [-2]}, "L0H-2"),
+        ({name: ONE[name] * 2 for name in ONE}, "L0H0.* 2 rows"),
+        (ONE | {"x": [1j]}, "'x'.*complex128.*numbers, bool or text"),
+        (ONE | {"x": [{}]}, "'x'.*object.*numbers, bool or text"),
+        (ONE | {"roles": ["sink"]}, "^'sink'.*roles"),
+        (ONE | {"roles": [[""]]}, "roles"),
+        (ONE | {"roles": [["a;b"]]}, "a;b.*';'"),
+        (ONE | {"roles": [[7]]}, r"^\[7\].*roles"),
     ],
 )
 def test_invalid_tables_raise(columns: dict[Any, Any], message: str) -> None:
@@ -214,11 +214,11 @@ def test_invalid_tables_raise(columns: dict[Any, Any], message: str) -> None:
     ("value", "message"), [(math.nan, "Out of range float"), ({1, 2}, "set is not JSON")]
 )
 def test_about_must_be_json(value: Any, message: str) -> None:
-    with pytest.raises(OptionError, match=f"about must .* JSON values: .*{message}"):
+    with pytest.raises(OptionError, match=f"about.*JSON.*{message}"):
         HeadTable(small().df, {"settings": value})
 
 
-# --- What a table answers ---
+# --- Questions to a table ---
 
 
 def test_a_head_is_found_by_its_name_or_its_id() -> None:
@@ -233,14 +233,10 @@ def test_a_head_is_found_by_its_name_or_its_id() -> None:
 @pytest.mark.parametrize(
     ("table", "name", "message"),
     [
-        (small(), "L9H0", "^L9H0 is not in this table: layers 0..2, heads 0..4$"),
-        (
-            small(),
-            "encoder.L0H0",
-            "^encoder.L0H0 is not in this table: it has one stack, without a name$",
-        ),
-        (two_stacks(), "cross.L1H0", "layers 0..0, heads 0..0$"),
-        (two_stacks(), "L1H0", "^L1H0 is not in this table: its stacks are encoder, cross$"),
+        (small(), "L9H0", r"^L9H0.*layers 0\.\.2, heads 0\.\.4$"),
+        (small(), "encoder.L0H0", r"^encoder\.L0H0.*one stack"),
+        (two_stacks(), "cross.L1H0", r"layers 0\.\.0, heads 0\.\.0$"),
+        (two_stacks(), "L1H0", "^L1H0.*encoder, cross$"),
     ],
 )
 def test_missing_head_raises_with_the_extent_of_the_table(
@@ -264,21 +260,21 @@ def test_top_lists_the_largest_values_without_nan() -> None:
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        ("entropi", "^'entropi' is not a column: .* entropy"),
-        ("xyz", "^'xyz' is not a column: .* stack, layer, head, roles, entropy$"),
-        ("stack", "^column 'stack' contains text"),
-        ("roles", "^column 'roles' contains roles"),
+        ("entropi", "^'entropi'.* entropy"),
+        ("xyz", "^'xyz'.* stack, layer, head, roles, entropy$"),
+        ("stack", "'stack'.*text"),
+        ("roles", "'roles'.*roles"),
     ],
 )
-def test_only_a_column_of_numbers_is_ranked_or_laid_out(column: str, message: str) -> None:
+def test_top_and_grid_need_a_column_of_numbers(column: str, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         small().top(column)
     with pytest.raises(OptionError, match=message):
         small().grid(column)
 
 
-def test_at_least_one_head_is_asked_for() -> None:
-    with pytest.raises(OptionError, match="count is -2: it must be at least 1"):
+def test_top_needs_a_count_of_at_least_one() -> None:
+    with pytest.raises(OptionError, match=r"count.*-2.* 1"):
         small().top("entropy", -2)
 
 
@@ -297,7 +293,7 @@ def test_heads_without_a_role_and_layers_of_all_stacks_are_counted() -> None:
 
 
 def test_unknown_role_raises_with_the_closest_known_role() -> None:
-    with pytest.raises(OptionError, match=r"'positionl' is not a role: .* positional\?$"):
+    with pytest.raises(OptionError, match=r"'positionl'.* positional\?$"):
         small().with_role("positionl")
 
 
@@ -317,12 +313,12 @@ def test_grid_is_nan_for_missing_heads() -> None:
 
 @pytest.mark.parametrize("stack", ["", "decoder"])
 def test_a_grid_of_several_stacks_needs_the_name_of_one(stack: str) -> None:
-    message = f"'{stack}' is not a stack of this table: its stacks are encoder, cross"
+    message = f"'{stack}'.*encoder, cross"
     with pytest.raises(OptionError, match=message):
         two_stacks().grid("size", stack)
 
 
-def test_tables_are_equal_with_the_same_values_and_making() -> None:
+def test_tables_are_equal_if_values_and_about_are() -> None:
     assert small(x=[math.nan] * 15) == small(x=[math.nan] * 15)
     assert small() == HeadTable(small().df, small().about)
     assert small() != HeadTable(small().df, {})
@@ -355,14 +351,16 @@ def test_a_table_is_read_back_as_it_was_written(suffix: str, making: Any) -> Non
         table.write(Path(folder) / f"heads.{suffix}")
         again = HeadTable.read(Path(folder) / f"heads.{suffix}")
     assert again == table
-    for name in table.df.select_dtypes("float"):  # equality takes -0.0 for 0.0
+    for name in table.df.select_dtypes("float"):  # -0.0 equals 0.0
         signs = np.signbit(table.df[name].dropna())
         assert np.signbit(again.df[name].dropna()).tolist() == signs.tolist()
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_table_of_long_texts_is_read_back_too(suffix: str, tmp_path: Path) -> None:
-    table = small(words=["a line\n" * 20_011] * (LAYERS * HEADS))  # longer than a reader's block
+    table = small(
+        words=["a line\n" * 20_011] * (LAYERS * HEADS)
+    )  # longer than the block a CSV reader reads
     table.write(tmp_path / f"heads.{suffix}")
     assert HeadTable.read(tmp_path / f"heads.{suffix}") == table
 
@@ -391,7 +389,7 @@ def test_others_can_read_the_json_file(tmp_path: Path) -> None:
     assert held["heads"] == [expected]
 
 
-def test_json_holds_every_digit_and_what_json_has_no_number_for(tmp_path: Path) -> None:
+def test_json_has_every_digit_and_text_for_infinities(tmp_path: Path) -> None:
     tiny = 1.2345678901234567e-13
     table = of_names(["L0H0", "L0H1"], fisher=[tiny, math.nan])
     made = json.loads(table.to_json())
@@ -400,7 +398,7 @@ def test_json_holds_every_digit_and_what_json_has_no_number_for(tmp_path: Path) 
     assert (tmp_path / "heads.json").read_text("utf-8") == table.to_json()
 
 
-def test_a_csv_file_without_its_companion_keeps_all_but_what_csv_cannot_say(
+def test_a_csv_file_without_its_companion_loses_only_kinds_and_about(
     tmp_path: Path,
 ) -> None:
     table = of_names(
@@ -420,7 +418,7 @@ def test_an_edited_csv_file_is_held_to_the_kinds_in_its_companion(tmp_path: Path
     path.write_text("digits,head,stack,layer,share,mine\n010,3,,1,,7\n")
     assert HeadTable.read(path) == of_names(["L1H3"], digits=["010"], share=[math.nan], mine=[7])
     path.write_text("stack,layer,head,share\n,0,0,much\n")
-    with pytest.raises(OptionError, match=r"heads\.csv cannot be read .* double: .*'much'"):
+    with pytest.raises(OptionError, match=r"heads\.csv.*double.*'much'"):
         HeadTable.read(path)
 
 
@@ -433,7 +431,7 @@ def test_a_csv_file_that_a_spreadsheet_saved_is_read(tmp_path: Path) -> None:
 def test_nothing_is_overwritten_unless_forced(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"heads.{suffix}"
     small().write(str(path))
-    with pytest.raises(OptionError, match=rf"heads\.{suffix}.* would be overwritten: .*force=True"):
+    with pytest.raises(OptionError, match=rf"heads\.{suffix}.*force=True"):
         two_stacks().write(path)
     assert HeadTable.read(str(path)) == small()
     two_stacks().write(path, force=True)
@@ -442,7 +440,7 @@ def test_nothing_is_overwritten_unless_forced(suffix: str, tmp_path: Path) -> No
 
 def test_a_companion_is_not_overwritten_either(tmp_path: Path) -> None:
     (tmp_path / "heads.about.json").write_text("mine")
-    with pytest.raises(OptionError, match=r"heads\.about\.json would be overwritten"):
+    with pytest.raises(OptionError, match=r"heads\.about\.json.*force=True"):
         small().write(tmp_path / "heads.csv")
     assert [file.name for file in tmp_path.iterdir()] == ["heads.about.json"]
 
@@ -456,7 +454,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(
     path = tmp_path / "heads.json"
     small().write(path)
     monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(OutputError, match=r"heads\.json cannot be written: no room"):
+    with pytest.raises(OutputError, match=r"heads\.json.*no room"):
         two_stacks().write(path, force=True)
     assert HeadTable.read(path) == small()
     assert [file.name for file in tmp_path.iterdir()] == ["heads.json"]
@@ -473,7 +471,7 @@ def test_the_suffix_decides_the_format(tmp_path: Path) -> None:
 
 
 def test_missing_folders_and_files_raise(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"heads\.csv cannot be written: .*no does not exist"):
+    with pytest.raises(OptionError, match=r"heads\.csv.*no does not exist"):
         small().write(tmp_path / "no" / "heads.csv")
     with pytest.raises(OptionError, match=r"heads\.csv does not exist"):
         HeadTable.read(tmp_path / "heads.csv")

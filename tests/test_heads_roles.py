@@ -18,13 +18,13 @@ def test_the_folder_of_a_scan_is_read_as_its_table(tmp_path: Path) -> None:
     assert HeadTable.read(tmp_path) == table()
 
 
-def test_a_table_by_hand_was_looked_through_for_every_role() -> None:
+def test_a_table_without_scores_counts_as_tested_for_every_role() -> None:
     assert table().held_roles == ("sink",)
     assert table().untested_roles == ()
     assert table().missed_roles == tuple(role for role in ROLES if role != "sink")
 
 
-def test_roles_without_a_score_were_not_tested_where_others_have_one() -> None:
+def test_roles_without_a_score_are_untested_if_others_have_one() -> None:
     scored = table(sink_score=0.9, induction_score=0.1)
     assert (scored.held_roles, scored.missed_roles) == (("sink",), ("induction",))
     others = [role for role in ROLES if role not in ("sink", "induction")]

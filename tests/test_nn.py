@@ -91,8 +91,8 @@ def test_long_results_and_gradients_are_torchs(tokens: Tokens, mask: str, weight
 def test_the_comparison_with_torch_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     case, call = Case(), {"need_weights": False}
     assert_like_torch(case, call)
-    join_heads = ours.join_heads
-    monkeypatch.setattr(ours, "join_heads", lambda *args: join_heads(*args) * (1 + 1e-9))
+    join_heads = ours._join_heads
+    monkeypatch.setattr(ours, "_join_heads", lambda *args: join_heads(*args) * (1 + 1e-9))
     with pytest.raises(AssertionError, match="output: largest difference"):
         assert_like_torch(case, call)
 
@@ -246,7 +246,7 @@ def test_dropout_leaves_empty_rows_empty_and_draws_torchs_numbers_for_the_others
     assert_same(got, want.nan_to_num(0.0), roundings=case.roundings)
 
 
-# What torch refuses: keywords for the layer, and a call that spoils the inputs of a good one.
+# Errors of torch: keywords for the layer, and a call that spoils the inputs of a good one.
 Spoiler = Callable[[Tensor, Tensor, Tensor], tuple[Inputs, Call]]
 BAD: dict[str, Spoiler] = {
     "query with four axes": lambda q, k, v: ((q[None], k, v), {}),
@@ -432,14 +432,14 @@ def test_the_meta_device_gives_shapes() -> None:
 def test_right_padding_is_read_as_lengths() -> None:
     case = Case(**LONG)
     for mask in (padding(case), minus_infinity(padding(case), case.dtype)):
-        rules = ours.structure(mask[:, None, None], None, False, case.dtype)
+        rules = ours._masks_as_rules(mask[:, None, None], None, False, case.dtype)
         assert rules.mask is None and rules.lengths is not None
         assert rules.lengths.tolist() == [76, 79, 1]
 
 
 def test_a_mask_that_hides_nothing_is_dropped() -> None:
     nothing = torch.zeros(3, 1, 1, 79, dtype=torch.bool)
-    rules = ours.structure(nothing, None, False, torch.float64)
+    rules = ours._masks_as_rules(nothing, None, False, torch.float64)
     assert rules.mask is None and rules.lengths is None
 
 
@@ -447,7 +447,7 @@ def test_a_mask_that_hides_nothing_is_dropped() -> None:
 def test_other_padding_stays_a_mask(kind: str) -> None:
     case = Case(**LONG)
     mask = MASKS[kind](case)["key_padding_mask"]
-    rules = ours.structure(mask[:, None, None], None, False, case.dtype)
+    rules = ours._masks_as_rules(mask[:, None, None], None, False, case.dtype)
     assert rules.lengths is None and rules.mask is not None
     blocked = mask if kind == "scattered padding" else mask == -math.inf
     assert torch.equal(rules.mask[:, 0, 0] == -math.inf, blocked)

@@ -188,7 +188,7 @@ def test_from_torch_shares_parameters_and_leaves_the_original_alone() -> None:
     assert theirs.in_proj_bias is not None
 
 
-def test_from_torch_refuses_a_subclass() -> None:
+def test_from_torch_rejects_a_subclass() -> None:
     with pytest.raises(OptionError, match=r"Renamed.*subclass"):
         ours.MultiheadAttention.from_torch(Renamed(22, 2))
 

@@ -26,7 +26,7 @@ def test_new_folder_is_made_and_resumes_with_the_same_settings(tmp_path: Path) -
 def test_other_settings_are_rejected_by_name_unless_forced(tmp_path: Path) -> None:
     run_folder(tmp_path, seed=1, texts="4a1f").start()
     other = run_folder(tmp_path, seed=2, texts="00c7")
-    with pytest.raises(OutputError, match=r"seed was 1, now 2; other text.*force=True"):
+    with pytest.raises(OutputError, match=r"seed.* 1.* 2.*text.*force=True"):
         other.check()
     assert not other.check(force=True)
 
@@ -35,14 +35,14 @@ def test_settings_that_extend_the_existing_ones_resume(tmp_path: Path) -> None:
     run_folder(tmp_path, seeds=2).start()
     run = run_folder(tmp_path, seeds=3)
     assert run.check(extends=lambda now, before: now["seeds"] > before["seeds"])
-    with pytest.raises(OutputError, match="seeds was 2, now 3"):
+    with pytest.raises(OutputError, match=r"seeds.* 2.* 3"):
         run.check(extends=lambda now, before: now["seeds"] < before["seeds"])
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"seed": 1}', '{"run": "sweep", "seed": 1}'])
 def test_settings_of_something_else_are_never_replaced(tmp_path: Path, content: str) -> None:
     (tmp_path / "settings.json").write_text(content)
-    with pytest.raises(OutputError, match=r"settings\.json is not the settings of a scan"):
+    with pytest.raises(OutputError, match=r"settings\.json.*scan"):
         run_folder(tmp_path, seed=1).check(force=True)
 
 
@@ -66,10 +66,10 @@ def test_outputs_without_settings_are_rejected_unless_forced(tmp_path: Path) -> 
     assert not run.check(force=True)
 
 
-def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_raises(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in ("file", "file/below"):
-        with pytest.raises(OutputError, match="file is a file"):
+        with pytest.raises(OutputError, match=r"file.*folder"):
             run_folder(tmp_path / place).check(force=True)
 
 

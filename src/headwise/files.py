@@ -36,7 +36,9 @@ def write_aside(path: Path, content: bytes | str) -> None:
     place = resolve_target(path)
     part = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
-        if is_device(path):
+        # Standard output counts as a device, even when it is redirected to a file.
+        is_output = str(path).startswith(("/dev/", "/proc/"))
+        if is_output or (path.exists() and not path.is_file()):
             with path.open("ab") as device:
                 device.write(content)
             return
@@ -47,11 +49,6 @@ def write_aside(path: Path, content: bytes | str) -> None:
     finally:
         with suppress(OSError):
             part.unlink()
-
-
-def is_device(path: Path) -> bool:
-    """Whether `path` is a device; standard output counts, even when it is redirected to a file."""
-    return str(path).startswith(("/dev/", "/proc/")) or (path.exists() and not path.is_file())
 
 
 def resolve_target(path: Path) -> Path:

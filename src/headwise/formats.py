@@ -34,7 +34,7 @@ def replace_nonfinite(values: Any) -> Any:
     """
     if isinstance(values, dict):
         return {key: replace_nonfinite(value) for key, value in values.items()}
-    if isinstance(values, list):
+    if isinstance(values, list | tuple):
         return [replace_nonfinite(value) for value in values]
     return None if isinstance(values, float) and not math.isfinite(values) else values
 
@@ -67,16 +67,9 @@ def format_share(value: float | None) -> str:
 
 
 COUNT_UNITS = (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("", 1))
-
-
-SIZE_UNITS = (
-    ("EiB", 1 << 60),
-    ("PiB", 1 << 50),
-    ("TiB", 1 << 40),
-    ("GiB", 1 << 30),
-    ("MiB", 1 << 20),
-    ("KiB", 1 << 10),
-    ("B", 1),
+SIZE_UNITS = tuple(
+    (unit, 1024 ** (6 - index))
+    for index, unit in enumerate(("EiB", "PiB", "TiB", "GiB", "MiB", "KiB", "B"))
 )
 """Units of numbers and of bytes, the largest first, and how much each of them is."""
 
@@ -87,8 +80,7 @@ def format_large_count(number: float | int) -> str:
     >>> format_large_count(2_362_368), format_large_count(999_700_000), format_large_count(1_500)
     ('2.36 M', '1 G', '1,500')
     """
-    unit, value = in_units(number, COUNT_UNITS)
-    return f"{three_digits(value)} {unit}" if unit else f"{value:,.0f}"
+    return _in_units(number, COUNT_UNITS) or f"{number:,.0f}"
 
 
 def format_size(number: int) -> str:
@@ -97,23 +89,16 @@ def format_size(number: int) -> str:
     >>> format_size(36 << 20), format_size(1010 << 20), format_size(0)
     ('36 MiB', '1,010 MiB', '-')
     """
-    unit, value = in_units(number, SIZE_UNITS)
-    if unit == "B":
-        return f"{number} B" if number else "-"
-    return f"{three_digits(value)} {unit}"
+    return _in_units(number, SIZE_UNITS) or (f"{number} B" if number else "-")
 
 
-def in_units(number: float, units: Sequence[tuple[str, float]]) -> tuple[str, float]:
-    """The largest unit that a number fills once it is rounded, and how often it does."""
+def _in_units(number: float, units: Sequence[tuple[str, float]]) -> str:
+    """Three digits, or more before the point, and the largest unit that fills; "" for the last."""
     for (unit, each), (_, smaller) in pairwise(units):
         if round(number / smaller) * smaller >= each:
-            return unit, max(1.0, number / each)
-    return units[-1][0], number
-
-
-def three_digits(number: float) -> str:
-    """A number from 1 on with three digits, or more where it has more before the point."""
-    return f"{number:,.0f}" if number >= 999.5 else f"{number:.3g}"
+            value = max(1.0, number / each)
+            return f"{value:,.0f} {unit}" if value >= 999.5 else f"{value:.3g} {unit}"
+    return ""
 
 
 MOST_DECIMALS = 8

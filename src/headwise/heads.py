@@ -197,7 +197,6 @@ class HeadTable:
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        """HTML for a notebook, drawn by pandas."""
         return self.df.to_html(max_rows=24, max_cols=16, notebook=True)
 
     def view(self, head: str | None = None) -> Any:
@@ -233,10 +232,10 @@ class HeadTable:
 
     def with_role(self, role: str) -> tuple[HeadId, ...]:
         """Heads that have the role, in the order of the rows."""
-        roles = self.df["roles"].tolist()
-        known = dict.fromkeys([*ROLES, *(name for names in roles for name in names)])
+        known = dict.fromkeys([*ROLES, *self.held_roles])
         if role not in known:
             raise OptionError(f"{role!r} is not a role: {_suggest(role, known)}")
+        roles = self.df["roles"]
         return tuple(head for head, names in zip(self.heads, roles, strict=True) if role in names)
 
     @property
@@ -309,11 +308,9 @@ class HeadTable:
         """
         path = Path(path)
         if path.is_dir():
-            path /= "heads.parquet"
+            folder, path = path, path / "heads.parquet"
             if not path.is_file():
-                raise OptionError(
-                    f"{path.parent} is not the folder of a scan: it has no {path.name}"
-                )
+                raise OptionError(f"{folder} is not the folder of a scan: it has no {path.name}")
         decode = file_format(path)[1]
         if not path.is_file():
             raise OptionError(f"{path} does not exist")
@@ -347,23 +344,19 @@ class HeadRow(pd.Series):
         return pd.Series
 
     def _repr_html_(self) -> str:
-        rows = [(str(column), _cell_text(cell)) for column, cell in self.items()]
-        table = Table("", ("", str(self.name)), tuple(row for row in rows if row[1]))
-        return notebook_html(table.to_html())
+        rows = []
+        for column, cell in self.dropna().items():
+            text = f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+            if isinstance(cell, tuple | list):
+                text = ", ".join(map(str, cell)) or "none"
+            if text:
+                rows.append((str(column), text))
+        return notebook_html(Table("", ("", str(self.name)), tuple(rows)).to_html())
 
 
-def _cell_text(cell: Any) -> str:
-    if isinstance(cell, tuple | list):
-        return ", ".join(map(str, cell)) or "none"
-    if isinstance(cell, float):
-        return "" if np.isnan(cell) else f"{cell:.4g}"
-    return str(cell)
-
-
-def _suggest(name: str, names: Iterable[str], most: int = 12) -> str:
+def _suggest(name: str, names: Iterable[str]) -> str:
     known = list(names)
-    similar = difflib.get_close_matches(name, known, n=3)
-    if similar:
+    if similar := difflib.get_close_matches(name, known, n=3):
         return f"did you mean {' or '.join(similar)}?"
-    more = f" and {len(known) - most} more" if len(known) > most else ""
-    return f"choose from {', '.join(known[:most])}{more}"
+    more = f" and {len(known) - 12} more" if len(known) > 12 else ""
+    return f"choose from {', '.join(known[:12])}{more}"

@@ -1,4 +1,4 @@
-"""The hub: whether it can be reached, checked once and quickly.
+"""The hub: whether it can be reached, checked once and quickly, and why a download failed.
 
 Without this check, transformers asks for every missing file again and again, for half a minute.
 """
@@ -16,3 +16,23 @@ def hub_answers() -> bool:
     except Exception:  # no network, unknown host, bad certificate, offline
         return False
     return True
+
+
+def why_download_failed(error: BaseException | None) -> str:
+    """Reason for an error of the hub, or for one that it caused; "" if it is of another kind."""
+    from huggingface_hub import constants, errors
+
+    while error is not None:
+        if isinstance(error, errors.LocalEntryNotFoundError):
+            reason = f"{constants.ENDPOINT} does not answer"
+            if constants.is_offline_mode():
+                reason = "HF_HUB_OFFLINE is set"
+            return f"{reason}, its files were not downloaded before, and no directory has this name"
+        if isinstance(error, errors.GatedRepoError):
+            return f"access to it is restricted: request it at {constants.ENDPOINT} and log in"
+        if isinstance(error, errors.RepositoryNotFoundError):
+            return f"{constants.ENDPOINT} has no such model, or you may not read it"
+        if isinstance(error, errors.HFValidationError):
+            return "it is neither a directory nor a valid hub id"
+        error = error.__cause__ or error.__context__
+    return ""

@@ -12,12 +12,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float
 from torch import Tensor
 
 from headwise.attention.attend import attend
-from headwise.attention.kernels import can_be_read, is_transformed
-from headwise.attention.prepare import CALL_PAIRS
+from headwise.attention.prepare import CALL_PAIRS, can_be_read, is_transformed
 from headwise.attention.rules import Rules
 from headwise.errors import OptionError
 
@@ -82,7 +81,14 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             # Torch raises its own errors for bad input; nested tensors come without masks.
             rest = (key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal)
             return super().forward(query, key, value, *rest)
-        padding, pairs = _broadcastable(self, key_padding_mask, attn_mask)
+        # Both masks as [#batch #heads #query key].
+        padding, pairs = key_padding_mask, attn_mask
+        if padding is not None:
+            padding = padding[:, None, None] if padding.dim() == 2 else padding[None, None, None]
+        if pairs is not None:
+            pairs = (
+                pairs[None, None] if pairs.dim() == 2 else pairs.unflatten(0, (-1, self.num_heads))
+            )
         if not need_weights:
             return _compute_output(self, inputs, padding, pairs, is_causal), None
         output, weights = _compute_with_weights(self, inputs, padding, pairs)
@@ -143,19 +149,18 @@ def _can_compute(
     pairs = (query.shape[position], key.shape[position])
     batch = 1 if axes == 2 else query.shape[1 - position]
     tokens = pairs[1:] if axes == 2 else (batch, *pairs[1:])
+    pair_shapes = (pairs, (batch * layer.num_heads, *pairs))
+    masks = ((key_padding_mask, (tokens,)), (attn_mask, pair_shapes))
     return (
         (len(dtypes) == 1 or torch.is_autocast_enabled(query.device.type))
         and query.shape[-1] == layer.embed_dim
         and key.shape == (*(tokens if position else tokens[::-1]), layer.kdim)
         and value.shape == (*key.shape[:-1], layer.vdim)
-        and _is_mask(key_padding_mask, query.dtype, tokens)
-        and _is_mask(attn_mask, query.dtype, pairs, (batch * layer.num_heads, *pairs))
+        and all(
+            mask is None or (mask.shape in shapes and mask.dtype in (torch.bool, query.dtype))
+            for mask, shapes in masks
+        )
     )
-
-
-def _is_mask(mask: Mask, dtype: torch.dtype, *shapes: tuple[int, ...]) -> bool:
-    """Whether the mask, if there is one, has one of the shapes and is bool or of the dtype."""
-    return mask is None or (mask.shape in shapes and mask.dtype in (torch.bool, dtype))
 
 
 def _project_inputs(
@@ -185,27 +190,13 @@ def _split_product(
     return split.permute((2, 0, 3, 1, 4) if is_batch_first else (2, 1, 3, 0, 4)).unbind()
 
 
-def join_heads(
+def _join_heads(
     layer: MultiheadAttention, mixed: Float[Tensor, "batch heads query d_key"], axes: int
 ) -> Tensor:
-    """The output in the layout of a query tensor with `axes` axes."""
     is_batch_first = layer.batch_first or axes == 2
     concat = mixed.permute((0, 2, 1, 3) if is_batch_first else (2, 0, 1, 3)).flatten(2)
     output = F.linear(concat, layer.out_proj.weight, layer.out_proj.bias)
     return output if axes == 3 else output[0]
-
-
-def _broadcastable(
-    layer: MultiheadAttention, key_padding_mask: Mask, attn_mask: Mask
-) -> tuple[Mask, Mask]:
-    """Both masks as `[#batch #heads #query key]`."""
-    padding, pairs = key_padding_mask, attn_mask
-    if padding is not None:
-        padding = padding[:, None, None] if padding.dim() == 2 else padding[None, None, None]
-    if pairs is not None:
-        per_head = (pairs.shape[0] // layer.num_heads, layer.num_heads)
-        pairs = pairs[None, None] if pairs.dim() == 2 else pairs.unflatten(0, per_head)
-    return padding, pairs
 
 
 def _compute_output(
@@ -218,13 +209,13 @@ def _compute_output(
     if not dropout and (can_pay or is_transformed()):
         # Together with padding torch uses the mask itself and ignores the hint.
         is_causal = is_causal and (padding is None or _is_triangle(pairs))
-        rules = structure(padding, None if is_causal else pairs, is_causal, dtype)
-        return join_heads(layer, attend(queries, keys, values, rules=rules), axes)
+        rules = _masks_as_rules(padding, None if is_causal else pairs, is_causal, dtype)
+        return _join_heads(layer, attend(queries, keys, values, rules=rules), axes)
     # On short input torch's own function is fastest, and it draws torch's random numbers.
     is_causal = is_causal and padding is None
     bias = _joint_bias(padding, None if is_causal else pairs, dtype)
     mixed = F.scaled_dot_product_attention(queries, keys, values, bias, dropout, is_causal)
-    return join_heads(layer, mixed, axes)
+    return _join_heads(layer, mixed, axes)
 
 
 def _compute_with_weights(
@@ -240,7 +231,7 @@ def _compute_with_weights(
     weights = (scores + finite).softmax(-1).masked_fill(empty, 0)
     if layer.training and layer.dropout:
         weights = F.dropout(weights, layer.dropout)
-    return join_heads(layer, weights @ values, inputs[0].dim()), weights
+    return _join_heads(layer, weights @ values, inputs[0].dim()), weights
 
 
 def _joint_bias(
@@ -255,23 +246,16 @@ def _joint_bias(
     return padding + pairs
 
 
-def structure(padding: Mask, pairs: Mask, is_causal: bool, dtype: torch.dtype) -> Rules:
-    """The masks as rules; padding becomes lengths if it can be read at once."""
-    lengths = None if padding is None else _real_lengths(padding[:, 0, 0])
-    if padding is not None and lengths is not None:
-        lengths = None if (lengths == padding.shape[-1]).all() else lengths
-        padding = None
+def _masks_as_rules(padding: Mask, pairs: Mask, is_causal: bool, dtype: torch.dtype) -> Rules:
+    """Rules with lengths for padding that is only at the end, if it can be read at once."""
+    lengths = None
+    if padding is not None and _only_blocks(padding):
+        blocked = _is_blocked(padding[:, 0, 0])
+        if not (blocked[:, :-1] > blocked[:, 1:]).any():
+            lengths, padding = (~blocked).sum(1) if blocked.any() else None, None
     mask = _joint_bias(padding, pairs, dtype)
     offset = 0 if is_causal else None  # top-left, as torch reads its hint
     return Rules(is_causal=is_causal, offset=offset, lengths=lengths, mask=mask)
-
-
-def _real_lengths(padding: Shaped[Tensor, "batch key"]) -> Int[Tensor, " batch"] | None:
-    """Number of real keys of each sequence; None if padding is not only at the end."""
-    if not _only_blocks(padding):
-        return None
-    blocked = _is_blocked(padding)
-    return None if (blocked[:, :-1] > blocked[:, 1:]).any() else (~blocked).sum(1)
 
 
 def _is_triangle(pairs: Mask) -> bool:

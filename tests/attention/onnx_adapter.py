@@ -89,13 +89,13 @@ def by_place(
     used: Sequence[str],
     arrays: Sequence[np.ndarray],
 ) -> dict[str, Tensor]:
-    """The arrays under the names of their places; ONNX leaves out a place by an empty name."""
+    """The arrays under the names of their places; ONNX gives a missing one an empty name."""
     names = [place.name for place, name in zip(places, used, strict=False) if name]
     return {name: as_tensor(array) for name, array in zip(names, arrays, strict=True)}
 
 
 def as_tensor(array: np.ndarray) -> Tensor:
-    """The array as a tensor of the same dtype; numpy's bfloat16 is foreign to torch."""
+    """The array as a tensor of the same dtype; torch does not know numpy's bfloat16."""
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.astype(np.float32)).bfloat16()
     return torch.from_numpy(array)

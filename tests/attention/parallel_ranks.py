@@ -43,7 +43,7 @@ def check(case: str) -> None:
     torch.manual_seed(1)
     x = torch.randn(3, 7, 40, dtype=torch.float64)
     inputs = [x.clone().requires_grad_() for _ in range(2)]
-    outputs = [layer(given) for layer, given in zip((alone, sharded), inputs, strict=True)]
+    outputs = [layer(x) for layer, x in zip((alone, sharded), inputs, strict=True)]
     for output in outputs:
         output.square().sum().backward()
     torch.testing.assert_close(outputs[1], outputs[0])
@@ -64,4 +64,4 @@ if __name__ == "__main__":
         sys.stdout.write(f"{len(CASES)} cases agree\n")
         sys.stdout.flush()
     dist.barrier()
-    os._exit(0)  # gloo's threads now and then end the process with an abort when they are joined
+    os._exit(0)  # joining gloo's threads sometimes aborts the process

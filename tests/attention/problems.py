@@ -12,7 +12,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from headwise.attention.reference import attend_by_definition, bias_by_definition
+from headwise.attention.reference import bias_by_definition, head_steps
 from headwise.attention.rules import Rules
 
 from .tolerance import assert_same
@@ -74,18 +74,35 @@ class Problem:
 
 
 def leaf(tensor: Tensor, like: Tensor) -> Tensor:
-    """The tensor cut from its past, wanting a gradient if `like` does."""
+    """The tensor as a new leaf, which requires a gradient if `like` does."""
     return tensor.detach().clone().requires_grad_(like.requires_grad)
 
 
 def by_definition(problem: Problem) -> Answer:
     """The reference's output, log-sum-exps and weights."""
-    heads = attend_by_definition(*problem.tensors, problem.rules)
+    return Answer(*steps_by_definition(problem, "mixed", "lse", "weights"))
 
-    def stack(step: str) -> Tensor:
-        return torch.stack([torch.stack([getattr(head, step) for head in row]) for row in heads])
 
-    return Answer(stack("mixed"), stack("lse"), stack("weights"))
+def steps_by_definition(problem: Problem, *names: str) -> list[Tensor]:
+    """Some of the reference's steps, for all sequences and heads."""
+    queries, keys, values = problem.tensors
+    group = queries.shape[1] // keys.shape[1]
+    heads = [
+        head_steps(
+            queries[batch, head],
+            keys[batch, head // group],
+            values[batch, head // group],
+            rules=problem.rules,
+            batch=batch,
+            head=head,
+        )
+        for batch in range(len(queries))
+        for head in range(queries.shape[1])
+    ]
+    shape = queries.shape[:2]
+    return [
+        torch.stack([getattr(head, name) for head in heads]).unflatten(0, shape) for name in names
+    ]
 
 
 def dense_bias(problem: Problem) -> Tensor:
@@ -106,21 +123,21 @@ def dense_bias(problem: Problem) -> Tensor:
 
 
 def upstream(part: Tensor) -> Tensor:
-    """The gradient that every answer of this shape and dtype is given: fixed, standard normal."""
+    """The gradient passed to every answer of this shape and dtype: fixed, standard normal."""
     generator = torch.Generator().manual_seed(part.dim())
     return torch.randn(part.shape, generator=generator, dtype=torch.float64).to(part.dtype)
 
 
 def gradients(problem: Problem, answer: Answer) -> dict[str, Tensor]:
-    """Gradients of everything learnable from all that the answer holds, -inf left out."""
-    given = [part for part in answer if part is not None and part.requires_grad]
-    parts = [part.masked_fill(part == -torch.inf, 0.0) for part in given]
+    """Gradients of every leaf from all parts of the answer, without -inf."""
+    learned = [part for part in answer if part is not None and part.requires_grad]
+    parts = [part.masked_fill(part == -torch.inf, 0.0) for part in learned]
     leaves = problem.leaves
     grads = torch.autograd.grad(
         parts,
         list(leaves.values()),
         [upstream(part) for part in parts],
-        retain_graph=True,  # an answer is asked more than once
+        retain_graph=True,  # the graph is used more than once
         materialize_grads=True,
     )
     return dict(zip(leaves, grads, strict=True))
@@ -232,7 +249,7 @@ def problems(
     dtype: torch.dtype = torch.float64,
     is_learned: bool | None = None,
 ) -> Problem:
-    """A problem with up to five of the `twists`, and those that are `always` there."""
+    """A problem with up to five of the `twists`, and all of `always`."""
     kv_heads, groups = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     sizes = Sizes(
         batch=draw(st.integers(1, 3)),

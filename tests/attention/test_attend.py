@@ -65,14 +65,14 @@ def test_mask_and_is_causal_are_shorthands_for_rules(apart: list[str], problem: 
     shorthands = {name: getattr(problem.rules, name) for name in apart}
     cleared = {"mask": None, "is_causal": False}
     rest = replace(problem.rules, **{name: cleared[name] for name in apart})
-    for function in (attend, attend_with_lse, attend_in_steps, explain_path):
+    for function in (attend, attend_with_lse, explain_path):
         whole = function(*problem.tensors, rules=problem.rules)
         parts = function(*problem.tensors, rules=rest, **shorthands)
-        for one, other in zip(as_parts(whole), as_parts(parts), strict=True):
-            if isinstance(one, Tensor):
-                assert_same(one, other, roundings=0)
+        for whole_part, part in zip(as_parts(whole), as_parts(parts), strict=True):
+            if isinstance(whole_part, Tensor):
+                assert_same(whole_part, part, roundings=0)
             else:
-                assert one == other
+                assert whole_part == part
 
 
 def as_parts(result: object) -> tuple[object, ...]:
@@ -150,7 +150,7 @@ def test_rounding_is_at_most_twice_that_of_torch(
     for name, want in expected.items():
         if want.numel() == 0:
             continue
-        our_error, their_error = (differences(one[name], want).max().item() for one in both)
+        our_error, their_error = (differences(parts[name], want).max().item() for parts in both)
         allowed = 2 * their_error + units * torch.finfo(dtype).eps * sizes[name].max().item()
         assert our_error <= allowed, f"{name}: error {our_error:.3g}, torch's {their_error:.3g}"
 
@@ -328,7 +328,7 @@ EMPTY_RULES = {
 @pytest.mark.parametrize("kind", EMPTY_RULES)
 @pytest.mark.parametrize("empty", NO_TENSORS)
 def test_empty_tensors_give_zeros(empty: str, kind: str, dtype: torch.dtype) -> None:
-    """Whatever the tensors hold: the sum of these is beyond float16."""
+    """Whatever the tensors contain: the sum of these is beyond float16."""
     shapes, rules = NO_TENSORS[empty], EMPTY_RULES[kind]
     batch = shapes["queries"][0]
     for name in ("lengths", "offset"):
@@ -365,14 +365,14 @@ def test_values_without_width_still_give_the_lse() -> None:
 @pytest.mark.parametrize("path", ["flash", "", "Fused"])
 def test_unknown_path_raises_with_the_list_of_paths(path: str) -> None:
     tensors = torch.zeros(3, 1, 1, 2, 3)
-    with pytest.raises(PathError, match=f"path is '{path}': .* fused, .*, ragged"):
+    with pytest.raises(PathError, match=f"path.*'{path}'.*fused, .*, ragged"):
         attend(*tensors, path=path)
 
 
 @pytest.mark.parametrize("function", [attend, attend_with_lse, attend_in_steps])
 def test_sinks_for_another_number_of_heads_raise(function: object) -> None:
     tensors = torch.zeros(3, 1, 5, 2, 3)
-    with pytest.raises(OptionError, match=r"sinks is for 3 heads: .* 5"):
+    with pytest.raises(OptionError, match=r"sinks.* 3 heads.* 5"):
         function(*tensors, rules=Rules(sinks=torch.zeros(3)))  # type: ignore[operator]
 
 
@@ -423,23 +423,25 @@ def test_a_wrong_answer_or_gradient_is_found() -> None:
             answer.output.sum(), problem.leaves[name], retain_graph=True
         )
         assert forgetful[0].any()
-        held = dict(problem.leaves) | {name: problem.leaves[name].detach()}
+        leaves = dict(problem.leaves) | {name: problem.leaves[name].detach()}
         with pytest.raises(AssertionError, match=f"grad of {name}: largest difference"):
-            mask = held.pop("mask")
-            partly = by_definition(Problem(*held.values(), Rules(mask=mask)))
+            mask = leaves.pop("mask")
+            partly = by_definition(Problem(*leaves.values(), Rules(mask=mask)))
             assert_answers(problem, Answer(partly.output))
 
 
 def test_two_masks_raise() -> None:
     tensors, mask = torch.zeros(3, 1, 2, 5, 4), torch.ones(5, 5, dtype=torch.bool)
-    message = r"mask \[5, 5\] and rules\.mask \[1, 5, 5\]"
-    for verb in (attend, attend_with_lse, attend_in_steps, explain_path):
+    message = r"mask \[5, 5\].*rules\.mask \[1, 5, 5\]"
+    for function in (attend, attend_with_lse, explain_path):
         with pytest.raises(OptionError, match=message):
-            verb(*tensors, mask=mask, rules=Rules(mask=mask[None]))
+            function(*tensors, mask=mask, rules=Rules(mask=mask[None]))
 
 
-def test_a_kernel_may_lay_one_new_token_out_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CUDA's memory-efficient kernel gives its output position by position."""
+def test_the_memory_layout_of_a_kernels_output_does_not_matter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """CUDA's memory-efficient kernel writes its output position by position."""
     queries, keys, values = (
         torch.randn(2, heads, size, 5) for heads, size in ((6, 1), (3, 7), (3, 7))
     )

@@ -29,7 +29,7 @@ from headwise.attention.rules import Rules
 def test_a_block_is_half_a_window_or_what_fits_a_tile(
     rules: Rules, tile_bytes: int, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two heads and 2,048 keys of float32: 16 KiB a query."""
+    """Two heads and 2,048 keys of float32: 16 KiB per query."""
     monkeypatch.setattr(paths, "TILE_BYTES", tile_bytes)
     tensors = torch.empty(3, 1, 2, 2048, 1)
     computation = Computation.of(*tensors, replace(rules, offset=0))
@@ -38,14 +38,15 @@ def test_a_block_is_half_a_window_or_what_fits_a_tile(
 
 @pytest.mark.parametrize("rules", [Rules(softcap=1.0), Rules(slopes=torch.ones(8))])
 @pytest.mark.parametrize("window", [(255, 0), (400, 100), (None, 0)])
-def test_no_block_lays_out_more_than_a_tile(
+def test_no_block_computes_more_scores_than_a_tile(
     rules: Rules, window: tuple[int | None, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tile, sizes, original = 2**20, [], paths.bias_tile
 
-    def spy(computation: Computation, rows: slice, low: int, high: int) -> Tensor | None:
-        sizes.append(paths.score_bytes(computation.queries, rows.stop - rows.start, high - low))
-        return original(computation, rows, low, high)
+    def spy(computation: Computation) -> Tensor | None:
+        shape = (computation.num_queries, computation.num_keys)
+        sizes.append(paths.score_bytes(computation.queries, *shape))
+        return original(computation)
 
     monkeypatch.setattr(paths, "TILE_BYTES", tile)
     monkeypatch.setattr(paths, "bias_tile", spy)

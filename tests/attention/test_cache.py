@@ -20,7 +20,7 @@ from headwise import (
     RollingCache,
     Rotary,
 )
-from headwise.attention.cache import Cache, KeyValueCache
+from headwise.attention.cache import KeyValueCache
 from headwise.errors import CacheError, OptionError
 
 from .tolerance import assert_same
@@ -62,14 +62,16 @@ def some_x(positions: int = POSITIONS) -> Tensor:
     return torch.randn(BATCH, positions, D_MODEL, dtype=torch.float64)
 
 
-def in_pieces(layer: MultiHeadAttention, x: Tensor, sizes: Sequence[int], cache: Cache) -> Tensor:
+def in_pieces(
+    layer: MultiHeadAttention, x: Tensor, sizes: Sequence[int], cache: KeyValueCache
+) -> Tensor:
     """The layer's outputs on consecutive pieces of `x`, joined."""
     assert sum(sizes) == x.shape[1]
     return torch.cat([layer(piece, cache=cache) for piece in x.split(list(sizes), 1)], 1)
 
 
 def assert_same_rows(got: Tensor, want: Tensor, *, dtype: torch.dtype = torch.float64) -> None:
-    """Equal but for the order in which the keys were summed up."""
+    """Equal except for the order in which the keys were added up."""
     assert_same(got, want, roundings=4 * D_MODEL + POSITIONS, dtype=dtype)
 
 
@@ -122,8 +124,10 @@ def test_a_partly_frozen_layer_trains_through_pieces(
     assert_same_gradients(layer, [2, 1, 1, 9], CACHES[cache_name]())
 
 
-def assert_same_gradients(layer: MultiHeadAttention, sizes: list[int], cache: Cache) -> None:
-    """Every learned parameter has the gradient that the sequence at once gives it."""
+def assert_same_gradients(
+    layer: MultiHeadAttention, sizes: list[int], cache: KeyValueCache
+) -> None:
+    """Every parameter has the gradient that one call on the whole sequence gives it."""
     learned = {name: leaf for name, leaf in layer.named_parameters() if leaf.requires_grad}
     x, seen_from = some_x(), some_x()
 
@@ -237,7 +241,7 @@ def test_reset_cache_equals_a_new_one(cache_name: str, has_gradients: bool) -> N
 
 
 @pytest.mark.parametrize("cache_name", CACHES)
-def test_a_reset_cache_lets_go_of_the_graph_behind_it(cache_name: str) -> None:
+def test_a_reset_cache_frees_its_graph(cache_name: str) -> None:
     layer = make_layer("plain", window=WINDOW if cache_name == "rolling" else None)
     x, cache = some_x(), CACHES[cache_name]()
     for _ in range(2):  # two training steps, one cache
@@ -278,10 +282,10 @@ def test_cache_returns_the_appended_keys_and_values(cache_name: str, has_gradien
     keys, values = torch.randn(2, 3, POSITIONS, 5), torch.randn(2, 3, POSITIONS, 7)
     for end in range(1, POSITIONS + 1):
         with torch.set_grad_enabled(has_gradients):
-            held = cache.append(keys[:, :, end - 1 : end], values[:, :, end - 1 : end])
+            cached = cache.append(keys[:, :, end - 1 : end], values[:, :, end - 1 : end])
         first = max(0, end - WINDOW) if cache_name == "rolling" else 0
-        assert torch.equal(held[0], keys[:, :, first:end])
-        assert torch.equal(held[1], values[:, :, first:end])
+        assert torch.equal(cached[0], keys[:, :, first:end])
+        assert torch.equal(cached[1], values[:, :, first:end])
 
 
 @pytest.mark.parametrize("prefill", [1, 100])
@@ -320,10 +324,10 @@ def test_rolling_cache_frees_a_long_prefill() -> None:
     assert cache.keys.shape[2] < 100
 
 
-def test_a_full_fixed_cache_refuses_and_stays_as_it_was() -> None:
+def test_a_full_fixed_cache_raises_and_stays_as_it_was() -> None:
     cache = filled(FixedCache(7), 5)
     before = cache.keys.clone()
-    with pytest.raises(CacheError, match="room for 7 positions and holds 5; 3 more do not fit"):
+    with pytest.raises(CacheError, match=r"7 positions.* 5.* 3 more"):
         append(cache, 3)
     assert (cache.seen, len(cache)) == (5, 5)
     assert torch.equal(cache.keys[:, :, :5], before[:, :, :5])
@@ -331,17 +335,17 @@ def test_a_full_fixed_cache_refuses_and_stays_as_it_was() -> None:
 
 
 def test_prefill_larger_than_a_fixed_cache_raises() -> None:
-    with pytest.raises(CacheError, match="room for 7 positions and holds 0; 8 more do not fit"):
+    with pytest.raises(CacheError, match=r"7 positions.* 0.* 8 more"):
         append(FixedCache(7), 8)
 
 
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        (((4, 3, 1, 5), (4, 3, 1, 7)), r"keys \[2, 3, 6, 5\] .* take \[4, 3, 1, 5\]"),
-        (((2, 1, 1, 5), (2, 1, 1, 7)), r"keys \[2, 3, 6, 5\] .* take \[2, 1, 1, 5\]"),
-        (((2, 3, 1, 6), (2, 3, 1, 7)), r"keys \[2, 3, 6, 5\] .* take \[2, 3, 1, 6\]"),
-        (((2, 3, 1, 5), (2, 3, 1, 8)), r"values \[2, 3, 6, 7\] .* take \[2, 3, 1, 8\]"),
+        (((4, 3, 1, 5), (4, 3, 1, 7)), r"keys \[2, 3, 6, 5\] .*\[4, 3, 1, 5\]"),
+        (((2, 1, 1, 5), (2, 1, 1, 7)), r"keys \[2, 3, 6, 5\] .*\[2, 1, 1, 5\]"),
+        (((2, 3, 1, 6), (2, 3, 1, 7)), r"keys \[2, 3, 6, 5\] .*\[2, 3, 1, 6\]"),
+        (((2, 3, 1, 5), (2, 3, 1, 8)), r"values \[2, 3, 6, 7\] .*\[2, 3, 1, 8\]"),
     ],
 )
 @pytest.mark.parametrize("cache_name", CACHES)
@@ -357,7 +361,7 @@ def test_keys_of_another_batch_or_layer_raise(
 
 def test_keys_of_another_dtype_raise() -> None:
     cache = filled(GrowingCache(), 3)
-    words = r"torch\.float32 on cpu: .* \[2, 3, 1, 5\] torch\.float64 on cpu"
+    words = r"torch\.float32 on cpu.*\[2, 3, 1, 5\] torch\.float64 on cpu"
     with pytest.raises(CacheError, match=words):
         append(cache, 1, dtype=torch.float64)
 
@@ -365,23 +369,23 @@ def test_keys_of_another_dtype_raise() -> None:
 @pytest.mark.parametrize("length", [-1, 6])
 def test_cropping_beyond_the_cached_positions_raises(length: int) -> None:
     cache = filled(GrowingCache(), 5)
-    message = rf"crop to {length}: 5 of 5 .* 0\.\.5"
+    message = rf"{length}.*5 of 5.*0\.\.5"
     with pytest.raises(CacheError, match=message):
         cache.crop(length)
     assert len(cache) == 5
 
 
-def test_a_rolling_cache_cannot_crop_into_what_it_let_go() -> None:
+def test_a_rolling_cache_cannot_crop_into_positions_it_removed() -> None:
     cache = filled(RollingCache(4), 3)
     for _ in range(20):
         append(cache, 1)
     forgotten = cache.seen - len(cache)
     assert forgotten > 0
-    length = forgotten + 2  # one position short of the three that a window of 4 looks back
-    message = f"cannot crop to {length}: a window of 4"
+    length = forgotten + 2  # one less than the three that a window of 4 looks back
+    message = f"{length}.*window of 4"
     with pytest.raises(CacheError, match=message):
         cache.crop(length)
-    with pytest.raises(CacheError, match=rf"crop to 24: .* give a length in {forgotten}\.\.23"):
+    with pytest.raises(CacheError, match=rf"24.*{forgotten}\.\.23"):
         cache.crop(24)
     cache.crop(length + 1)
     assert cache.seen == length + 1
@@ -389,27 +393,27 @@ def test_a_rolling_cache_cannot_crop_into_what_it_let_go() -> None:
 
 @pytest.mark.parametrize("size", [0, -3])
 def test_caches_without_room_raise(size: int) -> None:
-    with pytest.raises(OptionError, match=f"capacity is {size}: .* 1"):
+    with pytest.raises(OptionError, match=f"capacity.*{size}.* 1"):
         FixedCache(size)
-    with pytest.raises(OptionError, match=f"window is {size}: .* 1"):
+    with pytest.raises(OptionError, match=f"window.*{size}.* 1"):
         RollingCache(size)
 
 
-@pytest.mark.parametrize(("window", "looks_at"), [(None, "all positions"), (4, "4 positions")])
-def test_rolling_cache_too_small_for_the_layer_raises(window: int | None, looks_at: str) -> None:
+@pytest.mark.parametrize(("window", "reach"), [(None, "all"), (4, "4")])
+def test_rolling_cache_too_small_for_the_layer_raises(window: int | None, reach: str) -> None:
     layer = make_layer("plain", window=window)
-    message = f"window of {WINDOW}: .* {looks_at}"
+    message = f"window of {WINDOW}.* {reach} positions"
     with pytest.raises(CacheError, match=message):
         layer(some_x(), cache=RollingCache(WINDOW))
 
 
 def test_a_cache_takes_no_context_and_no_lengths() -> None:
     layer, x = make_layer("plain"), some_x()
-    with pytest.raises(OptionError, match="lengths of a context"):
+    with pytest.raises(OptionError, match=r"lengths.*is_causal.*window.*position"):
         layer(x, x, lengths=torch.tensor([3, 13]))
-    with pytest.raises(OptionError, match="cache and context"):
+    with pytest.raises(OptionError, match=r"cache.*context"):
         layer(x, x, cache=GrowingCache())
-    with pytest.raises(OptionError, match="lengths and cache"):
+    with pytest.raises(OptionError, match=r"lengths.*cache.*mask"):
         layer(x, lengths=torch.tensor([3, 13]), cache=GrowingCache())
 
 
@@ -458,7 +462,7 @@ def test_reordering_without_gradients_records_none() -> None:
 def test_a_cache_serves_one_layer() -> None:
     first, second, x, cache = make_layer("plain"), make_layer("plain"), some_x(), GrowingCache()
     first(x, cache=cache)
-    message = "13 positions of another layer"
+    message = "13 positions.*layer"
     with pytest.raises(CacheError, match=message):
         second(x, cache=cache)
     assert len(cache) == POSITIONS

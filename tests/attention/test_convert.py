@@ -40,7 +40,7 @@ def zeros_and_ones(*shape: int) -> Tensor:
 
 
 class Underscored(nn.Module):
-    """A textbook class with other spellings and free sizes, and no word of its heads."""
+    """A textbook class with other spellings and free sizes, without `num_heads`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ def test_from_textbook_copies_dropout_and_frozen_parameters() -> None:
     theirs.idle = nn.Dropout(0.0)
     ours = from_textbook(theirs, num_heads=NUM_HEADS)
     assert ours.dropout == 0.5
-    frozen = {name for name, one in ours.named_parameters() if not one.requires_grad}
+    frozen = {name for name, tensor in ours.named_parameters() if not tensor.requires_grad}
     assert frozen == {"Wq.weight", "Wk.bias"}
     assert from_textbook(textbook.MultiHeadAttention(D_MODEL, NUM_HEADS)).dropout == 0
 
@@ -135,16 +135,16 @@ def test_from_textbook_copies_dropout_and_frozen_parameters() -> None:
 def test_from_textbook_names_parts_it_cannot_convert() -> None:
     theirs = Underscored()
     theirs.norm = nn.LayerNorm(D_MODEL)
-    message = "Underscored has norm.weight, norm.bias besides its four projections: Multi"
+    message = r"Underscored.*norm\.weight, norm\.bias"
     with pytest.raises(OptionError, match=message):
         from_textbook(theirs, num_heads=NUM_HEADS)
     theirs = Underscored()
     theirs.temperature = nn.Parameter(torch.ones(()))
-    with pytest.raises(OptionError, match="has temperature besides its four projections"):
+    with pytest.raises(OptionError, match="temperature"):
         from_textbook(theirs, num_heads=NUM_HEADS)
     theirs = Underscored()
     theirs.after = nn.Dropout(0.25)
-    message = "has dropouts dropout, after"
+    message = "dropouts dropout, after"
     with pytest.raises(OptionError, match=message):
         from_textbook(theirs, num_heads=NUM_HEADS)
 
@@ -152,28 +152,28 @@ def test_from_textbook_names_parts_it_cannot_convert() -> None:
 def test_class_without_the_four_projections_raises() -> None:
     theirs = Underscored()
     del theirs.wv, theirs.W_O
-    message = "Underscored has no linear layer Wv, Wo; it has W_q, w_k, dropout"
+    message = "Underscored.*Wv, Wo.*W_q, w_k, dropout"
     with pytest.raises(OptionError, match=message):
         from_textbook(theirs, num_heads=NUM_HEADS)
-    with pytest.raises(OptionError, match="ReLU has no linear layer Wq, Wk, Wv, Wo; it has none"):
+    with pytest.raises(OptionError, match=r"ReLU.*Wq, Wk, Wv, Wo.*none"):
         from_textbook(nn.ReLU())
 
 
 def test_class_without_num_heads_raises() -> None:
-    with pytest.raises(OptionError, match=r"Underscored has no num_heads"):
+    with pytest.raises(OptionError, match=r"Underscored.*num_heads"):
         from_textbook(Underscored())
 
 
 @pytest.mark.parametrize("num_heads", [0, 7])
 def test_heads_that_do_not_divide_the_textbooks_width_raise(num_heads: int) -> None:
-    with pytest.raises(OptionError, match=f"{num_heads} heads cannot share the 33 rows of Wq"):
+    with pytest.raises(OptionError, match=f"{num_heads} heads.* 33 .*Wq"):
         from_textbook(textbook.MultiHeadAttention(D_MODEL, NUM_HEADS), num_heads=num_heads)
 
 
 def test_keys_that_are_not_a_whole_number_of_heads_raise() -> None:
     theirs = textbook.MultiHeadAttention(D_MODEL, NUM_HEADS)
     theirs.Wk = nn.Linear(D_MODEL, 7)
-    with pytest.raises(OptionError, match="Wk has 7 rows and Wv 33"):
+    with pytest.raises(OptionError, match=r"Wk.* 7 .*Wv 33"):
         from_textbook(theirs, num_heads=NUM_HEADS)
 
 
@@ -242,13 +242,13 @@ def test_comparison_with_torch_notices_another_output() -> None:
 @pytest.mark.parametrize("option", ["add_bias_kv", "add_zero_attn"])
 def test_from_torch_rejects_extra_keys(option: str) -> None:
     theirs = nn.MultiheadAttention(D_MODEL, NUM_HEADS, **{option: True})
-    with pytest.raises(OptionError, match="add_bias_kv and add_zero_attn have no counterpart"):
+    with pytest.raises(OptionError, match=r"add_bias_kv.*add_zero_attn"):
         from_torch(theirs)
 
 
 def test_from_torch_rejects_two_contexts() -> None:
     theirs = nn.MultiheadAttention(D_MODEL, NUM_HEADS, kdim=5, vdim=7)
-    with pytest.raises(OptionError, match=r"kdim 5 and vdim 7 differ: .* takes one context"):
+    with pytest.raises(OptionError, match=r"kdim 5.*vdim 7"):
         from_torch(theirs)
 
 
@@ -267,7 +267,7 @@ UNLIKE_TORCH: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("obstacle", UNLIKE_TORCH)
 def test_to_torch_names_options_that_torch_lacks(obstacle: str) -> None:
     layer = MultiHeadAttention(D_MODEL, NUM_HEADS, **UNLIKE_TORCH[obstacle])
-    with pytest.raises(OptionError, match=f"^torch.nn.MultiheadAttention has no {obstacle}$"):
+    with pytest.raises(OptionError, match=f" {obstacle}$"):
         to_torch(layer)
 
 
@@ -275,7 +275,7 @@ def test_to_torch_lists_every_obstacle() -> None:
     layer = MultiHeadAttention(
         D_MODEL, NUM_HEADS, d_value=5, d_key=6, position=Rotary(), sinks=True, softcap=1.0
     )
-    message = "has no free head sizes, positions, softcap, sinks$"
+    message = "free head sizes, positions, softcap, sinks$"
     with pytest.raises(OptionError, match=message):
         to_torch(layer)
 
@@ -283,9 +283,9 @@ def test_to_torch_lists_every_obstacle() -> None:
 @pytest.mark.parametrize(
     ("name", "sizes", "message"),
     [
-        ("Wo", (D_MODEL, 5), f"Wo maps {D_MODEL} features to 5: .* {D_MODEL} to {D_MODEL}"),
-        ("Wo", (7, D_MODEL), f"Wo maps 7 features to {D_MODEL}: .* {D_MODEL} to {D_MODEL}"),
-        ("Wv", (7, D_MODEL), f"Wv maps 7 features to {D_MODEL}: .* {D_MODEL} to {D_MODEL}"),
+        ("Wo", (D_MODEL, 5), f"Wo.*{D_MODEL}.* 5.* {D_MODEL} to {D_MODEL}"),
+        ("Wo", (7, D_MODEL), f"Wo.* 7 .*{D_MODEL}.* {D_MODEL} to {D_MODEL}"),
+        ("Wv", (7, D_MODEL), f"Wv.* 7 .*{D_MODEL}.* {D_MODEL} to {D_MODEL}"),
     ],
 )
 def test_textbook_with_projections_that_do_not_fit_raises(

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from headwise import MultiHeadAttention
-from headwise.attention.head_slices import HeadSlice
+from headwise.attention.layer import HeadSlice
 from headwise.errors import ShapeError
 
 NUM_HEADS, GROUP = 6, 3

@@ -18,16 +18,21 @@ from headwise.attention.kernels import (
     attend_fused,
     available_kernels,
     fold_groups,
-    is_transformed,
     plain_steps,
-    same_width,
     unfold_groups,
 )
-from headwise.attention.reference import attend_by_definition
+from headwise.attention.prepare import Computation, is_transformed
 from headwise.attention.rules import Rules
 from headwise.errors import PathError
 
-from .problems import Answer, Problem, assert_answers, by_definition, problems
+from .problems import (
+    Answer,
+    Problem,
+    assert_answers,
+    by_definition,
+    problems,
+    steps_by_definition,
+)
 from .tolerance import assert_same
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -98,7 +103,7 @@ def test_steps_can_be_differentiated_twice(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["full", "causal", "past", "mask", "window"])
 @pytest.mark.parametrize("function", [attend, attend_with_lse])
 def test_second_derivative_of_a_fused_path_raises(function: object, kind: str) -> None:
-    """Rather than left out of a sum in silence."""
+    """It is never silently left out of a sum."""
     tensors = tensors_of()
     result = function(*tensors, rules=RULES[kind])  # type: ignore[operator]
     output = result if isinstance(result, Tensor) else result[0]
@@ -189,12 +194,9 @@ def test_a_transform_is_noticed() -> None:
 @given(problem=problems())
 def test_every_step_equals_the_definition(problem: Problem) -> None:
     steps = attend_in_steps(*problem.tensors, rules=problem.rules)
-    heads = attend_by_definition(*problem.tensors, problem.rules)
-    for mine, theirs in (("capped", "scaled"), ("biased", "masked")):
-        want = torch.stack(
-            [torch.stack([getattr(head, theirs) for head in sequence]) for sequence in heads]
-        )
-        assert_same(getattr(steps, mine), want, roundings=problem.roundings, name=mine)
+    capped, biased = steps_by_definition(problem, "scaled", "masked")
+    assert_same(steps.capped, capped, roundings=problem.roundings, name="capped")
+    assert_same(steps.biased, biased, roundings=problem.roundings, name="biased")
     softcap = problem.rules.softcap
     if softcap is not None:
         assert_same(
@@ -279,7 +281,7 @@ def test_a_mask_serves_every_axis_where_it_has_size_one(shape: tuple[int, ...], 
 
 @pytest.mark.parametrize("scale", [-0.5, 0.0, 3.0])
 @pytest.mark.parametrize("kind", ["full", "causal", "past", "window", "mask"])
-def test_any_scale_will_do(kind: str, scale: float) -> None:
+def test_every_scale_equals_the_definition(kind: str, scale: float) -> None:
     problem = Problem(*tensors_of(), replace(RULES[kind], scale=scale))
     output, lse = attend_with_lse(*problem.tensors, rules=problem.rules)
     assert_answers(problem, Answer(output, lse))
@@ -303,7 +305,7 @@ def test_other_devices_get_the_same_from_torch_itself(
 def test_other_devices_get_a_mask_or_the_causal_flag_and_never_both(
     mask_axes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Torch's function promises nothing for both; of its kernels the plain one raises."""
+    """Torch's function takes only one of the two; its plain kernel raises."""
     mask = torch.randn(mask_axes, dtype=torch.float64)
     problem = Problem(*tensors_of(), Rules(is_causal=True, offset=0, mask=mask))
     assert explain_path(*problem.tensors, rules=problem.rules).path == "masked"
@@ -341,29 +343,18 @@ def test_folding_groups_keeps_heads_with_their_kv_head(kv_heads: int) -> None:
 
 
 @pytest.mark.parametrize("d_value", [0, 2, 3, 7])
-def test_same_width_pads_with_zeros(d_value: int) -> None:
-    queries, keys, values = (
-        torch.ones(2, 4, 5, 3),
-        torch.ones(2, 4, 7, 3),
-        torch.ones(2, 4, 7, d_value),
-    )
-    width = max(3, d_value)
-    wide = same_width(queries, keys, values)
-    for tensor, original in zip(wide, (queries, keys, values), strict=True):
-        assert tensor.shape == (*original.shape[:3], width)
-        assert tensor[..., : original.shape[3]].all() and not tensor[..., original.shape[3] :].any()
-
-
-def test_fused_kernel_equals_the_plain_steps() -> None:
-    queries, keys, values = tensors_of()
+def test_fused_kernel_equals_the_plain_steps(d_value: int) -> None:
+    queries, keys, _ = tensors_of()
+    values = torch.randn(*keys.shape[:3], d_value, dtype=torch.float64)
     bias = torch.randn(3, 4, 5, 7, dtype=torch.float64)
     bias[:, :, 2] = -math.inf
-    got = attend_fused(queries, keys, values, scale=0.7, bias=bias, with_lse=True)
-    want = plain_steps(queries, keys, values, scale=0.7, bias=bias)
+    computation = Computation.of(queries, keys, values, Rules(scale=0.7))
+    got = attend_fused(computation, bias=bias, with_lse=True)
+    want = plain_steps(computation, bias)
     assert got.lse is not None
     assert_same(got.output, want.mixed, roundings=50)
     assert_same(got.lse, want.lse, roundings=50)
-    assert attend_fused(queries, keys, values, scale=0.7).lse is None
+    assert attend_fused(computation).lse is None
 
 
 def test_available_kernels_say_how_exact_they_are() -> None:

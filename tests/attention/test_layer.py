@@ -69,10 +69,10 @@ def test_heads_are_split_without_copying() -> None:
 @pytest.mark.parametrize("name", LAYERS)
 def test_weights_come_per_head_and_only_with_need_weights(name: str) -> None:
     layer = make_layer(name)
-    given = inputs(layer)
-    alone, (output, weights) = layer(*given), layer(*given, need_weights=True)
+    arguments = inputs(layer)
+    alone, (output, weights) = layer(*arguments), layer(*arguments, need_weights=True)
     assert alone.shape == output.shape == (BATCH, POSITIONS, D_MODEL)
-    assert weights.shape == (BATCH, NUM_HEADS, POSITIONS, given[-1].shape[1])
+    assert weights.shape == (BATCH, NUM_HEADS, POSITIONS, arguments[-1].shape[1])
     assert_same(alone, output, roundings=roundings(layer))
     total = weights.sum(-1)
     expected = torch.ones_like(total)
@@ -171,7 +171,7 @@ def test_a_sequence_gives_the_same_alone_and_padded(name: str, need_weights: boo
 def test_long_padded_batches_give_the_same_as_short_ones() -> None:
     layer = make_layer("rotary").double()
     x = torch.randn(3, 200, D_MODEL, dtype=torch.float64)
-    lengths = torch.tensor([150, 1, 60])  # so much padding that each is computed by itself
+    lengths = torch.tensor([150, 1, 60])  # enough padding to compute each sequence by itself
     output = layer(x, lengths=lengths)
     for index, length in enumerate(lengths.tolist()):
         alone = layer(x[index : index + 1, :length])
@@ -191,7 +191,7 @@ def test_a_contexts_padding_leaves_no_trace() -> None:
 @pytest.mark.parametrize("lengths", [[3, 8], [-1, 7]])
 def test_lengths_beyond_the_padded_length_raise(need_weights: bool, lengths: list[int]) -> None:
     layer = make_layer()
-    message = rf"^lengths run from {min(lengths)} to {max(lengths)}: .* 0\.\.7"
+    message = rf"lengths.*{min(lengths)} to {max(lengths)}.*0\.\.7"
     with pytest.raises(ShapeError, match=message):
         layer(*inputs(layer), lengths=torch.tensor(lengths), need_weights=need_weights)
 
@@ -207,11 +207,11 @@ def test_a_row_that_sees_nothing_gives_the_bias_and_finite_gradients(
 ) -> None:
     layer = make_layer(name, dropout=0.5 if mode.endswith("dropout") else 0.0)
     layer.train(mode != "eval")
-    given = [tensor.requires_grad_() for tensor in inputs(layer)]
-    mask = torch.ones(BATCH, 1, POSITIONS, given[-1].shape[1], dtype=torch.bool)
+    arguments = [tensor.requires_grad_() for tensor in inputs(layer)]
+    mask = torch.ones(BATCH, 1, POSITIONS, arguments[-1].shape[1], dtype=torch.bool)
     mask[0, :, 2] = False
     mask[1] = False
-    result = layer(*given, mask=mask, need_weights=need_weights)
+    result = layer(*arguments, mask=mask, need_weights=need_weights)
     output = result[0] if need_weights else result
     bias = torch.zeros(D_MODEL) if layer.Wo.bias is None else layer.Wo.bias
     assert torch.equal(output[0, 2], bias)
@@ -220,9 +220,9 @@ def test_a_row_that_sees_nothing_gives_the_bias_and_finite_gradients(
     if need_weights:
         assert (result[1][1] == 0).all() and (result[1][0, :, 2] == 0).all()
     output.square().sum().backward()
-    for key, leaf in (*layer.named_parameters(), *zip(("x", "context"), given, strict=False)):
+    for key, leaf in (*layer.named_parameters(), *zip(("x", "context"), arguments, strict=False)):
         assert leaf.grad is not None and leaf.grad.isfinite().all(), key
-    assert (given[-1].grad[1] == 0).all()  # nobody saw the second sequence
+    assert (arguments[-1].grad[1] == 0).all()  # no query saw the second sequence
 
 
 def test_dropout_acts_in_training_only() -> None:
@@ -272,21 +272,21 @@ def test_weights_in_training_are_those_before_dropout() -> None:
 @pytest.mark.parametrize(
     ("sizes", "options", "message"),
     [
-        ((0, 2), {}, "d_model is 0"),
-        ((8, 0), {}, "num_heads is 0"),
-        ((8, 2), {"num_kv_heads": 0}, "num_kv_heads is 0"),
-        ((12, 6), {"num_kv_heads": 4}, "num_heads 6 is not a multiple of num_kv_heads 4"),
-        ((8, 3), {}, r"d_model 8 is not a multiple of num_heads 3: .*d_key \(for instance 2\)"),
-        ((8, 2), {"bias": ("Wq", "Wx", "wo")}, "bias names Wx, wo: the projections are Wq, Wk, W"),
-        ((8, 2), {"bias": "Wx"}, "bias names Wx: the projections are Wq, Wk, Wv, Wo"),
-        ((8, 2), {"window": 0}, "window is 0: it must be a positive number of keys"),
-        ((8, 2), {"window": (-1, 2)}, r"window is \(-1, 2\): it must be a positive"),
-        ((8, 2), {"softcap": 0.0}, "softcap is 0.0: it must be positive"),
-        ((8, 2), {"dropout": 1.0}, r"dropout is 1.0: .* \[0, 1\)"),
-        ((8, 2), {"dropout": -0.1}, "dropout is -0.1"),
-        ((8, 2), {"d_key": 0}, "d_key is 0"),
-        ((8, 2), {"d_value": -1}, "d_value is -1"),
-        ((8, 2), {"d_context": 0}, "d_context is 0"),
+        ((0, 2), {}, "d_model.* 0"),
+        ((8, 0), {}, "num_heads.* 0"),
+        ((8, 2), {"num_kv_heads": 0}, "num_kv_heads.* 0"),
+        ((12, 6), {"num_kv_heads": 4}, "num_heads 6.*num_kv_heads 4"),
+        ((8, 3), {}, "d_model 8.*num_heads 3.*d_key.* 2"),
+        ((8, 2), {"bias": ("Wq", "Wx", "wo")}, "bias.*Wx, wo.*Wq, Wk, Wv, Wo"),
+        ((8, 2), {"bias": "Wx"}, "bias.*Wx.*Wq, Wk, Wv, Wo"),
+        ((8, 2), {"window": 0}, "window.* 0"),
+        ((8, 2), {"window": (-1, 2)}, r"window.*\(-1, 2\)"),
+        ((8, 2), {"softcap": 0.0}, r"softcap.* 0\.0"),
+        ((8, 2), {"dropout": 1.0}, r"dropout.*1\.0.*\[0, 1\)"),
+        ((8, 2), {"dropout": -0.1}, r"dropout.*-0\.1"),
+        ((8, 2), {"d_key": 0}, "d_key.* 0"),
+        ((8, 2), {"d_value": -1}, "d_value.*-1"),
+        ((8, 2), {"d_context": 0}, "d_context.* 0"),
     ],
 )
 def test_layer_rejects_impossible_sizes_and_options(
@@ -304,30 +304,22 @@ def test_a_bias_may_be_given_by_one_name() -> None:
 @pytest.mark.parametrize(
     ("name", "shapes", "message"),
     [
-        ("full", [(2, 7, 19)], "x is [2, 7, 19]: this layer needs [batch, position, d_model 20]"),
-        ("cross", [(2, 7, 20)], "a context 13 wide"),
-        (
-            "cross",
-            [(2, 7, 20), (2, 11, 20)],
-            "context is [2, 11, 20]: this layer needs [batch, position, d_context 13]",
-        ),
-        (
-            "rotary",
-            [(2, 7, 20), (2, 5, 20)],
-            "7 queries and 5 keys",
-        ),
+        ("full", [(2, 7, 19)], r"x.*\[2, 7, 19\].*d_model 20"),
+        ("cross", [(2, 7, 20)], "context.* 13 "),
+        ("cross", [(2, 7, 20), (2, 11, 20)], r"context.*\[2, 11, 20\].*d_context 13"),
+        ("rotary", [(2, 7, 20), (2, 5, 20)], "7 queries.*5 keys"),
     ],
 )
 def test_inputs_of_wrong_shapes_raise(
     name: str, shapes: list[tuple[int, ...]], message: str
 ) -> None:
-    with pytest.raises(ShapeError, match=re.escape(message)):
+    with pytest.raises(ShapeError, match=message):
         make_layer(name)(*(torch.zeros(shape) for shape in shapes))
 
 
 @pytest.mark.parametrize("shape", [(4,), (3, 5), (2, 1)])
 def test_gates_of_wrong_shapes_raise(shape: tuple[int, ...]) -> None:
     layer = make_layer()
-    message = rf"gates are {re.escape(str(list(shape)))}: .*\[heads 5\].*\[batch 2, heads 5\]"
+    message = rf"gates.*{re.escape(str(list(shape)))}.*\[heads 5\].*\[batch 2, heads 5\]"
     with pytest.raises(ShapeError, match=message):
         layer(*inputs(layer), gates=torch.ones(shape))

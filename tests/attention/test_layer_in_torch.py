@@ -29,29 +29,29 @@ from .tolerance import assert_same
 CXX = os.environ.get("CXX", "g++")
 
 
-# What torch does to modules
+# Modules under torch's own tools
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_state_dict_round_trips(name: str) -> None:
     layer, other = make_layer(name, seed=0), make_layer(name, seed=1)
-    given = inputs(layer)
-    assert not torch.equal(other(*given), layer(*given))
+    arguments = inputs(layer)
+    assert not torch.equal(other(*arguments), layer(*arguments))
     other.load_state_dict(layer.state_dict())
-    assert torch.equal(other(*given), layer(*given))
+    assert torch.equal(other(*arguments), layer(*arguments))
 
 
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("way", ["deepcopy", "pickle", "torch.save"])
 def test_copies_compute_the_same_and_live_apart(name: str, way: str) -> None:
     layer = make_layer(name)
-    given = inputs(layer)
-    expected = layer(*given)  # a layer that has run before is copied, too
+    arguments = inputs(layer)
+    expected = layer(*arguments)  # a layer that has run before is copied as well
     copied = copied_by(way, layer)
-    assert torch.equal(copied(*given), expected)
+    assert torch.equal(copied(*arguments), expected)
     with torch.no_grad():
         copied.Wo.weight.zero_()
-    assert torch.equal(layer(*given), expected)
+    assert torch.equal(layer(*arguments), expected)
 
 
 def copied_by(way: str, layer: MultiHeadAttention) -> MultiHeadAttention:
@@ -69,7 +69,7 @@ def copied_by(way: str, layer: MultiHeadAttention) -> MultiHeadAttention:
 
 @pytest.fixture
 def _unset_memory_is_nan() -> Iterator[None]:
-    torch.use_deterministic_algorithms(True)  # which also makes `torch.empty` give NaN
+    torch.use_deterministic_algorithms(True)  # which also fills `torch.empty` with NaN
     yield
     torch.use_deterministic_algorithms(False)
 
@@ -81,16 +81,16 @@ def test_a_layer_on_the_meta_device_has_shapes_and_can_be_filled(name: str) -> N
         make_layer(name),
         MultiHeadAttention(D_MODEL, NUM_HEADS, **LAYERS[name], device="meta"),
     )
-    given = inputs(real)
-    nothing = [tensor.to("meta") for tensor in given]
+    arguments = inputs(real)
+    nothing = [tensor.to("meta") for tensor in arguments]
     output, weights = hollow(*nothing, need_weights=True)
     assert output.device.type == weights.device.type == "meta"
     assert hollow(*nothing).shape == output.shape == (BATCH, POSITIONS, D_MODEL)
-    assert weights.shape == (BATCH, NUM_HEADS, POSITIONS, given[-1].shape[1])
+    assert weights.shape == (BATCH, NUM_HEADS, POSITIONS, arguments[-1].shape[1])
     hollow.to_empty(device="cpu")
     assert hollow.Wq.weight.isnan().all()
     hollow.load_state_dict(real.state_dict())
-    assert torch.equal(hollow(*given), real(*given))
+    assert torch.equal(hollow(*arguments), real(*arguments))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -98,8 +98,8 @@ def test_a_layer_on_the_meta_device_has_shapes_and_can_be_filled(name: str) -> N
 def test_every_dtype_is_near_float64_forward_and_back(name: str, dtype: torch.dtype) -> None:
     layer = make_layer(name).to(dtype)
     exact = copy.deepcopy(layer).double()
-    given = inputs(layer, dtype)
-    output, truth = layer(*given), exact(*(tensor.double() for tensor in given))
+    arguments = inputs(layer, dtype)
+    output, truth = layer(*arguments), exact(*(tensor.double() for tensor in arguments))
     assert output.dtype == dtype
     assert_same(output, truth, roundings=roundings(layer))
     expected = gradients(exact, truth)
@@ -118,17 +118,17 @@ def test_the_constructors_dtype_reaches_every_parameter(dtype: torch.dtype) -> N
 @pytest.mark.parametrize("name", LAYERS)
 def test_autocast_computes_in_bfloat16_and_learns_in_float32(name: str) -> None:
     layer = make_layer(name)
-    given = inputs(layer)
-    truth = layer(*given)
+    arguments = inputs(layer)
+    truth = layer(*arguments)
     expected = gradients(layer, truth)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        output = layer(*given)
-        with_weights, weights = layer(*given, need_weights=True)
+        output = layer(*arguments)
+        with_weights, weights = layer(*arguments, need_weights=True)
     assert output.dtype == with_weights.dtype == torch.bfloat16
     tolerance = {"roundings": roundings(layer), "dtype": torch.bfloat16}
     assert_same(output, truth, **tolerance)
     assert_same(with_weights, truth, **tolerance)
-    assert_same(weights, layer(*given, need_weights=True)[1], **tolerance)
+    assert_same(weights, layer(*arguments, need_weights=True)[1], **tolerance)
     for key, gradient in gradients(layer, output).items():
         assert gradient.dtype == torch.float32
         assert_same(gradient, expected[key], **tolerance, name=key)
@@ -137,17 +137,17 @@ def test_autocast_computes_in_bfloat16_and_learns_in_float32(name: str) -> None:
 @pytest.mark.parametrize("name", LAYERS)
 def test_functional_gradients_equal_autograds(name: str) -> None:
     layer = make_layer(name).double()
-    given = inputs(layer, torch.float64)
+    arguments = inputs(layer, torch.float64)
     parameters = dict(layer.named_parameters())
-    called = functional_call(layer, parameters, given)
-    assert torch.equal(called, layer(*given))
+    called = functional_call(layer, parameters, arguments)
+    assert torch.equal(called, layer(*arguments))
     generator = torch.Generator().manual_seed(1)
     seen_from = torch.randn(called.shape, generator=generator).double()
 
     def loss(parameters: dict[str, Tensor]) -> Tensor:
-        return (functional_call(layer, parameters, given) * seen_from).sum()
+        return (functional_call(layer, parameters, arguments) * seen_from).sum()
 
-    functional, expected = grad(loss)(parameters), gradients(layer, layer(*given))
+    functional, expected = grad(loss)(parameters), gradients(layer, layer(*arguments))
     assert functional.keys() == expected.keys()
     for key, gradient in functional.items():
         assert_same(gradient, expected[key], roundings=roundings(layer), name=key)
@@ -156,42 +156,42 @@ def test_functional_gradients_equal_autograds(name: str) -> None:
 @pytest.mark.parametrize("name", LAYERS)
 def test_vmap_over_layers_equals_a_loop(name: str) -> None:
     layers = [make_layer(name, seed=seed).double() for seed in range(3)]
-    given = inputs(layers[0], torch.float64)
+    arguments = inputs(layers[0], torch.float64)
     skeleton = copy.deepcopy(layers[0]).to("meta")
 
     def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Tensor:
-        output: Tensor = functional_call(skeleton, (parameters, buffers), given)
+        output: Tensor = functional_call(skeleton, (parameters, buffers), arguments)
         return output
 
     together = vmap(one)(*stack_module_state(layers))
-    apart = torch.stack([layer(*given) for layer in layers])
+    apart = torch.stack([layer(*arguments) for layer in layers])
     assert_same(together, apart, roundings=roundings(layers[0]))
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_forward_and_backward_derivatives_agree(name: str) -> None:
     layer = make_layer(name).double()
-    given = inputs(layer, torch.float64)
+    arguments = inputs(layer, torch.float64)
     directions = inputs(layer, torch.float64)
-    output, change = jvp(layer, given, directions)
-    assert_same(output, layer(*given), roundings=roundings(layer))
+    output, change = jvp(layer, arguments, directions)
+    assert_same(output, layer(*arguments), roundings=roundings(layer))
     seen_from = torch.randn_like(output)
-    _, back = vjp(layer, *given)
+    _, back = vjp(layer, *arguments)
     forward = (change * seen_from).sum()
     backward = sum(
         (gradient * direction).sum()
         for gradient, direction in zip(back(seen_from), directions, strict=True)
     )
     # Both sides add up all numbers of the output or of the input.
-    total = sum(tensor.numel() for tensor in given)
+    total = sum(tensor.numel() for tensor in arguments)
     assert_same(forward, backward, roundings=roundings(layer) + total)
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_transform_leaves_nothing_behind(name: str) -> None:
     layer, untouched = make_layer(name), make_layer(name)
-    given = inputs(layer)
-    jvp(vmap(layer), tuple(tensor[None] for tensor in given), tuple(t[None] for t in given))
-    expected = gradients(untouched, untouched(*given))
-    for key, gradient in gradients(layer, layer(*given)).items():
+    arguments = inputs(layer)
+    jvp(vmap(layer), tuple(tensor[None] for tensor in arguments), tuple(t[None] for t in arguments))
+    expected = gradients(untouched, untouched(*arguments))
+    for key, gradient in gradients(layer, layer(*arguments)).items():
         assert torch.equal(gradient, expected[key]), key

@@ -1,4 +1,4 @@
-"""Whether a processor that kills the process is noticed from outside of that process."""
+"""A processor that kills the process is noticed from another process."""
 
 import stat
 import sys
@@ -35,12 +35,3 @@ def test_the_safe_setting_is_added_to_the_environment(monkeypatch: pytest.Monkey
     environment = machine.with_safe_setting()
     assert environment["KEPT"] == "as it is"
     assert environment["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE_FP16"
-
-
-def test_amx_is_read_from_the_processors_flags(tmp_path: Path) -> None:
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text("flags : fpu avx512f amx_bf16 amx_tile\n")
-    assert machine.processor_claims_amx(cpuinfo)
-    cpuinfo.write_text("flags : fpu avx2\n")
-    assert not machine.processor_claims_amx(cpuinfo)
-    assert not machine.processor_claims_amx(tmp_path / "missing")

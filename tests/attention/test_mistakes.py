@@ -14,15 +14,15 @@ from headwise.errors import CacheError, HeadwiseError, MaskError, OptionError, S
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_heads": 16 / 4}, r"num_heads is 4\.0: give a whole number"),
-        ({"d_key": "64"}, "d_key is '64': give a whole number"),
-        ({"bias": None}, "bias is None: give True, False or names of projections"),
-        ({"bias": 0}, "bias is 0: give True, False or names of projections"),
-        ({"dropout": "0.1"}, r"dropout is '0\.1': give a number"),
-        ({"softcap": "50"}, "softcap is '50': give a number"),
+        ({"num_heads": 16 / 4}, r"num_heads.*4\.0"),
+        ({"d_key": "64"}, "d_key.*'64'"),
+        ({"bias": None}, "bias.*None"),
+        ({"bias": 0}, "bias.* 0"),
+        ({"dropout": "0.1"}, r"dropout.*'0\.1'"),
+        ({"softcap": "50"}, "softcap.*'50'"),
         (
             {"num_heads": 8, "position": Rotary(scaling=RotaryScaling(kind="ntk", factor=2.0))},
-            "ntk scaling needs more than 2 rotary channels",
+            "ntk.* 2 ",
         ),
     ],
 )
@@ -35,19 +35,19 @@ def test_layer_rejects_options_of_the_wrong_type(options: dict[str, Any], messag
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Rotary(scaling={"rope_type": "yarn"}), "rotary scaling is {.*: give a RotarySca"),
+        (lambda: Rotary(scaling={"rope_type": "yarn"}), "yarn.*RotaryScaling"),
         (
             lambda: RotaryScaling(kind="yarn", factor=2.0, beta_slow=0.0),
-            r"beta_slow is 0\.0 and beta_fast 32\.0: both must be positive, and b",
+            r"beta_slow.*0\.0.*beta_fast.*32\.0",
         ),
         (
             lambda: RotaryScaling(kind="llama3", factor=2.0, low_frequency=5.0),
-            r"low_frequency is 5\.0 and high_frequency 4\.0: both must be positive, and l",
+            r"low_frequency.*5\.0.*high_frequency.*4\.0",
         ),
-        (lambda: Rules(sinks=[0.0, 1.0]), r"sinks is a list: give a tensor \[heads\]"),
-        (lambda: FixedCache(16.0), r"capacity is 16\.0: give a whole number"),
-        (lambda: RollingCache("8"), "window is '8': give a whole number"),
-        (lambda: GrowingCache().crop(1.5), r"length is 1\.5: give a whole number"),
+        (lambda: Rules(sinks=[0.0, 1.0]), r"sinks.*list.*\[heads\]"),
+        (lambda: FixedCache(16.0), r"capacity.*16\.0"),
+        (lambda: RollingCache("8"), "window.*'8'"),
+        (lambda: GrowingCache().crop(1.5), r"length.*1\.5"),
     ],
 )
 def test_rules_positions_and_caches_of_the_wrong_type_raise(make: Any, message: str) -> None:
@@ -57,22 +57,22 @@ def test_rules_positions_and_caches_of_the_wrong_type_raise(make: Any, message: 
 
 @pytest.mark.parametrize("cache", [True, GrowingCache, []])
 def test_layer_rejects_caches_of_other_types(cache: Any) -> None:
-    with pytest.raises(CacheError, match=r"cache is .*: give GrowingCache\(\), FixedCache or Rol"):
+    with pytest.raises(CacheError, match=r"cache.*GrowingCache.*FixedCache.*RollingCache"):
         MultiHeadAttention(8, 2)(torch.zeros(1, 3, 8), cache=cache)
 
 
 def test_masks_must_be_tensors() -> None:
-    with pytest.raises(MaskError, match="the mask is a list: give a tensor"):
+    with pytest.raises(MaskError, match=r"mask.*list.*tensor"):
         MultiHeadAttention(8, 2)(torch.zeros(1, 2, 8), mask=[[1, 0], [1, 1]])
-    with pytest.raises(MaskError, match="the mask is a list: give a tensor"):
+    with pytest.raises(MaskError, match=r"mask.*list.*tensor"):
         attend(*torch.zeros(3, 1, 2, 3, 4), mask=[[1]])
 
 
 def test_rejected_mask_or_gates_leave_the_cache_unchanged() -> None:
     layer, x, cache = MultiHeadAttention(8, 2), torch.zeros(1, 2, 8), GrowingCache()
-    with pytest.raises(MaskError, match="the mask is a list: give a tensor"):
+    with pytest.raises(MaskError, match=r"mask.*list.*tensor"):
         layer(x, mask=[[1, 0], [1, 1]], cache=cache)
-    words = r"gates is a list: give a tensor \[heads\] or \[batch, heads\]"
+    words = r"gates.*list.*\[heads\].*\[batch, heads\]"
     for options in ({}, {"cache": cache}):
         with pytest.raises(OptionError, match=words):
             layer(x, gates=[1, 0], **options)
@@ -81,16 +81,15 @@ def test_rejected_mask_or_gates_leave_the_cache_unchanged() -> None:
 
 def test_an_offset_may_be_one_of_numpys_integers() -> None:
     tensors = torch.randn(3, 1, 2, 3, 4)
-    given = Rules(is_causal=True, offset=np.int64(0))
-    assert torch.equal(
-        attend(*tensors, rules=given), attend(*tensors, rules=Rules(is_causal=True, offset=0))
-    )
+    offsets = (np.int64(0), 0)
+    outputs = [attend(*tensors, rules=Rules(is_causal=True, offset=offset)) for offset in offsets]
+    assert torch.equal(*outputs)
 
 
 def test_cache_on_another_device_raises() -> None:
     cache = GrowingCache()
     cache.append(*torch.zeros(2, 3, 1, 5, 7))
-    words = r"keys \[3, 1, 5, 7\] torch.float32 on cpu: .* torch.float32 on meta"
+    words = r"keys \[3, 1, 5, 7\] torch.float32 on cpu.* torch.float32 on meta"
     with pytest.raises(CacheError, match=words):
         cache.append(*torch.zeros(2, 3, 1, 5, 7, device="meta"))
     cache.reset()
@@ -101,7 +100,7 @@ def test_cache_on_another_device_raises() -> None:
 def test_reorder_rejects_sequences_outside_the_cache() -> None:
     cache = GrowingCache()
     cache.append(*torch.zeros(2, 3, 1, 5, 7))
-    with pytest.raises(CacheError, match=r"rows run from 0 to 5: .* 0\.\.2"):
+    with pytest.raises(CacheError, match=r"0 to 5.*0\.\.2"):
         cache.reorder(torch.tensor([0, 5, 1]))
 
 
@@ -126,10 +125,10 @@ def test_biases_by_distance_are_made_where_the_input_is(position: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [(1, 2, 3), np.zeros((3, 1, 2, 3, 4)), torch.zeros(3, 1, 2).numpy()]
+    "arguments", [(1, 2, 3), np.zeros((3, 1, 2, 3, 4)), torch.zeros(3, 1, 2).numpy()]
 )
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_attend_rejects_arguments_that_are_not_tensors(given: Any, is_causal: bool) -> None:
-    kind = type(given[0]).__name__
-    with pytest.raises(ShapeError, match=f"queries, keys and values are {kind}, {kind}, {kind}"):
-        attend(*given, is_causal=is_causal)
+def test_attend_rejects_arguments_that_are_not_tensors(arguments: Any, is_causal: bool) -> None:
+    kind = type(arguments[0]).__name__
+    with pytest.raises(ShapeError, match=f"{kind}, {kind}, {kind}"):
+        attend(*arguments, is_causal=is_causal)

@@ -59,7 +59,7 @@ def allowed_error(case: OnnxCase, name: str) -> float:
 
 
 def assert_answers(case: OnnxCase, answers: dict[str, Tensor]) -> None:
-    """Every output has ONNX's dtype, shape and values; what ONNX makes zero is exactly zero."""
+    """Every output has ONNX's dtype, shape and values; zeros of ONNX are exactly zero."""
     assert answers.keys() == case.outputs.keys()
     for name, expected in case.outputs.items():
         allowed = allowed_error(case, name)
@@ -74,7 +74,7 @@ def assert_answers(case: OnnxCase, answers: dict[str, Tensor]) -> None:
 
 
 def without(case: OnnxCase, ignored: str) -> OnnxCase:
-    """The case as it looks to one who does not read an input or attribute; its outputs stay."""
+    """The case without one input or attribute; its expected outputs stay."""
     inputs = {name: tensor for name, tensor in case.inputs.items() if name != ignored}
     attributes = {name: value for name, value in case.attributes.items() if name != ignored}
     defaults = default_attributes(onnx.defs.get_schema("Attention"))

@@ -17,10 +17,10 @@ def test_two_ranks_give_the_output_and_gradients_of_one_process(tmp_path: Path) 
 
 
 def test_heads_that_do_not_divide_over_ranks_raise() -> None:
-    with pytest.raises(OptionError, match="num_heads 4 cannot be divided over 3 ranks"):
+    with pytest.raises(OptionError, match=r"num_heads 4.* 3 ranks"):
         tensor_parallel_plan(MultiHeadAttention(8, 4), 3)
 
 
 def test_kv_heads_that_do_not_divide_over_ranks_raise() -> None:
-    with pytest.raises(OptionError, match="num_kv_heads 1 cannot be divided over 2 ranks"):
+    with pytest.raises(OptionError, match=r"num_kv_heads 1.* 2 ranks"):
         tensor_parallel_plan(MultiHeadAttention(8, 4, num_kv_heads=1), 2)

@@ -186,7 +186,7 @@ def test_ntk_scaling_keeps_the_fastest_pair_and_stretches_the_slowest_by_the_fac
 
 def test_ntk_scaling_needs_more_than_one_pair() -> None:
     rotary = Rotary(scaling=RotaryScaling(kind="ntk", factor=2.0))
-    with pytest.raises(OptionError, match="ntk scaling needs more than 2"):
+    with pytest.raises(OptionError, match=r"ntk.* 2 "):
         rotary_frequencies(rotary, 2)
 
 
@@ -237,7 +237,7 @@ def test_interleaved_layout_rotates_as_gptj_does() -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_sequences_may_stand_at_positions_of_their_own(layout: RotaryLayout) -> None:
+def test_sequences_may_have_their_own_positions(layout: RotaryLayout) -> None:
     x, positions = torch.randn(2, 3, 5, 6), torch.tensor([[0, 1, 2, 3, 4], [9, 11, 13, 2, 0]])
     together = rotate(x, *rotary_angles(Rotary(), 6, positions), layout=layout)
     for index in range(2):
@@ -419,15 +419,13 @@ def their_relative_bias(
 
 @pytest.mark.parametrize("factor", [0.0, -2.0])
 def test_scaling_factor_must_be_positive(factor: float) -> None:
-    with pytest.raises(
-        OptionError, match=f"rotary scaling factor is {factor}: it must be positive"
-    ):
+    with pytest.raises(OptionError, match=f"factor.*{factor}"):
         RotaryScaling(kind="linear", factor=factor)
 
 
 @pytest.mark.parametrize(("num_buckets", "max_distance"), [(2, 128), (7, 128), (32, 16)])
 def test_too_few_buckets_raise(num_buckets: int, max_distance: int) -> None:
-    message = f"num_buckets is {num_buckets} and max_distance {max_distance}: .* at least 4"
+    message = f"num_buckets.*{num_buckets}.*max_distance.*{max_distance}.* 4"
     with pytest.raises(OptionError, match=message):
         RelativeBias(num_buckets=num_buckets, max_distance=max_distance)
 
@@ -435,16 +433,14 @@ def test_too_few_buckets_raise(num_buckets: int, max_distance: int) -> None:
 @pytest.mark.parametrize(("d_rotary", "d_key"), [(3, 6), (8, 6), (0, 6), (-2, 6), (None, 5)])
 def test_channels_that_cannot_be_paired_raise(d_rotary: int | None, d_key: int) -> None:
     channels = d_key if d_rotary is None else d_rotary
-    message = (
-        f"^{channels} channels cannot be rotated in pairs in a head of {d_key}: .*at most d_key"
-    )
+    message = f"^{channels} channels.* {d_key}.*d_rotary"
     with pytest.raises(OptionError, match=message):
         MultiHeadAttention(12, 2, d_key=d_key, position=Rotary(d_rotary=d_rotary))
 
 
 def test_more_pairs_than_channels_raise() -> None:
     angles = torch.zeros(3, 4)
-    with pytest.raises(ShapeError, match="4 rotary pairs need 8 channels; x has 7"):
+    with pytest.raises(ShapeError, match=r"4 rotary pairs.* 8 channels.* 7"):
         rotate(torch.zeros(1, 2, 3, 7), angles, angles)
 
 
@@ -453,26 +449,26 @@ def test_more_pairs_than_channels_raise() -> None:
     [
         (
             lambda: RotaryScaling(kind="dynamic", factor=2.0),
-            "the kind of rotary scaling is 'dynamic': choose from linear, ntk, llama3, yarn",
+            "'dynamic'.*linear, ntk, llama3, yarn",
         ),
         (
             lambda: RotaryScaling(kind="yarn", factor=2.0, original_length=0),
-            "the original length is 0 positions: it must be positive",
+            "original_length.* 0",
         ),
         (
             lambda: Rotary(layout="neox"),
-            "the rotary layout is 'neox': choose from half, interleaved",
+            "layout.*'neox'.*half, interleaved",
         ),
-        (lambda: Rotary(base=1), "the rotary base is 1: it must be more than 1"),
+        (lambda: Rotary(base=1), "base.* 1"),
         (
             lambda: rotate(torch.ones(1, 1, 1, 2), *torch.ones(2, 1, 1), layout="neox"),
-            "the rotary layout is 'neox': choose from half, interleaved",
+            "layout.*'neox'.*half, interleaved",
         ),
         (
             lambda: MultiHeadAttention(6, 2, position="rotary"),
-            r"position is 'rotary': give Rotary\(\), Alibi\(\), RelativeBias\(\) or None",
+            "position.*'rotary'.*Rotary.*Alibi.*RelativeBias",
         ),
-        (lambda: MultiHeadAttention(6, 2, position=Rotary), r"position is <class '.*Rotary'>: giv"),
+        (lambda: MultiHeadAttention(6, 2, position=Rotary), "position.*<class '.*Rotary'>"),
     ],
 )
 def test_unknown_positions_raise(wrong: Callable[[], object], message: str) -> None:

@@ -199,7 +199,7 @@ def by_layer(call: Call, *, need_weights: bool) -> Answer | tuple[Tensor]:
 
 
 def by_definition(call: Call) -> Answer:
-    """The same from the definition, each sequence at its own length, padding put back after."""
+    """The definition's answer, each sequence at its own length, with padding put back."""
     outputs, weights = [], []
     batch, num_queries = call.x.shape[:2]
     bias = call.layer.Wo.bias

@@ -1,4 +1,4 @@
-"""Rules and the task they become: which mistakes are named, and who may see whom."""
+"""Rules and the computation they become: which mistakes are named, and who may see whom."""
 
 import math
 from dataclasses import replace
@@ -12,7 +12,7 @@ from headwise.attention.attend import attend, attend_in_steps, attend_with_lse, 
 from headwise.attention.bias import bias_tile
 from headwise.attention.prepare import Computation, check_qkv
 from headwise.attention.reference import bias_by_definition
-from headwise.attention.rules import Band, Rules, as_4d_mask, check_window
+from headwise.attention.rules import Band, Rules, as_4d_mask
 from headwise.errors import MaskError, OptionError, ShapeError
 
 from .problems import Problem, dense_bias, problems
@@ -24,32 +24,29 @@ BIASED = ("is_causal", "window", "offset", "mask", "slopes", "distance_bias")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"softcap": 0.0}, r"softcap is 0\.0: it must be positive"),
-        ({"softcap": -2.5}, r"softcap is -2\.5: it must be positive"),
-        ({"softcap": math.nan}, "softcap is nan: it must be positive"),
-        ({"softcap": math.inf}, "softcap is inf: it must be positive and finite, or None"),
-        ({"window": [3, 1]}, r"window is \[3, 1\]: it must be a positive number of keys, or"),
-        ({"window": 2.5}, r"window is 2\.5: it must be a positive number of keys, or"),
-        ({"window": (1, 2, 3)}, r"window is \(1, 2, 3\): it must be a positive number of keys"),
-        ({"slopes": torch.ones(1, 6)}, r"slopes is \[1, 6\]: .* \[heads\]"),
-        ({"sinks": torch.ones(6, 1)}, r"sinks is \[6, 1\]: .* \[heads\]"),
-        ({"distance_bias": torch.ones(5)}, r"distance_bias is \[5\]: .* \[heads, distances\]"),
-        ({"lengths": [3, 5]}, r"lengths is \[3, 5\]: give an integer tensor"),
-        ({"lengths": torch.ones(2)}, r"lengths is torch\.float32: give an integer tensor"),
-        ({"query_lengths": torch.ones(2) > 0}, r"query_lengths is torch\.bool: give an integer"),
-        ({"offset": 1.5}, r"offset is 1\.5: give a whole number, or an integer tensor"),
-        ({"scale": torch.tensor(0.5)}, "scale is a Tensor"),
-        (
-            {"scale": nn.Parameter(torch.tensor(0.5))},
-            "scale is a Parameter",
-        ),
-        ({"dropout": 1.0}, r"dropout is 1\.0: .* \[0, 1\)"),
-        ({"dropout": -0.1}, r"dropout is -0\.1: .* \[0, 1\)"),
-        ({"distance_bias": torch.zeros(3, 4)}, "distance_bias has 4 columns: it needs an odd"),
-        ({"window": 0}, "window is 0: it must be a positive number of keys"),
-        ({"window": -3}, "window is -3: it must be a positive number of keys"),
-        ({"window": (2, -1)}, r"window is \(2, -1\): .* \(before, after\) with each at least 0"),
-        ({"window": (-4, None)}, r"window is \(-4, None\): .* with each at least 0 or None"),
+        ({"softcap": 0.0}, r"softcap.* 0\.0"),
+        ({"softcap": -2.5}, r"softcap.*-2\.5"),
+        ({"softcap": math.nan}, "softcap.*nan"),
+        ({"softcap": math.inf}, "softcap.*inf.*None"),
+        ({"window": [3, 1]}, r"window.*\[3, 1\]"),
+        ({"window": 2.5}, r"window.*2\.5"),
+        ({"window": (1, 2, 3)}, r"window.*\(1, 2, 3\)"),
+        ({"slopes": torch.ones(1, 6)}, r"slopes.*\[1, 6\].*\[heads\]"),
+        ({"sinks": torch.ones(6, 1)}, r"sinks.*\[6, 1\].*\[heads\]"),
+        ({"distance_bias": torch.ones(5)}, r"distance_bias.*\[5\].*\[heads, distances\]"),
+        ({"lengths": [3, 5]}, r"lengths.*\[3, 5\].*integer"),
+        ({"lengths": torch.ones(2)}, r"lengths.*torch\.float32.*integer"),
+        ({"query_lengths": torch.ones(2) > 0}, r"query_lengths.*torch\.bool.*integer"),
+        ({"offset": 1.5}, r"offset.*1\.5.*integer"),
+        ({"scale": torch.tensor(0.5)}, "scale.*Tensor"),
+        ({"scale": nn.Parameter(torch.tensor(0.5))}, "scale.*Parameter"),
+        ({"dropout": 1.0}, r"dropout.*1\.0.*\[0, 1\)"),
+        ({"dropout": -0.1}, r"dropout.*-0\.1.*\[0, 1\)"),
+        ({"distance_bias": torch.zeros(3, 4)}, "distance_bias.* 4 .*odd"),
+        ({"window": 0}, "window.* 0"),
+        ({"window": -3}, "window.*-3"),
+        ({"window": (2, -1)}, r"window.*\(2, -1\).*\(before, after\)"),
+        ({"window": (-4, None)}, r"window.*\(-4, None\).*\(before, after\)"),
     ],
 )
 def test_impossible_rules_raise(options: dict[str, object], message: str) -> None:
@@ -73,7 +70,6 @@ def test_a_window_bounds_both_sides(
     bounds: tuple[int | None, int | None],
     causal_bounds: tuple[int | None, int | None],
 ) -> None:
-    check_window(window)
     assert Rules(window=window).bounds == bounds
     assert Rules(window=window, is_causal=True).bounds == causal_bounds
 
@@ -96,9 +92,7 @@ def test_masks_get_four_axes_and_keep_their_meaning(axes: int, dtype: torch.dtyp
 
 @pytest.mark.parametrize("shape", [[], [7], [1, 1, 1, 5, 7]])
 def test_masks_with_too_few_or_many_axes_raise(shape: list[int]) -> None:
-    message = (
-        rf"the mask has {len(shape)} axes \[{', '.join(map(str, shape))}\]: give \[query, key\]"
-    )
+    message = rf"mask.* {len(shape)} .*\[{', '.join(map(str, shape))}\].*\[query, key\]"
     with pytest.raises(MaskError, match=message):
         as_4d_mask(torch.ones(shape))
 
@@ -122,8 +116,8 @@ def tensors_of(
         ({"values": (2, 3, 9, 4)}, r"values \[2, 3, 9, 4\].* positions"),
         ({"queries": (2, 5, 5, 3)}, r"queries \[2, 5, .*5 heads .* 3 KV heads"),
         ({"keys": (2, 0, 7, 3)}, r"keys \[2, 0, 7, 3\].* 6 heads .* 0 KV heads"),
-        ({"values": (2, 2, 7, 4)}, r"values \[2, 2, 7, 4\].* keys' batch and KV heads, or 1"),
-        ({"values": (3, 3, 7, 4)}, r"values \[3, 3, 7, 4\].* keys' batch and KV heads, or 1"),
+        ({"values": (2, 2, 7, 4)}, r"values \[2, 2, 7, 4\].* batch.*KV heads.* 1"),
+        ({"values": (3, 3, 7, 4)}, r"values \[3, 3, 7, 4\].* batch.*KV heads.* 1"),
         ({"queries": (2, 6, 5, 0), "keys": (2, 3, 7, 0)}, r"keys \[2, 3, 7, 0\].* size 0"),
     ],
 )
@@ -143,11 +137,11 @@ def test_tensors_of_several_dtypes_raise() -> None:
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        ([5, 8], r"the mask is \[5, 8\]: it must fit \[batch 2, heads 6, query 5, key 7\]$"),
-        ([4, 7], r"the mask is \[4, 7\]: it must fit \[batch 2, heads 6, query 5, key 7\]$"),
-        ([6, 5, 7], r"the mask is \[6, 5, 7\]: it must fit \[batch 2, heads 6,"),
-        ([2, 3, 5, 7], r"the mask is \[2, 3, 5, 7\]: it must fit \[batch 2, heads 6,"),
-        ([2, 7], r"the mask is \[2, 7\]: .* mask\[:, None, :\]"),
+        ([5, 8], r"mask.*\[5, 8\].*\[batch 2, heads 6, query 5, key 7\]$"),
+        ([4, 7], r"mask.*\[4, 7\].*\[batch 2, heads 6, query 5, key 7\]$"),
+        ([6, 5, 7], r"mask.*\[6, 5, 7\].*\[batch 2, heads 6,"),
+        ([2, 3, 5, 7], r"mask.*\[2, 3, 5, 7\].*\[batch 2, heads 6,"),
+        ([2, 7], r"mask.*\[2, 7\].*mask\[:, None, :\]"),
     ],
 )
 def test_mask_that_does_not_fit_raises(shape: list[int], message: str) -> None:
@@ -158,8 +152,8 @@ def test_mask_that_does_not_fit_raises(shape: list[int], message: str) -> None:
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
-        (Rules(slopes=torch.ones(3)), "slopes is for 3 heads: .* 6"),
-        (Rules(distance_bias=torch.ones(5, 9)), "distance_bias is for 5 heads: .* 6"),
+        (Rules(slopes=torch.ones(3)), "slopes.* 3 heads.* 6"),
+        (Rules(distance_bias=torch.ones(5, 9)), "distance_bias.* 5 heads.* 6"),
     ],
 )
 def test_biases_for_another_number_of_heads_raise(rules: Rules, message: str) -> None:
@@ -169,7 +163,7 @@ def test_biases_for_another_number_of_heads_raise(rules: Rules, message: str) ->
 
 @st.composite
 def bands(draw: st.DrawFn) -> tuple[Band, int, int]:
-    """A band with numbers of queries and keys that it is laid over."""
+    """A band, and numbers of queries and keys."""
     side = st.none() | st.integers(0, 12)
     band = Band(draw(side), draw(side), draw(st.integers(-12, 12)))
     return band, draw(st.integers(1, 9)), draw(st.integers(1, 9))
@@ -230,42 +224,42 @@ def test_the_keys_of_some_queries_are_exactly_those_they_see(
 
 
 def is_shared(problem: Problem) -> bool:
-    """Whether one offset holds for all sequences, as a task wants it."""
+    """Whether all sequences share one offset, as a computation needs."""
     return not isinstance(problem.rules.offset, Tensor)
 
 
 @given(problem=problems(twists=BIASED), data=st.data())
 def test_a_tile_holds_what_the_definition_adds(problem: Problem, data: st.DataObject) -> None:
     assume(is_shared(problem))
-    task = Computation.of(*problem.tensors, problem.rules)
-    first = data.draw(st.integers(0, task.num_queries))
-    last = data.draw(st.integers(first, task.num_queries))
-    low = data.draw(st.integers(0, task.num_keys))
-    high = data.draw(st.integers(low, task.num_keys))
-    tile = bias_tile(task, slice(first, last), low, high)
+    computation = Computation.of(*problem.tensors, problem.rules)
+    first = data.draw(st.integers(0, computation.num_queries))
+    last = data.draw(st.integers(first, computation.num_queries))
+    low = data.draw(st.integers(0, computation.num_keys))
+    high = data.draw(st.integers(low, computation.num_keys))
+    tile = bias_tile(computation, torch.arange(first, last), low, high)
     want = dense_bias(problem)[:, :, first:last, low:high]
     tile = torch.zeros_like(want) if tile is None else tile.expand_as(want)
     assert_same(tile, want, roundings=problem.roundings)
 
 
 @given(problem=problems(twists=BIASED))
-def test_a_trimmed_task_has_lost_only_keys_that_nobody_sees(problem: Problem) -> None:
+def test_only_keys_that_no_query_sees_are_dropped(problem: Problem) -> None:
     assume(is_shared(problem))
-    task = Computation.of(*problem.tensors, problem.rules)
-    small = task.without_hidden_keys()
+    computation = Computation.of(*problem.tensors, problem.rules)
+    small = Computation.of(*problem.tensors, problem.rules, drops_hidden_keys=True)
     assume(small.num_queries > 0)
-    low, high = task.band.keys_of(0, task.num_queries - 1, task.num_keys)
-    if task.band.is_full:
-        low, high = 0, task.num_keys
-    assert torch.equal(small.keys, task.keys[:, :, low:high])
-    assert torch.equal(small.values, task.values[:, :, low:high])
+    low, high = computation.band.keys_of(0, computation.num_queries - 1, computation.num_keys)
+    if computation.band.is_full:
+        low, high = 0, computation.num_keys
+    assert torch.equal(small.keys, computation.keys[:, :, low:high])
+    assert torch.equal(small.values, computation.values[:, :, low:high])
     whole = dense_bias(problem)
-    tile = bias_tile(small, slice(0, small.num_queries), 0, small.num_keys)
+    tile = bias_tile(small)
     want = whole[..., low:high]
     tile = torch.zeros_like(want) if tile is None else tile.expand_as(want)
     assert_same(tile, want, roundings=problem.roundings)
     structure = replace(problem.rules, mask=None, slopes=None, distance_bias=None)
-    sizes = (task.num_queries, task.num_keys)
+    sizes = (computation.num_queries, computation.num_keys)
     is_seen = (bias_by_definition(structure, 0, 0, *sizes) == 0).any(0)
     assert not is_seen[:low].any() and not is_seen[high:].any()
 
@@ -275,7 +269,7 @@ def test_biases_by_distance_are_not_rounded_to_half_precision(dtype: torch.dtype
     """At 3,000 positions a slope of 1/4 adds -750: half a unit, or two, if it were rounded."""
     keys = torch.zeros(1, 1, 3001, 1, dtype=dtype)
     rules = Rules(slopes=torch.tensor([0.25], dtype=dtype), offset=3000)
-    tile = bias_tile(Computation.of(keys[:, :, :1], keys, keys, rules), slice(0, 1), 0, 3001)
+    tile = bias_tile(Computation.of(keys[:, :, :1], keys, keys, rules))
     assert tile is not None and tile.dtype == torch.float32
     assert_same(tile[0, 0, 0], -torch.arange(3000, -1, -1) / 4, roundings=0)
 
@@ -285,10 +279,10 @@ def test_biases_by_distance_are_not_rounded_to_half_precision(dtype: torch.dtype
 def test_integer_mask_with_numbers_besides_0_and_1_raises(low: int, rules: Rules) -> None:
     mask = torch.zeros(5, 7, dtype=torch.int64)
     mask[2, 3] = low
-    numbers = rf"numbers from {min(low, 0)} to {max(low, 0)}"
-    for verb in (attend, attend_with_lse, attend_in_steps):
+    numbers = rf"{min(low, 0)} to {max(low, 0)}"
+    for function in (attend, attend_with_lse, attend_in_steps):
         with pytest.raises(MaskError, match=numbers):
-            verb(*tensors_of(), rules=replace(rules, mask=mask))
+            function(*tensors_of(), rules=replace(rules, mask=mask))
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 5, 7), (2, 3, 1, 7)])
@@ -301,6 +295,6 @@ def test_integer_queries_raise(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("axes", [0, 1, 2, 3])
 def test_axes_are_checked_before_sizes_are_read(axes: int, rules: Rules) -> None:
     tensors = torch.ones(3, *(2, 3, 5)[:axes])
-    for verb in (attend, attend_with_lse, attend_in_steps, explain_path):
-        with pytest.raises(ShapeError, match=r"attention takes \[batch, heads, position, size\]"):
-            verb(*tensors, rules=rules)
+    for function in (attend, attend_with_lse, attend_in_steps, explain_path):
+        with pytest.raises(ShapeError, match=r"\[batch, heads, position, size\]"):
+            function(*tensors, rules=rules)

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from headwise.explorer.lesson.lesson import lesson
 from headwise.explorer.lesson.quiz import STEPS, LessonStep, check_answer, step_answer
+from headwise.objectives.model_objective import Subject, open_subject
 from headwise.objectives.objective import Objective
-from headwise.pruning.setting import Subject, make_subject
 from headwise.watching.gates import silence
 
 from ..attention.tolerance import assert_same
@@ -46,12 +46,14 @@ HOSTILE = {
 
 @functools.cache
 def minilm() -> Subject:
-    return make_subject("minilm")
+    return open_subject("minilm")
 
 
 @functools.cache
 def tiny_subject(name: str, objective: Objective | None = None) -> Subject:
-    return Subject(name, model_of(name), words_tokenizer(), objective or objective_of(name))
+    return Subject(
+        name, model_of(name), words_tokenizer(), objective=objective or objective_of(name)
+    )
 
 
 @functools.cache

@@ -4,7 +4,7 @@ import functools
 
 from headwise.explorer.session import Session
 from headwise.explorer.text_analysis import TextAnalysis
-from headwise.pruning.setting import Subject, make_subject
+from headwise.objectives.model_objective import Subject, open_subject
 
 from ..pruning.subjects import model_of, objective_of, words_tokenizer
 
@@ -14,7 +14,7 @@ WORDS = "w7 w31 w12 w31 w90 w55 w18 w7 w31"
 
 @functools.cache
 def minilm() -> Session:
-    return Session(make_subject("minilm"))
+    return Session(open_subject("minilm"))
 
 
 @functools.cache
@@ -24,7 +24,7 @@ def tiny_session(name: str) -> Session:
 
 def fresh_session(name: str) -> Session:
     tokenizer = words_tokenizer()
-    return Session(Subject(name, model_of(name), tokenizer, objective_of(name)))
+    return Session(Subject(name, model_of(name), tokenizer, objective=objective_of(name)))
 
 
 @functools.cache

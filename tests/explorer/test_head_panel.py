@@ -12,7 +12,7 @@ from headwise.explorer.head_panel import head_answer, role_evidence
 from headwise.explorer.maps import LINKS, MapOptions, strongest_links
 from headwise.explorer.text_analysis import LONGEST, AnalysisCache, analyse_text
 from headwise.heads import HeadId
-from headwise.pruning.setting import make_subject
+from headwise.objectives.model_objective import open_subject
 from headwise.scans.scan import scan
 from headwise.scans.settings import ScanSettings
 
@@ -130,7 +130,7 @@ def test_a_long_text_is_read_in_part_and_says_so() -> None:
 
 
 def test_old_readings_go_and_the_last_stays() -> None:
-    subject = make_subject("minilm")
+    subject = open_subject("minilm")
     cache = AnalysisCache(most=2)
     readings = [analyse_text(subject, f"text number {number}") for number in range(3)]
     for reading in readings:
@@ -146,7 +146,7 @@ def test_old_readings_go_and_the_last_stays() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_copies_in_float32_are_counted_in_what_a_reading_takes(dtype: torch.dtype) -> None:
-    subject = make_subject(model_of("llama").to(dtype), words_tokenizer())
+    subject = open_subject(model_of("llama").to(dtype), words_tokenizer())
     reading = analyse_text(subject, WORDS)
     said = reading.bytes
     tasks = [reading.sequence(layer).computation for layer in reading.calls]

@@ -21,7 +21,7 @@ from headwise.explorer.lesson.token_text import quote_token, visible
 from headwise.explorer.session import OTHER_TEXTS, SAMPLE_TEXTS
 from headwise.heads import HeadTable
 from headwise.objectives.losses import CustomLoss, Embedding
-from headwise.pruning.setting import Subject
+from headwise.objectives.model_objective import Subject
 
 from ..pruning.subjects import words_tokenizer
 from .lesson_cases import (
@@ -421,7 +421,7 @@ def test_a_lesson_works_on_a_layer_with_one_head() -> None:
     )  # fmt: skip
     torch.manual_seed(3)
     model = transformers.BertModel(config).eval()
-    steps = lesson(Subject("one", model, words_tokenizer(), Embedding()), WORDS)
+    steps = lesson(Subject("one", model, words_tokenizer(), objective=Embedding()), WORDS)
     assert_is_a_lesson(steps)
     assert "only one head" in " ".join(steps[1].paragraphs)
 
@@ -441,7 +441,7 @@ def test_a_model_with_several_stacks_is_refused_with_their_names(name: str) -> N
 def test_a_model_without_a_tokenizer_is_refused() -> None:
     subject = tiny_subject("llama")
     with pytest.raises(OptionError, match="llama has no tokenizer"):
-        lesson(Subject("llama", subject.model, None, subject.objective), WORDS)
+        lesson(Subject("llama", subject.model, None, objective=subject.objective), WORDS)
 
 
 def test_a_lesson_takes_three_passes_and_leaves_the_model_as_it_was() -> None:

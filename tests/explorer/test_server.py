@@ -27,8 +27,8 @@ from headwise.explorer.maps import (
 from headwise.explorer.server import Explorer
 from headwise.explorer.session import Session, default_head
 from headwise.heads import HeadId, HeadTable
+from headwise.objectives.model_objective import open_subject
 from headwise.pruning.selection.cut_plan import CutPlan
-from headwise.pruning.setting import make_subject
 
 from ..pruning.subjects import model_of, words_tokenizer
 from .sessions import CAT, WORDS, cat, fresh_session, minilm, tiny_session
@@ -220,7 +220,7 @@ def test_a_command_names_only_a_model_that_was_loaded_by_name(tmp_path: Path) ->
     folder = tmp_path / "my model; rm -r ~"
     model_of("llama").save_pretrained(folder)
     words_tokenizer().save_pretrained(folder)
-    assert Session(make_subject(str(folder))).loads_as == f"'{folder}'"
+    assert Session(open_subject(str(folder))).loads_as == f"'{folder}'"
     subject = replace(minilm().subject, name="a/b", about={"source": "a/b", "revision": "v 2"})
     assert Session(subject).loads_as == "a/b --revision 'v 2'"
 

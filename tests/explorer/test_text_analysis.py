@@ -11,7 +11,7 @@ from headwise.errors import ModelError
 from headwise.explorer.session import Session
 from headwise.explorer.text_analysis import analyse_text
 from headwise.explorer.what_if import compare_gated
-from headwise.pruning.setting import Subject
+from headwise.objectives.model_objective import Subject
 from headwise.pruning.surgery.cut import cut
 
 from ..pruning.subjects import model_of, objective_of, words_tokenizer
@@ -20,7 +20,7 @@ from .test_what_if import silenced
 
 
 def subject_in_training(name: str) -> Subject:
-    return Subject(name, model_of(name).train(), words_tokenizer(), objective_of(name))
+    return Subject(name, model_of(name).train(), words_tokenizer(), objective=objective_of(name))
 
 
 def assert_in_training(model: nn.Module) -> None:
@@ -77,7 +77,7 @@ def test_a_model_without_heads_is_refused(name: str) -> None:
     model, tokenizer = model_of(name), words_tokenizer()
     counts = tiny_session(name).num_heads
     cut(model, [f"{layer}H{head}" for layer, heads in counts.items() for head in range(heads)])
-    subject = Subject("bare", model, tokenizer, objective_of(name))
+    subject = Subject("bare", model, tokenizer, objective=objective_of(name))
     with pytest.raises(ModelError, match="bare has no heads"):
         Session(subject)
     with pytest.raises(ModelError, match="bare has no heads"):

@@ -11,7 +11,7 @@ from headwise.explorer.session import Session
 from headwise.explorer.what_if import LONGEST, BaselineCache, compare_gated
 from headwise.heads import HeadId, parse_heads
 from headwise.objectives.losses import MaskedToken
-from headwise.pruning.setting import make_subject
+from headwise.objectives.model_objective import open_subject
 from headwise.pruning.surgery.cut import count_parameters, cut
 from headwise.watching.gates import silence
 
@@ -44,7 +44,7 @@ def test_similarities_are_those_of_embeddings_with_heads_silenced() -> None:
 def test_savings_equal_the_parameters_that_a_cut_removes() -> None:
     session = minilm()
     found = compare_gated(session.subject, TEXTS, silenced("L2H3 L5H0 L5H1"), session.counts)
-    model = make_subject("minilm").model
+    model = open_subject("minilm").model
     before = count_parameters(model)
     cut(model, "L2H3 L5H0 L5H1")
     assert found.savings.saved == before - count_parameters(model)
@@ -145,7 +145,7 @@ def test_tokens_and_classes_are_called_by_their_names() -> None:
     sizes = {"hidden_size": 20, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = BertConfig(vocab_size=101, num_labels=3, intermediate_size=8, **sizes)
     model = BertForSequenceClassification(config).eval()
-    judge = Session(make_subject(model, words_tokenizer()))
+    judge = Session(open_subject(model, words_tokenizer()))
     found = compare_gated(judge.subject, [WORDS], {}, judge.counts)
     assert found.prediction.noun == "class" and found.prediction.title == "Likeliest classes"
     assert sorted(found.prediction.names) == ["LABEL_0", "LABEL_1", "LABEL_2"]

@@ -1,8 +1,8 @@
 """Every column of the measures by its plain definition, from one sequence's full weights.
 
-In: what a model's own eager attention gave for one layer and sequence, padding left out. Out: for
-each column a number per head and row, NaN where the column has none. Slow, and made to be read; it
-refuses to know headwise.
+In: a model's own eager attention on one layer and sequence, without padding. Out: for each column a
+number per head and row, NaN where the column has none. Slow, and made to be read; it does not
+import headwise.
 """
 
 import math
@@ -54,11 +54,11 @@ class Case:
 
 
 Pick = Callable[[int], list[int] | None]
-"""The keys of a class that a row is asked about; None if it is not asked."""
+"""From a row to the keys of a class; None if the class is not defined for the row."""
 
 
 def mass(weights: Tensor, pick: Pick) -> Tensor:
-    """What each row gives to the keys picked for it."""
+    """Total weight of each row on the keys picked for it."""
     picked = torch.zeros_like(weights[0])
     for q in range(len(picked)):
         keys = pick(q)
@@ -79,7 +79,7 @@ def marked(is_marked: Tensor) -> Pick:
 
 
 def copies(ids: list[int], shift: int) -> Pick:
-    """Keys that hold an earlier copy of the row's token, or stand `shift` after one."""
+    """Keys at an earlier copy of the row's token, or `shift` after one."""
 
     def pick(q: int) -> list[int] | None:
         return [k + shift for k in range(q) if ids[k] == ids[q]] or None
@@ -89,33 +89,33 @@ def copies(ids: list[int], shift: int) -> Pick:
 
 def picks(case: Case) -> dict[str, Pick]:
     """Every class of keys that attention is summed over, by column."""
-    found = {"first": first(1, case.is_cross), "first4": first(4, case.is_cross)}
+    classes = {"first": first(1, case.is_cross), "first4": first(4, case.is_cross)}
     if not case.is_cross:
         offsets = OFFSETS if case.is_causal else OFFSETS | AHEAD
-        found |= {name: at(offset, case.num_keys) for name, offset in offsets.items()}
+        classes |= {name: at(offset, case.num_keys) for name, offset in offsets.items()}
     if case.is_special is not None:
-        found["special"] = marked(case.is_special)
+        classes["special"] = marked(case.is_special)
     if case.is_punctuation is not None:
-        found["punctuation"] = marked(case.is_punctuation)
+        classes["punctuation"] = marked(case.is_punctuation)
     if case.ids is not None and not case.is_cross:
         ids = case.ids.tolist()
-        found |= {"duplicate": copies(ids, 0), "text_induction": copies(ids, 1)}
-    return found
+        classes |= {"duplicate": copies(ids, 0), "text_induction": copies(ids, 1)}
+    return classes
 
 
 def masses(case: Case) -> dict[str, Tensor]:
-    found = {name: mass(case.weights, pick) for name, pick in picks(case).items()}
+    columns = {name: mass(case.weights, pick) for name, pick in picks(case).items()}
     if case.values is not None:
         moved = case.moved()
-        found |= {f"value_{name}": mass(moved, pick) for name, pick in picks(case).items()}
-    return found
+        columns |= {f"value_{name}": mass(moved, pick) for name, pick in picks(case).items()}
+    return columns
 
 
 UNIFORM = (*OFFSETS, *AHEAD, "first", "first4", "special", "punctuation", "duplicate")
 
 
 def uniform(case: Case) -> dict[str, Tensor]:
-    """The same masses of a head that looks at everything it may see alike."""
+    """The masses of a head with equal weights on all keys that a row may see."""
     allowed = case.allowed.to(case.weights)
     alike = (allowed / allowed.sum(-1, keepdim=True)).expand_as(case.weights)
     known = {name: pick for name, pick in picks(case).items() if name in UNIFORM}
@@ -140,25 +140,25 @@ def distance(case: Case) -> dict[str, Tensor]:
 
 
 def confidence(case: Case) -> dict[str, Tensor]:
-    """Voita's, over the ordinary tokens of the rows that see one; and where the largest lies."""
+    """Voita's, over the ordinary tokens of rows that see one; and where the largest weight is."""
     ordinary = torch.ones(case.num_keys, dtype=torch.bool)
     if case.is_special is not None:
         ordinary = ~case.is_special
     largest = (case.weights * ordinary).amax(-1)
     has_any = (case.allowed & ordinary).any(-1)
-    found = {"confidence": torch.where(has_any, largest, NAN)}
+    columns = {"confidence": torch.where(has_any, largest, NAN)}
     if not case.is_cross:
         place = case.weights.argmax(-1) - torch.arange(case.num_queries)
         offsets = OFFSETS if case.is_causal else OFFSETS | AHEAD
         for name, offset in offsets.items():
             has_key = mass(case.weights, at(offset, case.num_keys)).isfinite()
-            is_there = (place == offset).to(case.weights)
-            found[f"largest_{name}"] = torch.where(has_key, is_there, NAN)
-    return found
+            is_largest = (place == offset).to(case.weights)
+            columns[f"largest_{name}"] = torch.where(has_key, is_largest, NAN)
+    return columns
 
 
 def lead(case: Case) -> Tensor:
-    """How much a row's largest weight is over its second: where 0, none of them is the largest."""
+    """How much larger each row's largest weight is than its second; 0 for a tie."""
     if case.num_keys == 1:
         return case.weights[..., 0]
     first, second = case.weights.topk(2, dim=-1).values.unbind(-1)
@@ -173,33 +173,32 @@ def outputs(case: Case) -> dict[str, Tensor]:
 
 def every_column(case: Case) -> dict[str, Tensor]:
     """All columns that the case has, NaN where a row has no number."""
-    made = (masses, uniform, entropy, distance, confidence, outputs)
-    found: dict[str, Tensor] = {}
-    for part in made:
-        found |= part(case)
-    return found
+    columns: dict[str, Tensor] = {}
+    for define in (masses, uniform, entropy, distance, confidence, outputs):
+        columns |= define(case)
+    return columns
 
 
-def unbiased_hsic(one: Tensor, other: Tensor) -> Tensor:
+def unbiased_hsic(first: Tensor, second: Tensor) -> Tensor:
     """Song's estimator of HSIC with linear kernels, as written in https://arxiv.org/abs/2010.15327.
 
     `1/(n(n-3)) (tr KL + 1'K1 1'L1 / ((n-1)(n-2)) - 2/(n-2) 1'KL1)`, K and L with empty diagonals.
     """
-    n = len(one)
-    kernel = (one @ one.T).fill_diagonal_(0)
-    other_kernel = (other @ other.T).fill_diagonal_(0)
-    traced = torch.trace(kernel @ other_kernel)
-    sums = kernel.sum() * other_kernel.sum() / ((n - 1) * (n - 2))
-    crossed = (kernel @ other_kernel).sum() * 2 / (n - 2)
+    n = len(first)
+    kernel = (first @ first.T).fill_diagonal_(0)
+    second_kernel = (second @ second.T).fill_diagonal_(0)
+    traced = torch.trace(kernel @ second_kernel)
+    sums = kernel.sum() * second_kernel.sum() / ((n - 1) * (n - 2))
+    crossed = (kernel @ second_kernel).sum() * 2 / (n - 2)
     return (traced + sums - crossed) / (n * (n - 3))
 
 
-def unbiased_cka(one: Tensor, other: Tensor) -> Tensor:
-    own = unbiased_hsic(one, one) * unbiased_hsic(other, other)
-    return unbiased_hsic(one, other) / own.sqrt()
+def unbiased_cka(first: Tensor, second: Tensor) -> Tensor:
+    variances = unbiased_hsic(first, first) * unbiased_hsic(second, second)
+    return unbiased_hsic(first, second) / variances.sqrt()
 
 
-def plain_cka(one: Tensor, other: Tensor) -> Tensor:
+def plain_cka(first: Tensor, second: Tensor) -> Tensor:
     """`|Y'X|^2 / (|X'X| |Y'Y|)` of centred columns: the textbook's, biased by few rows."""
-    one, other = one - one.mean(0), other - other.mean(0)
-    return (other.T @ one).norm() ** 2 / ((one.T @ one).norm() * (other.T @ other).norm())
+    first, second = first - first.mean(0), second - second.mean(0)
+    return (second.T @ first).norm() ** 2 / ((first.T @ first).norm() * (second.T @ second).norm())

@@ -1,8 +1,8 @@
 """A tiny family's attention as the model's own eager code gives it, ready to be measured by hand.
 
 In: a family's name and how its batch is padded. Out: the batch as headwise reads it, with flags for
-its tokens, and for each stack, layer and sequence a `Case` that headwise had no hand in; only the
-values come from a watched run, and are held against the eager outputs first.
+its tokens, and for each stack, layer and sequence a `Case` from eager code alone. Only the values
+come from a watched run, and are first compared with the eager outputs.
 """
 
 import warnings
@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from headwise.reading.batch import Batch
-from headwise.reading.tensors import batches_from_tensors
+from headwise.reading.tensors import batch_from_tensors
 from headwise.watching.calls import AttentionCall
 from headwise.watching.watch import watch
 
@@ -46,7 +46,7 @@ Place = tuple[str, int, int]
 
 
 class Measured(NamedTuple):
-    """A model, a batch for it, what its eager attention is, and every column of that."""
+    """A model, a batch for it, its eager attention, and every column of that."""
 
     family: Family
     model: PreTrainedModel
@@ -65,7 +65,7 @@ def precision(family: Family) -> torch.dtype:
 def measured(name: str, padding: str) -> Measured:
     """The family on a batch that is not padded, or padded on the right or on the left."""
     family = FAMILIES[name]
-    transformers.logging.set_verbosity_error()  # unrouted families say that they do not switch
+    transformers.logging.set_verbosity_error()  # unrouted families warn that they do not switch
     if padding == "none":
         model, inputs = tiny(name, batch=UNPADDED)
     else:
@@ -91,16 +91,16 @@ def few_words(inputs: Inputs) -> Inputs:
 
 def flagged(inputs: Inputs, config: PreTrainedConfig) -> Batch:
     """The batch with some tokens called special, and others punctuation."""
-    (batch,) = batches_from_tensors([inputs], config)
-    facts = {
+    batch = batch_from_tensors(inputs, config)
+    tokens = {
         stack: replace(
-            one,
-            is_special=(one.ids == SPECIAL) | (one.ids == EOS),
-            is_punctuation=(one.ids == SPECIAL + 1) | (one.ids == SPECIAL + 2),
+            facts,
+            is_special=(facts.ids == SPECIAL) | (facts.ids == EOS),
+            is_punctuation=(facts.ids == SPECIAL + 1) | (facts.ids == SPECIAL + 2),
         )
-        for stack, one in batch.tokens.items()
+        for stack, facts in batch.tokens.items()
     }
-    return replace(batch, tokens=facts)
+    return replace(batch, tokens=tokens)
 
 
 def stack_of(module: str, family: Family) -> str:
@@ -116,7 +116,7 @@ def stack_of(module: str, family: Family) -> str:
 
 
 class Eager(NamedTuple):
-    """Of one layer and a whole batch."""
+    """One layer's attention on a batch."""
 
     weights: Tensor
     concat: Tensor
@@ -134,7 +134,7 @@ def eager_layers(family: Family, model: PreTrainedModel, inputs: Inputs) -> dict
         to = arrived[stack_of(name, family)]
         hooks.append(
             projection.register_forward_pre_hook(
-                lambda _, given, to=to, matrix=matrix: to.append((given[0], matrix.detach()))
+                lambda _, args, to=to, matrix=matrix: to.append((args[0], matrix.detach()))
             )
         )
     weights = eager_weights(model, inputs)
@@ -150,26 +150,26 @@ def eager_layers(family: Family, model: PreTrainedModel, inputs: Inputs) -> dict
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the warning that an unrouted model is served from its own weights."""
+    """Ignore the warning that a model's own weights are read."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*its own full weights are read instead")
         yield
 
 
 def watched_values(model: PreTrainedModel, inputs: Inputs) -> dict[tuple[str, int], Tensor]:
-    """The values `[batch heads key d_value]` of every layer that shows them."""
-    found = {}
+    """The values `[batch heads key d_value]` of every layer that has them in its calls."""
+    values = {}
     with quiet(), torch.no_grad(), watch(model) as seen:
         model(**inputs)
     for call in seen.calls:
         if isinstance(call, AttentionCall):
             group = call.num_heads // call.values.shape[1]
-            found[call.stack, call.layer] = call.values.repeat_interleave(group, 1)
-    return found
+            values[call.stack, call.layer] = call.values.repeat_interleave(group, 1)
+    return values
 
 
 def real(batch: Batch, stack: str, row: int, size: int) -> Tensor:
-    """Which positions are no padding."""
+    """True for real positions, False for padding."""
     facts = batch.tokens.get(stack)
     return torch.ones(size, dtype=torch.bool) if facts is None else facts.is_real[row]
 
@@ -199,11 +199,11 @@ def case_of(
     keys = real(batch, stack, row, num_keys)
     weights = weights[:, queries][:, :, keys]
     mixed = eager.concat[row].reshape(num_queries, num_heads, -1).transpose(0, 1)[:, queries]
-    shown = values.get((stack, layer))
-    kept = None if shown is None else shown[row][:, keys].double()
-    if kept is not None:
+    layer_values = values.get((stack, layer))
+    row_values = None if layer_values is None else layer_values[row][:, keys].double()
+    if row_values is not None:
         dtype = eager.concat.dtype if precision(family) == torch.float64 else torch.float32
-        assert_same(weights @ kept, mixed, roundings=ROUNDINGS, dtype=dtype)
+        assert_same(weights @ row_values, mixed, roundings=ROUNDINGS, dtype=dtype)
     facts = batch.tokens.get(stack)
     is_causal = stack in ("decoder", "text") or family.kind == "decoder"
     allowed = torch.ones_like(weights[0], dtype=torch.bool)
@@ -217,7 +217,7 @@ def case_of(
         allowed=allowed,
         mixed=mixed.double(),
         projection=eager.projection.double().unflatten(0, (num_heads, -1)),
-        values=kept,
+        values=row_values,
         ids=None if facts is None else facts.ids[row, keys],
         is_special=None if facts is None else facts.is_special[row, keys],
         is_punctuation=None if facts is None else facts.is_punctuation[row, keys],

@@ -1,4 +1,4 @@
-"""A GPT-2 with weights made by hand, whose every head does one known thing.
+"""A GPT-2 with weights set by hand, in which every head does one known thing.
 
 In: nothing. Out: the model and a tokenizer of single words. Tokens and positions are one-hot, in
 blocks of their own; a head's queries and keys pick blocks, and a large factor makes them sharp.
@@ -32,7 +32,7 @@ TWINS = {
     (1, 1): "induction",
     (2, 1): "syntactic",
 }
-"""The same heads, with the places or tokens that their keys tell mixed up."""
+"""Copies of these heads whose keys mix up positions or tokens."""
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
@@ -43,9 +43,9 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 def texts(count: int = 6, length: int = 50) -> list[str]:
     """Random words, every third one a mark."""
-    drawn = random.Random(5)
+    generator = random.Random(5)
     return [
-        " ".join(drawn.choice(MARKS if place % 3 == 1 else WORDS) for place in range(length))
+        " ".join(generator.choice(MARKS if place % 3 == 1 else WORDS) for place in range(length))
         for _ in range(count)
     ]
 
@@ -56,18 +56,18 @@ VERB_OF = {f"w{number}": f"w{number + 20}" for number in range(1, 20)}
 
 def sentences(count: int = 60) -> list[ProbeSentence]:
     """A noun, its verb some way after it, and other nouns before, between and behind."""
-    drawn, found = random.Random(7), []
+    generator, examples = random.Random(7), []
     for _ in range(count):
-        noun, *others = drawn.sample(list(VERB_OF), 4)
-        fill = [*others, *drawn.choices(WORDS[40:], k=8)]
-        drawn.shuffle(fill)
-        start = drawn.randrange(0, 4)
-        gap = drawn.randrange(1, 7)
+        noun, *others = generator.sample(list(VERB_OF), 4)
+        fill = [*others, *generator.choices(WORDS[40:], k=8)]
+        generator.shuffle(fill)
+        start = generator.randrange(0, 4)
+        gap = generator.randrange(1, 7)
         words = [*fill[:start], noun, *fill[start : start + gap], VERB_OF[noun]]
         words += fill[start + gap :]
         arc = Arc("subject-verb", dependent=start, governor=start + gap + 1)
-        found.append(ProbeSentence(tuple(words), (arc,)))
-    return found
+        examples.append(ProbeSentence(tuple(words), (arc,)))
+    return examples
 
 
 def mixed_up() -> Tensor:
@@ -80,46 +80,46 @@ def model() -> GPT2Model:
         vocab_size=SIZE, n_positions=SIZE, n_embd=4 * SIZE, n_head=4, n_layer=3, n_inner=3,
         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
     )  # fmt: skip
-    made = GPT2Model(config).eval()
-    for name, parameter in made.named_parameters():
+    gpt2 = GPT2Model(config).eval()
+    for name, parameter in gpt2.named_parameters():
         parameter.fill_(1.0 if "ln_" in name and name.endswith("weight") else 0.0)
-    made.wte.weight[:, TOKEN] = torch.eye(SIZE)
-    made.wpe.weight[:, POSITION] = torch.eye(SIZE)
+    gpt2.wte.weight[:, TOKEN] = torch.eye(SIZE)
+    gpt2.wpe.weight[:, POSITION] = torch.eye(SIZE)
     one_back = torch.eye(SIZE).roll(-1, 1)  # position q to position q - 1
     one_back[0] = 0
-    plant(made, 0, 0, one_back, POSITION, torch.eye(SIZE), POSITION)
-    plant(made, 0, 3, one_back, POSITION, mixed_up(), POSITION)
+    plant(gpt2, 0, 0, one_back, POSITION, torch.eye(SIZE), POSITION)
+    plant(gpt2, 0, 3, one_back, POSITION, mixed_up(), POSITION)
     everywhere_first = torch.zeros(SIZE, SIZE)
     everywhere_first[:, 0] = 1
-    plant(made, 0, 1, everywhere_first, POSITION, torch.eye(SIZE), POSITION)
+    plant(gpt2, 0, 1, everywhere_first, POSITION, torch.eye(SIZE), POSITION)
     at_marks = torch.zeros(SIZE, SIZE)
     at_marks[:, [VOCABULARY[mark] for mark in MARKS]] = 1
-    plant(made, 0, 2, at_marks, POSITION, torch.eye(SIZE), TOKEN)
-    plant(made, 1, 2, at_marks, POSITION, mixed_up(), TOKEN)
-    carry(made, 0, 0, TOKEN, BEFORE)
-    plant(made, 1, 0, torch.eye(SIZE), TOKEN, torch.eye(SIZE), BEFORE)
-    plant(made, 1, 1, torch.eye(SIZE), TOKEN, mixed_up(), BEFORE)
-    plant(made, 1, 3, everywhere_first, POSITION, mixed_up(), POSITION)
+    plant(gpt2, 0, 2, at_marks, POSITION, torch.eye(SIZE), TOKEN)
+    plant(gpt2, 1, 2, at_marks, POSITION, mixed_up(), TOKEN)
+    carry(gpt2, 0, 0, TOKEN, BEFORE)
+    plant(gpt2, 1, 0, torch.eye(SIZE), TOKEN, torch.eye(SIZE), BEFORE)
+    plant(gpt2, 1, 1, torch.eye(SIZE), TOKEN, mixed_up(), BEFORE)
+    plant(gpt2, 1, 3, everywhere_first, POSITION, mixed_up(), POSITION)
     verb_to_noun = torch.zeros(SIZE, SIZE)
     for noun, verb in VERB_OF.items():
         verb_to_noun[VOCABULARY[verb], VOCABULARY[noun]] = 1
-    plant(made, 2, 0, verb_to_noun, TOKEN, torch.eye(SIZE), TOKEN)
-    plant(made, 2, 1, verb_to_noun, TOKEN, mixed_up(), TOKEN)
-    return made
+    plant(gpt2, 2, 0, verb_to_noun, TOKEN, torch.eye(SIZE), TOKEN)
+    plant(gpt2, 2, 1, verb_to_noun, TOKEN, mixed_up(), TOKEN)
+    return gpt2
 
 
 def plant(  # the two blocks that meet, and how
-    made: GPT2Model, layer: int, head: int, asks: Tensor, of: slice, tells: Tensor, about: slice
+    gpt2: GPT2Model, layer: int, head: int, asks: Tensor, of: slice, tells: Tensor, about: slice
 ) -> None:
     """Queries are the block `of` through `asks`, keys the block `about` through `tells`."""
-    weight, width = made.h[layer].attn.c_attn.weight, 4 * SIZE
+    weight, width = gpt2.h[layer].attn.c_attn.weight, 4 * SIZE
     start = head * SIZE
     weight[of, start : start + SIZE] = asks
     weight[about, width + start : width + start + SIZE] = tells
 
 
-def carry(made: GPT2Model, layer: int, head: int, source: slice, target: slice) -> None:
+def carry(gpt2: GPT2Model, layer: int, head: int, source: slice, target: slice) -> None:
     """The head's output is the block `source` of what it looks at, put into `target`."""
-    attention, start = made.h[layer].attn, head * SIZE
+    attention, start = gpt2.h[layer].attn, head * SIZE
     attention.c_attn.weight[source, 8 * SIZE + start : 8 * SIZE + start + SIZE] = torch.eye(SIZE)
     attention.c_proj.weight[start : start + SIZE, target] = torch.eye(SIZE)

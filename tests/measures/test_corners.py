@@ -1,6 +1,7 @@
 """Corners of single measures: short texts, one token over and over, rows that see nothing."""
 
 import math
+from typing import ClassVar
 
 import torch
 from hypothesis import given, strategies as st
@@ -10,10 +11,10 @@ from headwise.attention.attend import attend_with_lse
 from headwise.attention.prepare import Computation
 from headwise.attention.rules import Rules
 from headwise.measures.counter import make_measures
-from headwise.measures.measure import RowValues, measure_rows
+from headwise.measures.measure import Measure, PairsOf, RowValues, Sums, measure_rows
 from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView
-from headwise.reading.tokens import KeyTokens
+from headwise.reading.batch import KeyTokens
 from headwise.watching.sequence_weights import SequenceWeights
 
 from ..attention.tolerance import assert_same
@@ -24,7 +25,7 @@ HEADS, D_KEY, D_MODEL = 5, 7, 23
 def view_of(
     ids: Tensor, rules: Rules, special: Tensor | None = None, seed: int = 0
 ) -> SequenceView:
-    """Random heads on some tokens."""
+    """A view of random heads on these tokens."""
     random, length = torch.Generator().manual_seed(seed), len(ids)
     shape = (3, 1, HEADS, length, D_KEY)
     queries, keys, values = torch.randn(shape, generator=random, dtype=torch.float64)
@@ -64,12 +65,12 @@ def test_a_single_token_looks_at_itself_alone() -> None:
 
 def test_one_token_over_and_over_is_a_copy_of_all_before() -> None:
     got = columns(view_of(torch.full((11,), 4), CAUSAL))
-    whole = torch.ones(HEADS, 11, dtype=torch.float64)
+    ones = torch.ones(HEADS, 11, dtype=torch.float64)
     assert rows_with(got["duplicate"]) == list(range(1, 11))
     both = got["duplicate"].values + got["self"].values
-    assert_same(both, whole, roundings=11)
+    assert_same(both, ones, roundings=11)
     induced = got["text_induction"].values + (got["first"].values)
-    assert_same(induced[:, 1:], whole[:, 1:], roundings=11)
+    assert_same(induced[:, 1:], ones[:, 1:], roundings=11)
     share = torch.arange(11) / torch.arange(1, 12, dtype=torch.float64)
     assert_same(got["uniform_duplicate"].values, share.expand(HEADS, -1), roundings=2)
 
@@ -116,21 +117,41 @@ def test_equal_weights_have_the_largest_entropy() -> None:
 
 
 def assert_mean(column: RowValues, baseline: RowValues, name: str) -> None:
-    """Both are about the same rows, and have the same mean there."""
-    mine, other = (
-        one.values if one.is_defined is None else one.values[:, one.is_defined]
-        for one in (column, baseline)
+    """Both are defined on the same rows, and have the same mean there."""
+    measured, expected = (
+        part.values if part.is_defined is None else part.values[:, part.is_defined]
+        for part in (column, baseline)
     )
-    assert mine.shape == other.shape, name
-    assert_same(mine.mean(1).nan_to_num(), other.mean(1).nan_to_num(), roundings=22, name=name)
+    assert measured.shape == expected.shape, name
+    assert_same(
+        measured.mean(1).nan_to_num(), expected.mean(1).nan_to_num(), roundings=22, name=name
+    )
 
 
-def test_a_measure_alone_says_what_it_says_among_all() -> None:
+def test_a_measure_alone_equals_itself_among_all() -> None:
     view = view_of(torch.arange(13) % 4, Rules(window=(3, 2)), torch.arange(13) < 1)
-    whole = columns(view)
+    among_all = columns(view)
     for measure in make_measures():
         for name, column in measure_rows(view, [measure]).items():
-            assert_same(column.values, whole[name].values, roundings=13, name=name)
+            assert_same(column.values, among_all[name].values, roundings=13, name=name)
+
+
+class ValuedSelf(Measure):
+    """A measure that is not headwise's own, with a value-weighted share."""
+
+    columns: ClassVar[dict[str, str]] = {"valued": "Value-weighted share of the token itself."}
+
+    def pairs(self, layout: RowLayout) -> dict[str, PairsOf]:
+        return {"own": lambda places: (torch.arange(len(places)), places)}
+
+    def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
+        return {"valued": RowValues(sums.value_share("own"))}
+
+
+def test_a_custom_measure_alone_has_value_shares() -> None:
+    view = view_of(torch.arange(13), CAUSAL)
+    got = measure_rows(view, [ValuedSelf()])["valued"].values
+    assert_same(got, columns(view)["value_self"].values, roundings=13)
 
 
 @given(st.permutations(range(HEADS)))

@@ -53,11 +53,11 @@ def test_any_order_and_split_gives_the_mean_of_all_rows(order: list[int], cut: i
 
 
 def test_columns_added_together_equal_columns_added_one_by_one() -> None:
-    one, other = documents()[:2]
+    first, second = documents()[:2]
     together, alone = ColumnSums(), ColumnSums()
-    together.add(KEY, {"one": one, "other": other}, 3.0)
-    alone.add(KEY, {"one": one}, 3.0)
-    alone.add(KEY, {"other": other}, 3.0)
+    together.add(KEY, {"first": first, "second": second}, 3.0)
+    alone.add(KEY, {"first": first}, 3.0)
+    alone.add(KEY, {"second": second}, 3.0)
     assert together.sums.keys() == alone.sums.keys()
     for place, parts in together.sums.items():
         assert_same(parts, alone.sums[place], roundings=ROWS)

@@ -18,9 +18,8 @@ from headwise.measures.counter import (
 )
 from headwise.measures.head_sums import HeadSums
 from headwise.measures.measure import RowValues, measure_rows
-from headwise.reading.batch import Batch
-from headwise.reading.tensors import batches_from_tensors
-from headwise.reading.tokens import TokenFacts
+from headwise.reading.batch import Batch, TokenFacts
+from headwise.reading.tensors import batch_from_tensors
 from headwise.scans.scan import count_batch
 from headwise.watching import sites
 from headwise.watching.calls import AttentionCall, Call
@@ -36,7 +35,7 @@ CASES = [(name, padding) for name, family in FAMILIES.items() for padding in ("n
 ROWS = 5
 
 IN_BOTH = ("bert", "gpt2", "mistral", "gemma2", "t5", "bloom", "gpt_oss")
-"""Families that mask, slide, cap, bias or sink, each in its way."""
+"""Families with masks, windows, softcaps, biases or sinks."""
 
 each_case = pytest.mark.parametrize(("name", "padding"), CASES)
 
@@ -44,20 +43,20 @@ Columns = dict[str, RowValues]
 
 
 def rows_of(case: Measured, choice: RowChoice) -> dict[Place, tuple[Tensor, Columns]]:
-    """What headwise measures on each layer and sequence, and on which rows."""
-    found: dict[Place, tuple[Tensor, Columns]] = {}
-    kept = LayerCache()
+    """The measured rows of each layer and sequence, and their columns."""
+    measured_rows: dict[Place, tuple[Tensor, Columns]] = {}
+    cache = LayerCache()
 
     def each(call: Call) -> None:
-        for row, _, view in sequence_views(call, case.batch, choice, kept):
-            found[call.stack, call.layer, row] = (
+        for row, _, view in sequence_views(call, case.batch, choice, cache):
+            measured_rows[call.stack, call.layer, row] = (
                 view.layout.rows,
                 measure_rows(view, make_measures()),
             )
 
     with quiet(), torch.inference_mode(), watch(case.model, each, needs_lse=True):
         case.model(**case.batch.inputs)
-    return found
+    return measured_rows
 
 
 def dense(column: RowValues) -> Tensor:
@@ -74,17 +73,17 @@ def decided(column: Tensor, case: Case, rows: Tensor, dtype: torch.dtype) -> Ten
 
 
 def assert_column(got: Tensor, want: Tensor, dtype: torch.dtype, name: str) -> None:
-    """The same rows have numbers, and the same ones."""
+    """The same rows have the same numbers."""
     assert torch.equal(got.isnan(), want.isnan()), f"{name}: other rows have numbers"
     assert_same(got.nan_to_num(), want.nan_to_num(), roundings=ROUNDINGS, dtype=dtype, name=name)
 
 
 def assert_law(case: Measured, choice: RowChoice) -> None:
     """Every layer and sequence has the columns of the definitions, no more, with their values."""
-    found = rows_of(case, choice)
-    assert found.keys() == case.cases.keys()
-    dtype = max(precision(case.family), case.model.dtype, key=lambda one: torch.finfo(one).eps)
-    for place, (rows, columns) in found.items():
+    measured_rows = rows_of(case, choice)
+    assert measured_rows.keys() == case.cases.keys()
+    dtype = max(precision(case.family), case.model.dtype, key=lambda kind: torch.finfo(kind).eps)
+    for place, (rows, columns) in measured_rows.items():
         want = {name: part[:, rows] for name, part in case.columns[place].items()}
         want = {name: part for name, part in want.items() if not part.isnan().all()}
         got = {name: dense(column) for name, column in columns.items()}
@@ -115,7 +114,7 @@ def test_every_column_is_its_definition_in_one_tile_or_many_and_on_sampled_rows(
     assert_law(case, RowChoice(ROWS, seed=3))
 
 
-def test_few_numbers_a_tile_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_tiles_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout_module, "TILE_NUMBERS", 1)
     assert_law(measured("gemma2", "right"), RowChoice("all"))
 
@@ -142,14 +141,16 @@ def test_a_batch_counts_the_mean_of_the_rows(name: str) -> None:
         if column.startswith("largest_") or rows.isnan().all():
             continue  # ties may go either way; the law above sets them apart
         got = torch.from_numpy(sums.columns.means((stack, layer), column))
-        dtype = max(precision(case.family), case.model.dtype, key=lambda one: torch.finfo(one).eps)
+        dtype = max(
+            precision(case.family), case.model.dtype, key=lambda kind: torch.finfo(kind).eps
+        )
         assert_same(got, rows.nanmean(1), roundings=ROUNDINGS, dtype=dtype, name=column)
         assert not sums.columns.errors((stack, layer), column).any()
 
 
 def test_weights_too_small_for_half_precision_are_seen() -> None:
     model, inputs = tiny("bloom", batch=1, length=600, dtype=torch.float16)
-    (batch,) = batches_from_tensors([inputs], model.config)
+    batch = batch_from_tensors(inputs, model.config)
     with quiet(), torch.no_grad(), watch(model) as seen:
         model(**inputs)
     for call in seen.calls:
@@ -174,7 +175,7 @@ def test_layers_with_and_without_a_mask_do_not_share_what_they_see() -> None:
     ids = torch.arange(11)[None] % 4
     nothing = torch.zeros_like(ids, dtype=torch.bool)
     facts = TokenFacts(ids=ids, is_real=~nothing, is_special=nothing, is_punctuation=nothing)
-    batch, kept = Batch({}, {"": facts}, (0,)), LayerCache()
+    batch, cache = Batch({}, {"": facts}, (0,)), LayerCache()
     holes = (torch.arange(11) % 3 > 0)[None, None, None].expand(1, 1, 11, 11)
     for mask in (holes, None, holes):
         queries, keys, values = torch.randn(3, 1, 2, 11, 5, dtype=torch.float64)
@@ -185,7 +186,7 @@ def test_layers_with_and_without_a_mask_do_not_share_what_they_see() -> None:
             site=place, queries=queries, keys=keys, values=values, rules=rules, mixed=mixed,
             known_lse=lse,
         )  # fmt: skip
-        ((_, _, view),) = sequence_views(call, batch, RowChoice("all"), kept)
+        ((_, _, view),) = sequence_views(call, batch, RowChoice("all"), cache)
         seen = torch.full((2, 11), 11.0 if mask is None else 7.0, dtype=torch.float64)
         assert torch.equal(view.seen.expand(2, -1), seen)
         weights = call.weights()[0]
@@ -211,5 +212,5 @@ def test_the_law_finds_a_missing_row() -> None:
     columns = dict(case.columns[place])
     columns["first"] = columns["first"].clone()
     columns["first"][:, 2] = torch.nan
-    with pytest.raises(AssertionError, match="first: other rows have numbers"):
+    with pytest.raises(AssertionError, match="first"):
         assert_law(case._replace(columns=case.columns | {place: columns}), RowChoice("all"))

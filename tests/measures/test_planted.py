@@ -18,9 +18,9 @@ def table() -> HeadTable:
         treebank=sentences(),
         settings=settings,
     )
-    found = run_scan(task)
-    assert found is not None
-    return found.table
+    scan = run_scan(task)
+    assert scan is not None
+    return scan.table
 
 
 @pytest.mark.parametrize(("place", "role"), PLANTED.items())
@@ -38,18 +38,18 @@ def test_shuffled_head_lacks_the_role(table: HeadTable, place: tuple[int, int], 
 def test_windows_too_short_for_induction_leave_it_untested() -> None:
     settings = ScanSettings(compares=False, length=4)
     task = ScanJob(model=model(), tokenizer=tokenizer(), texts=texts(), settings=settings)
-    found = run_scan(task).table
-    assert found.df["induction"].isna().all()
-    assert "induction" in found.untested_roles
+    short = run_scan(task).table
+    assert short.df["induction"].isna().all()
+    assert "induction" in short.untested_roles
 
 
-def test_roles_are_found_whichever_measures_are_asked_for() -> None:
+def test_roles_are_found_whichever_measures_are_chosen() -> None:
     settings = ScanSettings(compares=False, repeats=False, measures=("offsets", "masses"))
     task = ScanJob(model=model(), tokenizer=tokenizer(), texts=texts(), settings=settings)
-    found = run_scan(task).table
-    assert "positional" in found["L0H0"]["roles"]
-    assert "sink" in found["L0H1"]["roles"] and "delimiter" in found["L0H2"]["roles"]
-    assert "duplicate" in found.untested_roles
+    table = run_scan(task).table
+    assert "positional" in table["L0H0"]["roles"]
+    assert "sink" in table["L0H1"]["roles"] and "delimiter" in table["L0H2"]["roles"]
+    assert "duplicate" in table.untested_roles
 
 
 def test_the_head_one_back_looks_one_back(table: HeadTable) -> None:

@@ -18,20 +18,22 @@ def outputs(rows: int = ROWS, seed: int = 0) -> Tensor:
     return torch.randn(HEADS, rows, D_VALUE, generator=random, dtype=torch.float64) + 3
 
 
-def found(*documents: Tensor) -> Tensor:
+def cka_of(*documents: Tensor) -> Tensor:
     return cka(sum(pairwise_hsic(centred_kernels(document)) for document in documents))
 
 
 def test_one_document_gives_the_unbiased_estimator() -> None:
     heads = outputs()
-    want = torch.stack([torch.stack([unbiased_cka(one, two) for two in heads]) for one in heads])
-    assert_same(found(heads), want, roundings=ROWS * ROWS)
+    want = torch.stack(
+        [torch.stack([unbiased_cka(first, second) for second in heads]) for first in heads]
+    )
+    assert_same(cka_of(heads), want, roundings=ROWS * ROWS)
 
 
 def test_many_rows_give_the_textbook_definition() -> None:
     heads = outputs(1499)
     heads[1] = heads[0] + 0.5 * heads[1]
-    got, want = found(heads)[0, 1], plain_cka(heads[0], heads[1])
+    got, want = cka_of(heads)[0, 1], plain_cka(heads[0], heads[1])
     assert abs(got - want) < D_VALUE / 1499 * 2  # the textbook's bias is of order d / n
 
 
@@ -39,11 +41,11 @@ def test_rotated_scaled_and_moved_outputs_are_the_same() -> None:
     heads = outputs()
     rotation, _ = torch.linalg.qr(torch.randn(D_VALUE, D_VALUE, dtype=torch.float64))
     heads[3] = 5 * heads[1] @ rotation + 2
-    assert_same(found(heads)[1, 3], torch.ones((), dtype=torch.float64), roundings=ROWS * ROWS)
+    assert_same(cka_of(heads)[1, 3], torch.ones((), dtype=torch.float64), roundings=ROWS * ROWS)
 
 
 def test_independent_outputs_are_unlike() -> None:
-    got = found(*(outputs(seed=seed) for seed in range(40)))
+    got = cka_of(*(outputs(seed=seed) for seed in range(40)))
     apart = got - torch.eye(HEADS, dtype=torch.float64)
     assert apart.abs().max() < 5 / math.sqrt(40 * ROWS)
     assert_same(got, got.T, roundings=1)
@@ -51,13 +53,13 @@ def test_independent_outputs_are_unlike() -> None:
 
 def test_the_order_of_documents_does_not_matter() -> None:
     documents = [outputs(rows, seed) for seed, rows in enumerate((5, 11, 61))]
-    assert_same(found(*documents), found(*reversed(documents)), roundings=3)
+    assert_same(cka_of(*documents), cka_of(*reversed(documents)), roundings=3)
 
 
 def test_a_head_without_output_is_like_nothing() -> None:
     heads = outputs()
     heads[2] = 0
-    got = found(heads)
+    got = cka_of(heads)
     assert got[2].isnan().all() and got[0, 1].isfinite()
 
 
@@ -74,7 +76,7 @@ def test_divergence_is_symmetric_bounded_and_nothing_to_itself() -> None:
 
 def test_divergence_is_the_mean_of_two_relative_entropies() -> None:
     weights = torch.randn(HEADS, 11, KEYS, dtype=torch.float64).softmax(-1)
-    one, other = weights[2], weights[4]
-    middle = (one + other) / 2
-    want = ((one * (one / middle).log()).sum(-1) + (other * (other / middle).log()).sum(-1)) / 2
+    first, second = weights[2], weights[4]
+    mean = (first + second) / 2
+    want = ((first * (first / mean).log()).sum(-1) + (second * (second / mean).log()).sum(-1)) / 2
     assert_same(divergences(weights)[2, 4], want, roundings=3 * KEYS)

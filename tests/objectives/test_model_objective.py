@@ -48,7 +48,7 @@ def test_user_objective_comes_first() -> None:
 def test_masked_model_without_a_mask_token_needs_labels() -> None:
     objective = objective_for(LoadedModel("bert", model_of("bert"), None))
     inputs = plain("bert")
-    with pytest.raises(OptionError, match="no mask token"):
+    with pytest.raises(OptionError, match="mask token"):
         objective.prepare(inputs, 0)
     labelled = objective.prepare({**inputs, "labels": inputs["input_ids"]}, 0)
     assert labelled.targets is inputs["input_ids"] and "labels" not in labelled.inputs
@@ -94,16 +94,16 @@ def test_both_formats_of_the_pooling_file_are_read(
 
 
 @pytest.mark.parametrize(
-    ("facts", "words"),
+    ("facts", "pattern"),
     [
-        ({"pooling_mode": "lasttoken"}, "lasttoken, but only cls and mean"),
-        ({"pooling_mode": ["cls", "mean"]}, "cls and mean, but only"),
-        ({"pooling_mode_max_tokens": True}, "max_tokens, but only"),
-        ({"pooling_mode_cls_token": False}, "no pooling, but only"),
-        ({"pooling_mode": 5}, "does not say how"),
+        ({"pooling_mode": "lasttoken"}, "lasttoken.* cls and mean"),
+        ({"pooling_mode": ["cls", "mean"]}, "cls and mean.* cls and mean"),
+        ({"pooling_mode_max_tokens": True}, "max_tokens.* cls and mean"),
+        ({"pooling_mode_cls_token": False}, "no pooling.* cls and mean"),
+        ({"pooling_mode": 5}, "1_Pooling"),
     ],
 )
-def test_unsupported_pooling_raises(facts: dict[str, object], words: str, tmp_path: Path) -> None:
+def test_unsupported_pooling_raises(facts: dict[str, object], pattern: str, tmp_path: Path) -> None:
     write_pooling(tmp_path, facts)
-    with pytest.raises(OptionError, match=words):
+    with pytest.raises(OptionError, match=pattern):
         pooling_in(tmp_path)

@@ -140,7 +140,7 @@ def test_kv_heads_of_dbrx_equal_those_of_transformers() -> None:
 @pytest.mark.parametrize("name", OLD_CONFIGS)
 def test_older_configs_are_read_as_transformers_reads_them(tmp_path: Path, name: str) -> None:
     (tmp_path / "config.json").write_text(json.dumps(OLD_CONFIGS[name]), encoding="utf-8")
-    made = plan(tmp_path, length=37, batch=3)
+    config_plan = plan(tmp_path, length=37, batch=3)
     config = AutoConfig.from_pretrained(tmp_path).get_text_config()
     d_key = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     cache = StaticCache(config=config, max_cache_len=37)
@@ -148,11 +148,14 @@ def test_older_configs_are_read_as_transformers_reads_them(tmp_path: Path, name:
         3, config.num_key_value_heads, d_key, torch.bfloat16, torch.device("meta")
     )
     cache_bytes = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
-    assert made.shape.num_layers == len(cache.layers)
-    assert made.shape.num_local == sum(layer.is_sliding for layer in cache.layers)
-    assert (made.shape.num_heads, made.shape.d_key) == (config.num_attention_heads, d_key)
-    assert made.cache_bytes == cache_bytes
-    assert made.note == ""
+    assert config_plan.shape.num_layers == len(cache.layers)
+    assert config_plan.shape.num_local == sum(layer.is_sliding for layer in cache.layers)
+    assert (config_plan.shape.num_heads, config_plan.shape.d_key) == (
+        config.num_attention_heads,
+        d_key,
+    )
+    assert config_plan.cache_bytes == cache_bytes
+    assert config_plan.note == ""
 
 
 SIZES = {"hidden_size": 48, "num_attention_heads": 8, "num_hidden_layers": 7}
@@ -226,8 +229,8 @@ def test_shared_weights_count_once(tmp_path: Path, groups: int, inner: int) -> N
         for name, parameter in model.named_parameters()
         if ".attention." in name and "LayerNorm" not in name
     ]
-    made = plan(tmp_path)
-    assert made.model_parameters == sum(weights)
-    assert made.layer_parameters == sum(weights) // (groups * inner)
-    assert made.shape.num_layers == 7 * inner
-    assert "layers share weights" in made.note
+    config_plan = plan(tmp_path)
+    assert config_plan.model_parameters == sum(weights)
+    assert config_plan.layer_parameters == sum(weights) // (groups * inner)
+    assert config_plan.shape.num_layers == 7 * inner
+    assert "layers share weights" in config_plan.note

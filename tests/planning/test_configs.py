@@ -77,7 +77,7 @@ def test_text_config_of_a_composite_model_is_read(tmp_path: Path) -> None:
 
 
 def test_config_that_is_not_an_object_raises(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"config\.json is not a config: .* list"):
+    with pytest.raises(ModelError, match=r"config\.json.* list"):
         shape(tmp_path, [1, 2])
 
 
@@ -86,7 +86,7 @@ def test_config_that_is_not_an_object_raises(tmp_path: Path) -> None:
     [
         ({"num_attention_heads": "six"}, "num_attention_heads is 'six'"),
         ({"v_head_dim": "abc"}, "v_head_dim is 'abc'"),
-        ({"v_head_dim": -4}, "v_head_dim is -4: .* at least 1"),
+        ({"v_head_dim": -4}, "v_head_dim is -4: .*1"),
         (
             {"sliding_window": 5, "sliding_window_pattern": "LLLG"},
             "sliding_window_pattern is 'LLLG'",
@@ -94,12 +94,12 @@ def test_config_that_is_not_an_object_raises(tmp_path: Path) -> None:
         ({"sliding_window": True}, "sliding_window is True"),
         (
             {"layer_types": ["full_attention", "linear_attention"]},
-            r"\(llama\) has layers of type linear_attention",
+            r"\(llama\).*linear_attention",
         ),
         ({"layer_types": ["chunked_attention"]}, "chunked_attention"),
         (
             {"sliding_window": 5, "max_window_layers": -1},
-            "max_window_layers is -1: .* at least 0",
+            "max_window_layers is -1: .*0",
         ),
     ],
 )
@@ -145,9 +145,9 @@ def test_only_the_encoder_of_an_encoder_decoder_is_counted(tmp_path: Path, kind:
     for extra in ({}, {"is_encoder_decoder": True}):
         config = SIZES | {"model_type": kind} | extra
         (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-        made = plan(tmp_path)
-        assert made.note == "only the encoder is counted"
-        assert not made.shape.is_causal
+        config_plan = plan(tmp_path)
+        assert config_plan.note == "only the encoder is counted"
+        assert not config_plan.shape.is_causal
 
 
 @pytest.mark.parametrize(("key", "in_output"), [("add_qkv_bias", False), ("add_bias_linear", True)])
@@ -194,19 +194,21 @@ def test_note_says_that_a_window_is_applied_to_all_layers(tmp_path: Path) -> Non
 def test_layers_with_other_cost_formulas_raise_under_every_key(
     tmp_path: Path, settings: dict[str, Any], facts: str
 ) -> None:
-    with pytest.raises(ModelError, match=rf"\({settings['model_type']}\) has layers .*{facts}"):
+    with pytest.raises(ModelError, match=rf"\({settings['model_type']}\).*{facts}"):
         shape(tmp_path, SIZES | settings)
 
 
 def test_bidirectional_gemma_is_not_causal(tmp_path: Path) -> None:
     settings = {"model_type": "gemma3_text", "num_key_value_heads": 3, "sliding_window": 5}
     assert shape(tmp_path, SIZES | settings).is_causal
-    for way in (True, "all"):
+    for setting in (True, "all"):
         assert not shape(
-            tmp_path, SIZES | settings | {"use_bidirectional_attention": way}
+            tmp_path, SIZES | settings | {"use_bidirectional_attention": setting}
         ).is_causal
-    for way in (False, None, "vision"):
-        assert shape(tmp_path, SIZES | settings | {"use_bidirectional_attention": way}).is_causal
+    for setting in (False, None, "vision"):
+        assert shape(
+            tmp_path, SIZES | settings | {"use_bidirectional_attention": setting}
+        ).is_causal
 
 
 def test_bert_is_causal_as_a_decoder(tmp_path: Path) -> None:
@@ -250,7 +252,7 @@ def test_shape_rejects_sizes_that_are_not_whole_numbers(wrong: Any) -> None:
 
 
 def test_hub_id_needs_an_owner() -> None:
-    with pytest.raises(OptionError, match=r"distilbert-base-uncased is not .* owner/name"):
+    with pytest.raises(OptionError, match=r"distilbert-base-uncased .*owner/name"):
         plan("distilbert-base-uncased")
 
 
@@ -259,5 +261,5 @@ def test_gated_model_raises_with_the_way_to_get_access(monkeypatch: pytest.Monke
         raise GatedRepoError("403", response=MagicMock())
 
     monkeypatch.setattr("huggingface_hub.hf_hub_download", refuse)
-    with pytest.raises(OptionError, match=r"config of owner/gated: access .* restricted"):
+    with pytest.raises(OptionError, match=r"owner/gated: access"):
         plan("owner/gated")

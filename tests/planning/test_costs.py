@@ -12,9 +12,7 @@ from transformers import LlamaConfig, LlamaModel
 
 from headwise.attention.rules import Band
 from headwise.errors import OptionError
-from headwise.planning import costs
-from headwise.planning.costs import Workload
-from headwise.planning.plans import plan
+from headwise.planning.plans import Workload, plan, visible_pairs
 from headwise.planning.shapes import Shape, divisors, make_shape
 
 
@@ -30,7 +28,7 @@ def test_visible_pairs_equal_those_of_the_mask(
     after = 0 if is_causal else before
     positions = torch.arange(length)
     visible = Band(before, after, 0).sees(positions - positions[:, None])
-    assert costs.visible_pairs(length, is_causal=is_causal, window=window) == visible.sum()
+    assert visible_pairs(length, is_causal=is_causal, window=window) == visible.sum()
 
 
 def llama(heads: int, kv_heads: int, head_dim: int) -> tuple[LlamaModel, Shape]:
@@ -69,7 +67,7 @@ def test_multiply_adds_are_half_the_operations_that_torch_counts(
         if name.endswith("self_attn")
     )
     every_key = replace(shape, is_causal=False)  # eager also computes masked pairs
-    assert counted == 2 * sum(costs.multiply_adds(every_key, 17).values())
+    assert counted == 2 * sum(plan(shape=every_key, length=17).multiply_adds.values())
 
 
 @pytest.mark.parametrize(("heads", "kv_heads", "head_dim"), [(4, 4, 14), (6, 2, 10), (5, 1, 6)])
@@ -87,36 +85,35 @@ def test_decoding_equals_what_torch_counts_for_one_token(
         for name, operations in counter.get_flop_counts().items()
         if name.endswith("self_attn")
     )
-    workload = Workload(length=13, dtype="float32")
-    assert counted == 2 * costs.decoding(shape, workload).multiply_adds
+    shape_plan = plan(shape=shape, length=13, dtype="float32")
+    assert shape_plan.decoding is not None and counted == 2 * shape_plan.decoding.multiply_adds
     cache_bytes = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
-    assert cache_bytes == costs.cache_bytes(shape, workload)
+    assert cache_bytes == shape_plan.cache_bytes
     weights = sum(p.numel() * 4 for name, p in model.named_parameters() if "self_attn" in name)
-    assert costs.decoding(shape, workload).bytes_read == weights + cache_bytes
+    assert shape_plan.decoding.bytes_read == weights + cache_bytes
 
 
 def test_textbook_numbers() -> None:
-    gpt2 = make_shape(d_model=768, num_heads=12)
-    assert sum(costs.projection_parameters(gpt2).values()) == 4 * 768**2
-    one, eight = make_shape(d_model=512, num_heads=1), make_shape(d_model=512, num_heads=8)
-    assert eight.d_key == 64
-    for shape in (one, eight):
-        whole = replace(shape, is_causal=False)
-        assert costs.multiply_adds(whole, 100)["scores"] == 100**2 * 512
-    workload = Workload(length=100, dtype="float32")
-    assert costs.weight_matrix_bytes(eight, workload) == 8 * costs.weight_matrix_bytes(
-        one, workload
+    assert plan("768/12").layer_parameters == 4 * 768**2
+    one_head, eight_heads = (
+        plan(shape=replace(make_shape(d_model=512, num_heads=heads), is_causal=False), length=100)
+        for heads in (1, 8)
     )
+    assert eight_heads.shape.d_key == 64
+    assert one_head.multiply_adds["scores"] == eight_heads.multiply_adds["scores"] == 100**2 * 512
+    assert eight_heads.weight_matrix_bytes == 8 * one_head.weight_matrix_bytes
 
 
 def test_window_bounds_the_cache() -> None:
-    shape = make_shape(d_model=64, num_heads=4, num_kv_heads=2, num_layers=3, window=10)
-    short, long = (
-        costs.cache_bytes(shape, Workload(length=length, dtype="float16")) for length in (7, 1000)
-    )
-    assert (short, long) == (2 * 3 * 7 * 2 * 16 * 2, 2 * 3 * 10 * 2 * 16 * 2)
-    mixed = replace(shape, num_local=2)
-    assert costs.count_cached_positions(mixed, 1000) == 2 * 10 + 1000
+    local = make_shape(d_model=64, num_heads=4, num_kv_heads=2, num_layers=3, window=10)
+    bytes_per_position = 2 * 2 * 16 * 2  # keys and values, KV heads, d_key, float16
+    for shape, length, positions in (
+        (local, 7, 3 * 7),
+        (local, 1000, 3 * 10),
+        (replace(local, num_local=2), 1000, 2 * 10 + 1000),
+    ):
+        shape_plan = plan(shape=shape, length=length, dtype="float16")
+        assert shape_plan.cache_bytes == positions * bytes_per_position
 
 
 @pytest.mark.parametrize(
@@ -154,9 +151,9 @@ def test_divisors_are_all_divisors_in_order(number: int) -> None:
 
 def test_numpy_sizes_do_not_overflow_and_become_json() -> None:
     small = {"d_model": 4096, "num_heads": 32, "num_layers": 32}
-    one = plan(shape=make_shape(**small), length=1_000_000)
-    other = plan(
+    by_ints = plan(shape=make_shape(**small), length=1_000_000)
+    by_numpy = plan(
         shape=make_shape(**{name: np.int32(size) for name, size in small.items()}),
         length=np.int32(1_000_000),
     )
-    assert json.dumps(other.to_json()) == json.dumps(one.to_json())
+    assert json.dumps(by_numpy.to_json()) == json.dumps(by_ints.to_json())

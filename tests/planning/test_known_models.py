@@ -153,9 +153,11 @@ def build(name: str) -> nn.Module:
 
 @each_model
 def test_known_parameters_equal_those_of_the_built_model(name: str) -> None:
-    made, model = plan(name), build(name)
-    assert attention_parameters(model) == [made.layer_parameters] * made.shape.num_layers
-    assert sum(p.numel() for p in model.parameters()) == made.total
+    known_plan, model = plan(name), build(name)
+    assert (
+        attention_parameters(model) == [known_plan.layer_parameters] * known_plan.shape.num_layers
+    )
+    assert sum(p.numel() for p in model.parameters()) == known_plan.total
 
 
 @each_model
@@ -183,18 +185,18 @@ def test_every_known_model_names_its_source() -> None:
 @pytest.mark.parametrize("name", ["gemma3-4b", "gemma3-12b", "gemma3-27b"])
 def test_note_says_that_the_image_part_is_not_counted(name: str) -> None:
     with torch.device("meta"):
-        whole = Gemma3Model(Gemma3Config(text_config=CONFIGS[name]))
-    made = plan(name)
-    assert made.total == sum(p.numel() for p in whole.language_model.parameters())
-    assert made.total < sum(p.numel() for p in whole.parameters())
-    assert "without the part that reads images" in made.note
+        model = Gemma3Model(Gemma3Config(text_config=CONFIGS[name]))
+    known_plan = plan(name)
+    assert known_plan.total == sum(p.numel() for p in model.language_model.parameters())
+    assert known_plan.total < sum(p.numel() for p in model.parameters())
+    assert "without the part that reads images" in known_plan.note
     assert plan("gemma3-1b").note == ""
 
 
 def test_bidirectional_model_does_not_decode() -> None:
-    made = plan("bert-base")
-    row = made.to_row()
-    assert made.decoding is None and made.cache_bytes == 0
+    known_plan = plan("bert-base")
+    row = known_plan.to_row()
+    assert known_plan.decoding is None and known_plan.cache_bytes == 0
     assert [row[f"decode_{name}"] for name in ("multiply_adds", "bytes_read", "intensity")] == [
         None, None, None,
     ]  # fmt: skip
@@ -203,7 +205,7 @@ def test_bidirectional_model_does_not_decode() -> None:
 
 
 def test_unknown_name_gets_the_most_similar_one() -> None:
-    with pytest.raises(OptionError, match=r"gpt-2 is not .* gpt2\?"):
+    with pytest.raises(OptionError, match=r"gpt-2 .* gpt2\?"):
         plan("gpt-2")
     with pytest.raises(OptionError, match="minilm, smollm2"):
         plan("zzzzzz")
@@ -216,7 +218,7 @@ def test_silent_hub_is_contacted_once(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", nobody)
     monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: pytest.fail("again"))
-    with pytest.raises(OptionError, match=f"config of no/such: {nobody} does not answer"):
+    with pytest.raises(OptionError, match=f"no/such.*{nobody}"):
         plan("no/such")
     assert "".join(capfd.readouterr()) == ""
 
@@ -243,12 +245,12 @@ def test_name_of_a_shape_never_describes_another_shape() -> None:
 
 def test_compressed_keys_raise() -> None:
     config = {"model_type": "deepseek_v3", "kv_lora_rank": 512, "hidden_size": 8}
-    with pytest.raises(ModelError, match=r"r1 \(deepseek_v3\) compresses its keys and values"):
+    with pytest.raises(ModelError, match=r"r1 \(deepseek_v3\).*kv_lora_rank"):
         shape_of_config(config, "r1")
 
 
 def test_config_without_sizes_raises_with_the_missing_keys() -> None:
-    with pytest.raises(ModelError, match=r"config of this .* d_model: .* hidden_size"):
+    with pytest.raises(ModelError, match=r"this .* d_model.*hidden_size"):
         shape_of_config({"model_type": "x"}, "this")
 
 
@@ -261,9 +263,9 @@ def test_config_without_sizes_raises_with_the_missing_keys() -> None:
     ],
 )
 def test_impossible_size_in_a_config_raises(sizes: dict[str, Any], facts: str) -> None:
-    whole = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 3}
-    with pytest.raises(ModelError, match=f"config of this: {facts}"):
-        shape_of_config(whole | sizes, "this")
+    config = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 3}
+    with pytest.raises(ModelError, match=f"this: {facts}"):
+        shape_of_config(config | sizes, "this")
 
 
 def test_directory_may_be_a_path(tmp_path: Path) -> None:
@@ -273,7 +275,7 @@ def test_directory_may_be_a_path(tmp_path: Path) -> None:
 
 
 def test_plan_rejects_other_types() -> None:
-    with pytest.raises(OptionError, match="gpt2 has its own shape"):
+    with pytest.raises(OptionError, match=r"gpt2.*shape"):
         plan("gpt2", shape=KNOWN["gpt2"].shape)
     wrong = {  # in another process, because tests check types before the code does
         "plan(3)": "model is 3: ",
@@ -295,8 +297,8 @@ def test_first_layers_of_modernbert_are_global(tmp_path: Any) -> None:
     config.save_pretrained(tmp_path)
     shape = plan(tmp_path).shape
     assert (shape.window, shape.num_local, shape.is_causal) == (128, 14, False)
-    with pytest.raises(ModelError, match=r"has no config\.json"):
+    with pytest.raises(ModelError, match=r"config\.json"):
         plan(tmp_path.parent)
     (tmp_path / "config.json").write_text("{", encoding="utf-8")
-    with pytest.raises(ModelError, match="cannot be read as JSON"):
+    with pytest.raises(ModelError, match="JSON"):
         plan(tmp_path)

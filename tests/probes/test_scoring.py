@@ -13,7 +13,6 @@ from torch import Tensor
 from headwise.errors import OptionError, ShapeError
 from headwise.probes.builtin import builtin_sentences
 from headwise.probes.scoring import (
-    FIELDS,
     ArcQuestion,
     RelationScores,
     head_hits,
@@ -38,7 +37,7 @@ def is_hit(weights: Tensor, question: ArcQuestion) -> bool:
 
 
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from([2, 5, 1000]))
-def test_an_answer_is_right_where_gold_gets_most(seed: int, is_causal: bool, levels: int) -> None:
+def test_an_answer_is_right_if_gold_gets_most(seed: int, is_causal: bool, levels: int) -> None:
     rng = torch.Generator().manual_seed(seed)
     weights = torch.randint(levels, (3, 7, 7), generator=rng).float() / levels  # with ties
     questions = list(sentence_questions(SENTENCE, is_causal=is_causal))
@@ -53,11 +52,11 @@ def test_ties_and_missing_attention_are_misses() -> None:
     assert not head_hits(torch.full((3, 7, 7), torch.nan), questions).any()
 
 
-def test_a_sentence_counts_once_a_relation_and_reading() -> None:
+def test_a_sentence_counts_once_for_each_relation_and_reading() -> None:
     scores = RelationScores(3, is_causal=False)
     weights = torch.zeros(3, 7, 7)
-    weights[1, 4, 2] = weights[1, 6, 3] = weights[2, 6, 3] = 1  # dependents look at their heads
-    weights[0, 2, 4] = 1  # and one head at its dependent
+    weights[1, 4, 2] = weights[1, 6, 3] = weights[2, 6, 3] = 1  # dependents look at governors
+    weights[0, 2, 4] = 1  # and one governor at its dependent
     scores.add(11, SENTENCE, weights)
     state = scores.state()
     keys = list(zip(state["relation"], state["reading"], state["arcs"], strict=True))
@@ -83,10 +82,10 @@ def some_scores(indices: list[int], *, num_heads: int = 5) -> RelationScores:
 
 
 def assert_same_state(got: RelationScores, want: RelationScores) -> None:
-    mine, yours = got.state(), want.state()
-    assert set(mine) == set(yours) == set(FIELDS)
-    for field in FIELDS:
-        numpy.testing.assert_array_equal(mine[field], yours[field], err_msg=field)
+    actual, expected = got.state(), want.state()
+    assert list(actual) == list(expected)
+    for field in expected:
+        numpy.testing.assert_array_equal(actual[field], expected[field], err_msg=field)
 
 
 def test_different_states_are_told_apart() -> None:
@@ -102,7 +101,7 @@ def test_merging_in_any_order_equals_counting_alone(order: list[int], cut: int) 
     assert_same_state(first, alone)
 
 
-def test_three_processes_give_one_table() -> None:
+def test_three_processes_build_the_table_of_one() -> None:
     want = some_scores(list(range(11))).table(resamples=17)
     for order in permutations(([0, 3, 10], [1, 7, 2, 8], [9, 4, 5, 6])):
         merged = RelationScores(5, is_causal=False)
@@ -122,7 +121,7 @@ def test_a_state_survives_being_saved(tmp_path: Path) -> None:
     assert_same_state(again, some_scores([3, 7, 5, 2]))
 
 
-def test_no_counts_at_all_are_a_state_too() -> None:
+def test_scores_without_sentences_survive_being_saved() -> None:
     empty = RelationScores(5, is_causal=True)
     assert_same_state(RelationScores.from_state(empty.state()), empty)
     assert RelationScores.from_state(empty.state()).num_heads == 5
@@ -136,28 +135,21 @@ def test_a_sentence_that_asks_nothing_is_still_seen() -> None:
     assert scores.table().empty
 
 
-def test_a_sentence_counted_twice_is_refused() -> None:
+def test_counting_a_sentence_twice_raises() -> None:
     scores = some_scores([2, 5])
-    with pytest.raises(OptionError, match="sentence 5 was counted before"):
+    with pytest.raises(OptionError, match="sentence 5"):
         scores.merge(some_scores([7, 5]))
-    with pytest.raises(OptionError, match="sentence 7 was counted before"):
+    with pytest.raises(OptionError, match="sentence 7"):
         some_scores([7, 7])
 
 
-def test_scores_of_another_model_are_refused() -> None:
-    with pytest.raises(OptionError, match=r"= \(5, False\) and \(3, False\)"):
+def test_merging_scores_of_another_model_raises() -> None:
+    with pytest.raises(OptionError, match=r"\(5, False\).*\(3, False\)"):
         some_scores([2]).merge(some_scores([3], num_heads=3))
 
 
 @pytest.mark.parametrize("shape", [(3, 7, 7), (5, 11, 11)])
-def test_weights_of_another_shape_are_refused(shape: tuple[int, int, int]) -> None:
+def test_weights_of_another_shape_raise(shape: tuple[int, int, int]) -> None:
     scores = RelationScores(5, is_causal=False)
-    with pytest.raises(ShapeError, match=r"5 heads and a sentence of 7 words need \[5, 7, 7\]"):
+    with pytest.raises(ShapeError, match=r"5 heads.*7 words.*\[5, 7, 7\]"):
         scores.add(0, SENTENCE, torch.rand(shape))
-
-
-def test_half_a_state_is_refused() -> None:
-    state = some_scores([2]).state()
-    del state["hits"], state["seen"]
-    with pytest.raises(OptionError, match="the state lacks seen, hits"):
-        RelationScores.from_state(state)

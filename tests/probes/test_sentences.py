@@ -1,4 +1,4 @@
-"""A sentence cannot hold an arc that points nowhere or asks nothing."""
+"""A sentence rejects arcs that point outside it or ask nothing."""
 
 import json
 from dataclasses import astuple
@@ -19,22 +19,22 @@ def test_a_sentence_keeps_its_words_and_arcs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arc", "message"),
+    ("arc", "facts"),
     [
-        (("", 0, 1), "the arc 0 -> 1 has no relation: name one"),
-        (("obj", 2, 2), "obj joins word 2 to itself"),
-        (("obj", 4, 0, (1, 2)), r"are \(1, 2\): .* governor, 0"),
-        (("obj", 4, 0, (0, 4)), r"are \(0, 4\): .* and not the dependent, 4"),
-        (("obj", 4, 0, (0,)), r"are \(0,\): .* two"),
-        (("obj", 4, 0, (0, 2, 2)), r"are \(0, 2, 2\): .* two"),
+        (("", 0, 1), "0 -> 1.*relation"),
+        (("obj", 2, 2), "obj.*2"),
+        (("obj", 4, 0, (1, 2)), r"obj.*\(1, 2\).* governor, 0"),
+        (("obj", 4, 0, (0, 4)), r"obj.*\(0, 4\).* dependent, 4"),
+        (("obj", 4, 0, (0,)), r"obj.*\(0,\).* two"),
+        (("obj", 4, 0, (0, 2, 2)), r"obj.*\(0, 2, 2\).* different"),
     ],
 )
-def test_invalid_arcs_raise(arc: tuple[object, ...], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
+def test_invalid_arcs_raise(arc: tuple[object, ...], facts: str) -> None:
+    with pytest.raises(OptionError, match=facts):
         Arc(*arc)  # type: ignore[arg-type]
 
 
-def test_places_are_pythons_own_numbers() -> None:
+def test_positions_become_python_integers() -> None:
     arc = Arc("pronoun-antecedent", np.int64(4), np.int64(0), (np.int64(0), np.int64(2)))  # type: ignore[arg-type]
     assert arc == Arc("pronoun-antecedent", 4, 0, (0, 2))
     assert json.dumps(astuple(arc)) == '["pronoun-antecedent", 4, 0, [0, 2]]'
@@ -42,7 +42,7 @@ def test_places_are_pythons_own_numbers() -> None:
 
 @pytest.mark.parametrize("arc", [("obj", 1.0, 0), ("obj", 1, "0"), ("obj", 1, 0, (0, None))])
 def test_word_numbers_must_be_whole(arc: tuple[object, ...]) -> None:
-    with pytest.raises(OptionError, match=r"obj names word (1\.0|'0'|None): .* whole number"):
+    with pytest.raises(OptionError, match=r"obj.*(1\.0|'0'|None)"):
         Arc(*arc)  # type: ignore[arg-type]
 
 
@@ -55,6 +55,6 @@ def test_word_numbers_must_be_whole(arc: tuple[object, ...]) -> None:
         (Arc("obj", 4, 0, (0, 11)), 11),
     ],
 )
-def test_an_arc_out_of_the_sentence_is_refused(arc: Arc, outside: int) -> None:
-    with pytest.raises(OptionError, match=rf"obj names word {outside}: .* has words 0\.\.5"):
+def test_an_arc_outside_the_sentence_raises(arc: Arc, outside: int) -> None:
+    with pytest.raises(OptionError, match=rf"obj.* {outside}\b.*0\.\.5"):
         ProbeSentence(WORDS, (arc,))

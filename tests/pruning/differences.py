@@ -1,7 +1,7 @@
 """How far a cut model is from silencing the same heads, family by family.
 
-In: names of tiny families. Out: plans that cut them, and the largest difference of what they say.
-`python -m tests.pruning.differences` prints a line a family.
+In: names of tiny families. Out: plans that cut them, and the largest difference of their outputs.
+`python -m tests.pruning.differences` prints one line per family.
 """
 
 import warnings
@@ -35,7 +35,7 @@ def names_in(layer: str, heads: Iterable[int]) -> list[str]:
 
 
 def every_head(model: PreTrainedModel) -> list[str]:
-    """All heads that the model has."""
+    """Names of all heads of the model."""
     return [
         name
         for layer, (count, _) in head_counts(model).items()
@@ -44,10 +44,10 @@ def every_head(model: PreTrainedModel) -> list[str]:
 
 
 def mixed_plan(model: PreTrainedModel, *, empties: bool = False) -> list[str]:
-    """In a stack's first layer a head of every group, in its last a whole group; of ALBERT alike.
+    """A head of every group in a stack's first layer, and a whole group in its last layer.
 
-    Where heads are not grouped, one in the first and two in the last. With `empties`, the first
-    layer of every stack loses all.
+    Without groups, one head in the first layer and two in the last. With `empties`, the first layer
+    of every stack loses all heads. All of ALBERT's layers lose the same heads.
     """
     counts = head_counts(model)
     last = {name.rpartition("L")[0]: name for name in counts}

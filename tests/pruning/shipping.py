@@ -1,7 +1,7 @@
 """Every family cut, exported, and loaded in a fresh process that cannot import headwise.
 
-In: names of tiny families and a directory. Out: what is wrong with each, and how it is shipped.
-`python -m tests.pruning.shipping` prints a line a family.
+In: names of tiny families and a directory. Out: how each is exported, and its faults.
+`python -m tests.pruning.shipping` prints one line per family and plan.
 """
 
 import json
@@ -89,10 +89,10 @@ for name, (_, options) in autos.items():
 
 @dataclass(frozen=True)
 class Shipped:
-    """How one model came back."""
+    """One model after export and loading."""
 
     is_plain: bool
-    """Whether it is a checkpoint of transformers alone, without code."""
+    """Whether it is a plain checkpoint, without code."""
     trusted: float
     """Largest difference of outputs where headwise cannot be imported."""
     loaded: float
@@ -103,7 +103,7 @@ class Shipped:
 
 
 def even_plan(model: PreTrainedModel) -> list[str]:
-    """The first group of every layer; where there is one group alone, its first head."""
+    """The first group of every layer; if a layer has one group, its first head."""
     return [
         name
         for layer, (num_heads, num_kv_heads) in head_counts(model).items()
@@ -136,7 +136,7 @@ def ship(cuts: Iterable[tuple[str, str]], root: Path) -> dict[str, Shipped]:
 
 
 def loaded_from_disk(family: Family, folder: Path) -> tuple[PreTrainedModel, Inputs]:
-    """A tiny model as users have theirs: what no file holds was computed when it was loaded."""
+    """A tiny model loaded from files, so that buffers in no file were computed while loading."""
     model, given = tiny_of(family)
     model.save_pretrained(folder)
     auto = getattr(transformers, family.auto)

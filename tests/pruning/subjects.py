@@ -1,7 +1,7 @@
 """Subjects: tiny models, texts and a tokenizer of single words, on which heads are judged.
 
-In: the name of a tiny family. Out: tasks, and what they give when it is computed the long way:
-heads silenced one run at a time, derivatives by finite differences. No checkpoint is loaded.
+In: the name of a tiny family. Out: evaluations, and their results computed the long way: heads
+silenced one run at a time, derivatives by finite differences. No checkpoint is loaded.
 """
 
 import functools
@@ -42,7 +42,7 @@ UNPADDED = {"vit", "clip", "gemma2"}
 
 
 def words_tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer whose tokens are words between spaces, and that knows a mask."""
+    """A tokenizer whose tokens are words between spaces, with a mask token."""
     plain = Tokenizer(
         models.WordLevel(
             SPECIAL | {word: len(SPECIAL) + place for place, word in enumerate(WORDS)},
@@ -58,12 +58,12 @@ def words_tokenizer() -> PreTrainedTokenizerFast:
 
 def texts(count: int = 24, *, seed: int = 3) -> list[str]:
     """Documents of random words, 9 to 30 of them."""
-    drawn = random.Random(seed)
-    return [" ".join(drawn.choices(WORDS, k=drawn.randrange(9, 31))) for _ in range(count)]
+    generator = random.Random(seed)
+    return [" ".join(generator.choices(WORDS, k=generator.randrange(9, 31))) for _ in range(count)]
 
 
 def model_of(name: str) -> nn.Module:
-    """A fresh tiny model; "embedding" is a BERT without what predicts tokens."""
+    """A fresh tiny model; "embedding" is a BERT without its prediction head."""
     if name == "embedding":
         model: nn.Module = tiny("bert")[0].base_model
         return model
@@ -87,7 +87,7 @@ def plain(name: str) -> Inputs:
 
 @functools.cache
 def task_of(name: str) -> Evaluation:
-    """A task of one padded batch and one that is not; of some families only the latter."""
+    """An evaluation on a padded batch and one without; for some families only the second."""
     batches = [plain(name)] if name in UNPADDED else [padded(name), plain(name)]
     return Evaluation.of_batches(model_of(name), objective_of(name), batches)
 
@@ -108,24 +108,24 @@ def split(inputs: Inputs, *sizes: int) -> list[Inputs]:
 def added_by_hand(
     task: Evaluation, heads: Sequence[HeadId], means: MeanOutputs | None = None
 ) -> float:
-    """Loss under silence less loss."""
+    """Loss with `heads` silenced, minus the loss."""
     with silence(task.model, heads, means=means):
         silent = task.loss().value
     return silent - task.loss().value
 
 
 STEP = 2.0**-17
-"""About the cube root of float64's eps: a central difference rounds as much as it cuts off."""
+"""About the cube root of float64's eps: a central difference's rounding and truncation balance."""
 
 
 @torch.no_grad()
 def differences(task: Evaluation, sample: Sample, heads: Sequence[HeadId]) -> Tensor:
     """Derivatives of the output by every head's gate, `[heads batch ...]`, by differences."""
-    found = []
+    slopes = []
     for head in heads:
         ends = [gated_output(task, sample, {head: 1 + sign * STEP}) for sign in (1, -1)]
-        found.append((ends[0] - ends[1]) / (2 * STEP))
-    return torch.stack(found)
+        slopes.append((ends[0] - ends[1]) / (2 * STEP))
+    return torch.stack(slopes)
 
 
 @torch.no_grad()
@@ -142,22 +142,22 @@ def gated_output(task: Evaluation, sample: Sample, factors: dict[HeadId, float])
 
 @functools.cache
 def heads_in(model: nn.Module) -> dict[str, int]:
-    """Heads by layer, by what surgery knows."""
+    """Number of heads by layer, from the weights."""
     return {layer: num_heads for layer, (num_heads, _) in head_counts(model).items()}
 
 
 def assert_close(got: Tensor, want: Tensor, dtype: torch.dtype, name: str = "result") -> None:
-    """No more apart than the roundings of a pass through a tiny model explain."""
+    """Equal except for the rounding of a pass through a tiny model."""
     assert_same(got, want, roundings=ROUNDINGS, dtype=dtype, name=name)
 
 
 def state_of(model: nn.Module) -> dict[str, Tensor]:
-    """A copy of all that a model holds."""
+    """A copy of the model's state."""
     return {name: value.clone() for name, value in model.state_dict().items()}
 
 
 def assert_unchanged(model: nn.Module, before: dict[str, Tensor]) -> None:
-    """Not one bit of the model is another, and its modules compute what they ever did."""
+    """Every bit of the model is the same, and its modules have no hooks and their own forward."""
     now = model.state_dict()
     assert now.keys() == before.keys()
     assert all(torch.equal(now[name], before[name]) for name in before)
@@ -166,6 +166,6 @@ def assert_unchanged(model: nn.Module, before: dict[str, Tensor]) -> None:
 
 
 def head_size(model: PreTrainedModel) -> int:
-    """How many numbers one head gives."""
+    """Number of values that one head outputs."""
     config = model.config
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

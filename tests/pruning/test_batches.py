@@ -14,8 +14,9 @@ from headwise.objectives.evaluation import Evaluation
 from headwise.objectives.losses import LabelLoss, NextToken
 from headwise.pruning.importance.importance import importance
 from headwise.pruning.prune import prune
-from headwise.pruning.refit.refit import FeedForward, find_feed_forward
+from headwise.pruning.refit.refit import find_feed_forward
 from headwise.pruning.settings import PruneSettings
+from headwise.watching.hooks import record
 from headwise.watching.running import forward, without_labels
 from headwise.watching.sites import find_sites
 
@@ -69,13 +70,13 @@ def test_a_picture_model_is_pruned_on_batches() -> None:
 
 def test_unusable_batches_raise() -> None:
     model, given = batches(2)
-    with pytest.raises(OptionError, match="is 2: give at least 3"):
+    with pytest.raises(OptionError, match=r"2.* 3"):
         prune(model, cut=1, batches=given, settings=QUICK)
-    with pytest.raises(OptionError, match="is 1: give at least 3"):
+    with pytest.raises(OptionError, match=r"1.* 3"):
         prune(model, cut=1, batches=given[:1], settings=QUICK)
     with pytest.raises(OptionError, match="texts and batches"):
         prune(model, cut=1, batches=given * 2, texts=["a text"], settings=QUICK)
-    with pytest.raises(OptionError, match="no labels, only pixel_values"):
+    with pytest.raises(OptionError, match=r"labels.* pixel_values"):
         LabelLoss().prepare({"pixel_values": given[0]["pixel_values"]}, 0)
 
 
@@ -165,18 +166,18 @@ def test_a_decoder_may_read_tokens_that_are_made_of_labels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "classes", "said"),
+    ("labels", "classes", "facts"),
     [
-        ([0, 1, 7, 2], 3, "label is 7, .* 3 classes: use 0 to 2"),
-        ([0, 1, -1, 2], 3, "label is -1, .* 3 classes"),
-        ([[0, 1, 0]] * 4, 3, r"labels are \[4, 3\], .* 3 classes"),
-        ([0, 0, 0, 0], 1, "one number, but labels are classes"),
+        ([0, 1, 7, 2], 3, "7.* 3 classes.* 0 to 2"),
+        ([0, 1, -1, 2], 3, "-1.* 3 classes"),
+        ([[0, 1, 0]] * 4, 3, r"\[4, 3\].* 3 classes"),
+        ([0, 0, 0, 0], 1, "one number"),
     ],
 )
-def test_labels_that_are_not_classes_raise(labels: Any, classes: int, said: str) -> None:
+def test_labels_that_are_not_classes_raise(labels: Any, classes: int, facts: str) -> None:
     inputs = {"pixel_values": torch.zeros(4, 2), "labels": torch.tensor(labels)}
     sample = LabelLoss().prepare(inputs, 0)
-    with pytest.raises(HeadwiseError, match=said):
+    with pytest.raises(HeadwiseError, match=facts):
         LabelLoss().losses(torch.zeros(4, classes), sample)
 
 
@@ -191,35 +192,36 @@ def test_tokens_may_be_given_as_embeddings_with_labels() -> None:
             objective.losses(objective.output(model, one.inputs), one) for one in (found, want)
         ]
     assert_same(losses[0].sums, losses[1].sums, roundings=256)
-    with pytest.raises(OptionError, match="no input_ids to predict, only inputs_embeds"):
+    with pytest.raises(OptionError, match=r"input_ids.* inputs_embeds"):
         objective.prepare(embedded, 0)
 
 
 def test_labels_without_a_single_target_raise() -> None:
     model, inputs = tiny("gpt2", dtype=torch.float32)
     nothing = {**inputs, "labels": torch.full_like(inputs["input_ids"], -100)}
-    with pytest.raises(OptionError, match="labels other than -100"):
+    with pytest.raises(OptionError, match="-100"):
         Evaluation.of_batches(model, NextToken(), [nothing]).loss()
 
 
 @pytest.mark.parametrize(
     ("family", "path", "want"),
     [
-        ("bert", "bert.encoder.layer.0", FeedForward("output.dense", "intermediate")),
-        ("llama", "model.layers.0", FeedForward("mlp.down_proj", "post_attention_layernorm")),
-        ("gpt2", "transformer.h.0", FeedForward("mlp.c_proj", "ln_2")),
+        ("bert", "bert.encoder.layer.0", ("output.dense", "intermediate")),
+        ("llama", "model.layers.0", ("mlp.down_proj", "post_attention_layernorm")),
+        ("gpt2", "transformer.h.0", ("mlp.c_proj", "ln_2")),
         ("gemma2", "model.layers.0", None),  # a norm stands between the layer and the stream
         ("gptj", "transformer.h.0", None),  # attention and feed-forward stand side by side
     ],
 )
 def test_feed_forward_parts_are_found_by_what_they_add_to(
-    family: str, path: str, want: FeedForward | None
+    family: str, path: str, want: tuple[str, str] | None
 ) -> None:
     model, inputs = tiny(family)
     places = [one for one in find_sites(model) if one.name.startswith(f"{path}.")]
     known = [one.module for one in places]
     known += [one.output_projection for one in places if one.output_projection is not None]
     block = model.get_submodule(path)
-    with torch.no_grad():
-        found = find_feed_forward(block, lambda: forward(model, inputs), without=tuple(known))
-    assert found == want
+    with torch.no_grad(), record(dict(block.named_modules())) as calls:
+        forward(model, inputs)
+    found = find_feed_forward(block, {call.name: call for call in calls}, without=known)
+    assert found == (want and dict(zip(("projection", "stream"), want, strict=True)))

@@ -29,7 +29,6 @@ from headwise.pruning.selection.cut_plan import CutPlan
 from headwise.pruning.selection.methods import CutOrder
 from headwise.pruning.settings import Amount
 from headwise.pruning.surgery.cut import cut, head_counts
-from headwise.pruning.units import Unit
 
 from ..watching.helpers import run
 from .subjects import (
@@ -132,7 +131,7 @@ def test_a_uniform_cut_of_a_model_cut_before_takes_as_many_of_every_layer() -> N
     model = model_of("gpt2")
     cut(model, "L0H0 L0H1")
     settings = replace(UNFITTED, is_uniform=True)
-    with pytest.raises(OptionError, match="cut 12 heads: only 9 of the model's 13"):
+    with pytest.raises(OptionError, match=r"12 heads.* 9 .* 13"):
         pruned(model, cut=12, settings=settings)
     found = pruned(model, cut=9, settings=settings)
     assert Counter(head.layer for head in found.plan) == {0: 3, 1: 3, 2: 3}
@@ -205,23 +204,23 @@ def test_random_cuts_beside_named_heads_cut_something() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "facts"),
     [
-        ({"cut": 1}, "cut 1 head: the smallest cut .* 3"),
-        ({"cut": 2}, "cut 2 heads: the smallest cut .* 3"),
+        ({"cut": 1}, "1 head.* 3"),
+        ({"cut": 2}, "2 heads.* 3"),
         (
             {"cut": 6, "settings": replace(UNFITTED, is_uniform=True)},
-            "cut 6 heads: the smallest cut .* 9",
+            "6 heads.* 9",
         ),
         (
             {"cut": 3, "settings": replace(SMALL, refit="bias")},
-            "LlamaForCausalLM.* no bias",
+            "LlamaForCausalLM.* bias",
         ),
     ],
 )
-def test_impossible_cuts_raise_before_the_work(options: dict[str, Any], said: str) -> None:
+def test_impossible_cuts_raise_before_the_work(options: dict[str, Any], facts: str) -> None:
     stages: list[str] = []
-    with pytest.raises(OptionError, match=said):
+    with pytest.raises(OptionError, match=facts):
         pruned(model_of("llama"), progress=lambda stage, *_: stages.append(stage), **options)
     assert stages == []
 
@@ -259,7 +258,7 @@ def test_a_failed_onnx_export_leaves_the_smaller_model(
 
     writes_onnx(fail)
     out = tmp_path / "out"
-    with pytest.raises(ModelError, match=f"as ONNX; .* {out}"):
+    with pytest.raises(ModelError, match=f"ONNX.* {out}"):
         pruned(model_of("gpt2"), out, heads="L0H1", with_onnx=True)
     assert head_counts(load(out).model)["L0"] == (4, 4)
     assert PruneRecord.read(out).onnx_difference is None
@@ -285,13 +284,13 @@ def test_costs_that_are_not_finite_are_left_out(cost: float) -> None:
     setup = setup_of("llama")
     order = CutOrder("greedy", setup.search.units[:2], (0.25, cost))
     plan = _plan_of_order(setup, order, 2)
-    assert list(plan.costs) == list(order.units[0].heads)
-    assert plan.reasons[order.units[1].heads[0]].startswith("number 2 by greedy")
+    assert list(plan.costs) == list(order.units[0])
+    assert plan.reasons[order.units[1][0]].startswith("number 2 by greedy")
 
 
 def test_reason_counts_the_other_heads_of_a_unit() -> None:
     setup = setup_of("gpt2")
-    pair = Unit((HeadId(0, 0), HeadId(0, 1)))
+    pair = (HeadId(0, 0), HeadId(0, 1))
     plan = _plan_of_order(setup, CutOrder("greedy", (pair,), (0.5,)), 1)
     assert plan.reasons[HeadId(0, 1)] == "number 1 by greedy, with 1 other"
 
@@ -329,18 +328,18 @@ def test_a_model_of_pictures_is_pruned_on_batches_with_labels(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("amount", "said"),
+    ("amount", "facts"),
     [
-        ({}, "not set"),
-        ({"cut": 1, "max_loss": 0.1}, "cut and max_loss are set"),
-        ({"cut": 16}, "cut 16 heads: only 15 of the model's 15"),
+        ({}, "heads, cut, keep and max_loss"),
+        ({"cut": 1, "max_loss": 0.1}, "cut and max_loss"),
+        ({"cut": 16}, "16 heads.* 15 "),
         ({"heads": "L7H0"}, "L7H0"),
         ({"heads": "L0H9"}, "L0H9"),
         ({"heads": CutPlan.parse("L0H5")}, "L0H5"),
     ],
 )
-def test_heads_and_counts_that_do_not_exist_raise(amount: dict[str, Any], said: str) -> None:
-    with pytest.raises(OptionError, match=said):
+def test_heads_and_counts_that_do_not_exist_raise(amount: dict[str, Any], facts: str) -> None:
+    with pytest.raises(OptionError, match=facts):
         pruned(model_of("gpt2"), **amount)
 
 

@@ -51,7 +51,7 @@ def test_amount_is_stored_by_its_name_alone() -> None:
 @pytest.mark.parametrize("text", ['"a text"', "[]", "{}", "not json", '{"quality": {"unit": 1}}'])
 def test_files_of_other_kinds_raise(tmp_path: Path, text: str) -> None:
     (tmp_path / "prune.json").write_text(text, "utf-8")
-    with pytest.raises(OptionError, match=r"prune\.json is not a record of a cut"):
+    with pytest.raises(OptionError, match=r"prune\.json .*record"):
         PruneRecord.read(tmp_path)
 
 

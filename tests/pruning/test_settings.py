@@ -9,7 +9,6 @@ from headwise.heads import HeadId
 from headwise.pruning.prune import _units_within
 from headwise.pruning.selection.methods import METHODS
 from headwise.pruning.settings import POLICIES, REFITS, Amount, PruneSettings
-from headwise.pruning.units import Unit
 
 
 @pytest.mark.parametrize(
@@ -58,16 +57,16 @@ def test_amount_becomes_a_number_of_heads() -> None:
     assert Amount(keep=1.0).head_count(18, 18) == 0
     assert Amount(max_loss=0.1).head_count(18, 18) is None
     assert Amount(heads="L0H1").head_count(18, 18) is None
-    with pytest.raises(OptionError, match=r"keep is 0\.99.*all 18 heads"):
+    with pytest.raises(OptionError, match=r"keep .*0\.99.* 18 heads"):
         Amount(keep=0.99).head_count(18, 18)
-    with pytest.raises(OptionError, match="cut 19 heads: only 18 of the model's 18"):
+    with pytest.raises(OptionError, match=r"19 heads.* 18 .* 18"):
         Amount(cut=19).head_count(18, 18)
-    with pytest.raises(OptionError, match="cut 18 heads: only 12 of the model's 18"):
+    with pytest.raises(OptionError, match=r"18 heads.* 12 .* 18"):
         Amount(keep=0.0).head_count(18, 12)
 
 
 def test_units_never_exceed_the_count_and_come_in_steps() -> None:
     layers = ((0, (0, 1)), (1, (0, 1, 2)), (0, (2,)))
-    units = [Unit(tuple(HeadId(layer, head) for head in heads)) for layer, heads in layers]
+    units = [tuple(HeadId(layer, head) for head in heads) for layer, heads in layers]
     assert [_units_within(units, count, 1) for count in range(8)] == [0, 0, 1, 1, 1, 2, 3, 3]
     assert [_units_within(units, count, 2) for count in (4, 5, 7)] == [0, 2, 2]

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import ModelError, OptionError
-from headwise.models.loaded import LoadedModel
 from headwise.objectives.evaluation import Estimate, Evaluation
-from headwise.objectives.model_objective import objective_for
+from headwise.objectives.model_objective import open_subject
 from headwise.pruning import prune as pruning
 from headwise.pruning.prune import cut_and_refit, largest_within
 from headwise.pruning.refit.refit import LayerFit
@@ -54,10 +53,8 @@ def prepare(
     settings: PruneSettings = SMALL,
     batches: list[Inputs] | None = None,
 ) -> PruneSetup:
-    loaded = LoadedModel(type(model).__name__, model, words_tokenizer())
-    return prepare_setup(
-        loaded, objective_for(loaded, objective), settings, texts=documents, batches=batches
-    )
+    subject = open_subject(model, words_tokenizer(), objective)
+    return prepare_setup(subject, settings, texts=documents, batches=batches)
 
 
 def setup_of(name: str, objective: Any = None, **options: Any) -> PruneSetup:
@@ -68,7 +65,7 @@ def setup_of(name: str, objective: Any = None, **options: Any) -> PruneSetup:
 
 def rows_of(setup: PruneSetup, step: str) -> set[tuple[int, ...]]:
     """The tokens of every example of a step."""
-    samples = getattr(setup.evaluations, step).samples
+    samples = getattr(setup, step).samples
     return {
         tuple(ids[mask.bool()].tolist())
         for sample in samples
@@ -112,9 +109,9 @@ def test_too_few_batches_and_batches_beside_texts_raise() -> None:
 
 def test_policies_cut_whole_groups_or_one_head_of_each() -> None:
     groups, even = setup_of("llama"), setup_of("llama", policy="even", is_uniform=True)
-    assert {len(unit.heads) for unit in groups.search.units} == {3}
+    assert {len(unit) for unit in groups.search.units} == {3}
     assert not groups.search.is_nested
-    assert {len(unit.heads) for unit in even.search.units} == {2}
+    assert {len(unit) for unit in even.search.units} == {2}
     assert even.search.is_nested and even.search.is_uniform and len(even.search.units) == 6
     order = order_units("quadratic", even.search)
     found = cut_and_refit(even, order.first(3))
@@ -123,10 +120,10 @@ def test_policies_cut_whole_groups_or_one_head_of_each() -> None:
 
 def test_cutting_leaves_the_uncut_model_unchanged() -> None:
     setup = setup_of("llama", refit="none")
-    before = state_of(setup.loaded.model)
-    heads = setup.search.units[1].heads
+    before = state_of(setup.subject.model)
+    heads = setup.search.units[1]
     found = cut_and_refit(setup, heads)
-    assert_unchanged(setup.loaded.model, before)
+    assert_unchanged(setup.subject.model, before)
     assert found.unrefitted == found.loss and found.fits == ()
     silent = setup.held_out.loss(heads)
     assert found.loss == pytest.approx(silent, rel=1e3 * torch.finfo(torch.float32).eps)
@@ -152,12 +149,10 @@ def test_refit_must_help_on_both_texts(part: str) -> None:
     setup = setup_of("embedding")
     heads = order_units("random", setup.search).first(5)
     assert cut_and_refit(setup, heads).fits
-    evaluations = setup.evaluations
-    spoiled = evaluations._replace(**{part: contrary(getattr(evaluations, part))})
-    spoiled = replace(setup, evaluations=spoiled)
+    spoiled = replace(setup, **{part: contrary(getattr(setup, part))})
     found = cut_and_refit(spoiled, heads)
     assert found.is_dropped and found.fits == () and found.loss == found.unrefitted
-    goal = copy.deepcopy(setup.loaded.model)
+    goal = copy.deepcopy(setup.subject.model)
     cut(goal, heads)
     assert_unchanged(found.model, state_of(goal))
 
@@ -170,9 +165,9 @@ def ramp(bias: Tensor) -> Tensor:
 @pytest.mark.parametrize("helps", [True, False])
 def test_refit_stays_only_if_it_helps(helps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     setup = setup_of("embedding")
-    heads = setup.search.units[3].heads
+    heads = setup.search.units[3]
     fits = (LayerFit("L0", 0.1, 1.0, 0.5, True),)
-    goal = copy.deepcopy(setup.loaded.model)
+    goal = copy.deepcopy(setup.subject.model)
     cut(goal, heads)
     want = state_of(goal)
 
@@ -185,7 +180,7 @@ def test_refit_stays_only_if_it_helps(helps: bool, monkeypatch: pytest.MonkeyPat
 
     if helps:  # spoil the bias of the uncut model, which the refit then corrects
         with torch.no_grad():
-            for name, value in setup.loaded.model.named_parameters():
+            for name, value in setup.subject.model.named_parameters():
                 if name.endswith("attention.output.dense.bias"):
                     value.add_(ramp(value))
     monkeypatch.setattr(pruning, "refit", instead)
@@ -235,7 +230,7 @@ def test_the_largest_cut_within_a_loss_can_lose_no_further_unit(
 def test_impossible_budget_names_the_cost_of_the_smallest_cut() -> None:
     setup = setup_of("embedding", None, refit="none")
     units = order_units("ablation", setup.search).units
-    least = setup.held_out.loss(units[0].heads).value
+    least = setup.held_out.loss(units[0]).value
     with pytest.raises(OptionError, match=rf"1e-09 of cosine.* {least:.3g} "):
         largest_within(setup, units, 1e-9)
 
@@ -251,7 +246,7 @@ def test_model_without_groups_or_heads_raises() -> None:
         setup_of("gpt2", policy="even")
     model = model_of("gpt2")
     cut(model, every_head(model))
-    with pytest.raises(OptionError, match="GPT2LMHeadModel has no heads left"):
+    with pytest.raises(OptionError, match=r"GPT2LMHeadModel.*heads"):
         prepare(model, texts())
 
 
@@ -269,5 +264,5 @@ def test_loss_that_is_not_finite_raises_before_heads_are_chosen() -> None:
     def broken(model: nn.Module, inputs: Inputs) -> Tensor:
         return torch.full((len(inputs["input_ids"]),), math.nan)
 
-    with pytest.raises(OptionError, match="GPT2LMHeadModel is nan"):
+    with pytest.raises(OptionError, match=r"GPT2LMHeadModel.*nan"):
         setup_of("gpt2", broken)

@@ -1,19 +1,14 @@
-"""Units leave every layer's groups of one size, and their interaction is that of their heads."""
-
-import torch
+"""Units leave every layer's groups of one size."""
 
 from headwise.heads import HeadCounts, HeadId, parse_heads
 from headwise.pruning.surgery.cut import cut
 from headwise.pruning.units import (
-    Unit,
     membership,
     one_of_each_group,
-    single_heads,
-    sum_by_unit,
     whole_groups,
 )
 
-from .subjects import assert_close, model_of
+from .subjects import model_of
 
 COUNTS: HeadCounts = {"L0": (6, 2), "L1": (3, 3), "cross.L1": (2, 1)}
 HEADS = (
@@ -23,48 +18,37 @@ HEADS = (
 )
 
 
-def test_the_heads_of_a_kv_head_go_together() -> None:
-    found = [str(unit) for unit in whole_groups(HEADS, COUNTS)]
+def test_the_heads_of_a_kv_head_are_one_unit() -> None:
+    found = [" ".join(map(str, unit)) for unit in whole_groups(HEADS, COUNTS)]
     of_groups = ["L0H0 L0H1 L0H2", "L0H3 L0H4 L0H5"]
     assert found == [*of_groups, "L1H0", "L1H1", "L1H2", "cross.L1H0 cross.L1H1"]
-    assert [unit.layer for unit in whole_groups(HEADS, COUNTS)] == ["L0"] * 2 + ["L1"] * 3 + [
-        "cross.L1"
-    ]
+    assert [unit[0].layer_name for unit in whole_groups(HEADS, COUNTS)] == ["L0"] * 2 + [
+        "L1"
+    ] * 3 + ["cross.L1"]
 
 
-def test_one_head_of_each_group_goes_the_least_important_first() -> None:
+def test_units_of_one_head_per_group_start_with_the_least_important() -> None:
     scores = [5.0, 1.0, 3.0, 2.0, 6.0, 4.0, *[0.0, 0.0, 0.0], 8.0, 7.0]
     found = one_of_each_group(HEADS, COUNTS, scores)
     # L1 has KV heads that serve one head each, and none of them can go without its KV head
-    assert [str(unit) for unit in found] == ["L0H1 L0H3", "L0H2 L0H5", "cross.L1H1"]
+    assert [" ".join(map(str, unit)) for unit in found] == ["L0H1 L0H3", "L0H2 L0H5", "cross.L1H1"]
     assert one_of_each_group(HEADS[6:9], {"L1": (3, 3)}, [1.0, 2.0, 3.0]) == ()
 
 
-def test_any_beginning_of_a_layers_units_can_be_cut() -> None:
+def test_any_prefix_of_a_layers_units_can_be_cut() -> None:
     heads = [HeadId(0, head) for head in range(6)]
     units = one_of_each_group(heads, {"L0": (6, 2)}, [5.0, 1.0, 3.0, 2.0, 6.0, 4.0])
     for count in (1, 2):
-        gone = [head for unit in units[:count] for head in unit.heads]
+        gone = [head for unit in units[:count] for head in unit]
         assert cut(model_of("llama"), gone).kept["L0"] == tuple(
             head.head for head in heads if head not in gone
         )
     for unit in whole_groups(heads, {"L0": (6, 2)}):
-        assert len(cut(model_of("llama"), unit.heads).kept["L0"]) == 3
-
-
-def test_the_interaction_of_units_is_the_sum_of_their_blocks() -> None:
-    matrix = torch.randn(11, 11, dtype=torch.float64)
-    units = whole_groups(HEADS, COUNTS)
-    found = sum_by_unit(matrix, units, HEADS)
-    for row, one in enumerate(units):
-        for column, other in enumerate(units):
-            rows, columns = ([HEADS.index(head) for head in unit.heads] for unit in (one, other))
-            assert_close(found[row, column], matrix[rows][:, columns].sum(), torch.float64)
-    assert torch.equal(sum_by_unit(matrix, single_heads(HEADS), HEADS), matrix)
+        assert len(cut(model_of("llama"), unit).kept["L0"]) == 3
 
 
 def test_membership_marks_a_units_heads() -> None:
-    units = [Unit(parse_heads("L1H2")), Unit(parse_heads("L0H0 L0H2"))]
+    units = [parse_heads("L1H2"), parse_heads("L0H0 L0H2")]
     found = membership(units, HEADS)
     assert found.nonzero().tolist() == [[0, 8], [1, 0], [1, 2]]
     assert found.sum() == 3

@@ -7,12 +7,12 @@ import sysconfig
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, strategies as st
 
 from headwise.errors import OptionError
-from headwise.reading import manual
 from headwise.reading.manual import manual_texts, split_documents, split_paragraphs, split_sentences
 
 LEAST_SENTENCES, LEAST_CHARACTERS = 6_000, 800_000
@@ -111,7 +111,7 @@ def test_modules_are_read_in_the_order_of_their_names_and_never_run(fresh: Path)
 def test_a_python_without_a_manual_raises(fresh: Path, has_folder: bool) -> None:
     if has_folder:
         fresh.mkdir()
-    with pytest.raises(OptionError, match="no manual"):
+    with pytest.raises(OptionError, match="manual"):
         manual_texts()
 
 
@@ -129,9 +129,19 @@ def test_reading_the_manual_loads_no_torch_and_is_deterministic(
 
 
 def test_sentences_have_five_to_fifty_words_and_no_repeats() -> None:
-    at = {count: " ".join(["Word", *["of"] * (count - 1)]) + "." for count in (4, 5, 50, 51)}
-    document = " ".join([at[4], at[5], at[50], at[51], at[5].replace(" ", "\n")])
-    assert split_sentences([document, at[5].upper()]) == (at[5], at[50])
+    sentence_of = {
+        count: " ".join(["Word", *["of"] * (count - 1)]) + "." for count in (4, 5, 50, 51)
+    }
+    document = " ".join(
+        [
+            sentence_of[4],
+            sentence_of[5],
+            sentence_of[50],
+            sentence_of[51],
+            sentence_of[5].replace(" ", "\n"),
+        ]
+    )
+    assert split_sentences([document, sentence_of[5].upper()]) == (sentence_of[5], sentence_of[50])
 
 
 def test_sentences_end_at_blank_lines_but_not_at_abbreviations() -> None:
@@ -157,7 +167,7 @@ def test_split_documents_share_no_paragraph_and_lose_none(
 ) -> None:
     all_gists = set(gists(tuple(texts)))
     if len(all_gists) < 2:
-        with pytest.raises(OptionError, match=rf"a text of {len(all_gists)} paragraphs? cannot"):
+        with pytest.raises(OptionError, match=f"{len(all_gists)} paragraph"):
             split_documents(texts, held_out=held_out, seed=seed)
         return
     fitted, rest = split_documents(texts, held_out=held_out, seed=seed)
@@ -183,5 +193,6 @@ def test_a_share_outside_0_to_1_raises(share: float) -> None:
 
 
 def test_topics_are_read_without_modules(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manual, "_topics", lambda: ["This is all of the text.\n\nx ::= y"])
+    topics = {"all": "This is all of the text.\n\nx ::= y"}
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", SimpleNamespace(topics=topics))
     assert manual_texts() == ("This is all of the text.",)

@@ -34,8 +34,8 @@ def byte_level() -> PreTrainedTokenizerFast:
 def word_pieces() -> PreTrainedTokenizerFast:
     """A tokenizer like BERT's: lower case, [CLS] and [SEP], pieces that start with ##."""
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
-    whole = ["[UNK]", "[CLS]", "[SEP]", "the", "animal", "cross", "tire", "##d", *".,'?"]
-    pieces = [*whole, *letters, *(f"##{letter}" for letter in letters if letter != "d")]
+    known = ["[UNK]", "[CLS]", "[SEP]", "the", "animal", "cross", "tire", "##d", *".,'?"]
+    pieces = [*known, *letters, *(f"##{letter}" for letter in letters if letter != "d")]
     inner = Tokenizer(models.WordPiece({p: k for k, p in enumerate(pieces)}, unk_token="[UNK]"))
     inner.normalizer = normalizers.BertNormalizer()
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

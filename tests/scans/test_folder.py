@@ -58,26 +58,26 @@ def test_the_same_model_and_inputs_resume(tmp_path: Path) -> None:
 
 def test_other_weights_are_rejected(tmp_path: Path) -> None:
     scan(llama(0), inputs=inputs(0), out=tmp_path)
-    with pytest.raises(OutputError, match="other weights"):
+    with pytest.raises(OutputError, match="weights"):
         scan(llama(1), inputs=inputs(0), out=tmp_path)
 
 
 def test_the_same_weights_with_another_config_are_rejected(tmp_path: Path) -> None:
     scan(llama(0), inputs=inputs(0), out=tmp_path)
-    with pytest.raises(OutputError, match="another config"):
+    with pytest.raises(OutputError, match="config"):
         scan(llama(0, rope_theta=100.0), inputs=inputs(0), out=tmp_path)
 
 
 def test_another_tokenizer_is_rejected(tmp_path: Path, tokenizer: Any) -> None:
-    def read(one: Any) -> None:
-        scan(model, "The cat sat down.", tokenizer=one, settings=QUICK, out=tmp_path)
+    def read(its_tokenizer: Any) -> None:
+        scan(model, "The cat sat down.", tokenizer=its_tokenizer, settings=QUICK, out=tmp_path)
 
     model, other = bert(tokenizer), copy.deepcopy(tokenizer)
     read(tokenizer)
-    other(["a", "b c"], padding=True, truncation=True, max_length=3)  # which it remembers
+    other(["a", "b c"], padding=True, truncation=True, max_length=3)  # it remembers these
     read(other)
     other.backend_tokenizer.normalizer = None
-    with pytest.raises(OutputError, match="another tokenizer"):
+    with pytest.raises(OutputError, match="tokenizer"):
         read(other)
 
 
@@ -88,20 +88,20 @@ def test_another_attention_implementation_resumes(tmp_path: Path) -> None:
 
 def test_other_inputs_are_rejected(tmp_path: Path) -> None:
     scan(llama(0), inputs=inputs(0), out=tmp_path)
-    with pytest.raises(OutputError, match="other inputs"):
+    with pytest.raises(OutputError, match="inputs"):
         scan(llama(0), inputs=inputs(1), out=tmp_path)
 
 
 def test_a_model_retrained_in_its_directory_is_rejected(tmp_path: Path, tokenizer: Any) -> None:
-    model, place, text = bert(tokenizer), tmp_path / "model", "The cat sat down."
-    tokenizer.save_pretrained(place)
-    model.save_pretrained(place)
-    scan(str(place), text, settings=QUICK, out=tmp_path / "out")
+    model, folder, text = bert(tokenizer), tmp_path / "model", "The cat sat down."
+    tokenizer.save_pretrained(folder)
+    model.save_pretrained(folder)
+    scan(str(folder), text, settings=QUICK, out=tmp_path / "out")
     with torch.no_grad():
         model.encoder.layer[0].attention.self.query.weight[2, 3] += 1
-    model.save_pretrained(place)
-    with pytest.raises(OutputError, match="other weights"):
-        scan(str(place), text, settings=QUICK, out=tmp_path / "out")
+    model.save_pretrained(folder)
+    with pytest.raises(OutputError, match="weights"):
+        scan(str(folder), text, settings=QUICK, out=tmp_path / "out")
 
 
 def test_other_sentences_are_rejected(tmp_path: Path, tokenizer: Any) -> None:
@@ -112,7 +112,7 @@ def test_other_sentences_are_rejected(tmp_path: Path, tokenizer: Any) -> None:
     model = bert(tokenizer)
     read(Arc("nsubj", 1, 2))
     read(Arc("nsubj", 1, 2))
-    with pytest.raises(OutputError, match="other sentences"):
+    with pytest.raises(OutputError, match="sentences"):
         read(Arc("nsubj", 1, 2), Arc("det", 0, 1))
 
 
@@ -127,39 +127,40 @@ def test_one_changed_weight_changes_the_digest_and_nothing_else_does() -> None:
 
 
 @pytest.mark.parametrize("name", ["settings.json", "progress-0.npz"])
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
+def test_an_unreadable_file_is_an_error_with_its_name(tmp_path: Path, name: str) -> None:
     scan(llama(0), inputs=inputs(0), out=tmp_path)
     (tmp_path / name).unlink()
     (tmp_path / name).mkdir()
-    with pytest.raises(OptionError, match=f"{name} cannot be read: Is a directory"):
+    with pytest.raises(OptionError, match=f"{name}.* directory"):
         scan(llama(0), inputs=inputs(0), out=tmp_path)
 
 
 def test_a_scan_is_read_back_as_it_was_written(tmp_path: Path, tokenizer: Any) -> None:
     sentences = [ProbeSentence(("The", "cat", "sat", "."), (Arc("nsubj", 1, 2),))]
     job = ScanJob.of(bert(tokenizer), "It rained.", tokenizer=tokenizer, treebank=sentences)
-    found = run_scan(job, out=tmp_path / "out")
-    copy_of = Scan.read(tmp_path / "out")
-    assert copy_of.table == found.table
-    pd.testing.assert_frame_equal(copy_of.pairs, found.pairs)
-    pd.testing.assert_frame_equal(copy_of.relations, found.relations)
-    found.write(tmp_path / "copy")
+    written = run_scan(job, out=tmp_path / "out")
+    read_back = Scan.read(tmp_path / "out")
+    assert read_back.table == written.table
+    pd.testing.assert_frame_equal(read_back.pairs, written.pairs)
+    pd.testing.assert_frame_equal(read_back.relations, written.relations)
+    written.write(tmp_path / "copy")
     for name in TABLES:
         assert (tmp_path / "copy" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
     with pytest.raises(OutputError, match=r"heads\.parquet"):
-        found.write(tmp_path / "copy")
+        written.write(tmp_path / "copy")
 
 
 def test_writing_over_a_scan_leaves_no_table_of_the_old_one(tmp_path: Path) -> None:
     scan(llama(0), inputs=inputs(0), out=tmp_path)
-    quiet = run_scan(ScanJob.of(llama(0), inputs=inputs(0), settings=ScanSettings(compares=False)))
+    settings = ScanSettings(compares=False)
+    without_pairs = run_scan(ScanJob.of(llama(0), inputs=inputs(0), settings=settings))
     assert (tmp_path / "pairs.parquet").exists()
-    quiet.write(tmp_path, force=True)
+    without_pairs.write(tmp_path, force=True)
     assert not (tmp_path / "pairs.parquet").exists()
     assert Scan.read(tmp_path).pairs.empty
 
 
-def test_reading_names_a_folder_without_a_scan_and_a_damaged_table(tmp_path: Path) -> None:
+def test_reading_rejects_a_folder_without_a_scan_and_a_damaged_table(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"heads\.parquet"):
         Scan.read(tmp_path)
     scan(llama(0), inputs=inputs(0), out=tmp_path)
@@ -188,7 +189,7 @@ def test_force_leaves_nothing_of_the_old_scan(tmp_path: Path, tokenizer: Any) ->
     (tmp_path / "mine.txt").write_text("mine")
     assert {"relations.parquet", "pairs.parquet"} <= {file.name for file in tmp_path.iterdir()}
     alone = ScanSettings(repeats=False, compares=False)
-    with pytest.raises(OutputError, match=r"--force \(force=True"):
+    with pytest.raises(OutputError, match=r"--force.*force=True"):
         scan(model, "It rained.", tokenizer=tokenizer, settings=alone, out=tmp_path)
     scan(model, "It rained.", tokenizer=tokenizer, settings=alone, out=tmp_path, force=True)
     assert sorted(file.name for file in tmp_path.iterdir()) == [

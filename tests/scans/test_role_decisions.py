@@ -35,17 +35,17 @@ def roles(**columns: list[float]) -> list[tuple[str, ...]]:
         ("duplicate", "duplicate", "uniform_duplicate", 0.4),
     ],
 )
-def test_a_role_starts_at_its_threshold_and_over_its_baseline(
+def test_a_role_needs_its_threshold_and_more_than_its_baseline(
     role: str, column: str, baseline: str, threshold: float
 ) -> None:
     scores = [threshold, threshold - 0.01, 0.9, NAN]
-    got = roles(**{column: scores, baseline: [0.1, 0.1, 0.9, 0.1]})
-    assert got == [(role,), (), (), ()]
+    table_roles = roles(**{column: scores, baseline: [0.1, 0.1, 0.9, 0.1]})
+    assert table_roles == [(role,), (), (), ()]
 
 
-def test_a_broad_head_is_broader_than_the_middle_one() -> None:
+def test_a_broad_head_is_broader_than_the_median_head() -> None:
     assert roles(normalised_entropy=[0.2, 0.79, 0.95]) == [(), (), ("broad",)]
-    assert roles(normalised_entropy=[0.990, 0.991, 0.999]) == [(), (), ()]  # all alike: none is
+    assert roles(normalised_entropy=[0.990, 0.991, 0.999]) == [(), (), ()]  # all are alike
     assert roles(normalised_entropy=[0.1, 0.2, 0.77]) == [(), (), ()]
 
 
@@ -53,7 +53,7 @@ def test_attention_to_the_token_itself_is_not_positional() -> None:
     assert roles(self=[0.9], previous=[0.1], uniform_previous=[0.1]) == [()]
 
 
-def test_a_head_may_have_several_roles_and_says_why() -> None:
+def test_a_head_may_have_several_roles_with_details() -> None:
     df = decide_roles(
         table(previous=[0.6], first=[0.7], uniform_previous=[0.1], uniform_first=[0.1])
     )
@@ -64,7 +64,7 @@ def test_a_head_may_have_several_roles_and_says_why() -> None:
     assert list(df.columns[:4]) == ["stack", "layer", "head", "roles"]
 
 
-def test_roles_come_in_one_order_whatever_decides_them() -> None:
+def test_roles_are_in_the_order_of_the_role_table() -> None:
     finds_subjects = relations(("subject", 1, 0.9, 0.1, True))
     df = decide_roles(table(normalised_entropy=[0.2, 0.9, 0.3]), finds_subjects)
     assert df["roles"][1] == ("syntactic", "broad")
@@ -85,7 +85,7 @@ def test_a_role_without_a_baseline_is_not_tested() -> None:
     assert "positional" in HeadTable(df, {}).untested_roles
 
 
-def test_the_baseline_is_that_of_the_offset_that_won() -> None:
+def test_the_baseline_is_that_of_the_best_offset() -> None:
     df = decide_roles(
         table(
             previous=[0.6, 0.2, NAN],
@@ -123,16 +123,16 @@ def test_a_relation_needs_the_floor_the_margin_and_more_than_luck(role: str, rel
     df = decide_roles(table(distance=[1.0] * 6), relations(*rows))
     assert list(df["roles"]) == [(role,), (), (role,), (), (), ()]
     assert df[f"{role}_counts"].tolist() == [True, True, True, True, False, False]
-    want = [floor, floor, 0.8 + MARGIN, 0.8 + MARGIN, floor, NAN]
-    np.testing.assert_allclose(df[f"{role}_threshold"], want)
+    thresholds = [floor, floor, 0.8 + MARGIN, 0.8 + MARGIN, floor, NAN]
+    np.testing.assert_allclose(df[f"{role}_threshold"], thresholds)
     assert df[f"{role}_detail"].tolist() == [f"{relation}, row"] * 5 + [""]
 
 
 def test_the_detail_names_the_relation_that_decides() -> None:
     rows = relations(
-        ("object", 0, 0.45, 0.05, True),  # a larger lead, and under the floor
+        ("object", 0, 0.45, 0.05, True),  # a larger lead, but under the floor
         ("subject", 0, 0.70, 0.50, True),
-        ("modifier", 0, 0.99, 0.10, False),  # the largest of all, and luck
+        ("modifier", 0, 0.99, 0.10, False),  # the largest lead, but it may be luck
     )
     df = decide_roles(table(distance=[1.0]), rows)
     assert df["syntactic_detail"][0] == "subject, row"
@@ -140,12 +140,12 @@ def test_the_detail_names_the_relation_that_decides() -> None:
     assert bool(df["syntactic_counts"][0])
 
 
-def test_relations_without_sentences_decide_no_role() -> None:
+def test_relations_decide_only_the_roles_that_they_test() -> None:
     df = decide_roles(table(distance=[1.0]), relations(("object", 0, 0.9, 0.1, True)))
     assert [name for name in df if name.endswith("_score")] == ["syntactic_score"]
 
 
-def test_heads_of_equal_numbers_in_different_layers_are_told_apart() -> None:
+def test_heads_with_the_same_number_in_different_layers_have_their_own_roles() -> None:
     df = pd.DataFrame({"stack": ["", ""], "layer": [0, 1], "head": [2, 2], "distance": [1.0, 1.0]})
     rows = relations(("object", 2, 0.2, 0.1, True), ("object", 2, 0.9, 0.1, True))
     rows["name"] = ["L0H2", "L1H2"]

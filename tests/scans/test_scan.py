@@ -60,20 +60,20 @@ def job_for(loaded: LoadedModel, settings: ScanSettings = SETTINGS) -> ScanJob:
 
 
 @pytest.fixture(scope="module")
-def found(minilm: LoadedModel) -> Scan:
+def scanned(minilm: LoadedModel) -> Scan:
     return run_scan(job_for(minilm))
 
 
-def test_every_head_has_a_row_and_every_promised_column(found: Scan) -> None:
-    df = found.table.df
+def test_every_head_has_a_row_and_every_required_column(scanned: Scan) -> None:
+    df = scanned.table.df
     assert len(df) == 6 * 12
     assert [name for name in INTERFACE if name not in df] == []
     numbers = df[[name for name in INTERFACE if name not in ("stack", "layer", "head", "roles")]]
     assert numbers.notna().all(axis=None)
 
 
-def test_the_table_records_how_it_was_made(found: Scan) -> None:
-    about = found.table.about
+def test_the_table_records_how_it_was_made(scanned: Scan) -> None:
+    about = scanned.table.about
     assert about["model"] == "minilm"
     assert about["loaded"]["sha256"].startswith("53aa51172d14")
     assert about["settings"]["length"] == 64
@@ -94,13 +94,10 @@ def test_pairs_compare_the_outputs_and_weights_of_every_two_heads(minilm: Loaded
     kernels = torch.cat([centred_kernels(call.mixed[0].double()) for call in watched.calls])
     similarity = cka(pairwise_hsic(kernels))
     heads = [f"L{layer}H{head}" for layer in range(6) for head in range(12)]
-    for one, other in ((0, 1), (3, 40), (70, 71), (13, 60)):
-        got = pairs.loc[(heads[one], heads[other])]
-        assert got["cka"] == pytest.approx(similarity[one, other].item(), abs=1e-4)
-        is_within = one // 12 == other // 12
-        assert (
-            (0 < got["divergence"] <= math.log(2)) if is_within else math.isnan(got["divergence"])
-        )
+    for first, second in ((0, 1), (3, 40), (70, 71), (13, 60)):
+        pair = pairs.loc[(heads[first], heads[second])]
+        assert pair["cka"] == pytest.approx(similarity[first, second].item(), abs=1e-4)
+        assert math.isnan(pair["divergence"]) == (first // 12 != second // 12)
     within = pairs["divergence"].notna()
     assert within.sum() == 6 * (12 * 11 // 2)
     assert pairs["divergence"][within].between(0, math.log(2)).all()
@@ -113,7 +110,7 @@ def test_a_model_in_training_mode_stays_in_it(minilm: LoadedModel) -> None:
     minilm.model.eval()
 
 
-def test_tensors_are_enough() -> None:
+def test_a_scan_of_tensors_needs_no_tokenizer() -> None:
     config = LlamaConfig(
         vocab_size=53, hidden_size=30, intermediate_size=7, num_hidden_layers=2,
         num_attention_heads=5, num_key_value_heads=5,
@@ -122,24 +119,25 @@ def test_tensors_are_enough() -> None:
     table = scan(model, inputs=[{"input_ids": torch.randint(0, 53, (2, 11))}])
     assert len(table) == 10
     for name in ("special", "punctuation"):
-        assert table.df[name].isna().all(), "a tokenizer says what is special"
+        assert table.df[name].isna().all(), "only a tokenizer knows these tokens"
     assert "delimiter" in table.untested_roles and "delimiter_score" not in table.df
     assert table.df["confidence"].notna().all()
-    assert table.df["next"].isna().all(), "a causal model sees nothing ahead"
+    assert table.df["next"].isna().all(), "a causal model sees no later token"
     assert table.df["induction"].isna().all(), "random tokens need a tokenizer"
 
 
-def test_sampled_rows_are_as_far_off_as_their_standard_errors_say(minilm: LoadedModel) -> None:
-    whole = run_scan(job_for(minilm, ScanSettings(rows="all", repeats=False, compares=False)))
-    assert [name for name in whole.table.df if name.endswith("_se")] == []
-    off = []
+def test_sampled_rows_differ_by_as_much_as_their_standard_errors(minilm: LoadedModel) -> None:
+    exact = run_scan(job_for(minilm, ScanSettings(rows="all", repeats=False, compares=False)))
+    assert [name for name in exact.table.df if name.endswith("_se")] == []
+    relative = []
     for seed in range(8):
         settings = ScanSettings(rows=41, repeats=False, compares=False, seed=seed)
         sampled = run_scan(job_for(minilm, settings)).table
         assert "41 random rows" in sampled.about["rows"]
         for name in ("entropy", "previous", "confidence"):
-            off.append((sampled.df[name] - whole.table.df[name]) / sampled.df[f"{name}_se"])
-    errors = pd.concat(off)
+            difference = sampled.df[name] - exact.table.df[name]
+            relative.append(difference / sampled.df[f"{name}_se"])
+    errors = pd.concat(relative)
     # Of a standard normal, 68% are within 1 and 95% within 2; heads of one text are correlated.
     assert 0.45 < (errors.abs() < 1).mean() < 0.88
     assert 0.80 < (errors.abs() < 2).mean() < 1.0
@@ -152,14 +150,13 @@ def test_sums_are_read_back_to_the_last_bit(minilm: LoadedModel) -> None:
         batch.count(batch.build(), sums)
         sums.done.add(batch.name)
     content = sums.to_bytes()
-    copy_of = ScanSums.from_bytes(content)
-    assert copy_of.to_bytes() == content
-    kinds = {"text", "repeats", "probe"}
-    assert {name.split()[0] for name in copy_of.done} == kinds, "every kind of sum is in it"
-    assert job_for(minilm).build_tables(copy_of).table == job_for(minilm).build_tables(sums).table
+    read_back = ScanSums.from_bytes(content)
+    assert read_back.to_bytes() == content
+    assert {name.split()[0] for name in read_back.done} == {"text", "repeats", "probe"}
+    assert job_for(minilm).build_tables(read_back).table == job_for(minilm).build_tables(sums).table
 
 
-def test_batches_merge_in_any_order(minilm: LoadedModel, found: Scan) -> None:
+def test_batches_merge_in_any_order(minilm: LoadedModel, scanned: Scan) -> None:
     parts = [ScanSums() for _ in range(3)]
     for number, batch in enumerate(job_for(minilm).batches()):
         batch.count(batch.build(), parts[number % 3])
@@ -168,18 +165,18 @@ def test_batches_merge_in_any_order(minilm: LoadedModel, found: Scan) -> None:
         merged.merge(part)
     again = job_for(minilm).build_tables(merged)
     for name in INTERFACE[4:]:
-        ours, theirs = again.table.df[name], found.table.df[name]
+        ours, theirs = again.table.df[name], scanned.table.df[name]
         pd.testing.assert_series_equal(ours, theirs, rtol=1e-9)
-    assert list(again.table.df["roles"]) == list(found.table.df["roles"])
+    assert list(again.table.df["roles"]) == list(scanned.table.df["roles"])
 
 
-def test_other_settings_are_rejected_by_name(minilm: LoadedModel, tmp_path: Path) -> None:
+def test_an_error_names_the_settings_that_differ(minilm: LoadedModel, tmp_path: Path) -> None:
     small = ScanSettings(length=16, max_tokens=40, repeats=False)
     run_scan(job_for(minilm, small), out=tmp_path)
     again = run_scan(job_for(minilm, small), out=tmp_path)
     assert again.table == HeadTable.read(tmp_path / "heads.parquet")
     other = ScanSettings(length=17, max_tokens=40, repeats=False)
-    with pytest.raises(OutputError, match=r"length was 16, now 17"):
+    with pytest.raises(OutputError, match=r"length.*16.*17"):
         run_scan(job_for(minilm, other), out=tmp_path)
     run_scan(job_for(minilm, other), out=tmp_path, force=True)
     assert HeadTable.read(tmp_path / "heads.csv").about["settings"]["length"] == 17
@@ -249,7 +246,7 @@ except SystemExit as end:
 settings = headwise.ScanSettings(measures="entropy")
 table = headwise.scan("minilm", text, settings=settings, shares_work=True)
 table.write(f"{folder}/{os.environ['RANK']}.parquet")
-if os.environ["RANK"] == "1":  # one alone waits for nobody
+if os.environ["RANK"] == "1":  # a process on its own waits for no other
     assert len(headwise.scan("minilm", text, settings=settings)) == 72
 """
 
@@ -294,15 +291,15 @@ def test_the_largest_seed_draws_rows(minilm: LoadedModel) -> None:
 
 
 def test_a_loaded_model_brings_its_tokenizer_and_name(minilm: LoadedModel) -> None:
-    task = ScanJob.of(minilm, "Some text.")
-    assert task.tokenizer is minilm.tokenizer
-    assert task.about["name"] == "minilm" and task.about["sha256"].startswith("53aa51172d14")
+    job = ScanJob.of(minilm, "Some text.")
+    assert job.tokenizer is minilm.tokenizer
+    assert job.about["name"] == "minilm" and job.about["sha256"].startswith("53aa51172d14")
     other = copy.copy(minilm.tokenizer)
     assert ScanJob.of(minilm, "Some text.", tokenizer=other).tokenizer is other
 
 
 @pytest.mark.parametrize(
-    ("probe", "given", "is_read"),
+    ("probe", "options", "is_read"),
     [
         (None, {}, True),
         (None, {"texts": "Some text."}, False),
@@ -310,40 +307,40 @@ def test_a_loaded_model_brings_its_tokenizer_and_name(minilm: LoadedModel) -> No
         (True, {"texts": "Some text."}, True),
     ],
 )
-def test_built_in_sentences_are_read_if_nothing_is_given(
-    minilm: LoadedModel, probe: bool | None, given: dict[str, Any], is_read: bool
+def test_built_in_sentences_are_read_without_text(
+    minilm: LoadedModel, probe: bool | None, options: dict[str, Any], is_read: bool
 ) -> None:
-    task = ScanJob.of(minilm, **given, settings=ScanSettings(rows=5, probe=probe))
-    assert task.settings.probe is is_read
-    assert task.texts == ([given["texts"]] if given else list(TEXTS))
+    job = ScanJob.of(minilm, **options, settings=ScanSettings(rows=5, probe=probe))
+    assert job.settings.probe is is_read
+    assert job.texts == ([options["texts"]] if options else list(TEXTS))
 
 
 def test_a_name_alone_is_scanned_on_built_in_text() -> None:
-    task = ScanJob.of("minilm")
-    assert task.settings.probe
-    assert task.texts == list(TEXTS)
-    json.dumps(task.fingerprint)
+    job = ScanJob.of("minilm")
+    assert job.settings.probe
+    assert job.texts == list(TEXTS)
+    json.dumps(job.fingerprint)
 
 
 def test_a_length_beyond_the_models_limit_is_rejected(minilm: LoadedModel) -> None:
-    with pytest.raises(OptionError, match=r"length is 8,192: .*512 tokens"):
+    with pytest.raises(OptionError, match=r"length.*8,192.*512"):
         scan(minilm, "Some text.", settings=ScanSettings(length=8192))
 
 
 def test_sentences_share_a_batch_as_far_as_they_fit() -> None:
     lengths = [7] * 70 + [300] * 7 + [2000]
     sentences = [
-        EncodedSentence(place, ProbeSentence(("a", "b"), ()), Encoded([3] * length, [0] * length))
-        for place, length in enumerate(lengths)
+        EncodedSentence(index, ProbeSentence(("a", "b"), ()), Encoded([3] * length, [0] * length))
+        for index, length in enumerate(lengths)
     ]
     groups = group_sentences(reversed(sentences))
     assert [len(group) for group in groups] == [32, 32, 6, 3, 3, 1, 1]
-    assert [one.index for group in groups for one in group] == list(range(len(lengths)))
+    assert [each.index for group in groups for each in group] == list(range(len(lengths)))
     assert group_sentences([]) == []
 
 
-def test_every_column_is_described_and_nothing_else(found: Scan) -> None:
-    described, columns = set(found.table.about["columns"]), set(found.table.df)
+def test_every_column_of_a_measure_is_described(scanned: Scan) -> None:
+    described, columns = set(scanned.table.about["columns"]), set(scanned.table.df)
     assert described <= columns
     assert {"induction", "best_offset", "largest_offset_share", "nearest_cka"} <= described
     of_roles = ("_score", "_threshold", "_baseline", "_detail", "_counts", "_se")
@@ -369,9 +366,9 @@ def test_progress_counts_tokens_and_skips_what_was_done(
     assert run() == calls, "a complete scan reports the same"
 
 
-def test_relations_name_heads_by_stack_layer_and_number(found: Scan) -> None:
-    frame = found.relations
+def test_relations_name_heads_by_stack_layer_and_number(scanned: Scan) -> None:
+    frame = scanned.relations
     names = [f"L{layer}H{head}" for layer, head in zip(frame["layer"], frame["head"], strict=True)]
     assert list(frame["name"]) == names
     assert set(frame["stack"]) == {""}
-    assert set(names) == {str(head) for head in found.table.heads}
+    assert set(names) == {str(head) for head in scanned.table.heads}

@@ -1,4 +1,4 @@
-"""A scan rejects models, inputs and settings that it cannot use, in one sentence."""
+"""A scan rejects models, inputs and settings that it cannot use."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from headwise.measures.counter import HeadCounter, RowChoice, make_measures
 from headwise.models.loaded import LoadedModel
 from headwise.models.loading import load_model
 from headwise.probes.sentences import Arc, ProbeSentence
-from headwise.reading.tensors import batches_from_tensors
+from headwise.reading.tensors import batch_from_tensors
 from headwise.scans.process_group import ProcessGroup
 from headwise.scans.scan import ScanJob, count_batch, scan
 from headwise.scans.settings import ScanSettings
@@ -27,49 +27,49 @@ def minilm() -> LoadedModel:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "facts"),
     [
-        ({"measures": ("entropy", "glow")}, "unknown measure 'glow': .*offsets"),
-        ({"rows": "some"}, "rows is 'some': .*all, auto"),
-        ({"rows": 0}, "rows is 0: .*1"),
-        ({"measures": "glow"}, "unknown measure 'glow'"),
-        ({"seed": 10**20}, "seed is 100,000,[0,]*: .*4,294,967,295"),
-        ({"seed": -1}, "seed is -1: .*0"),
-        ({"per_relation": 1001}, "per_relation is 1,001: .*1,000"),
-        ({"length": 0}, "length is 0: .*1"),
-        ({"length": 64.0}, r"length is 64\.0"),
-        ({"length": "64"}, "length is '64'"),
-        ({"max_tokens": True}, "max_tokens is True"),
-        ({"seed": 1.5}, r"seed is 1\.5"),
-        ({"seed": None}, "seed is None"),
-        ({"rows": 0.5}, r"rows is 0\.5"),
-        ({"rows": True}, "rows is True"),
-        ({"per_relation": 2.5}, r"per_relation is 2\.5"),
-        ({"compares": "no"}, "compares is 'no'"),
-        ({"repeats": None}, "repeats is None"),
-        ({"probe": 1}, "probe is 1"),
-        ({"measures": 3}, "measures has 3: .*entropy"),
-        ({"measures": [3]}, "measures has 3"),
+        ({"measures": ("entropy", "glow")}, "'glow'.*offsets"),
+        ({"rows": "some"}, "rows.*'some'.*all, auto"),
+        ({"rows": 0}, "rows.* 0.*1"),
+        ({"measures": "glow"}, "'glow'"),
+        ({"seed": 10**20}, "seed.* 100,000,[0,]*.*4,294,967,295"),
+        ({"seed": -1}, "seed.* -1.*0"),
+        ({"per_relation": 1001}, "per_relation.* 1,001.*1,000"),
+        ({"length": 0}, "length.* 0.*1"),
+        ({"length": 64.0}, r"length.* 64\.0"),
+        ({"length": "64"}, "length.*'64'"),
+        ({"max_tokens": True}, "max_tokens.*True"),
+        ({"seed": 1.5}, r"seed.* 1\.5"),
+        ({"seed": None}, "seed.*None"),
+        ({"rows": 0.5}, r"rows.* 0\.5"),
+        ({"rows": True}, "rows.*True"),
+        ({"per_relation": 2.5}, r"per_relation.* 2\.5"),
+        ({"compares": "no"}, "compares.*'no'"),
+        ({"repeats": None}, "repeats.*None"),
+        ({"probe": 1}, "probe.* 1"),
+        ({"measures": 3}, "measures.* 3.*entropy"),
+        ({"measures": [3]}, "measures.* 3"),
     ],
 )
-def test_settings_reject_values_that_cannot_be_used(options: dict[str, object], words: str) -> None:
-    with pytest.raises(OptionError, match=words):
+def test_settings_reject_values_that_cannot_be_used(options: dict[str, object], facts: str) -> None:
+    with pytest.raises(OptionError, match=facts):
         ScanSettings(**options)  # type: ignore[arg-type]
 
 
-def test_settings_are_pythons_own_numbers() -> None:
+def test_settings_become_python_integers() -> None:
     settings = ScanSettings(length=np.int64(64), rows=np.int64(3), measures=["entropy"])  # type: ignore[arg-type]
     assert settings == ScanSettings(length=64, rows=3, measures=("entropy",))
     assert type(settings.length) is int and type(settings.rows) is int
 
 
-def test_text_without_a_tokenizer_is_refused(minilm: LoadedModel) -> None:
-    with pytest.raises(OptionError, match="texts need a tokenizer"):
+def test_text_without_a_tokenizer_raises(minilm: LoadedModel) -> None:
+    with pytest.raises(OptionError, match="tokenizer"):
         scan(minilm.model, "Some text.")
 
 
-def test_no_text_at_all_is_refused(minilm: LoadedModel) -> None:
-    with pytest.raises(OptionError, match="there is too little text to read"):
+def test_an_empty_text_raises(minilm: LoadedModel) -> None:
+    with pytest.raises(OptionError, match="too little text"):
         scan(minilm.model, "", tokenizer=minilm.tokenizer)
 
 
@@ -78,75 +78,69 @@ HOLES = torch.tensor([[0, 1, 1, 1, 0], [1, 0, 1, 1, 1]])
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("options", "facts"),
     [
-        ({"inputs": {"input_ids": WORDS}}, "inputs is a dict"),
-        ({"inputs": 5}, "inputs is a int"),
-        ({"inputs": ["input_ids"]}, "a batch of inputs is a str"),
-        ({"inputs": [{"input_ids": [[1, 2]]}]}, "input_ids is a list"),
+        ({"inputs": {"input_ids": WORDS}}, "inputs.* dict"),
+        ({"inputs": 5}, "inputs.* int"),
+        ({"inputs": ["input_ids"]}, "inputs.* str"),
+        ({"inputs": [{"input_ids": [[1, 2]]}]}, "input_ids.* list"),
         (
             {"inputs": [{"input_ids": WORDS, "attention_mask": [[1] * 5] * 2}]},
-            "attention_mask is a list",
+            "attention_mask.* list",
         ),
         (
             {"inputs": [{"input_ids": WORDS, "attention_mask": torch.ones(2, 1, 5, 5)}]},
-            r"attention_mask is \[2, 1, 5, 5\]: it must be \[2, 5\]",
+            r"attention_mask.*\[2, 1, 5, 5\].*\[2, 5\]",
         ),
         (
             {"inputs": [{"input_ids": WORDS, "attention_mask": HOLES}]},
-            "attention_mask hides tokens between others in sequence 1",
+            "attention_mask.* sequence 1",
         ),
-        ({"inputs": [{"input_ids": WORDS.float()}]}, r"input_ids is torch\.float32"),
+        ({"inputs": [{"input_ids": WORDS.float()}]}, r"input_ids.* torch\.float32"),
         (
             {"inputs": [{"input_ids": WORDS * 40_000}]},
-            r"BertModel cannot read this: input_ids has 40000, but its vocabulary is 0\.\.30521",
+            r"BertModel.*input_ids.* 40000.* 0\.\.30521",
         ),
-        ({"inputs": [{"input_ids": WORDS * -1}]}, "input_ids has -1"),
+        ({"inputs": [{"input_ids": WORDS * -1}]}, "input_ids.* -1"),
         (
             {"inputs": [{"input_ids": torch.ones(1, 600, dtype=torch.long)}]},
-            "input_ids has 600 positions, but the model reads at most 512",
+            "input_ids.* 600.* 512",
         ),
         (
             {"inputs": [{"input_ids": WORDS, "attention_masks": WORDS}]},
-            "BertModel has no input 'attention_masks': did you mean attention_mask",
+            r"BertModel.*'attention_masks'.*attention_mask\b",
         ),
-        ({"texts": Path("book.txt")}, r"texts is PosixPath\('book.txt'\)"),
-        ({"texts": 5}, "texts is 5"),
-        ({"treebank": "missing.conllu"}, "missing.conllu is not a file"),
-        ({"treebank": Path("missing.conllu")}, "missing.conllu is not a file"),
-        ({"treebank": ["A sentence."]}, "'A sentence.' is not a ProbeSentence"),
-        ({"treebank": 5}, "5 is not a ProbeSentence"),
-        (
-            {"texts": "Hi.", "tokenizer": "bert"},
-            "tokenizer is a str",
-        ),
-        ({"inputs": [{}]}, "a batch of inputs has no tensor"),
-        ({"inputs": [{"input_ids": WORDS[0]}]}, r"input_ids is \[5\]"),
-        ({"inputs": []}, "nothing was scanned"),
-        ({"texts": ["Some text.", None]}, "a text is a NoneType"),
+        ({"texts": Path("book.txt")}, r"texts.*PosixPath\('book.txt'\)"),
+        ({"texts": 5}, "texts.* 5"),
+        ({"treebank": "missing.conllu"}, r"missing\.conllu"),
+        ({"treebank": Path("missing.conllu")}, r"missing\.conllu"),
+        ({"treebank": ["A sentence."]}, "'A sentence.'.*ProbeSentence"),
+        ({"treebank": 5}, "5.*ProbeSentence"),
+        ({"texts": "Hi.", "tokenizer": "bert"}, "tokenizer.* str"),
+        ({"inputs": [{}]}, "inputs.* no tensor"),
+        ({"inputs": [{"input_ids": WORDS[0]}]}, r"input_ids.*\[5\]"),
+        ({"inputs": []}, "texts, inputs or sentences"),
+        ({"texts": ["Some text.", None]}, "text.* NoneType"),
     ],
 )
 def test_unreadable_inputs_are_rejected(
-    minilm: LoadedModel, given: dict[str, Any], words: str
+    minilm: LoadedModel, options: dict[str, Any], facts: str
 ) -> None:
-    with pytest.raises((MaskError, OptionError, ShapeError), match=words):
-        scan(minilm, **given, settings=ScanSettings(repeats=False))
+    with pytest.raises((MaskError, OptionError, ShapeError), match=facts):
+        scan(minilm, **options, settings=ScanSettings(repeats=False))
 
 
-def test_an_input_that_a_model_cannot_take_is_named() -> None:
+def test_an_unknown_input_raises_but_labels_do_not() -> None:
     model, inputs = tiny("gpt2")
-    table = scan(model, inputs=[{**inputs, "labels": inputs["input_ids"]}])
-    assert len(table) > 0, "labels are left out, and no mistake"
-    with pytest.raises(
-        OptionError, match="GPT2LMHeadModel has no input 'input_idz': did you mean input_ids"
-    ):
+    assert len(scan(model, inputs=[{**inputs, "labels": inputs["input_ids"]}])) > 0
+    with pytest.raises(OptionError, match=r"GPT2LMHeadModel.*'input_idz'.*input_ids"):
         scan(model, inputs=[{"input_idz": inputs["input_ids"]}])
-    with pytest.raises(OptionError, match=r"no input 'glow': .*input_ids, "):
+    with pytest.raises(OptionError, match=r"'glow'.*input_ids, "):
         scan(model, inputs=[{"glow": torch.ones(1, 3)}])
 
 
 def clip(words: int) -> transformers.CLIPModel:
-    """A tiny model that needs a picture beside its text."""
+    """A tiny model that needs a picture as well as text."""
     sizes = {"hidden_size": 15, "intermediate_size": 7, "num_hidden_layers": 1}
     config = transformers.CLIPConfig(
         text_config={**sizes, "num_attention_heads": 3, "vocab_size": words},
@@ -155,39 +149,38 @@ def clip(words: int) -> transformers.CLIPModel:
     return transformers.CLIPModel(config).eval()
 
 
-def test_a_model_that_needs_more_than_text_says_so(minilm: LoadedModel) -> None:
+def test_text_alone_raises_if_the_model_needs_more(minilm: LoadedModel) -> None:
     model, quick = clip(len(minilm.tokenizer)), ScanSettings(repeats=False)
-    words = r"CLIPModel cannot read text alone \(.*NoneType.*\): .*inputs=\[\.\.\.\]"
-    with pytest.raises(OptionError, match=words):
+    with pytest.raises(OptionError, match=r"CLIPModel.* text .*NoneType.*inputs=\[\.\.\.\]"):
         scan(model, "A cat sat down.", tokenizer=minilm.tokenizer, settings=quick)
     wrong = {"input_ids": WORDS, "pixel_values": torch.randn(2, 3, 5, 28)}
-    with pytest.raises(OptionError, match=r"CLIPModel cannot read these inputs \(.*\): "):
+    with pytest.raises(OptionError, match=r"CLIPModel.* inputs"):
         scan(model, inputs=[wrong], tokenizer=minilm.tokenizer, settings=quick)
 
 
-def test_repeated_tokens_are_left_out_if_the_model_reads_more_than_text(
+def test_repeated_tokens_are_skipped_if_the_model_reads_more_than_text(
     minilm: LoadedModel,
 ) -> None:
-    model, told = clip(len(minilm.tokenizer)), {"token_type_ids": torch.zeros_like(WORDS)}
-    given = {"input_ids": WORDS, "pixel_values": torch.randn(2, 3, 28, 28)}
-    with pytest.warns(UserWarning, match="repeated random tokens: .*pixel_values"):
-        table = scan(model, inputs=[given], tokenizer=minilm.tokenizer)
+    pictures = {"input_ids": WORDS, "pixel_values": torch.randn(2, 3, 28, 28)}
+    with pytest.warns(UserWarning, match=r"induction.*pixel_values"):
+        table = scan(clip(len(minilm.tokenizer)), inputs=[pictures], tokenizer=minilm.tokenizer)
     assert table.df["induction"].isna().all() and table.df["entropy"].notna().all()
-    plain = ScanJob.of(minilm, inputs=[{"input_ids": WORDS, **told}])
-    assert "repeats 0" in [batch.name for batch in plain.batches()]
+    text = {"input_ids": WORDS, "token_type_ids": torch.zeros_like(WORDS)}
+    batches = ScanJob.of(minilm, inputs=[text]).batches()
+    assert "repeats 0" in [batch.name for batch in batches]
 
 
 def test_a_bug_of_headwise_is_not_blamed_on_the_inputs(minilm: LoadedModel) -> None:
-    nowhere: Any = None
-    counter = HeadCounter(nowhere, make_measures(), RowChoice("all"), compares=False)
-    (batch,) = batches_from_tensors([{"input_ids": WORDS}], minilm.model.config)
+    no_sums: Any = None
+    counter = HeadCounter(no_sums, make_measures(), RowChoice("all"), compares=False)
+    batch = batch_from_tensors({"input_ids": WORDS}, minilm.model.config)
     with pytest.raises(AttributeError, match="num_heads"):
         count_batch(minilm.model, batch, counter)
 
 
 def test_a_module_without_attention_is_rejected_by_name(minilm: LoadedModel) -> None:
     for module in (torch.nn.Linear(3, 3), torch.nn.ReLU()):
-        with pytest.raises(ModelError, match=f"{type(module).__name__} cannot be watched"):
+        with pytest.raises(ModelError, match=type(module).__name__):
             scan(module, "Some text.", tokenizer=minilm.tokenizer)
 
 
@@ -195,24 +188,24 @@ def test_a_treebank_is_read_from_its_file(minilm: LoadedModel, tmp_path: Path) -
     file = tmp_path / "small.conllu"
     rows = ["1\tCats\t_\t_\t_\t_\t2\tnsubj:pass\t_\t_", "2\tsleep\t_\t_\t_\t_\t0\troot\t_\t_"]
     file.write_text("\n".join([*rows, "", ""]), encoding="utf-8")
-    for given in (file, str(file)):
-        (sentence,) = ScanJob.of(minilm, treebank=given).treebank or ()
+    for treebank in (file, str(file)):
+        (sentence,) = ScanJob.of(minilm, treebank=treebank).treebank or ()
         assert sentence.arcs == (Arc("nsubj", 0, 1),)
     file.write_text("\n", encoding="utf-8")
     with pytest.raises(OptionError, match=r"small\.conllu"):
         ScanJob.of(minilm, treebank=file)
 
 
-@pytest.mark.parametrize("given", ["abc", "0", "-2", "1.5"])
+@pytest.mark.parametrize("size", ["abc", "0", "-2", "1.5"])
 def test_a_world_size_that_is_not_a_count_is_rejected(
-    given: str, monkeypatch: pytest.MonkeyPatch
+    size: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WORLD_SIZE", given)
-    with pytest.raises(OptionError, match=f"WORLD_SIZE is '{given}'"):
+    monkeypatch.setenv("WORLD_SIZE", size)
+    with pytest.raises(OptionError, match=f"WORLD_SIZE.*'{size}'"):
         ProcessGroup.from_environment()
 
 
-def test_sentences_that_are_all_unusable_are_named(minilm: LoadedModel) -> None:
+def test_sentences_of_which_none_can_be_used_raise(minilm: LoadedModel) -> None:
     long = ProbeSentence(("word",) * 600, (Arc("det", 0, 1),))
-    with pytest.raises(OptionError, match="none of the 1 sentences"):
+    with pytest.raises(OptionError, match="1 sentences"):
         scan(minilm, treebank=[long], settings=ScanSettings(repeats=False))

@@ -1,4 +1,4 @@
-"""A model that has learnt nothing has no head that finds relations, however words are split."""
+"""An untrained model has no head that finds relations, even if words have many pieces."""
 
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
@@ -10,14 +10,14 @@ from headwise.scans.settings import ScanSettings
 
 
 def fine_tokenizer() -> PreTrainedTokenizerFast:
-    """Most words are several of its 300 pieces."""
-    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    made.normalizer = normalizers.BertNormalizer()
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    """A tokenizer with 300 pieces, which splits most words."""
+    pieces = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    pieces.normalizer = normalizers.BertNormalizer()
+    pieces.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
     trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=special, show_progress=False)
-    made.train_from_iterator(TEXTS, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="[UNK]", pad_token="[PAD]")
+    pieces.train_from_iterator(TEXTS, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=pieces, unk_token="[UNK]", pad_token="[PAD]")
 
 
 def test_heads_with_random_weights_find_no_relation() -> None:

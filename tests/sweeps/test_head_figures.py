@@ -21,7 +21,7 @@ ROUNDINGS = 2 * (19 + 5 + 17) * 8
 """Sums over d_model, d_key and keys in two layers, in scores of a size of about 8."""
 
 
-def drawn(task: SweepTask, count: int) -> TaskExamples:
+def draw(task: SweepTask, count: int) -> TaskExamples:
     return task.examples(count, torch.Generator().manual_seed(5), held_out=True)
 
 
@@ -46,11 +46,11 @@ def weights_of(model: SweepModel, symbols: Tensor) -> list[Tensor]:
         assert isinstance(layer, SweepBlock)
         normed = layer.before(x)
         heads = []
-        for number in range(model.variant.num_heads):
-            part = slice(number * model.variant.d_key, (number + 1) * model.variant.d_key)
+        for number in range(attention.num_heads):
+            part = slice(number * attention.d_key, (number + 1) * attention.d_key)
             queries = normed @ attention.Wq.weight[part].T + attention.Wq.bias[part]
             keys = normed @ attention.Wk.weight[part].T + attention.Wk.bias[part]
-            scores = queries @ keys.transpose(1, 2) / math.sqrt(model.variant.d_key)
+            scores = queries @ keys.transpose(1, 2) / math.sqrt(attention.d_key)
             ahead = torch.ones_like(scores, dtype=torch.bool).triu(1)
             heads.append(scores.masked_fill(ahead, -math.inf).softmax(-1))
         layer_weights.append(torch.stack(heads, 1))
@@ -63,13 +63,13 @@ def figures_by_loops(weights: Tensor, places: Tensor) -> tuple[float, float, lis
     entropies, largest = [], []
     looks: list[list[float]] = [[] for _ in range(places.shape[-1])]
     for row, pattern in enumerate(weights.tolist()):
-        for at, shares in enumerate(pattern):
-            seen = shares[: at + 1]
+        for query, shares in enumerate(pattern):
+            seen = shares[: query + 1]
             largest.append(max(seen))
-            if at > 0:
+            if query > 0:
                 nats = -sum(share * math.log(share) for share in seen if share > 0)
-                entropies.append(nats / math.log(at + 1))
-            for number, place in enumerate(places[row, at].tolist()):
+                entropies.append(nats / math.log(query + 1))
+            for number, place in enumerate(places[row, query].tolist()):
                 if place != NOWHERE:
                     looks[number].append(shares[place])
     means = [sum(weights) / len(weights) for weights in looks]
@@ -82,12 +82,12 @@ def figures_by_loops(weights: Tensor, places: Tensor) -> tuple[float, float, lis
         (Relations(relations=5, letters=11, classes=3, length=13), 1),
         (Brackets(labels=5, depth=3, length=17), 2),
     ],
-    ids=lambda one: str(getattr(one, "name", one)),
+    ids=lambda value: str(getattr(value, "name", value)),
 )
 @torch.inference_mode()
 def test_figures_equal_those_of_the_full_weights(task: SweepTask, layers: int) -> None:
     model = sharp_model(task, VARIANT, d_model=19, layers=layers)
-    examples = drawn(task, SEQUENCES + 3)
+    examples = draw(task, SEQUENCES + 3)
     figures = measure_heads(model, examples, model.task.shape.questions)
     patterns = weights_of(model, examples.symbols[:SEQUENCES])
     names = [f"L{layer}H{head}" for layer in range(layers) for head in range(3)]
@@ -115,7 +115,7 @@ def planted(offset: int, symbols: int = 11, length: int = 13) -> tuple[SweepMode
         # a query at position p matches the key of position p - offset, strongly
         attention.Wq.weight[:length] = 30 * torch.eye(length).roll(-offset, 0)
         attention.Wk.weight[:length] = torch.eye(length)
-    return model, drawn(task, SEQUENCES)
+    return model, draw(task, SEQUENCES)
 
 
 def measure_planted(offset: int) -> tuple[HeadFigures, ...]:
@@ -144,7 +144,7 @@ def test_head_planted_two_back_is_not_taken_for_one_back() -> None:
 def test_question_without_answer_positions_has_no_weight() -> None:
     task = Characters(length=7)
     model = sharp_model(task, VARIANT, d_model=19, layers=1)
-    figures = measure_heads(model, drawn(task, 4), model.task.shape.questions)
+    figures = measure_heads(model, draw(task, 4), model.task.shape.questions)
     assert len(figures) == 3
     assert [figure.looks for figure in figures] == [{}, {}, {}]
     assert all(0 < figure.entropy < 1 and 1 / 7 < figure.largest < 1 for figure in figures)

@@ -14,7 +14,7 @@ import torch
 from headwise.errors import HeadwiseError, OptionError, OutputError
 from headwise.sweeps import characters, runs
 from headwise.sweeps.results import best_rate
-from headwise.sweeps.runs import Run, RunRecord, RunRecords, TrainingPool
+from headwise.sweeps.runs import Run, RunRecord, TrainingPool
 from headwise.sweeps.settings import (
     SweepSettings,
     TrainingSettings,
@@ -48,7 +48,10 @@ class Stubborn:
     def kill(self) -> None:
         self.killed.set()
 
-    def close(self) -> None:
+    def __enter__(self) -> "Stubborn":
+        return self
+
+    def __exit__(self, *_: object) -> None:
         assert self.killed.is_set()
 
 
@@ -56,7 +59,6 @@ def test_ctrl_c_kills_training_processes_and_keeps_finished_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(runs, "TrainingProcess", Stubborn)
-    records = RunRecords(tmp_path)
 
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -65,21 +67,17 @@ def test_ctrl_c_kills_training_processes_and_keeps_finished_runs(
         pytest.raises(KeyboardInterrupt),
         TrainingPool(make_settings(sweep_task("recall")), 2) as pool,
     ):
-        runs.train_all(RUNS, records, pool, interrupt)
+        runs.train_all(RUNS, tmp_path, pool, interrupt)
     assert all(worker.killed.is_set() for worker in pool.workers)
     assert [path.name for path in tmp_path.iterdir()] == ["split-1x8-rate0.01-seed0.json"]
 
 
 def test_killed_training_process_ends_the_sweep_with_an_error() -> None:
     settings = make_settings(sweep_task("relations"), steps=20, d_model=8, width=4)
-    process = runs.TrainingProcess(settings)
-    try:
-        process.process.kill()
-        with pytest.raises(HeadwiseError, match=r"trained split-1x8-rate0\.01-seed0 was killed"):
-            process.train(RUNS[0])
-    finally:
+    with runs.TrainingProcess(settings) as process:
         process.kill()
-        process.close()
+        with pytest.raises(HeadwiseError, match=r"split-1x8-rate0\.01-seed0 was killed"):
+            process.train(RUNS[0])
 
 
 def test_rate_at_which_training_diverges_is_not_chosen() -> None:
@@ -127,11 +125,11 @@ def test_damaged_files_raise_and_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "facts"),
     [
-        ({"recipe": TrainingSettings()}, "setting recipe: .* d_model"),
-        ({"groups": "slit"}, "group 'slit': .* split"),
+        ({"recipe": TrainingSettings()}, "recipe.* d_model"),
+        ({"groups": "slit"}, "'slit'.* split"),
         ({"settings": SweepSettings(), "steps": 40}, "settings and steps"),
         ({"settings": SweepSettings(), "quick": True}, "settings and quick"),
-        ({"relatons": 3}, "setting relatons: .* d_model"),
+        ({"relatons": 3}, "relatons.* d_model"),
         ({"rates": (math.nan,)}, r"rates is \(nan,\)"),
         ({"rates": (math.inf,)}, r"rates is \(inf,\)"),
         ({"processes": 0}, "processes is 0: .* 1"),
@@ -191,7 +189,7 @@ def test_training_process_reports_its_error(tmp_path: Path) -> None:
     text.write_text("four five six " * 100, encoding="utf-8")
     with (
         TrainingPool(settings, 2) as pool,
-        pytest.raises(HeadwiseError, match="data for characters changed"),
+        pytest.raises(HeadwiseError, match="characters changed"),
     ):
         list(pool.train([Run(settings.variants[0], 0.01, 0)]))
 

@@ -54,12 +54,12 @@ def test_every_group_has_a_sentence_in_its_order() -> None:
 def bars(svg: str, place: int) -> list[str]:
     """The bars of the line at a place."""
     paths = ET.fromstring(svg).iter(f"{SVG}path")
-    drawn = [one.get("d", "") for one in paths if one.get("stroke") == COLOURS[place]]
-    return [one for one in drawn if re.fullmatch(r"M\S+ \S+V\S+?M\S+ \S+h8M\S+ \S+h8", one)]
+    lines = [line.get("d", "") for line in paths if line.get("stroke") == COLOURS[place]]
+    return [line for line in lines if re.fullmatch(r"M\S+ \S+V\S+?M\S+ \S+h8M\S+ \S+h8", line)]
 
 
 def texts(svg: str) -> list[str]:
-    return [one.text or "" for one in ET.fromstring(svg).iter(f"{SVG}text")]
+    return [element.text or "" for element in ET.fromstring(svg).iter(f"{SVG}text")]
 
 
 def test_plot_has_a_bar_per_variant_and_labels_every_head_count() -> None:
@@ -78,11 +78,11 @@ def test_plot_has_a_bar_per_variant_and_labels_every_head_count() -> None:
 def test_plot_of_narrow_heads_is_against_d_key() -> None:
     narrow = {("narrow", 1, size): [0.5] for size in (1, 2, 4)}
     both = planted_sweep(narrow | {key: [0.5] for key in SPLIT}, groups=("split", "narrow"))
-    assert any("d_key" in one for one in texts(both.svg()))
+    assert any("d_key" in text for text in texts(both.svg()))
     svg = planted_sweep(narrow, groups=("narrow",)).svg()
     assert len(bars(svg, 0)) == 3
     words = texts(svg)
-    assert any("d_key" in one for one in words) and "heads" not in words
+    assert any("d_key" in text for text in words) and "heads" not in words
     assert [words.count(number) for number in ("1", "2", "4")] == [1, 1, 1]
 
 

@@ -19,10 +19,8 @@ from headwise.sweeps.training import (
     Outcome,
     SweepModel,
     draw_held_out,
+    evaluate,
     learning_rate_share,
-    mean_accuracy,
-    mean_loss,
-    single_thread,
     train,
     training_batches,
 )
@@ -35,9 +33,14 @@ ONE, THREE = Variant("free", 1, 8, 8), Variant("free", 3, 5, 5)
 
 
 def outcome(**options: Any) -> Outcome:
-    given: dict[str, Any] = {"variant": THREE, "recipe": RECIPE, "rate": 0.01, "seed": 3} | options
-    variant, recipe = given.pop("variant"), given.pop("recipe")
-    return replace(train(TASK, variant, recipe, **given), seconds=0.0)
+    arguments: dict[str, Any] = {
+        "variant": THREE,
+        "recipe": RECIPE,
+        "rate": 0.01,
+        "seed": 3,
+    } | options
+    variant, recipe = arguments.pop("variant"), arguments.pop("recipe")
+    return replace(train(TASK, variant, recipe, **arguments), seconds=0.0)
 
 
 def test_same_arguments_give_the_same_outcome_to_the_last_bit() -> None:
@@ -61,7 +64,7 @@ def test_outcome_has_accuracies_heads_and_parameters() -> None:
     assert tuple(result.by_question) == ("previous", "first")
     assert result.accuracy == pytest.approx(sum(result.by_question.values()) / 2)
     assert (result.steps, result.is_solved) == (20, False)
-    assert [one.head for one in result.heads] == ["L0H0", "L0H1", "L0H2"]
+    assert [head.head for head in result.heads] == ["L0H0", "L0H1", "L0H2"]
     assert result.seconds > 0
     attention = weights_of(THREE, 11) + 3 * 15 + 11  # weights, and biases of q, k, v and o
     norms, wide = 3 * 2 * 11, 2 * 11 * 22 + 22 + 11
@@ -132,11 +135,13 @@ def test_every_variant_learns_from_the_same_batches(learned: list[TaskExamples])
 
 def test_batches_differ_between_steps_and_between_seeds() -> None:
     recipe = replace(RECIPE, steps=BATCHES_AT_ONCE + 3, batch=9)
-    drawn = [batch.symbols for batch in training_batches(TASK, recipe, 1)]
-    assert len(drawn) == BATCHES_AT_ONCE + 3
-    assert len({tuple(symbols_drawn.flatten().tolist()) for symbols_drawn in drawn}) == len(drawn)
+    batches = [batch.symbols for batch in training_batches(TASK, recipe, 1)]
+    assert len(batches) == BATCHES_AT_ONCE + 3
+    assert len({tuple(symbols_drawn.flatten().tolist()) for symbols_drawn in batches}) == len(
+        batches
+    )
     other = next(training_batches(TASK, recipe, 2)).symbols
-    assert not torch.equal(drawn[0], other)
+    assert not torch.equal(batches[0], other)
 
 
 def test_every_model_of_a_task_has_the_same_held_out_sequences() -> None:
@@ -208,25 +213,46 @@ def test_training_restores_torchs_random_state_and_threads() -> None:
         torch.set_num_threads(threads)
 
 
-def test_single_thread_restores_the_threads_after_an_error() -> None:
+def test_failed_training_restores_torchs_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = torch.get_num_threads()
+
+    def fail(*_: object) -> None:
+        assert torch.get_num_threads() == 1
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(training, "evaluate", fail)
     try:
         torch.set_num_threads(3)
-        with pytest.raises(ZeroDivisionError), single_thread():
-            assert torch.get_num_threads() == 1
-            raise ZeroDivisionError
+        with pytest.raises(ZeroDivisionError):
+            outcome()
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(threads)
+
+
+class Oracle(torch.nn.Module):
+    """Returns the same logits for all symbols."""
+
+    def __init__(self, logits: torch.Tensor) -> None:
+        super().__init__()
+        self.logits = logits
+
+    def forward(self, symbols: torch.Tensor) -> torch.Tensor:
+        return self.logits
+
+
+def evaluate_logits(logits: torch.Tensor, answers: torch.Tensor) -> tuple[list[float], float]:
+    accuracy, loss = evaluate(Oracle(logits), TaskExamples(answers, answers, answers))
+    return accuracy.tolist(), loss
 
 
 def test_accuracy_and_loss_count_only_asked_questions() -> None:
     logits = torch.zeros(1, 3, 2, 4)
     logits[0, :, :, 2] = math.log(5)  # probabilities: 5/8 for answer 2, 1/8 for each other
     answers = torch.tensor([[[2, NO_ANSWER], [2, 1], [0, NO_ANSWER]]])
-    assert mean_accuracy(logits, answers).tolist() == pytest.approx([2 / 3, 0.0])
-    expected = -(2 * math.log(5 / 8) + 2 * math.log(1 / 8)) / 4
-    assert float(mean_loss(logits, answers)) == pytest.approx(expected)
+    accuracy, loss = evaluate_logits(logits, answers)
+    assert accuracy == pytest.approx([2 / 3, 0.0])
+    assert loss == pytest.approx(-(2 * math.log(5 / 8) + 2 * math.log(1 / 8)) / 4)
 
 
 def test_question_that_is_never_asked_does_not_count() -> None:
@@ -234,7 +260,7 @@ def test_question_that_is_never_asked_does_not_count() -> None:
         torch.zeros(1, 3, 2, 4),
         torch.tensor([[[0, NO_ANSWER], [0, NO_ANSWER], [1, NO_ANSWER]]]),
     )
-    share, missing = mean_accuracy(logits, answers).tolist()
+    (share, missing), _ = evaluate_logits(logits, answers)
     assert share == pytest.approx(2 / 3) and math.isnan(missing)
     rare = Relations(relations=7, letters=10**4, classes=2, length=4)  # no letter comes twice
     result = train(rare, ONE, replace(RECIPE, layers=2), rate=0.01, seed=3)

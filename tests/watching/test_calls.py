@@ -11,7 +11,7 @@ from headwise.attention.rules import Rules
 from headwise.errors import ModelError, OptionError, ShapeError
 from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import SequenceView
-from headwise.reading.tokens import TokenFacts
+from headwise.reading.batch import TokenFacts
 from headwise.watching.calls import AttentionCall, WeightsCall
 from headwise.watching.sequence_weights import LOWEST, SequenceWeights
 from headwise.watching.sites import Site
@@ -33,7 +33,7 @@ from .tiny import ragged, tiny
 from .tiny_configs import FAMILIES, Side
 
 pytestmark = allow_weights
-PLACE = Site("", 5, "layers.5.attention", nn.Identity(), None, is_routed=True)
+SITE = Site("", 5, "layers.5.attention", nn.Identity(), None, is_routed=True)
 
 
 def calls_of(name: str) -> list[Any]:
@@ -97,8 +97,8 @@ def test_mixed_of_unrouted_modules_is_the_input_of_the_projection(name: str) -> 
     model, inputs = family_model(name)
     with watch(model) as watched:
         hooks, inputs_seen = [], []
-        for place in watched.sites:
-            hook = place.output_projection.register_forward_pre_hook(
+        for site in watched.sites:
+            hook = site.output_projection.register_forward_pre_hook(
                 lambda _, args: inputs_seen.append(args[0])
             )
             hooks.append(hook)
@@ -116,7 +116,7 @@ def test_output_weight_maps_mixed_to_the_layers_output(name: str) -> None:
     with watch(model) as watched:
         hooks = [
             projection.register_forward_hook(lambda *args: outputs.append(args[2]))
-            for projection in {place.output_projection: None for place in watched.sites}
+            for projection in {site.output_projection: None for site in watched.sites}
         ]
         run(model, inputs)
     for hook in hooks:
@@ -215,7 +215,7 @@ def random_call(dtype: torch.dtype = torch.float64, **rules: Any) -> AttentionCa
     keys, values = torch.randn(2, 2, 2, 11, 5, generator=torch.Generator().manual_seed(2)).to(dtype)
     mixed = torch.zeros(2, 6, 11, 5, dtype=dtype)
     parts = {"queries": queries, "keys": keys, "values": values, "mixed": mixed}
-    return AttentionCall(site=PLACE, rules=Rules(**rules), **parts)
+    return AttentionCall(site=SITE, rules=Rules(**rules), **parts)
 
 
 RULES: dict[str, dict[str, Any]] = {
@@ -273,14 +273,14 @@ def test_the_band_covers_the_weights_of_all_heads_and_rows() -> None:
         assert result.offset == 0
         return result.before, result.after
 
-    whole = torch.ones(7, 7)
-    near, far = whole.tril().triu(-1), whole.tril() - whole.tril(-2)
+    full = torch.ones(7, 7)
+    near, far = full.tril().triu(-1), full.tril() - full.tril(-2)
     far[6, 0] = 1.0
     assert band(near, far) == (None, 0), "one weight over 0 is enough"
     assert band(near) == (1, 0)
-    assert band(whole.tril(2).triu(-3)) == (3, 2)
-    assert band(whole, near) == (None, None)
-    assert band(0 * whole) == (None, None)
+    assert band(full.tril(2).triu(-3)) == (3, 2)
+    assert band(full, near) == (None, None)
+    assert band(0 * full) == (None, None)
 
 
 def test_padding_inside_a_span_is_not_seen() -> None:
@@ -314,23 +314,23 @@ def test_too_many_weights_raise_with_their_size() -> None:
     zero = torch.zeros(())
     parts = {"queries": zero.expand(1, 8, 70_000, 4), "keys": zero.expand(1, 8, 70_000, 4)}
     call = AttentionCall(
-        site=PLACE, rules=Rules(), values=parts["keys"], mixed=parts["keys"], **parts
+        site=SITE, rules=Rules(), values=parts["keys"], mixed=parts["keys"], **parts
     )
-    with pytest.raises(OptionError, match=r"weights of L5 would take 146\.0 GiB"):
+    with pytest.raises(OptionError, match=r"L5.* 146\.0 GiB"):
         call.weights()
 
 
 def test_calls_with_only_weights_have_no_lse() -> None:
     weights = torch.full((1, 2, 3, 3), 1 / 3)
-    call = WeightsCall(site=PLACE, known_weights=weights, mixed=torch.zeros(1, 2, 3, 4))
-    with pytest.raises(ModelError, match=r"L5 has no log-sum-exps.*Identity"):
+    call = WeightsCall(site=SITE, known_weights=weights, mixed=torch.zeros(1, 2, 3, 4))
+    with pytest.raises(ModelError, match=r"L5.*log-sum-exp.*Identity"):
         _ = call.lse
 
 
 def test_an_output_projection_of_another_size_gives_no_output_weight() -> None:
-    place = replace(PLACE, output_projection=nn.Linear(7, 3))
+    site = replace(SITE, output_projection=nn.Linear(7, 3))
     call = WeightsCall(
-        site=place, known_weights=torch.ones(1, 2, 1, 1), mixed=torch.zeros(1, 2, 1, 4)
+        site=site, known_weights=torch.ones(1, 2, 1, 1), mixed=torch.zeros(1, 2, 1, 4)
     )
     assert call.output_weight is None
 
@@ -339,8 +339,8 @@ def test_the_real_tokens_of_a_sequence_are_one_span() -> None:
     is_real = torch.tensor([[False, True, True, False], [False] * 4])
     ids = torch.zeros(2, 4, dtype=torch.int64)
     facts = TokenFacts(ids=ids, is_real=is_real, is_special=~is_real, is_punctuation=~is_real)
-    assert facts.span(0) == slice(1, 3)
-    assert facts.span(1) == slice(0, 0)
+    assert facts.spans[0] == slice(1, 3)
+    assert facts.spans[1] == slice(0, 0)
 
 
 def test_tiles_of_another_sequence_fail_the_comparison() -> None:
@@ -358,13 +358,9 @@ def test_positions_may_be_negative_but_must_exist(name: str) -> None:
     query, key = torch.tensor([-1, -1, 0, -2]), torch.tensor([0, -1, -1, 1])
     assert_close(name, call.weight_at(query, key), weights[:, :, query, key])
     for wrong in (num_keys, -num_keys - 1):
-        with pytest.raises(
-            ShapeError, match=rf"key positions are from {min(wrong, 0)} to .* 0\.\."
-        ):
+        with pytest.raises(ShapeError, match=rf"key.* {min(wrong, 0)} .*0\.\.{num_keys - 1}"):
             call.weight_at(torch.tensor([0, 0]), torch.tensor([0, wrong]))
-    with pytest.raises(
-        ShapeError, match=f"query positions are from {num_queries} to {num_queries}:"
-    ):
+    with pytest.raises(ShapeError, match=rf"query.* {num_queries}.*0\.\.{num_queries - 1}"):
         call.weight_at(torch.tensor([num_queries]), torch.tensor([0]))
     assert call.weight_at(query[:0], key[:0]).shape[2] == 0
 

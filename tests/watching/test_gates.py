@@ -13,7 +13,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from headwise.errors import OptionError
 from headwise.heads import HeadId
 from headwise.watching.gates import MeanOutputs, gate, mean_outputs, silence
-from headwise.watching.interface import OBSERVERS, ROUTED
+from headwise.watching.interface import CHANGES, OBSERVERS
 from headwise.watching.watch import watch
 
 from ..attention.tolerance import assert_same
@@ -80,9 +80,9 @@ def some_heads(name: str) -> tuple[list[HeadId], Factors]:
     """The first head of the first layer and the last two of the last, in every stack."""
     heads, factors = [], {}
     for stack, (num_layers, num_heads, _) in FAMILIES[name].stacks.items():
-        mine = [(0, 0), (num_layers - 1, num_heads - 1), (num_layers - 1, num_heads - 2)]
-        heads += [HeadId(layer, head, stack) for layer, head in mine]
-        for layer, head in mine:
+        chosen = [(0, 0), (num_layers - 1, num_heads - 1), (num_layers - 1, num_heads - 2)]
+        heads += [HeadId(layer, head, stack) for layer, head in chosen]
+        for layer, head in chosen:
             each = factors.setdefault((stack, layer), torch.ones(num_heads, dtype=torch.float64))
             each[head] = 0
     return heads, factors
@@ -215,21 +215,21 @@ def test_means_replace_silenced_heads(name: str) -> None:
 
 
 @contextmanager
-def spy_on_projections(places: Any, projected: dict[tuple[str, int], Tensor]) -> Iterator[None]:
+def spy_on_projections(sites: Any, projected: dict[tuple[str, int], Tensor]) -> Iterator[None]:
     """Record the inputs of the output projections; ALBERT's single one takes turns."""
     hooks, rounds = [], {}
 
-    def hook_of(mine: list[Any]) -> Any:
+    def hook_of(sites_of_projection: list[Any]) -> Any:
         def hook(projection: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            place = mine[rounds.get(projection, 0)]
+            site = sites_of_projection[rounds.get(projection, 0)]
             rounds[projection] = rounds.get(projection, 0) + 1
-            projected[place.stack, place.layer] = inputs[0]
+            projected[site.stack, site.layer] = inputs[0]
 
         return hook
 
-    for projection in {place.output_projection: None for place in places}:
-        mine = [place for place in places if place.output_projection is projection]
-        hooks.append(projection.register_forward_pre_hook(hook_of(mine)))
+    for projection in {site.output_projection: None for site in sites}:
+        sites_of_projection = [site for site in sites if site.output_projection is projection]
+        hooks.append(projection.register_forward_pre_hook(hook_of(sites_of_projection)))
     try:
         yield
     finally:
@@ -239,11 +239,11 @@ def spy_on_projections(places: Any, projected: dict[tuple[str, int], Tensor]) ->
 
 def test_means_over_batches_are_means_over_tokens() -> None:
     model, inputs = tiny("llama")
-    whole = mean_outputs(model, [inputs])
-    pieces = [{key: part[rows] for key, part in inputs.items()} for rows in ([0], [1, 2, 3])]
-    parts = mean_outputs(model, pieces)
-    for key, mean in whole.by_layer.items():
-        assert_same(parts.by_layer[key], mean, roundings=ROUNDINGS, dtype=torch.float32)
+    together = mean_outputs(model, [inputs])
+    batches = [{key: part[rows] for key, part in inputs.items()} for rows in ([0], [1, 2, 3])]
+    in_batches = mean_outputs(model, batches)
+    for key, mean in together.by_layer.items():
+        assert_same(in_batches.by_layer[key], mean, roundings=ROUNDINGS, dtype=torch.float32)
 
 
 def test_mean_outputs_ignore_training_mode() -> None:
@@ -287,15 +287,15 @@ def test_gates_end_after_an_error(name: str) -> None:
     with pytest.raises(KeyError, match="in between"), gate(model, {"L1": torch.zeros(6)}):
         raise KeyError("in between")
     assert torch.equal(output_of(run(model, inputs)), want)
-    assert not OBSERVERS and not ROUTED
+    assert not OBSERVERS and not CHANGES
 
 
 @pytest.mark.parametrize("name", ["bert", "mpnet"])
 def test_an_unknown_head_raises_with_the_known_heads(name: str) -> None:
     model, _ = tiny(name)
     last = FAMILIES[name].stacks[""].num_heads - 1
-    works = rf"L1H11 is not in this model: L1 has heads 0\.\.{last}"
-    with pytest.raises(OptionError, match=works):
+    facts = rf"L1H11.*L1.*0\.\.{last}"
+    with pytest.raises(OptionError, match=facts):
         silence(model, "L1H11").__enter__()
 
 
@@ -305,8 +305,8 @@ def test_an_unknown_head_raises_when_it_runs_if_the_config_counts_wrongly() -> N
         if type(module).__name__ == "LlamaAttention":
             module.config = copy.copy(module.config)
             module.config.num_attention_heads = 12
-    works = r"L1H11 is not in this model: L1 has heads 0\.\.5"
-    with pytest.raises(OptionError, match=works), silence(model, "L1H11"):
+    facts = r"L1H11.*L1.*0\.\.5"
+    with pytest.raises(OptionError, match=facts), silence(model, "L1H11"):
         run(model, inputs)
 
 
@@ -322,22 +322,22 @@ def test_sites_have_the_number_of_heads(name: str) -> None:
 def test_an_unknown_layer_raises_with_the_known_layers() -> None:
     model, _ = tiny("bart")
     layers = r"encoder\.L0, encoder\.L1, decoder\.L0, \.\.\., cross\.L1, cross\.L2"
-    with pytest.raises(OptionError, match=rf"L0H1 is not in this model: its layers are {layers}"):
+    with pytest.raises(OptionError, match=rf"L0H1.*{layers}"):
         silence(model, "L0H1").__enter__()
-    with pytest.raises(OptionError, match=rf"L9 is not a layer of this model: .*{layers}"):
+    with pytest.raises(OptionError, match=rf"L9.*{layers}"):
         gate(model, {"L9": torch.ones(3)}).__enter__()
 
 
 def test_a_malformed_head_name_raises() -> None:
     model, _ = tiny("bert")
-    with pytest.raises(OptionError, match=r"'0\.1' is not a head"):
+    with pytest.raises(OptionError, match=r"'0\.1'"):
         silence(model, "0.1").__enter__()
 
 
 def test_gates_for_another_number_of_heads_raise() -> None:
     model, inputs = tiny("bert")
-    message = r"gates of L1 are \[3\].*\[heads 5\], or \[batch 4, heads 5\]"
-    with pytest.raises(OptionError, match=message), gate(model, {"L1": torch.ones(3)}):
+    facts = r"gates.*L1.*\[3\].*\[heads 5\].*\[batch 4, heads 5\]"
+    with pytest.raises(OptionError, match=facts), gate(model, {"L1": torch.ones(3)}):
         run(model, inputs)
 
 
@@ -345,7 +345,7 @@ def test_mean_outputs_of_no_batch_or_another_layer_raise() -> None:
     model, _ = tiny("bert")
     with pytest.raises(OptionError, match="batches is empty"):
         mean_outputs(model, [])
-    with pytest.raises(OptionError, match="means has no L1"):
+    with pytest.raises(OptionError, match=r"means.*L1"):
         silence(model, "L1H0", means=MeanOutputs({})).__enter__()
 
 

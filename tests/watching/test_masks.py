@@ -10,7 +10,7 @@ from transformers import masking_utils
 from transformers.masking_utils import sdpa_mask
 
 from headwise.attention.attend import attend_in_steps
-from headwise.watching.masks import StructuredMask, band_of, headwise_mask, right_padded_lengths
+from headwise.watching.masks import StructuredMask, band_of, headwise_mask
 
 BATCH, QUERIES = 3, 7
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -72,7 +72,7 @@ def test_structure_allows_the_same_keys_as_the_dense_mask(
     assert mask.shape == want.shape
     queries = torch.randn(BATCH, 2, place[0], 5)
     keys = torch.randn(BATCH, 2, place[1], 5)
-    steps = attend_in_steps(queries, keys, keys, rules=mask.structure.rules())
+    steps = attend_in_steps(queries, keys, keys, rules=mask.make_rules())
     assert torch.equal(steps.weights > 0, want.expand(-1, 2, -1, -1))
     assert torch.equal(mask.make_dense(), want)
 
@@ -104,14 +104,21 @@ def test_a_function_of_the_same_name_from_elsewhere_is_unknown() -> None:
 def test_right_padding_becomes_lengths_and_other_padding_a_mask_of_keys() -> None:
     def rules(name: str) -> Any:
         mask = headwise_mask(BATCH, 11, 11, attention_mask=PADDING[name])
-        return mask.structure.rules()
+        return mask.make_rules()
 
     assert rules("right").lengths.tolist() == [5, 11, 1]
     assert rules("right").mask is None
     assert rules("left").lengths is None
     assert rules("left").mask.shape == (BATCH, 1, 1, 11)
     assert rules("all real").lengths is rules("all real").mask is None
-    assert right_padded_lengths(PADDING["holes"].bool()) is None
+    assert rules("holes").lengths is None
+
+
+def test_an_unused_window_of_no_keys_does_not_raise() -> None:
+    function = masking_utils.sliding_window_causal_mask_function(0)  # Qwen2-MoE makes one
+    mask = headwise_mask(BATCH, 11, 11, mask_function=function)
+    assert isinstance(mask, StructuredMask)
+    assert torch.equal(mask[:], same_as_sdpa(function, (11, 11, 0, 0), None))
 
 
 def padded_mask(laid_out: list[int] | None = None) -> tuple[StructuredMask, Tensor]:
@@ -180,7 +187,7 @@ def test_any_operation_gets_the_dense_mask(operation: Callable[[Tensor], Tensor]
     got = operation(mask)
     assert type(got) is Tensor
     assert torch.equal(got, operation(want.clone()))
-    assert mask.structure is not None
+    assert mask.make_rules is not None
 
 
 WRITES: dict[str, Callable[[Tensor], Any]] = {
@@ -200,7 +207,7 @@ def test_writes_into_the_mask_stay(write: Callable[[Tensor], Any]) -> None:
     want = laid_out.clone()
     write(want)
     write(mask)
-    assert mask.structure is None
+    assert mask.make_rules is None
     assert torch.equal(mask.make_dense(), want)
     assert torch.equal(mask[:], want)
     assert torch.equal(~mask, ~want)

@@ -131,11 +131,11 @@ class Strange(nn.Module):
 
 def test_unwatchable_modules_raise_with_the_reason() -> None:
     site = Site("", 0, "layers.0.attn", Strange(), None, is_routed=False)
-    named = r"layers\.0\.attn \(Strange\) cannot be watched"
-    with pytest.raises(ModelError, match=f"{named}: its output projection is unknown"):
+    named = r"layers\.0\.attn \(Strange\)"
+    with pytest.raises(ModelError, match=f"{named}.*output projection"):
         _projection(site)
-    with pytest.raises(ModelError, match=f"{named}: its number of heads is unknown"):
+    with pytest.raises(ModelError, match=f"{named}.*number of heads"):
         _num_heads(site)
     site.module.num_heads = 3
-    with pytest.raises(ModelError, match=f"{named}: it returned no weights"):
+    with pytest.raises(ModelError, match=f"{named}.*weights"):
         _find_weights((torch.zeros(1, 5, 7), torch.zeros(1, 2, 5, 5)), site)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.watching.running import filter_options, forward, forward_batch, in_evaluation
+from headwise.watching.running import _filter_options, forward, forward_batch, in_evaluation
 from headwise.watching.watch import watch
 
 from .helpers import allow_weights, assert_close, each_family, family_model
@@ -29,7 +29,7 @@ def test_layers_compute_the_same_without_logits_and_cache(name: str) -> None:
 @pytest.mark.parametrize(("name", "num_options"), [("llama", 2), ("bert", 0), ("t5", 1)])
 def test_only_accepted_options_are_passed(name: str, num_options: int) -> None:
     model, _ = family_model(name)
-    assert len(filter_options(model, use_cache=False, logits_to_keep=1)) == num_options
+    assert len(_filter_options(model, use_cache=False, logits_to_keep=1)) == num_options
 
 
 def test_forward_batch_computes_one_logit_and_no_cache() -> None:
@@ -40,9 +40,10 @@ def test_forward_batch_computes_one_logit_and_no_cache() -> None:
         forward_batch(model, inputs)
         forward(model, inputs)
         hook.remove()
-    few, whole = outputs
-    assert few.logits.shape[1] == 1 and whole.logits.shape[1] == inputs["input_ids"].shape[1]
-    assert few.past_key_values is None and whole.past_key_values is None
+    one_logit, all_logits = outputs
+    assert one_logit.logits.shape[1] == 1
+    assert all_logits.logits.shape[1] == inputs["input_ids"].shape[1]
+    assert one_logit.past_key_values is None and all_logits.past_key_values is None
 
 
 def test_each_modules_own_mode_is_restored() -> None:

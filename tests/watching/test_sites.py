@@ -56,13 +56,13 @@ def test_output_weight_has_a_row_for_each_head_dimension(name: str) -> None:
     for site in find_sites(model):
         projection = site.output_projection
         weight = output_weight(projection)
-        one = torch.randn(weight.shape[0], dtype=torch.float64)
+        row = torch.randn(weight.shape[0], dtype=torch.float64)
         want = (
-            projection(one[None])[0]
+            projection(row[None])[0]
             if projection.bias is None
-            else projection(one[None])[0] - projection.bias
+            else projection(row[None])[0] - projection.bias
         )
-        assert_same(one @ weight, want, roundings=weight.shape[0])
+        assert_same(row @ weight, want, roundings=weight.shape[0])
 
 
 def test_layers_that_share_a_module_have_call_indices() -> None:
@@ -125,17 +125,15 @@ def test_a_single_attention_module_is_a_site() -> None:
 
 def test_a_model_without_attention_raises() -> None:
     model = model_of("mamba", hidden_size=8, num_hidden_layers=1, vocab_size=11, state_size=3)
-    message = "MambaModel cannot be watched: it has no attention"
-    with pytest.raises(ModelError, match=message):
+    with pytest.raises(ModelError, match=r"MambaModel.*no attention"):
         find_sites(model)
-    with pytest.raises(ModelError, match=message), watch(model):
+    with pytest.raises(ModelError, match="MambaModel"), watch(model):
         pass
 
 
 def test_unknown_attention_raises_with_its_class() -> None:
     layer = nn.TransformerEncoderLayer(8, 2, batch_first=True)
-    message = r"Sequential cannot be watched: its attention \(MultiheadAttention\)"
-    with pytest.raises(ModelError, match=message):
+    with pytest.raises(ModelError, match=r"Sequential.*MultiheadAttention"):
         find_sites(nn.Sequential(layer))
 
 
@@ -148,7 +146,7 @@ def test_an_unrouted_model_without_weights_raises_with_its_class() -> None:
         vocab_size=11,
         intermediate_size=7,
     )
-    with pytest.raises(ModelError, match=r"BigBirdModel cannot be watched.*BigBird\w*Attention"):
+    with pytest.raises(ModelError, match=r"BigBirdModel.*BigBird\w*Attention"):
         find_sites(model)
 
 
@@ -249,7 +247,7 @@ def test_left_out_attention_warns_at_the_callers_line() -> None:
         encoder_ffn_dim=7,
         decoder_ffn_dim=7,
     )
-    message = r"BigBirdPegasusModel is watched only in part: .*BigBird\w*Attention"
+    message = r"BigBirdPegasusModel.*BigBird\w*Attention"
     with pytest.warns(UserWarning, match=message) as caught:
         sites = find_sites(model)
     assert {site.stack for site in sites} == {"decoder", "cross"}

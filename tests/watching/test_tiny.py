@@ -179,7 +179,7 @@ def test_left_padding_moves_only_learned_positions() -> None:
 
 @pytest.mark.parametrize(("name", "side"), [("vit", "right"), ("bert", "left")])
 def test_ragged_rejects_families_that_cannot_be_padded(name: str, side: Side) -> None:
-    with pytest.raises(ValueError, match=f"{name} cannot be padded on the {side}"):
+    with pytest.raises(ValueError, match=f"{name}.*{side}"):
         ragged(name, LENGTHS, side)
 
 

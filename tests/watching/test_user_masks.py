@@ -17,8 +17,8 @@ SEEDS = torch.Generator()
 
 def may_look(size: int = LENGTH) -> Tensor:
     """A random mask: half of all pairs, and each position itself."""
-    drawn = torch.rand(BATCH, 1, size, size, generator=SEEDS.manual_seed(3)) > 0.5
-    return drawn | torch.eye(size, dtype=torch.bool)
+    is_random = torch.rand(BATCH, 1, size, size, generator=SEEDS.manual_seed(3)) > 0.5
+    return is_random | torch.eye(size, dtype=torch.bool)
 
 
 def additive(allowed: Tensor) -> Tensor:

@@ -90,12 +90,12 @@ def config_of(family: Family) -> PreTrainedConfig:
 @torch.no_grad()
 def spread_out(model: nn.Module) -> None:
     """Draw larger weights: the usual ones make attention nearly uniform, and biases zero."""
-    drawn = set()  # tied weights are drawn once
+    seen = set()  # tied weights are drawn once
     for module in model.modules():
         for parameter in module.parameters(recurse=False):
-            if id(parameter) in drawn:
+            if id(parameter) in seen:
                 continue
-            drawn.add(id(parameter))
+            seen.add(id(parameter))
             noise = torch.randn_like(parameter)
             if parameter.dim() < 2:
                 parameter.add_(SHIFT * noise)

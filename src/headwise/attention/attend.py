@@ -15,16 +15,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.attention.bias import bias_tile
-from headwise.attention.kernels import (
-    AttentionSteps,
+from headwise.attention.kernels import AttentionSteps, fold_groups, plain_steps, unfold_groups
+from headwise.attention.paths import PATHS, RUNNERS, PathChoice, choose_path, trains_short_in_half
+from headwise.attention.prepare import (
     Mixed,
-    fold_groups,
+    beside_sinks,
+    is_autocast,
     is_transformed,
-    plain_steps,
-    unfold_groups,
+    prepare_call,
 )
-from headwise.attention.paths import PATHS, PathChoice, choose_path, compute, trains_short_in_half
-from headwise.attention.prepare import beside_sinks, is_autocast, prepare_call
 from headwise.attention.rules import Rules
 from headwise.errors import OptionError, PathError
 
@@ -80,23 +79,11 @@ def attend_in_steps(
     keys: Float[Tensor, "batch kv_heads key d_key"],
     values: Float[Tensor, "#batch #kv_heads key d_value"],
     *,
-    mask: Tensor | None = None,
-    is_causal: bool = False,
-    rules: Rules | None = None,
+    rules: Rules = EVERY_KEY,
 ) -> AttentionSteps:
     """Every intermediate, the weights of all heads among them; memory grows with query x key."""
-    rules = _merge_rules(rules, mask, is_causal)
     prepared = prepare_call(queries, keys, values, rules, keeps_padding=True)
-    parts = [
-        plain_steps(
-            *computation.tensors,
-            scale=computation.scale,
-            bias=bias_tile(computation, slice(0, queries.shape[2]), 0, keys.shape[2]),
-            softcap=rules.softcap,
-            dropout=rules.dropout,
-        )
-        for computation in prepared.computations
-    ]
+    parts = [plain_steps(part, bias_tile(part)) for part in prepared.computations]
     steps = parts[0]
     if prepared.why_apart is not None:
         steps = AttentionSteps(*map(torch.cat, zip(*parts, strict=True)))
@@ -132,13 +119,13 @@ def typical_paths() -> dict[str, PathChoice]:
     """The path of each usual kind of call here: 8 heads of 64 channels, 2,048 keys."""
     zero = torch.zeros(())
     queries, few = zero.expand(4, 8, 2048, 64), zero.expand(4, 2, 2048, 64)
+    causal, lengths = Rules(is_causal=True), torch.tensor([256, 512, 1024, 2048])
     mask = torch.ones((), dtype=torch.bool).expand(2048, 2048)
-    lengths = torch.tensor([256, 512, 1024, 2048])
-    calls: dict[str, tuple[Tensor, Tensor, Rules]] = {
+    calls = {
         "every key": (queries, queries, Rules()),
-        "causal": (queries, queries, Rules(is_causal=True)),
-        "causal, 256 new after 1,792 cached": (queries[:, :, :256], queries, Rules(is_causal=True)),
-        "one new token, 8 heads over 2": (queries[:, :, :1], few, Rules(is_causal=True)),
+        "causal": (queries, queries, causal),
+        "causal, 256 new after 1,792 cached": (queries[:, :, :256], queries, causal),
+        "one new token, 8 heads over 2": (queries[:, :, :1], few, causal),
         "window of 256": (queries, queries, Rules(is_causal=True, window=256)),
         "four lengths in one batch": (queries, queries, Rules(lengths=lengths)),
         "dense mask": (queries, queries, Rules(mask=mask)),
@@ -153,8 +140,7 @@ def typical_paths() -> dict[str, PathChoice]:
 def _merge_rules(rules: Rules | None, mask: Tensor | None, is_causal: bool) -> Rules:
     if rules is None and mask is None:
         return CAUSAL if is_causal else EVERY_KEY
-    if rules is None:
-        return Rules(mask=mask, is_causal=is_causal)
+    rules = EVERY_KEY if rules is None else rules
     if mask is None and not is_causal:
         return rules
     if mask is not None and rules.mask is not None:
@@ -184,9 +170,11 @@ def mix(
         raise PathError(f"path is {path!r}: choose from {', '.join(PATHS)}")
     prepared = prepare_call(queries, keys, values, rules, path=path)
     path, with_lse = None if path == "ragged" else path, with_lse or rules.sinks is not None
-    return prepared.join(
-        [compute(part, with_lse=with_lse, path=path) for part in prepared.computations]
-    )
+    results = []
+    for part in prepared.computations:
+        choice = choose_path(part, with_lse=with_lse, path=path)
+        results.append(RUNNERS[choice.path](part, with_lse))
+    return prepared.join(results)
 
 
 def _plain_attention(

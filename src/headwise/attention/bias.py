@@ -14,15 +14,21 @@ from headwise.attention.prepare import Computation
 
 
 def bias_tile(
-    computation: Computation, rows: slice | Int[Tensor, " query"], low: int, high: int
+    computation: Computation,
+    rows: Int[Tensor, " query"] | None = None,
+    low: int = 0,
+    high: int | None = None,
 ) -> Float[Tensor, "#batch #heads query key"] | None:
-    """Bias of the queries `rows` and the keys `low..high`, half-open; float32 at least."""
+    """Bias of the queries `rows` and the keys `low..high`, half-open; float32 at least.
+
+    By default of every query and every key.
+    """
     mask, device = computation.mask, computation.queries.device
+    high = computation.num_keys if high is None else high
     if mask is not None:
-        mask = mask if mask.shape[2] == 1 else mask[:, :, rows]
+        mask = mask if rows is None or mask.shape[2] == 1 else mask[:, :, rows]
         mask = mask if mask.shape[3] == 1 else mask[..., low:high]
-    if isinstance(rows, slice):
-        rows = torch.arange(rows.start, rows.stop, device=device)
+    rows = torch.arange(computation.num_queries, device=device) if rows is None else rows
     columns = torch.arange(low, high, device=device)
     bias = _add_up(computation, mask, rows[:, None], columns)
     # Not len(): it would fix the length while the layer is exported.
@@ -46,17 +52,16 @@ def _add_up(
 ) -> Tensor | None:
     """Sum of a part of the mask, the biases by distance, and -inf for pairs outside the band."""
     rules, band = computation.rules, computation.band
-    has_distances = rules.slopes is not None or rules.distance_bias is not None
-    if mask is None and not has_distances and band.is_full:
+    if band.is_full and not computation.has_bias:
         return None
     dtype = torch.promote_types(computation.queries.dtype, torch.float32)
     bias = torch.zeros((), dtype=dtype, device=computation.queries.device)
     if mask is not None:
         bias = bias.where(mask, -math.inf) if mask.dtype == torch.bool else mask.to(dtype)
-    if band.is_full and not has_distances:
+    if band.is_full and not rules.has_distances:
         return bias
     ahead = key - (query + band.offset)
-    if has_distances:
+    if rules.has_distances:
         by_distance = torch.zeros((), dtype=dtype, device=ahead.device)
         if rules.slopes is not None:
             slopes = rules.slopes.to(dtype).view(-1, *(1,) * ahead.dim())
@@ -68,7 +73,7 @@ def _add_up(
         bias = bias + by_distance[None]
     if not band.is_full:
         visible = band.sees(ahead)
-        if mask is None and not has_distances:
+        if not computation.has_bias:
             return bias.where(visible[None, None], -math.inf)
         bias = bias.masked_fill(~visible, -math.inf)
     return bias

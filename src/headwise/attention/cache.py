@@ -9,7 +9,7 @@ pass may need the old ones as they were; otherwise new keys are written in place
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -19,33 +19,15 @@ from headwise.checks import whole_number
 from headwise.errors import CacheError
 
 
-@runtime_checkable
-class Cache(Protocol):
-    """The methods of a cache that the layer calls."""
-
-    seen: int
-    """Positions appended so far, including those no longer cached."""
-    window: int | None
-    """How many of the last positions are cached; None = all."""
-
-    def belong_to(self, layer: object) -> None:
-        """Serve this layer from now on; raise CacheError if it has positions of another layer."""
-
-    def length_after(self, new: int) -> int:
-        """Number of keys that `append` will return when `new` ones are added."""
-
-    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Add new keys and values; return those of every cached position."""
-
-
 class KeyValueCache:
     """Base class of the caches: two tensors with room to grow and a count of their positions."""
 
     window: int | None = None
+    """How many of the last positions are cached; None = all."""
 
     def __init__(self) -> None:
         """Start empty; the first `append` decides batch, heads, sizes, dtype and device."""
-        self.seen = self.length = 0
+        self.seen = self.length = 0  # appended so far, and cached now
         self.keys: Float[Tensor, "batch kv_heads room d_key"] | None = None
         self.values: Float[Tensor, "batch kv_heads room d_value"] | None = None
         self.owner: int | None = None
@@ -73,10 +55,6 @@ class KeyValueCache:
         """Number of keys that `append` will return when `new` ones are added."""
         return self.length + new
 
-    def room_for(self, needed: int) -> int:
-        """Positions to allocate when `needed` must fit."""
-        raise NotImplementedError
-
     def append(
         self,
         keys: Float[Tensor, "batch kv_heads new d_key"],
@@ -85,24 +63,29 @@ class KeyValueCache:
         Float[Tensor, "batch kv_heads key d_key"], Float[Tensor, "batch kv_heads key d_value"]
     ]:
         """Add new keys and values; return those of every cached position, the new ones last."""
-        new = keys.shape[2]
         self._check(keys, values)
-        total = self.length + new
-        if self.keys is None or self.values is None:
-            self.keys, self.values = self._make_room(keys, total), self._make_room(values, total)
-        if torch.is_grad_enabled():
-            self.keys = torch.cat([self.keys[:, :, : self.length], keys], 2)
-            self.values = torch.cat([self.values[:, :, : self.length], values], 2)
-            self.is_recorded = True
-        else:
-            if total > self.keys.shape[2] or self.is_recorded:
-                self.keys = self._move(self.keys, self._make_room(keys, total))
-                self.values = self._move(self.values, self._make_room(values, total))
-                self.is_recorded = False
-            self.keys[:, :, self.length : total] = keys
-            self.values[:, :, self.length : total] = values
-        self.length, self.seen = total, self.seen + new
+        total = self.length + keys.shape[2]
+        self.keys, self.values = self._join(self.keys, keys), self._join(self.values, values)
+        self.is_recorded = torch.is_grad_enabled()
+        self.length, self.seen = total, self.seen + keys.shape[2]
         return self.keys[:, :, :total], self.values[:, :, :total]
+
+    def _join(self, old: Tensor | None, new: Tensor) -> Tensor:
+        cached = new[:, :, :0] if old is None else old[:, :, : self.length]
+        if torch.is_grad_enabled():
+            return torch.cat([cached, new], 2)
+        batch, heads, count, width = new.shape
+        total = self.length + count
+        if old is None or total > old.shape[2] or self.is_recorded:
+            with _outside_inference():
+                old = new.new_empty(batch, heads, self._room_for(total), width)
+            old[:, :, : self.length] = cached
+        old[:, :, self.length : total] = new
+        return old
+
+    def _room_for(self, needed: int) -> int:
+        """Positions to allocate when `needed` must fit."""
+        raise NotImplementedError
 
     def crop(self, length: int) -> None:
         """Forget every position from `length` on, as after a rejected guess."""
@@ -133,9 +116,8 @@ class KeyValueCache:
         Memory that gradients depend on is freed.
         """
         self.seen = self.length = 0
-        if self.keys is not None and self.values is not None:
-            if self.keys.requires_grad or self.values.requires_grad:
-                self.keys = self.values = None
+        if self.is_recorded:
+            self.keys = self.values = None
 
     def _check(self, keys: Tensor, values: Tensor) -> None:
         if self.keys is None or self.values is None:
@@ -154,15 +136,6 @@ class KeyValueCache:
                 "reset it, or use another"
             )
 
-    def _make_room(self, like: Tensor, needed: int) -> Tensor:
-        batch, heads, _, width = like.shape
-        with _outside_inference():
-            return like.new_empty(batch, heads, self.room_for(needed), width)
-
-    def _move(self, old: Tensor, roomy: Tensor) -> Tensor:
-        roomy[:, :, : self.length] = old[:, :, : self.length]
-        return roomy
-
 
 def _outside_inference() -> AbstractContextManager[object]:
     """A context whose tensors stay writable outside `torch.inference_mode`."""
@@ -174,8 +147,7 @@ def _outside_inference() -> AbstractContextManager[object]:
 class GrowingCache(KeyValueCache):
     """Keeps every position; room doubles as it fills, so that a step costs the same on average."""
 
-    def room_for(self, needed: int) -> int:
-        """Twice what is needed, and at least 64."""
+    def _room_for(self, needed: int) -> int:
         return max(2 * needed, 64)
 
 
@@ -187,8 +159,7 @@ class FixedCache(KeyValueCache):
         super().__init__()
         self.capacity = whole_number("capacity", capacity, least=1)
 
-    def room_for(self, needed: int) -> int:
-        """The capacity; `append` raises CacheError beyond it."""
+    def _room_for(self, needed: int) -> int:
         return self.capacity
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -212,9 +183,8 @@ class RollingCache(KeyValueCache):
         super().__init__()
         self.window = whole_number("window", window, least=1)
 
-    def room_for(self, needed: int) -> int:
-        """Twice the window, so that old positions are moved away only once per window."""
-        return max(2 * self.window, needed)
+    def _room_for(self, needed: int) -> int:
+        return max(2 * self.window, needed)  # old positions are moved away once per window
 
     def length_after(self, new: int) -> int:
         """Number of keys that `append` will return: all that the new ones may see."""

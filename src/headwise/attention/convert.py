@@ -4,8 +4,6 @@ In: a module of one kind. Out: a new module of the other with the same weights a
 Raises OptionError with the options that the other kind does not have.
 """
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor, nn
 
@@ -19,6 +17,61 @@ def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHe
     Capitals and underscores in the names do not matter (`W_q`, `wq`); `num_heads` is the module's
     own unless given. The module's dropout becomes the dropout on the weights.
     """
+    kind, projections = type(module).__name__, _find_projections(module)
+    Wq, Wk, Wv, _ = projections.values()
+    heads = getattr(module, "num_heads", None) if num_heads is None else num_heads
+    if not isinstance(heads, int):
+        raise OptionError(f"{kind} has no num_heads: pass num_heads=...")
+    if heads < 1 or Wq.out_features % heads:
+        raise OptionError(f"{heads} heads cannot share the {Wq.out_features} rows of Wq evenly")
+    d_key = Wq.out_features // heads
+    kv_heads, remainder = divmod(Wk.out_features, d_key)
+    if remainder or kv_heads < 1 or Wv.out_features % kv_heads:
+        raise OptionError(
+            f"Wk has {Wk.out_features} rows and Wv {Wv.out_features}: that is not a whole number "
+            f"of heads of size {d_key}"
+        )
+    d_value = Wv.out_features // kv_heads
+    needed = {"Wv": (Wk.in_features, Wv.out_features), "Wo": (heads * d_value, Wq.in_features)}
+    for name, features in needed.items():
+        linear = projections[name]
+        if (linear.in_features, linear.out_features) != features:
+            raise OptionError(
+                f"{name} maps {linear.in_features} features to {linear.out_features}: to match the "
+                f"other projections it must map {features[0]} to {features[1]}"
+            )
+    dropouts = {
+        name: child.p
+        for name, child in module.named_children()
+        if isinstance(child, nn.Dropout) and child.p
+    }
+    if len(dropouts) > 1:
+        raise OptionError(
+            f"{kind} has dropouts {', '.join(dropouts)}: MultiHeadAttention has only one, on the "
+            "weights"
+        )
+    layer = MultiHeadAttention(
+        Wq.in_features,
+        heads,
+        num_kv_heads=kv_heads,
+        d_key=d_key,
+        d_value=d_value,
+        d_context=Wk.in_features,
+        bias=[name for name, linear in projections.items() if linear.bias is not None],
+        dropout=next(iter(dropouts.values()), 0.0),
+        device=Wq.weight.device,
+        dtype=Wq.weight.dtype,
+    )
+    for name, linear in projections.items():
+        target: nn.Linear = getattr(layer, name)
+        target.load_state_dict(linear.state_dict())
+        for key, parameter in linear.named_parameters():
+            target.get_parameter(key).requires_grad_(parameter.requires_grad)
+    return layer.train(module.training)
+
+
+def _find_projections(module: nn.Module) -> dict[str, nn.Linear]:
+    """Wq, Wk, Wv and Wo; raises OptionError unless they are all that the module has to learn."""
     linears = {
         name.replace("_", "").lower(): child
         for name, child in module.named_children()
@@ -31,75 +84,14 @@ def from_textbook(module: nn.Module, *, num_heads: int | None = None) -> MultiHe
             f"it has {', '.join(name for name, _ in module.named_children()) or 'none'}"
         )
     projections = {name: linears[name.lower()] for name in PROJECTIONS}
-    _check_no_others(module, projections.values())
-    heads = getattr(module, "num_heads", None) if num_heads is None else num_heads
-    if not isinstance(heads, int):
-        raise OptionError(f"{type(module).__name__} has no num_heads: pass num_heads=...")
-    d_model, stacked = projections["Wq"].in_features, projections["Wq"].out_features
-    rows = {name: linear.out_features for name, linear in projections.items()}
-    if heads < 1 or stacked % heads:
-        raise OptionError(f"{heads} heads cannot share the {stacked} rows of Wq evenly")
-    kv_heads, remainder = divmod(rows["Wk"], stacked // heads)
-    if remainder or kv_heads < 1 or rows["Wv"] % kv_heads:
-        raise OptionError(
-            f"Wk has {rows['Wk']} rows and Wv {rows['Wv']}: that is not a whole number of heads "
-            f"of size {stacked // heads}"
-        )
-    d_value, d_context = rows["Wv"] // kv_heads, projections["Wk"].in_features
-    _check_features("Wv", projections["Wv"], d_context, rows["Wv"])
-    _check_features("Wo", projections["Wo"], heads * d_value, d_model)
-    layer = MultiHeadAttention(
-        d_model,
-        heads,
-        num_kv_heads=kv_heads,
-        d_key=stacked // heads,
-        d_value=d_value,
-        d_context=d_context,
-        bias=[name for name, linear in projections.items() if linear.bias is not None],
-        dropout=_read_dropout(module),
-        device=projections["Wq"].weight.device,
-        dtype=projections["Wq"].weight.dtype,
-    )
-    for name, linear in projections.items():
-        own: nn.Linear = getattr(layer, name)
-        own.load_state_dict(linear.state_dict())
-        for key, parameter in linear.named_parameters():
-            own.get_parameter(key).requires_grad_(parameter.requires_grad)
-    return layer.train(module.training)
-
-
-def _check_no_others(module: nn.Module, projections: Iterable[nn.Linear]) -> None:
-    """Raise OptionError if `module` has parameters besides its four projections."""
-    known = {id(parameter) for linear in projections for parameter in linear.parameters()}
-    others = [name for name, parameter in module.named_parameters() if id(parameter) not in known]
+    known = {id(tensor) for linear in projections.values() for tensor in linear.parameters()}
+    others = [name for name, tensor in module.named_parameters() if id(tensor) not in known]
     if others:
         raise OptionError(
             f"{type(module).__name__} has {', '.join(others)} besides its four projections: "
             "MultiHeadAttention has no place for that"
         )
-
-
-def _read_dropout(module: nn.Module) -> float:
-    dropouts = {
-        name: child.p
-        for name, child in module.named_children()
-        if isinstance(child, nn.Dropout) and child.p
-    }
-    if len(dropouts) > 1:
-        raise OptionError(
-            f"{type(module).__name__} has dropouts {', '.join(dropouts)}: MultiHeadAttention has "
-            "only one, on the weights"
-        )
-    return next(iter(dropouts.values()), 0.0)
-
-
-def _check_features(name: str, linear: nn.Linear, in_features: int, out_features: int) -> None:
-    """Raise OptionError unless `linear` maps `in_features` to `out_features`."""
-    if (linear.in_features, linear.out_features) != (in_features, out_features):
-        raise OptionError(
-            f"{name} maps {linear.in_features} features to {linear.out_features}: to match the "
-            f"other projections it must map {in_features} to {out_features}"
-        )
+    return projections
 
 
 def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:

@@ -1,7 +1,7 @@
 """Kernels: the two ways a piece of attention is computed, fused or in plain steps.
 
-In: tensors and the bias on their scores. Out: the mixed values and, on request, the log-sum-exp of
-every row. `paths.py` decides which pieces to compute.
+In: a `Computation` and the bias on its scores. Out: the mixed values and, on request, the
+log-sum-exp of every row. `paths.py` decides which pieces to compute.
 
 Either way a row that sees no key has zeros, a log-sum-exp of -inf and finite gradients.
 """
@@ -14,19 +14,14 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from headwise.attention.prepare import Computation, Mixed
+from headwise.attention.rules import Rules
 from headwise.errors import PathError
 
 flash_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 FUSED_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-
-
-class Mixed(NamedTuple):
-    """Mixed values of the heads, and the log-sum-exp of their rows if it was requested."""
-
-    output: Float[Tensor, "batch heads query d_value"]
-    lse: Float[Tensor, "batch heads query"] | None
 
 
 class AttentionSteps(NamedTuple):
@@ -44,43 +39,34 @@ class AttentionSteps(NamedTuple):
     lse: Float[Tensor, "batch heads query"]
 
 
-def is_transformed() -> bool:
-    """Whether a `torch.func` transform or forward derivative is on: no fused kernel has those."""
-    if torch.compiler.is_compiling():
-        return False
-    in_transform = torch._C._functorch.peek_interpreter_stack() is not None
-    return in_transform or torch.autograd.forward_ad._current_level >= 0
-
-
-def can_be_read(tensor: Tensor) -> bool:
-    """Whether the tensor's numbers are known now, not only when a graph runs."""
-    return not (torch.compiler.is_compiling() or is_transformed() or tensor.device.type == "meta")
-
-
 def has_flash(queries: Tensor) -> bool:
-    """Whether to call the CPU's fused kernel, which returns log-sum-exps, and takes a bias together
-    with the causal triangle."""
+    """Whether the CPU's fused kernel runs, which returns the lse and adds a bias to a triangle."""
     return queries.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def attend_fused(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
+    computation: Computation,
     *,
-    scale: float,
     bias: Tensor | None = None,
     is_causal: bool = False,
     with_lse: bool = False,
 ) -> Mixed:
     """One fused call: memory linear in the length, causal top-left, grouped heads as they are."""
+    (queries, keys, values), scale = computation.tensors, computation.scale
     d_key, d_value = keys.shape[-1], values.shape[-1]
-    if d_key != d_value:
-        queries, keys, values = same_width(queries, keys, values)
+    if d_value < d_key:  # fused kernels take one head size only
+        values = F.pad(values, (0, d_key - d_value))
+    elif d_value > d_key:
+        queries = F.pad(queries, (0, d_value - d_key))
+        keys = F.pad(keys, (0, d_value - d_key))
     if has_flash(queries):
-        queries, keys, values = _unit_stride(queries), _unit_stride(keys), _unit_stride(values)
+        # The kernel needs neighbouring elements on the last axis.
+        queries, keys, values = (
+            tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+            for tensor in (queries, keys, values)
+        )
         if with_lse and torch.is_grad_enabled():
-            output, lse = FusedWithLse.apply(queries, keys, values, bias, is_causal, scale)  # type: ignore[no-untyped-call]
+            output, lse = _FusedWithLse.apply(queries, keys, values, bias, is_causal, scale)  # type: ignore[no-untyped-call]
         else:
             output, lse = flash_forward(
                 queries, keys, values, 0.0, is_causal, attn_mask=bias, scale=scale
@@ -105,23 +91,7 @@ def attend_fused(
     return Mixed(output, lse if with_lse else None)
 
 
-def same_width(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The three padded with zeros to the same width: fused kernels take one head size only."""
-    d_key, d_value = keys.shape[-1], values.shape[-1]
-    if d_value < d_key:
-        values = F.pad(values, (0, d_key - d_value))
-    elif d_value > d_key:
-        queries = F.pad(queries, (0, d_value - d_key))
-        keys = F.pad(keys, (0, d_value - d_key))
-    return queries, keys, values
-
-
-def _unit_stride(tensor: Tensor) -> Tensor:
-    """The tensor with neighbouring elements on its last axis, copied only if it has to be."""
-    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
-
-
-class FusedWithLse(torch.autograd.Function):
+class _FusedWithLse(torch.autograd.Function):
     """The CPU's fused attention with a log-sum-exp that carries gradients too.
 
     A gradient `g` of the log-sum-exp adds `g * weights` to the gradient of the scores. The backward
@@ -139,7 +109,6 @@ class FusedWithLse(torch.autograd.Function):
         is_causal: bool,
         scale: float,
     ) -> tuple[Tensor, Tensor]:
-        """Output and log-sum-exp of each row."""
         output, lse = flash_forward(
             queries, keys, values, 0.0, is_causal, attn_mask=bias, scale=scale
         )
@@ -149,31 +118,20 @@ class FusedWithLse(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor, grad_lse: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of queries, keys and values."""
-        grads: tuple[Tensor, ...] = FusedBackward.apply(  # type: ignore[no-untyped-call]
-            grad_output, grad_lse, *ctx.saved_tensors, ctx.is_causal, ctx.scale
+        grads: tuple[Tensor, ...] = _FusedBackward.apply(  # type: ignore[no-untyped-call]
+            ctx.is_causal, ctx.scale, grad_output, grad_lse, *ctx.saved_tensors
         )
         return (*grads, None, None, None)
 
 
-class FusedBackward(torch.autograd.Function):
-    """The backward pass of `FusedWithLse`; its own derivative raises PathError."""
+class _FusedBackward(torch.autograd.Function):
+    """The backward pass of `_FusedWithLse`; its own derivative raises PathError."""
 
     @staticmethod
-    def forward(  # noqa: PLR0913 - what the kernel takes
-        ctx: Any,
-        grad_output: Tensor,
-        grad_lse: Tensor,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        output: Tensor,
-        lse: Tensor,
-        bias: Tensor | None,
-        is_causal: bool,
-        scale: float,
+    def forward(
+        ctx: Any, is_causal: bool, scale: float, grad_output: Tensor, grad_lse: Tensor, *saved: Any
     ) -> tuple[Tensor, ...]:
-        """Gradients of queries, keys and values."""
+        queries, keys, values, output, lse, bias = saved
         grad_lse = grad_lse.to(grad_output.dtype)[..., None]
         grads = flash_backward(
             torch.cat([grad_output, grad_lse], -1),
@@ -191,51 +149,29 @@ class FusedBackward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> None:
-        """Raise PathError: no kernel computes it."""
         raise PathError(
             "no fused kernel has a second derivative: call attend with path='steps', or the layer "
             "with need_weights=True"
         )
 
 
-def plain_steps(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    *,
-    scale: float,
-    bias: Tensor | None = None,
-    softcap: float | None = None,
-    dropout: float = 0.0,
-) -> AttentionSteps:
+def plain_steps(computation: Computation, bias: Tensor | None) -> AttentionSteps:
     """Every intermediate, with the whole weight matrix; half precision is computed in float32."""
-    with _without_autocast(queries):
-        scores, capped, biased = _plain_scores(
-            queries, keys, scale=scale, bias=bias, softcap=softcap
+    with _without_autocast(computation.queries):
+        scores, capped, biased = _plain_scores(computation, bias)
+        weights, lse = _row_softmax(biased, bias, with_lse=True)
+        assert lse is not None
+        return AttentionSteps(
+            scores, capped, biased, weights, _plain_mix(weights, computation), lse
         )
-        empty = _empty_rows(bias)
-        weights = _row_softmax(biased, empty)
-        mixed = _plain_mix(weights, values, dropout).to(queries.dtype)
-        return AttentionSteps(scores, capped, biased, weights, mixed, _row_lse(biased, empty))
 
 
-def plain_mixed(  # noqa: PLR0913 - what `plain_steps` takes, and one more
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    *,
-    scale: float,
-    bias: Tensor | None,
-    softcap: float | None,
-    dropout: float,
-    with_lse: bool,
-) -> Mixed:
+def plain_mixed(computation: Computation, bias: Tensor | None, *, with_lse: bool) -> Mixed:
     """The result of `plain_steps` without its intermediates."""
-    with _without_autocast(queries):
-        biased = _plain_scores(queries, keys, scale=scale, bias=bias, softcap=softcap)[-1]
-        empty = _empty_rows(bias)
-        mixed = _plain_mix(_row_softmax(biased, empty), values, dropout).to(queries.dtype)
-        return Mixed(mixed, _row_lse(biased, empty) if with_lse else None)
+    with _without_autocast(computation.queries):
+        biased = _plain_scores(computation, bias)[-1]
+        weights, lse = _row_softmax(biased, bias, with_lse=with_lse)
+        return Mixed(_plain_mix(weights, computation), lse)
 
 
 def _without_autocast(queries: Tensor) -> torch.autocast:
@@ -244,38 +180,35 @@ def _without_autocast(queries: Tensor) -> torch.autocast:
     return torch.autocast("cpu" if device == "meta" else device, enabled=False)
 
 
-def _plain_scores(
-    queries: Tensor, keys: Tensor, *, scale: float, bias: Tensor | None, softcap: float | None
-) -> tuple[Tensor, Tensor, Tensor]:
+def _plain_scores(computation: Computation, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Scores, scores after the softcap, and scores after masks and biases."""
+    queries, keys, softcap = computation.queries, computation.keys, computation.rules.softcap
     wide = torch.promote_types(queries.dtype, torch.float32)
     folded = fold_groups(queries, keys.shape[1]).to(wide)
-    scores = unfold_groups(folded @ keys.to(wide).mT * scale, queries.shape[1])
+    scores = unfold_groups(folded @ keys.to(wide).mT * computation.scale, queries.shape[1])
     capped = scores if softcap is None else softcap * torch.tanh(scores / softcap)
     return scores, capped, capped if bias is None else capped + bias
 
 
-def _empty_rows(bias: Tensor | None) -> Tensor | None:
-    return None if bias is None else (bias == -math.inf).all(-1, keepdim=True)
-
-
-def _row_softmax(biased: Tensor, empty: Tensor | None) -> Tensor:
-    if empty is None:
-        return biased.softmax(-1)
-    return biased.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)
-
-
-def _row_lse(biased: Tensor, empty: Tensor | None) -> Tensor:
-    if empty is None:
-        return biased.logsumexp(-1)
+def _row_softmax(
+    biased: Tensor, bias: Tensor | None, *, with_lse: bool
+) -> tuple[Tensor, Tensor | None]:
+    if bias is None:
+        return biased.softmax(-1), biased.logsumexp(-1) if with_lse else None
+    empty = (bias == -math.inf).all(-1, keepdim=True)
+    weights = biased.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)
+    if not with_lse:
+        return weights, None
     lse = biased.masked_fill(empty, 0.0).logsumexp(-1)
-    return lse.masked_fill(empty[..., 0], -math.inf)
+    return weights, lse.masked_fill(empty[..., 0], -math.inf)
 
 
-def _plain_mix(weights: Tensor, values: Tensor, dropout: float) -> Tensor:
+def _plain_mix(weights: Tensor, computation: Computation) -> Tensor:
+    queries, _, values = computation.tensors
+    dropout, num_heads, kv_heads = computation.rules.dropout, queries.shape[1], values.shape[1]
     weights = F.dropout(weights, dropout) if dropout else weights
-    num_heads, kv_heads = weights.shape[1], values.shape[1]
-    return unfold_groups(fold_groups(weights, kv_heads) @ values.to(weights.dtype), num_heads)
+    mixed = fold_groups(weights, kv_heads) @ values.to(weights.dtype)
+    return unfold_groups(mixed, num_heads).to(queries.dtype)
 
 
 def fold_groups(tensor: Tensor, kv_heads: int) -> Float[Tensor, "batch kv_heads rows width"]:
@@ -291,21 +224,23 @@ def unfold_groups(tensor: Tensor, num_heads: int) -> Float[Tensor, "batch heads 
     batch, kv_heads, rows, width = tensor.shape
     if kv_heads == num_heads:
         return tensor
-    return tensor.reshape(batch, num_heads, rows * kv_heads // num_heads, width)
+    return tensor.reshape(batch, num_heads, rows * kv_heads // max(num_heads, 1), width)
 
 
 def available_kernels() -> dict[str, str]:
     """Whether the fused kernel runs here in each dtype, and its largest error in eps."""
     generator = torch.Generator().manual_seed(0)
-    exact = [torch.randn(1, 2, 5, 8, generator=generator, dtype=torch.float64) for _ in range(3)]
-    truth = plain_steps(*exact, scale=1.0).mixed
+    queries, keys, values = (
+        torch.randn(1, 2, 5, 8, generator=generator, dtype=torch.float64) for _ in range(3)
+    )
+    exact = Computation.of(queries, keys, values, Rules(scale=1.0))
+    truth = plain_steps(exact, None).mixed
     report = {}
     for dtype in FUSED_DTYPES:
         name = str(dtype).removeprefix("torch.")
         try:
-            output = attend_fused(
-                *(tensor.to(dtype) for tensor in exact), scale=1.0, with_lse=True
-            ).output
+            rounded = exact.with_tensors(*(tensor.to(dtype) for tensor in exact.tensors))
+            output = attend_fused(rounded, with_lse=True).output
         except RuntimeError as error:
             report[name] = f"no: {str(error).splitlines()[0]}"
         else:

@@ -4,15 +4,15 @@ In: `[batch, position, d_model]`. Out: the same shape. Parameters carry the text
 Wk, Wv, Wo, so that a textbook class and this layer load each other's `state_dict`.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, overload
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headwise.attention.attend import CAUSAL, EVERY_KEY, attend_in_steps, mix
-from headwise.attention.cache import Cache
-from headwise.attention.head_slices import HeadSlices
+from headwise.attention.cache import KeyValueCache
 from headwise.attention.positions import (
     Alibi,
     Position,
@@ -27,7 +27,7 @@ from headwise.attention.positions import (
     widest_dtype,
 )
 from headwise.attention.prepare import check_mask
-from headwise.attention.rules import Rules, Window, check_window
+from headwise.attention.rules import Rules, Window
 from headwise.checks import whole_number
 from headwise.errors import CacheError, OptionError, ShapeError
 
@@ -37,16 +37,10 @@ PROJECTIONS = ("Wq", "Wk", "Wv", "Wo")
 class Sinks(nn.Module):
     """One learned logit per head. It takes a share of every softmax and carries no value."""
 
-    def __init__(
-        self,
-        num_heads: int,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        """Start at zero: a sink then counts like one more key of score 0."""
+    def __init__(self, values: Float[Tensor, " heads"]) -> None:
+        """Start at `values`; a sink of 0 counts like one more key of score 0."""
         super().__init__()
-        self.values = nn.Parameter(torch.zeros(num_heads, device=device, dtype=dtype))
+        self.values = nn.Parameter(values)
 
     def forward(self) -> Float[Tensor, " heads"]:
         """The logits."""
@@ -64,6 +58,61 @@ class Slopes(nn.Module):
     def forward(self, device: torch.device) -> Float[Tensor, " heads"]:
         """Penalty per position of distance, in the widest dtype of the device."""
         return alibi_slopes(self.num_heads)[self.heads].to(widest_dtype(device)).to(device)
+
+
+class HeadSlice(NamedTuple):
+    """One head's matrices, so that `queries = x @ Wq + bq` and `output += mixed @ Wo`."""
+
+    kv_head: int
+    """The KV head that serves this head; several heads share one in grouped attention."""
+    Wq: Float[Tensor, "d_model d_key"]
+    Wk: Float[Tensor, "d_context d_key"]
+    Wv: Float[Tensor, "d_context d_value"]
+    Wo: Float[Tensor, "d_value d_model"]
+    bq: Float[Tensor, " d_key"] | None
+    bk: Float[Tensor, " d_key"] | None
+    bv: Float[Tensor, " d_value"] | None
+
+
+class NoSuchSlice(ShapeError, IndexError):
+    """A head number outside the layer."""
+
+
+class HeadSlices(Sequence[HeadSlice]):
+    """Each head's slices of a layer's parameters, as views: writing to them changes the layer."""
+
+    def __init__(self, layer: "MultiHeadAttention") -> None:
+        """The heads of `layer`, by number."""
+        self._layer = layer
+
+    def __len__(self) -> int:
+        """Number of query heads."""
+        return self._layer.num_heads
+
+    @overload
+    def __getitem__(self, head: int) -> HeadSlice: ...
+    @overload
+    def __getitem__(self, head: slice) -> list[HeadSlice]: ...
+    def __getitem__(self, head: int | slice) -> HeadSlice | list[HeadSlice]:
+        """One head's slices, or a list of them."""
+        if isinstance(head, slice):
+            return [self[index] for index in range(len(self))[head]]
+        if not -len(self) <= head < len(self):
+            raise NoSuchSlice(f"head {head} is not in this layer: it has heads 0..{len(self) - 1}")
+        layer = self._layer
+        head %= len(self)
+        kv_head = head // (layer.num_heads // layer.num_kv_heads)
+        Wq, bq = _head_rows(layer.Wq, head, layer.d_key)
+        Wk, bk = _head_rows(layer.Wk, kv_head, layer.d_key)
+        Wv, bv = _head_rows(layer.Wv, kv_head, layer.d_value)
+        Wo = layer.Wo.weight.unflatten(1, (-1, layer.d_value))[:, head].T
+        return HeadSlice(kv_head, Wq, Wk, Wv, Wo, bq, bk, bv)
+
+
+def _head_rows(projection: nn.Linear, head: int, width: int) -> tuple[Tensor, Tensor | None]:
+    rows = slice(head * width, (head + 1) * width)
+    bias: Tensor | None = projection.bias
+    return projection.weight[rows].T, None if bias is None else bias[rows]
 
 
 class MultiHeadAttention(nn.Module):
@@ -122,8 +171,7 @@ class MultiHeadAttention(nn.Module):
         self.d_context = whole_number("d_context", d_context, least=1)
         self.dropout, self.is_causal, self.window = dropout, is_causal, window
         self.softcap, self.position = softcap, position
-        check_window(window)
-        Rules(softcap=softcap, dropout=dropout)  # raises if one is out of range
+        Rules(softcap=softcap, dropout=dropout, window=window)  # raises if one is out of range
         biased = _names_with_bias(bias)
         sizes = {
             "Wq": (d_model, self.num_heads * self.d_key),
@@ -140,7 +188,7 @@ class MultiHeadAttention(nn.Module):
         )
         self.sinks, self.slopes, self.relative_bias = None, None, None
         if sinks:
-            self.sinks = Sinks(num_heads, device=device, dtype=dtype)
+            self.sinks = Sinks(torch.zeros(num_heads, device=device, dtype=dtype))
         match position:
             case RelativeBias():
                 self.relative_bias = nn.Embedding(
@@ -158,8 +206,7 @@ class MultiHeadAttention(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw new projections; set biases and sinks to 0, norms to 1."""
-        for name in PROJECTIONS:
-            projection: nn.Linear = getattr(self, name)
+        for projection in (self.Wq, self.Wk, self.Wv, self.Wo):
             nn.init.xavier_uniform_(projection.weight)
             if projection.bias is not None:
                 nn.init.zeros_(projection.bias)
@@ -182,7 +229,7 @@ class MultiHeadAttention(nn.Module):
         *,
         mask: Tensor | None = None,
         lengths: Int[Tensor, " batch"] | None = None,
-        cache: Cache | None = None,
+        cache: KeyValueCache | None = None,
         gates: Float[Tensor, "*batch heads"] | None = None,
         need_weights: bool = False,
     ) -> (
@@ -196,7 +243,7 @@ class MultiHeadAttention(nn.Module):
         on each head's output, 0 silences it. The last query is at the last key, cached keys
         included.
         """
-        self._check_call(x, context, lengths=lengths, cache=cache)
+        self._check_call(x, context, lengths, cache)
         source = x if context is None else context
         queries, keys, values = self.project(x, source, 0 if cache is None else cache.seen)
         if gates is not None:
@@ -235,22 +282,33 @@ class MultiHeadAttention(nn.Module):
         if self.q_norm is not None and self.k_norm is not None:
             queries, keys = self.q_norm(queries), self.k_norm(keys)
         if isinstance(self.position, Rotary):
-            queries, keys = self._rotate(queries, keys, self.position, seen)
+            num_queries, num_keys, layout = queries.shape[2], keys.shape[2], self.position.layout
+            if num_queries > num_keys:
+                raise ShapeError(
+                    f"{num_queries} queries and {num_keys} keys: rotary positions need at least as "
+                    "many keys as queries"
+                )
+            cos, sin = angles_between(self.position, self.d_key, seen, seen + num_keys, queries)
+            keys = rotate(keys, cos, sin, layout=layout)
+            last = slice(num_keys - num_queries, None)  # the last query is at the last key
+            queries = rotate(queries, cos[last], sin[last], layout=layout)
         return queries, keys, values
 
     def make_rules(
-        self,
-        mask: Tensor | None,
-        lengths: Tensor | None,
-        *,
-        is_self: bool,
-        device: torch.device,
+        self, mask: Tensor | None, lengths: Tensor | None, *, is_self: bool, device: torch.device
     ) -> Rules:
         """Rules of the layer's attention for an input with this mask and these lengths."""
-        own = (self.window, self.slopes, self.relative_bias, self.softcap, self.sinks)
+        options = (self.window, self.slopes, self.relative_bias, self.softcap, self.sinks)
         dropout = self.dropout if self.training else 0.0
-        if mask is None and lengths is None and not dropout and own == (None,) * len(own):
+        if mask is None and lengths is None and not dropout and options == (None,) * len(options):
             return CAUSAL if self.is_causal else EVERY_KEY
+        distance_bias: Tensor | None = None
+        if self.relative_bias is not None:
+            assert isinstance(self.position, RelativeBias)
+            reach = self.position.max_distance
+            ahead = torch.arange(-reach, reach + 1, device=device)
+            buckets = relative_buckets(ahead, self.position, is_causal=self.is_causal)
+            distance_bias = self.relative_bias(buckets).T
         return Rules(
             is_causal=self.is_causal,
             window=self.window,
@@ -258,38 +316,14 @@ class MultiHeadAttention(nn.Module):
             query_lengths=lengths if is_self else None,
             mask=mask,
             slopes=None if self.slopes is None else self.slopes(device),
-            distance_bias=self._distance_bias(device),
+            distance_bias=distance_bias,
             softcap=self.softcap,
             sinks=None if self.sinks is None else self.sinks(),
             dropout=dropout,
         )
 
-    def _distance_bias(self, device: torch.device) -> Float[Tensor, "heads distances"] | None:
-        if self.relative_bias is None:
-            return None
-        assert isinstance(self.position, RelativeBias)
-        reach = self.position.max_distance
-        ahead = torch.arange(-reach, reach + 1, device=device)
-        buckets = relative_buckets(ahead, self.position, is_causal=self.is_causal)
-        table: Tensor = self.relative_bias(buckets)
-        return table.T
-
-    def _rotate(
-        self, queries: Tensor, keys: Tensor, rotary: Rotary, seen: int
-    ) -> tuple[Tensor, Tensor]:
-        num_queries, new = queries.shape[2], keys.shape[2]
-        if num_queries > new:
-            raise ShapeError(
-                f"{num_queries} queries and {new} keys: rotary positions need at least as many "
-                "keys as queries"
-            )
-        cos, sin = angles_between(rotary, self.d_key, seen, seen + new, queries)
-        keys = rotate(keys, cos, sin, layout=rotary.layout)
-        last = slice(new - num_queries, None)  # the last query is at the last key
-        return rotate(queries, cos[last], sin[last], layout=rotary.layout), keys
-
     def _check_call(
-        self, x: Tensor, context: Tensor | None, *, lengths: Tensor | None, cache: Cache | None
+        self, x: Tensor, context: Tensor | None, lengths: Tensor | None, cache: KeyValueCache | None
     ) -> None:
         if x.dim() != 3 or x.shape[2] != self.d_model:
             raise ShapeError(
@@ -305,32 +339,35 @@ class MultiHeadAttention(nn.Module):
                     f"context is {list(context.shape)}: this layer needs [batch, position, "
                     f"d_context {self.d_context}]; pass a mask as mask=..."
                 )
-            if cache is not None:
-                raise OptionError("cache and context are both set: a cache is for self-attention")
             if lengths is not None and (self.is_causal or self.window or self.position):
                 raise OptionError(
                     "lengths of a context cannot be combined with is_causal, window or position: "
                     "the last query is at the last position of the context, padding included"
                 )
-        if cache is not None and (isinstance(cache, type) or not isinstance(cache, Cache)):
+        if cache is None:
+            return
+        if not isinstance(cache, KeyValueCache):
             raise CacheError(f"cache is {cache!r}: give GrowingCache(), FixedCache or RollingCache")
-        if cache is not None and cache.window is not None:
+        if context is not None:
+            raise OptionError("cache and context are both set: a cache is for self-attention")
+        if lengths is not None:
+            raise OptionError(
+                "lengths and cache are both set: right padding would come between cached keys; "
+                "pad on the left and give a mask"
+            )
+        if cache.window is not None:
             before, _ = Rules(window=self.window).bounds
             if before is None or before >= cache.window:
                 reach = "all positions" if before is None else f"{before + 1} positions"
                 raise CacheError(
                     f"this cache keeps a window of {cache.window}: the layer attends to {reach}"
                 )
-        if cache is not None and lengths is not None:
-            raise OptionError(
-                "lengths and cache are both set: right padding would come between cached keys; "
-                "pad on the left and give a mask"
-            )
 
     def extra_repr(self) -> str:
         """The sizes and options that are not the default."""
-        parts = [f"d_model={self.d_model}", f"num_heads={self.num_heads}"]
         options = {
+            "d_model": (self.d_model, None),
+            "num_heads": (self.num_heads, None),
             "num_kv_heads": (self.num_kv_heads, self.num_heads),
             "d_key": (self.d_key, self.d_model // self.num_heads),
             "d_value": (self.d_value, self.d_key),
@@ -341,10 +378,9 @@ class MultiHeadAttention(nn.Module):
             "position": (self.position, None),
             "softcap": (self.softcap, None),
         }
-        parts += [
+        return ", ".join(
             f"{name}={value}" for name, (value, default) in options.items() if value != default
-        ]
-        return ", ".join(parts)
+        )
 
 
 def _names_with_bias(bias: bool | Collection[str]) -> Collection[str]:

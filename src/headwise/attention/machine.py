@@ -8,7 +8,6 @@ nothing of headwise, so that it can run before torch is loaded.
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 SAFE_SETTING = ("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 """The environment variable, and its value, that keep oneDNN from using AMX."""
@@ -29,14 +28,6 @@ def low_precision_is_safe() -> bool:
     """Whether a bfloat16 matrix product survives here; costs one start of Python and torch."""
     trial = subprocess.run([sys.executable, "-c", _TRIAL], capture_output=True, check=False)
     return trial.returncode == 0
-
-
-def processor_claims_amx(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether Linux lists AMX among the processor's flags; False on other systems."""
-    try:
-        return "amx" in cpuinfo.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
 
 
 def with_safe_setting() -> dict[str, str]:

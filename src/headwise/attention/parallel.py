@@ -20,11 +20,10 @@ from headwise.attention.layer import MultiHeadAttention, Slopes
 from headwise.errors import OptionError
 
 
-class ShardSinks(ParallelStyle):
+class _ShardSinks(ParallelStyle):
     """Gives each rank the sinks of its own heads."""
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        """Shard every parameter of the module on its first axis."""
         # torch's type of `output_fn` returns None, though its result is used
         return distribute_module(module, device_mesh, _shard_rows, output_fn=_to_local)  # type: ignore[arg-type]
 
@@ -39,15 +38,14 @@ def _to_local(module: nn.Module, output: Tensor, mesh: DeviceMesh) -> Tensor:
     return output.to_local() if isinstance(output, DTensor) else output
 
 
-class ShardSlopes(ParallelStyle):
+class _ShardSlopes(ParallelStyle):
     """Gives each rank the slopes of its own heads."""
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        """Set the module's `heads` to those of this rank."""
         assert isinstance(module, Slopes)
-        own = module.num_heads // device_mesh.size()
-        first = own * device_mesh.get_local_rank()
-        module.heads = slice(first, first + own)
+        heads_per_rank = module.num_heads // device_mesh.size()
+        first = heads_per_rank * device_mesh.get_local_rank()
+        module.heads = slice(first, first + heads_per_rank)
         return module
 
 
@@ -69,9 +67,9 @@ def tensor_parallel_plan(layer: MultiHeadAttention, ranks: int) -> dict[str, Par
         "Wo": RowwiseParallel(),
     }
     if layer.sinks is not None:
-        plan["sinks"] = ShardSinks()
+        plan["sinks"] = _ShardSinks()
     if layer.slopes is not None:
-        plan["slopes"] = ShardSlopes()
+        plan["slopes"] = _ShardSlopes()
     if layer.relative_bias is not None:
         plan["relative_bias"] = ColwiseParallel()
     if layer.q_norm is not None:

@@ -6,8 +6,9 @@ The structure (causal, window, cached) decides, so that a dense mask is made onl
 """
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -16,15 +17,14 @@ from torch.utils.checkpoint import checkpoint
 
 from headwise.attention.bias import bias_tile
 from headwise.attention.kernels import (
-    Mixed,
     attend_fused,
     fold_groups,
     has_flash,
-    is_transformed,
     plain_mixed,
     unfold_groups,
 )
-from headwise.attention.prepare import Computation
+from headwise.attention.prepare import Computation, Mixed, is_transformed
+from headwise.attention.rules import mask_part
 from headwise.errors import PathError
 
 PATHS = {
@@ -52,31 +52,36 @@ class PathChoice(NamedTuple):
     reason: str
 
 
-def choose_path(computation: Computation, *, with_lse: bool) -> PathChoice:
-    """The fastest path that can carry out the computation."""
-    band, num_queries, num_keys = computation.band, computation.num_queries, computation.num_keys
+def choose_path(computation: Computation, *, with_lse: bool, path: str | None = None) -> PathChoice:
+    """The fastest path that can carry out the computation, or `path`; PathError if it cannot."""
+    band, queries, num_keys = computation.band, computation.queries, computation.num_keys
+    if 0 in queries.shape or num_keys == 0:
+        return PathChoice("steps", "no query can see a key")
+    if path is not None:
+        if (reason := _why_not(path, computation, with_lse=with_lse)) is not None:
+            raise PathError(f"path {path!r} cannot compute this: {reason}")
+        return PathChoice(path, "it was requested")
     obstacle = _why_not_fused(computation, with_lse=with_lse)
     if obstacle is not None:
-        is_small = score_bytes(computation.queries, num_queries, num_keys) <= TILE_BYTES
+        is_small = score_bytes(queries, queries.shape[2], num_keys) <= TILE_BYTES
         return PathChoice("steps" if is_small or is_transformed() else "step_blocks", obstacle)
     if trains_short_in_half(*computation.tensors):
         return PathChoice("steps", "the fused backward pass is slow on short half-precision input")
     if computation.has_bias:
-        rules = computation.rules
-        by_distance = rules.slopes is not None or rules.distance_bias is not None
-        if by_distance and score_bytes(computation.queries, num_queries, num_keys) > TILE_BYTES:
+        has_distances = computation.rules.has_distances
+        if has_distances and score_bytes(queries, queries.shape[2], num_keys) > TILE_BYTES:
             return PathChoice("blocks", "the bias of all pairs at once would be too large")
         if band.is_full or (band.is_triangle and not with_lse):
             return PathChoice("masked", "a dense mask or bias was given")
         return PathChoice("blocks", "a mask together with a causal or window structure")
     if band.is_full and computation.groups > 1:
-        groups = computation.groups
-        return PathChoice("folded", f"{groups} heads share each KV head and see every key")
+        reason = f"{computation.groups} heads share each KV head and see every key"
+        return PathChoice("folded", reason)
     if band.is_full:
         return PathChoice("fused", "every query sees every key")
     if band.is_triangle:
         return PathChoice("fused", "causal from the first key")
-    if band.is_causal and has_flash(computation.queries):
+    if band.is_causal and has_flash(queries):
         return PathChoice("past", f"causal after {band.offset} cached keys")
     return PathChoice("blocks", "each block of queries sees only a part of the keys")
 
@@ -120,57 +125,30 @@ def _why_not(path: str, computation: Computation, *, with_lse: bool) -> str | No
     obstacle = _why_not_fused(computation, with_lse=with_lse)
     if obstacle is not None or path == "blocks":
         return obstacle
-    band = computation.band
-    if path == "masked":
-        fits = band.is_full or (band.is_triangle and not with_lse)
-        return None if fits else "it needs every key visible, or the causal triangle without lse"
-    if computation.has_bias:
+    if path != "masked" and computation.has_bias:
         return "it takes no mask or bias"
-    if path == "past":
-        fits = band.is_causal and band.offset > 0 and has_flash(computation.queries)
-        return None if fits else "it needs causal queries after cached keys, on the CPU"
-    if path == "folded":
-        return None if band.is_full else "it needs every query to see every key"
-    fits = band.is_full or band.is_triangle
-    return None if fits else "it needs every key visible, or the causal triangle"
-
-
-def compute(computation: Computation, *, with_lse: bool = False, path: str | None = None) -> Mixed:
-    """Mixed values by the fastest path, or by the requested one; sinks not yet applied.
-
-    The log-sum-exp is None unless `with_lse`.
-    """
-    if 0 in computation.queries.shape or computation.num_keys == 0:
-        return _nothing_seen(computation, with_lse)
-    if path is None:
-        path = choose_path(computation, with_lse=with_lse).path
-    elif (reason := _why_not(path, computation, with_lse=with_lse)) is not None:
-        raise PathError(f"path {path!r} cannot compute this: {reason}")
-    output, lse = RUNNERS[path](computation, with_lse)
-    return Mixed(output, lse if with_lse else None)
-
-
-def _nothing_seen(computation: Computation, with_lse: bool) -> Mixed:
-    """Zeros that autograd can follow, for a computation without queries or without keys."""
-    queries, _, values = computation.tensors
-    empty_sums = (tensor.flatten()[:0].sum() for tensor in computation.tensors)
-    output = sum(empty_sums, queries.new_zeros(())).expand(*queries.shape[:3], values.shape[-1])
-    dtype = torch.promote_types(queries.dtype, torch.float32)
-    lse = torch.full_like(queries[..., 0], -torch.inf, dtype=dtype)
-    return Mixed(output, lse if with_lse else None)
+    band = computation.band
+    is_past = band.is_causal and band.offset > 0 and has_flash(computation.queries)
+    is_masked = band.is_full or (band.is_triangle and not with_lse)
+    needs = {
+        "fused": (band.is_full or band.is_triangle, "every key visible, or the causal triangle"),
+        "folded": (band.is_full, "every query to see every key"),
+        "past": (is_past, "causal queries after cached keys, on the CPU"),
+        "masked": (is_masked, "every key visible, or the causal triangle without lse"),
+    }
+    fits, need = needs[path]
+    return None if fits else f"it needs {need}"
 
 
 def _run_fused(computation: Computation, with_lse: bool) -> Mixed:
-    is_causal, scale = not computation.band.is_full, computation.scale
-    return attend_fused(*computation.tensors, scale=scale, is_causal=is_causal, with_lse=with_lse)
+    return attend_fused(computation, is_causal=not computation.band.is_full, with_lse=with_lse)
 
 
 def _run_folded(computation: Computation, with_lse: bool) -> Mixed:
     """Heads that share keys become more queries of the same head."""
-    queries, keys, values = computation.tensors
-    num_heads, kv_heads = queries.shape[1], keys.shape[1]
-    folded = fold_groups(queries, kv_heads)
-    output, lse = attend_fused(folded, keys, values, scale=computation.scale, with_lse=with_lse)
+    queries, num_heads = computation.queries, computation.queries.shape[1]
+    folded = replace(computation, queries=fold_groups(queries, computation.keys.shape[1]))
+    output, lse = attend_fused(folded, with_lse=with_lse)
     if lse is not None:
         lse = unfold_groups(lse[..., None], num_heads)[..., 0]
     return Mixed(unfold_groups(output, num_heads), lse)
@@ -178,25 +156,16 @@ def _run_folded(computation: Computation, with_lse: bool) -> Mixed:
 
 def _run_past(computation: Computation, with_lse: bool) -> Mixed:
     """All cached keys without a mask, then the new ones causally, joined and rounded once."""
-    _, keys, values = computation.tensors
-    band, offset = computation.band, computation.band.offset
-    cached = replace(
-        computation,
-        keys=keys[:, :, :offset],
-        values=values[:, :, :offset],
-        band=replace(band, after=None),
-    )
-    fresh = replace(
-        computation,
-        keys=keys[:, :, offset:],
-        values=values[:, :, offset:],
-        band=replace(band, offset=0),
-    )
-    before, after = _run_folded(cached, True), _run_fused(fresh, True)
+    (queries, keys, values), offset = computation.tensors, computation.band.offset
+    cached = computation.with_tensors(queries, keys[:, :, :offset], values[:, :, :offset])
+    fresh = computation.with_tensors(queries, keys[:, :, offset:], values[:, :, offset:])
+    before = _run_folded(cached, True)
+    after = attend_fused(fresh, is_causal=True, with_lse=True)
     assert before.lse is not None and after.lse is not None
     share = torch.sigmoid(after.lse - before.lse)[..., None]
     wide = torch.lerp(before.output.to(share.dtype), after.output.to(share.dtype), share)
-    return Mixed(wide.to(keys.dtype), torch.logaddexp(before.lse, after.lse))
+    lse = torch.logaddexp(before.lse, after.lse) if with_lse else None
+    return Mixed(wide.to(keys.dtype), lse)
 
 
 def _run_masked(computation: Computation, with_lse: bool) -> Mixed:
@@ -204,113 +173,93 @@ def _run_masked(computation: Computation, with_lse: bool) -> Mixed:
     biased = computation
     if by_kernel:  # the kernel adds the triangle itself
         biased = replace(computation, band=replace(computation.band, before=None, after=None))
-    return attend_fused(
-        *computation.tensors,
-        scale=computation.scale,
-        bias=bias_tile(biased, slice(0, computation.num_queries), 0, computation.num_keys),
-        is_causal=by_kernel,
-        with_lse=with_lse,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class QueryTile:
-    """Queries `first..last` and the keys `low..high` that they can see, half-open."""
-
-    first: int
-    last: int
-    low: int
-    high: int
-
-    def bias(self, computation: Computation) -> Tensor | None:
-        """Bias on the scores of these queries and keys."""
-        return bias_tile(computation, slice(self.first, self.last), self.low, self.high)
-
-
-TileFunction = Callable[[QueryTile, Tensor, Tensor, Tensor], Mixed]
-"""From a tile and its queries, keys and values to the queries' result."""
+    bias = bias_tile(biased)
+    return attend_fused(computation, bias=bias, is_causal=by_kernel, with_lse=with_lse)
 
 
 def _run_blocks(computation: Computation, with_lse: bool) -> Mixed:
-    memo: tuple[tuple[int, int, int], Tensor | None] | None = None
+    bias, shape = None, None
 
-    def fuse(tile: QueryTile, queries: Tensor, keys: Tensor, values: Tensor) -> Mixed:
-        nonlocal memo
+    def fuse(tile: Computation) -> Mixed:
+        nonlocal bias, shape
         # Away from the edges every tile of a pure window has the same mask.
-        shape = (tile.last - tile.first, tile.high - tile.low, tile.low - tile.first)
-        if computation.has_bias or memo is None or memo[0] != shape:
-            memo = shape, tile.bias(computation)
-        scale = computation.scale
-        return attend_fused(queries, keys, values, scale=scale, bias=memo[1], with_lse=with_lse)
+        tile_shape = (tile.num_queries, tile.num_keys, tile.band.offset)
+        if tile.has_bias or shape != tile_shape:
+            bias, shape = bias_tile(tile), tile_shape
+        return attend_fused(tile, bias=bias, with_lse=with_lse)
 
     return _over_tiles(computation, fuse, is_dense=computation.has_bias)
 
 
 def _run_steps(computation: Computation, with_lse: bool) -> Mixed:
-    whole = QueryTile(0, computation.num_queries, 0, computation.num_keys)
-    return _plain_tile(computation, with_lse)(whole, *computation.tensors)
+    return plain_mixed(computation, bias_tile(computation), with_lse=with_lse)
 
 
 def _run_step_blocks(computation: Computation, with_lse: bool) -> Mixed:
-    """Plain steps over blocks of queries, whose scores the backward pass computes again."""
-    plain = _plain_tile(computation, with_lse)
+    def run(tile: Computation, *tensors: Tensor) -> Mixed:
+        return _run_steps(tile.with_tensors(*tensors), with_lse)
 
-    def recompute(tile: QueryTile, queries: Tensor, keys: Tensor, values: Tensor) -> Mixed:
-        result: Mixed = checkpoint(plain, tile, queries, keys, values, use_reentrant=False)
+    def recompute(tile: Computation) -> Mixed:
+        # The backward pass computes the scores again; the tensors say where dropout is drawn.
+        result: Mixed = checkpoint(run, tile, *tile.tensors, use_reentrant=False)
         return result
 
-    function = recompute if torch.is_grad_enabled() else plain
+    function = recompute if torch.is_grad_enabled() else partial(_run_steps, with_lse=with_lse)
     return _over_tiles(computation, function, is_dense=True)
 
 
-def _plain_tile(computation: Computation, with_lse: bool) -> TileFunction:
-    def plain(tile: QueryTile, queries: Tensor, keys: Tensor, values: Tensor) -> Mixed:
-        return plain_mixed(
-            queries,
-            keys,
-            values,
-            scale=computation.scale,
-            bias=tile.bias(computation),
-            softcap=computation.rules.softcap,
-            dropout=computation.rules.dropout,
-            with_lse=with_lse,
-        )
-
-    return plain
-
-
-def _over_tiles(computation: Computation, function: TileFunction, *, is_dense: bool) -> Mixed:
-    """`function` on every tile of queries with their keys, joined along the query axis.
-
-    A slice for each tile would make the backward pass fill a full-size gradient for each. So
-    queries, and keys if they need gradients, are split once, and each tile joins the pieces it
-    needs. Tiles with most keys come first: the memory they free is large enough for all that
-    follow, while tiles that grow would each need fresh memory.
-    """
-    size = tile_rows(computation, is_dense=is_dense)
-    queries, keys, values = computation.tensors
-    has_grad = torch.is_grad_enabled() and (keys.requires_grad or values.requires_grad)
-    if has_grad:
-        key_pieces, value_pieces = keys.split(size, 2), values.split(size, 2)
-    tiles = _query_tiles(computation, size, size if has_grad else 1)
-    pairs = list(zip(tiles, queries.split(size, 2), strict=True))
-    results: dict[int, Mixed] = {}
-    largest_first = pairs
+def _over_tiles(
+    computation: Computation, function: Callable[[Computation], Mixed], *, is_dense: bool
+) -> Mixed:
+    """`function` on every tile of queries with their keys, joined along the query axis."""
+    tiles = _split_queries(computation, tile_rows(computation, is_dense=is_dense))
+    order = list(range(len(tiles)))
     if not torch.compiler.is_compiling():  # then sizes may be symbols, which have no order
-        largest_first = sorted(pairs, key=lambda pair: pair[0].low - pair[0].high)
-    for tile, own_queries in largest_first:
-        if has_grad:
-            pieces = slice(tile.low // size, -(-tile.high // size))
-            own_keys = torch.cat(key_pieces[pieces], 2)
-            own_values = torch.cat(value_pieces[pieces], 2)
-        else:
-            own_keys = keys[:, :, tile.low : tile.high]
-            own_values = values[:, :, tile.low : tile.high]
-        results[tile.first] = function(tile, own_queries, own_keys, own_values)
-    ordered = [results[tile.first] for tile, _ in pairs]
+        # The memory that the largest tiles free is enough for all that follow, while tiles that
+        # grow would each need fresh memory.
+        order.sort(key=lambda index: -tiles[index].num_keys)
+    results = {index: function(tiles[index]) for index in order}
+    ordered = [results[index] for index in range(len(tiles))]
     outputs = torch.cat([mixed.output.transpose(1, 2) for mixed in ordered], 1).transpose(1, 2)
     lses = [mixed.lse for mixed in ordered if mixed.lse is not None]
     return Mixed(outputs, torch.cat(lses, 2) if lses else None)
+
+
+def _split_queries(computation: Computation, size: int) -> list[Computation]:
+    """Tiles of `size` queries and the keys they can see.
+
+    A slice for each tile would make the backward pass fill a full-size gradient for each. So
+    queries, and keys if they need gradients, are split once, and each tile joins the pieces it
+    needs.
+    """
+    (queries, keys, values), band = computation.tensors, computation.band
+    has_grad = torch.is_grad_enabled() and (keys.requires_grad or values.requires_grad)
+    if has_grad:
+        key_pieces, value_pieces = keys.split(size, 2), values.split(size, 2)
+    tiles, first = [], 0
+    for tile_queries in queries.split(size, 2):
+        last = first + tile_queries.shape[2]
+        low, high = band.keys_of(first, last - 1, computation.num_keys)
+        if low == high:  # rows that see nothing: one key, which their tile blocks
+            low, high = max(low - 1, 0), max(low, 1)
+        tile_keys, tile_values = keys[:, :, low:high], values[:, :, low:high]
+        if has_grad:
+            pieces = slice(low // size, -(-high // size))
+            tile_keys = torch.cat(key_pieces[pieces], 2)
+            tile_values = torch.cat(value_pieces[pieces], 2)
+            low = pieces.start * size
+            high = low + tile_keys.shape[2]
+        tile = replace(
+            computation,
+            queries=tile_queries,
+            keys=tile_keys,
+            values=tile_values,
+            mask=mask_part(computation.mask, queries=slice(first, last), keys=slice(low, high)),
+            band=replace(band, offset=band.offset + first - low),
+        )
+        tiles.append(tile)
+        first = last
+    return tiles
 
 
 def tile_rows(computation: Computation, *, is_dense: bool) -> int:
@@ -331,18 +280,6 @@ def tile_rows(computation: Computation, *, is_dense: bool) -> int:
             square = math.isqrt(reach * reach + 4 * pairs)
             size = min(size, max(per_query, (square - reach) // 2))
     return max(64, min(size // 64 * 64, 1024))
-
-
-def _query_tiles(computation: Computation, size: int, align: int) -> Iterator[QueryTile]:
-    """Tiles of `size` queries, their key ranges widened to multiples of `align`."""
-    num_queries, num_keys = computation.num_queries, computation.num_keys
-    for first in range(0, num_queries, size):
-        last = min(first + size, num_queries)
-        low, high = computation.band.keys_of(first, last - 1, num_keys)
-        if low == high:  # rows that see nothing: one key, which their tile blocks
-            low, high = max(low - 1, 0), max(low, 1)
-        low, high = low // align * align, min(-(-high // align) * align, num_keys)
-        yield QueryTile(first, last, low, high)
 
 
 def score_bytes(queries: Tensor, num_queries: int, num_keys: int) -> int:

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headwise.attention.kernels import is_transformed
+from headwise.attention.prepare import is_transformed
 from headwise.errors import OptionError, ShapeError
 
 RotaryLayout = Literal["half", "interleaved"]
@@ -48,12 +48,9 @@ class RotaryScaling:
     def __post_init__(self) -> None:
         """Reject unknown kinds, and factors that are not positive."""
         _check_name("the kind of rotary scaling", self.kind, SCALINGS)
-        if not self.factor > 0:
-            raise OptionError(f"the rotary scaling factor is {self.factor}: it must be positive")
-        if not self.original_length > 0:
-            raise OptionError(
-                f"the original length is {self.original_length} positions: it must be positive"
-            )
+        for name in ("factor", "original_length"):
+            if not getattr(self, name) > 0:
+                raise OptionError(f"{name} is {getattr(self, name)}: it must be positive")
         if not 0 < self.low_frequency < self.high_frequency:
             raise OptionError(
                 f"low_frequency is {self.low_frequency} and high_frequency {self.high_frequency}: "

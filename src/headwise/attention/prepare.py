@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from headwise.attention.kernels import Mixed, can_be_read
 from headwise.attention.rules import PER_HEAD, Band, Rules, as_4d_mask, mask_part, restrict_mask
 from headwise.errors import MaskError, OptionError, PathError, ShapeError
 
@@ -35,8 +34,19 @@ class Computation:
     """For slopes, distance_bias, softcap, sinks and dropout; the rest is resolved above."""
 
     @classmethod
-    def of(cls, queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> "Computation":
-        """A computation of tensors that passed `check_qkv`; lengths become part of the mask."""
+    def of(
+        cls,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        rules: Rules,
+        *,
+        drops_hidden_keys: bool = False,
+    ) -> "Computation":
+        """A computation of tensors that fit together; lengths become part of the mask.
+
+        `drops_hidden_keys` leaves out the keys that the band hides from every query.
+        """
         (batch, heads, num_queries), num_keys = queries.shape[:3], keys.shape[2]
         for name in PER_HEAD:
             per_head = getattr(rules, name)
@@ -57,6 +67,12 @@ class Computation:
         if rules.query_lengths is not None and batch:
             rows = _is_real(rules.query_lengths, "query_lengths", queries)
             mask = restrict_mask(mask, rows[:, None, :, None])
+        if drops_hidden_keys and not band.is_full:
+            low, high = band.keys_of(0, num_queries - 1, num_keys)
+            if (low, high) != (0, num_keys):
+                keys, values = keys[:, :, low:high], values[:, :, low:high]
+                mask = mask_part(mask, keys=slice(low, high))
+                band = replace(band, offset=band.offset - low).simplify(num_queries, high - low)
         scale = 1 / math.sqrt(queries.shape[-1]) if rules.scale is None else rules.scale
         if scale <= 0:  # the fused kernel scales after masking, which would flip the sign of -inf
             queries, scale = queries * scale, 1.0
@@ -66,6 +82,10 @@ class Computation:
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values."""
         return self.queries, self.keys, self.values
+
+    def with_tensors(self, queries: Tensor, keys: Tensor, values: Tensor) -> "Computation":
+        """The same computation on other queries, keys and values."""
+        return replace(self, queries=queries, keys=keys, values=values)
 
     @property
     def groups(self) -> int:
@@ -84,35 +104,15 @@ class Computation:
 
     @property
     def has_bias(self) -> bool:
-        """Whether anything but the band changes the scores: a mask, slopes or a distance bias."""
-        return (
-            self.mask is not None
-            or self.rules.slopes is not None
-            or self.rules.distance_bias is not None
-        )
-
-    def without_hidden_keys(self) -> "Computation":
-        """A computation with the same result, without the keys that no query can see."""
-        if self.band.is_full:
-            return self
-        low, high = self.band.keys_of(0, self.num_queries - 1, self.num_keys)
-        if (low, high) == (0, self.num_keys):
-            return self
-        band = replace(self.band, offset=self.band.offset - low)
-        return replace(
-            self,
-            keys=self.keys[:, :, low:high],
-            values=self.values[:, :, low:high],
-            mask=mask_part(self.mask, keys=slice(low, high)),
-            band=band.simplify(self.num_queries, high - low),
-        )
+        """Whether anything but the band changes the scores."""
+        return self.mask is not None or self.rules.has_distances
 
 
-class SequenceLengths(NamedTuple):
-    """Real positions of every sequence, read from the device once."""
+class Mixed(NamedTuple):
+    """Mixed values of the heads, and the log-sum-exp of their rows if it was requested."""
 
-    queries: list[int]
-    keys: list[int]
+    output: Float[Tensor, "batch heads query d_value"]
+    lse: Float[Tensor, "batch heads query"] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,95 +166,42 @@ def prepare_call(
     With `keeps_padding` every computation has all queries and keys, padding included.
     """
     queries, keys, values = check_qkv(queries, keys, values)
-    batch, has_own_offsets = queries.shape[0], isinstance(rules.offset, Tensor)
+    has_own_offsets = isinstance(rules.offset, Tensor)
     is_ragged = rules.lengths is not None or rules.query_lengths is not None or has_own_offsets
-    if not (is_ragged and batch):
-        if path == "ragged":
-            raise PathError("path 'ragged' cannot compute this: it needs lengths")
-        whole = Computation.of(queries, keys, values, rules)
-        whole = whole if keeps_padding else whole.without_hidden_keys()
-        return Prepared([whole], queries, rules, None)
-    if rules.mask is not None:
-        rules = replace(rules, mask=check_mask(rules.mask, queries, keys.shape[2]))
-    lengths = read_lengths(rules, queries, keys) if can_be_read(queries) else None
-    if lengths is not None and path != "ragged":  # full lengths would only cost a dense mask
-        has_short_keys = set(lengths.keys) != {keys.shape[2]}
-        has_short_queries = set(lengths.queries) != {queries.shape[2]}
-        rules = replace(
-            rules,
-            lengths=rules.lengths if has_short_keys else None,
-            query_lengths=rules.query_lengths if has_short_queries else None,
-        )
-    why = why_apart(queries, keys, rules, lengths)
-    if path == "ragged":
-        why = why or "path 'ragged' was requested"
-    elif not has_own_offsets and (keeps_padding or path is not None):
-        why = None
-    if why is not None:
-        if keeps_padding:
-            lengths = SequenceLengths([queries.shape[2]] * batch, [keys.shape[2]] * batch)
-        else:
-            lengths = lengths or read_lengths(rules, queries, keys)
-            rules = replace(rules, lengths=None, query_lengths=None)
-        parts = separate(queries, keys, values, rules, lengths)
-        if not keeps_padding:
-            parts = [computation.without_hidden_keys() for computation in parts]
-        return Prepared(parts, queries, rules, why)
-    if keeps_padding:
-        return Prepared([Computation.of(queries, keys, values, rules)], queries, rules, None)
-    # Rows of padding are computed and then cleared: a mask of keys alone is smaller.
-    whole = Computation.of(queries, keys, values, replace(rules, query_lengths=None))
-    return Prepared([whole.without_hidden_keys()], queries, rules, None)
+    lengths, why_apart = None, None
+    if is_ragged and queries.shape[0]:
+        if can_be_read(queries):
+            lengths = rows, columns = _read_lengths(rules, queries, keys)
+            if min(columns) == keys.shape[2]:  # full lengths would only cost a dense mask
+                rules = replace(rules, lengths=None)
+            if min(rows) == queries.shape[2]:
+                rules = replace(rules, query_lengths=None)
+        if has_own_offsets:
+            why_apart = "each sequence has its own offset"
+        elif path == "ragged":
+            why_apart = "path 'ragged' was requested"
+        elif lengths is not None and path is None and not keeps_padding:
+            why_apart = _why_apart(queries, keys, *lengths)
+    elif path == "ragged":
+        raise PathError("path 'ragged' cannot compute this: it needs lengths")
+    shared = rules
+    if rules.query_lengths is not None and not keeps_padding:
+        # Rows of padding are computed and then cleared: a mask of keys alone is smaller.
+        shared = replace(rules, query_lengths=None)
+    pieces = [(queries, keys, values, shared)]
+    if why_apart is not None and keeps_padding:
+        full = [queries.shape[2]] * len(queries), [keys.shape[2]] * len(keys)
+        pieces = _separate(queries, keys, values, rules, full)
+    elif why_apart is not None:
+        lengths = lengths or _read_lengths(rules, queries, keys)
+        rules = replace(rules, lengths=None, query_lengths=None)
+        pieces = _separate(queries, keys, values, rules, lengths)
+    parts = [Computation.of(*piece, drops_hidden_keys=not keeps_padding) for piece in pieces]
+    return Prepared(parts, queries, rules, why_apart)
 
 
-def separate(
-    queries: Tensor, keys: Tensor, values: Tensor, rules: Rules, lengths: SequenceLengths
-) -> list[Computation]:
-    """One computation per sequence, cut to its lengths."""
-    batch, bottom_right = len(queries), keys.shape[2] - queries.shape[2]
-    if isinstance(rules.offset, Tensor):
-        _check_shape(rules.offset, "offset", batch)
-        offsets = rules.offset.tolist()
-    else:
-        offsets = [bottom_right if rules.offset is None else rules.offset] * batch
-    computations = []
-    # Split once: the backward pass of a slice fills a gradient as large as the whole batch.
-    tensors = zip(queries.split(1), keys.split(1), values.split(1), strict=True)
-    for index, (own_queries, own_keys, own_values) in enumerate(tensors):
-        rows, columns = slice(lengths.queries[index]), slice(lengths.keys[index])
-        own = slice(index, index + 1)
-        own_rules = replace(
-            rules,
-            lengths=None if rules.lengths is None else rules.lengths[own],
-            query_lengths=None if rules.query_lengths is None else rules.query_lengths[own],
-            offset=offsets[index],
-            mask=mask_part(rules.mask, own, rows, columns),
-        )
-        own_keys, own_values = own_keys[:, :, columns], own_values[:, :, columns]
-        computations.append(
-            Computation.of(own_queries[:, :, rows], own_keys, own_values, own_rules)
-        )
-    return computations
-
-
-def why_apart(
-    queries: Tensor, keys: Tensor, rules: Rules, lengths: SequenceLengths | None
-) -> str | None:
-    """Reason to compute sequences one by one; None if one masked call is better."""
-    if isinstance(rules.offset, Tensor):
-        return "each sequence has its own offset"
-    if lengths is None:
-        return None
-    (batch, heads, num_queries), num_keys = queries.shape[:3], keys.shape[2]
-    pairs = sum(rows * columns for rows, columns in zip(*lengths, strict=True))
-    padded = batch * num_queries * num_keys
-    if heads * (padded - pairs) <= batch * CALL_PAIRS:
-        return None
-    return f"{1 - pairs / padded:.0%} of the padded work is padding"
-
-
-def read_lengths(rules: Rules, queries: Tensor, keys: Tensor) -> SequenceLengths:
-    """Real queries and keys of every sequence; raises ShapeError unless they fit the batch."""
+def _read_lengths(rules: Rules, queries: Tensor, keys: Tensor) -> tuple[list[int], list[int]]:
+    """Real queries and keys of every sequence, read from the device once."""
 
     def read(name: str, lengths: Tensor | None, padded: Tensor) -> list[int]:
         batch, size = padded.shape[0], padded.shape[2]
@@ -262,16 +209,59 @@ def read_lengths(rules: Rules, queries: Tensor, keys: Tensor) -> SequenceLengths
             return [size] * batch
         _check_shape(lengths, name, batch)
         counts: list[int] = lengths.tolist()
-        if counts and not 0 <= min(counts) <= max(counts) <= size:
+        if not 0 <= min(counts) <= max(counts) <= size:
             raise ShapeError(
                 f"{name} run from {min(counts)} to {max(counts)}: they must be in 0..{size}"
             )
         return counts
 
-    real_keys = read("lengths", rules.lengths, keys)
+    columns = read("lengths", rules.lengths, keys)
     if rules.query_lengths is rules.lengths and queries.shape[2] == keys.shape[2]:
-        return SequenceLengths(real_keys, real_keys)  # each reading waits for the device
-    return SequenceLengths(read("query_lengths", rules.query_lengths, queries), real_keys)
+        return columns, columns  # each reading waits for the device
+    return read("query_lengths", rules.query_lengths, queries), columns
+
+
+def _why_apart(queries: Tensor, keys: Tensor, rows: list[int], columns: list[int]) -> str | None:
+    """Reason to compute sequences one by one; None if one masked call is better."""
+    (batch, heads, num_queries), num_keys = queries.shape[:3], keys.shape[2]
+    pairs = sum(row * column for row, column in zip(rows, columns, strict=True))
+    padded = batch * num_queries * num_keys
+    if heads * (padded - pairs) <= batch * CALL_PAIRS:
+        return None
+    return f"{1 - pairs / padded:.0%} of the padded work is padding"
+
+
+def _separate(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    rules: Rules,
+    lengths: tuple[list[int], list[int]],
+) -> list[tuple[Tensor, Tensor, Tensor, Rules]]:
+    """Tensors and rules of each sequence, cut to its lengths."""
+    batch, offset = len(queries), rules.offset
+    if isinstance(offset, Tensor):
+        _check_shape(offset, "offset", batch)
+        offsets = offset.tolist()
+    else:
+        offsets = [keys.shape[2] - queries.shape[2] if offset is None else offset] * batch
+    mask = None if rules.mask is None else check_mask(rules.mask, queries, keys.shape[2])
+    # Split once: the backward pass of a slice fills a gradient as large as the whole batch.
+    tensors = zip(queries.split(1), keys.split(1), values.split(1), strict=True)
+    pieces = []
+    for index, (query, key, value) in enumerate(tensors):
+        sequence = slice(index, index + 1)
+        rows, columns = slice(lengths[0][index]), slice(lengths[1][index])
+        own_rules = replace(
+            rules,
+            lengths=None if rules.lengths is None else rules.lengths[sequence],
+            query_lengths=None if rules.query_lengths is None else rules.query_lengths[sequence],
+            offset=offsets[index],
+            mask=mask_part(mask, sequence, rows, columns),
+        )
+        cropped = query[:, :, rows], key[:, :, columns], value[:, :, columns]
+        pieces.append((*cropped, own_rules))
+    return pieces
 
 
 def check_qkv(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -312,6 +302,19 @@ def check_qkv(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Te
             "attention takes one floating dtype"
         )
     return queries, keys, values
+
+
+def is_transformed() -> bool:
+    """Whether a `torch.func` transform or forward derivative is on: no fused kernel has those."""
+    if torch.compiler.is_compiling():
+        return False
+    in_transform = torch._C._functorch.peek_interpreter_stack() is not None
+    return in_transform or torch.autograd.forward_ad._current_level >= 0
+
+
+def can_be_read(tensor: Tensor) -> bool:
+    """Whether the tensor's numbers are known now, not only when a graph runs."""
+    return not (torch.compiler.is_compiling() or is_transformed() or tensor.device.type == "meta")
 
 
 def is_autocast(tensor: Tensor) -> bool:

@@ -85,11 +85,14 @@ def bias_by_definition(
     position = _value_for(rules.offset, batch, default=num_keys - num_queries)
     real_keys = _value_for(rules.lengths, batch, default=num_keys)
     real_queries = _value_for(rules.query_lengths, batch, default=num_queries)
-    before, after = _sides(rules)
     query, key = torch.arange(num_queries)[:, None], torch.arange(num_keys)
     distances = key - (query + position)
     may_attend = (query < real_queries) & (key < real_keys)
-    may_attend &= (distances >= -before) & (distances <= after)
+    if isinstance(rules.window, tuple):
+        before, after = (math.inf if side is None else side for side in rules.window)
+        may_attend &= (distances >= -before) & (distances <= after)
+    elif rules.window is not None:
+        may_attend &= distances.abs() < rules.window
     if rules.is_causal:
         may_attend &= distances <= 0
     total = torch.zeros(num_queries, num_keys, dtype=torch.float64).where(may_attend, -math.inf)
@@ -99,7 +102,10 @@ def bias_by_definition(
         reach = rules.distance_bias.shape[1] // 2
         total = total + rules.distance_bias[head][distances.clamp(-reach, reach) + reach]
     if rules.mask is not None:
-        total = total + _mask_bias(rules.mask, batch, head, num_queries, num_keys)
+        mask = rules.mask if rules.mask.dim() == 2 else rules.mask[batch % len(rules.mask)]
+        mask = mask if mask.dim() == 2 else mask[head % len(mask)]
+        is_added = mask.is_floating_point()
+        total = total + mask.double() if is_added else total.masked_fill(mask == 0, -math.inf)
     return total
 
 
@@ -108,53 +114,6 @@ def _value_for(setting: int | Tensor | None, batch: int, *, default: int) -> int
     if setting is None:
         return default
     return int(setting[batch]) if isinstance(setting, Tensor) else setting
-
-
-def _sides(rules: Rules) -> tuple[float, float]:
-    """How many keys back and ahead a query may attend to."""
-    sides = rules.window
-    if not isinstance(sides, tuple):
-        sides = (None, None) if sides is None else (sides - 1, sides - 1)
-    before, after = (math.inf if side is None else float(side) for side in sides)
-    return before, after
-
-
-def _mask_bias(
-    mask: Tensor, batch: int, head: int, num_queries: int, num_keys: int
-) -> Float[Tensor, "query key"]:
-    """One sequence's and head's part of a mask of two to four axes, as a bias."""
-    if mask.dim() == 4:
-        mask = mask[batch % mask.shape[0], head % mask.shape[1]]
-    elif mask.dim() == 3:
-        mask = mask[batch % mask.shape[0]]
-    mask = mask.expand(num_queries, num_keys)
-    if mask.is_floating_point():
-        return mask.double()
-    return torch.where(mask != 0, 0.0, -math.inf).double()
-
-
-def attend_by_definition(
-    queries: Float[Tensor, "batch heads query d_key"],
-    keys: Float[Tensor, "batch kv_heads key d_key"],
-    values: Float[Tensor, "batch kv_heads key d_value"],
-    rules: Rules,
-) -> list[list[HeadSteps]]:
-    """Every step of every head, by sequence and then by head."""
-    group = queries.shape[1] // keys.shape[1]
-    return [
-        [
-            head_steps(
-                queries[batch, head],
-                keys[batch, head // group],
-                values[batch, head // group],
-                rules=rules,
-                batch=batch,
-                head=head,
-            )
-            for head in range(queries.shape[1])
-        ]
-        for batch in range(queries.shape[0])
-    ]
 
 
 def layer_by_definition(
@@ -166,14 +125,19 @@ def layer_by_definition(
     gates: Float[Tensor, " heads"] | None = None,
 ) -> LayerSteps:
     """A layer on one sequence, from each head's own small Wq, Wk, Wv and Wo; dropout left out."""
-    source = x if context is None else context
+    source, distance_bias = x if context is None else context, None
+    if layer.relative_bias is not None and isinstance(layer.position, RelativeBias):
+        reach = layer.position.max_distance
+        ahead = torch.arange(-reach, reach + 1)
+        buckets = relative_buckets(ahead, layer.position, is_causal=layer.is_causal)
+        distance_bias = layer.relative_bias.weight[buckets].T
     rules = Rules(
         is_causal=layer.is_causal,
         window=layer.window,
         mask=mask,
         softcap=layer.softcap,
         slopes=None if layer.slopes is None else alibi_slopes(layer.num_heads).double(),
-        distance_bias=_bias_by_distance(layer),
+        distance_bias=distance_bias,
         sinks=None if layer.sinks is None else layer.sinks.values,
     )
     steps, contributions = [], []
@@ -206,15 +170,6 @@ def _rms_norm(x: Tensor, norm: nn.RMSNorm) -> Tensor:
     """Each row divided by its root mean square, times the learned gains."""
     eps = torch.finfo(x.dtype).eps if norm.eps is None else norm.eps
     return x / torch.sqrt((x * x).mean(1, keepdim=True) + eps) * norm.weight
-
-
-def _bias_by_distance(layer: MultiHeadAttention) -> Float[Tensor, "heads distances"] | None:
-    bias = layer.position
-    if layer.relative_bias is None or not isinstance(bias, RelativeBias):
-        return None
-    ahead = torch.arange(-bias.max_distance, bias.max_distance + 1)
-    buckets = relative_buckets(ahead, bias, is_causal=layer.is_causal)
-    return layer.relative_bias.weight[buckets].T
 
 
 def _rotate(x: Float[Tensor, "position width"], rotary: Rotary, *, first: int) -> Tensor:

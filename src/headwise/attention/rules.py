@@ -81,17 +81,17 @@ class Rules:
             raise MaskError(f"the mask is a {type(self.mask).__name__}: give a tensor")
         for name, axes in PER_HEAD.items():
             tensor = getattr(self, name)
-            if tensor is None or (isinstance(tensor, Tensor) and tensor.dim() == len(axes)):
-                continue
             is_tensor = isinstance(tensor, Tensor)
-            shape = list(tensor.shape) if is_tensor else f"a {type(tensor).__name__}"
-            raise OptionError(f"{name} is {shape}: give a tensor [{', '.join(axes)}]", option=name)
+            if tensor is not None and not (is_tensor and tensor.dim() == len(axes)):
+                shape = list(tensor.shape) if is_tensor else f"a {type(tensor).__name__}"
+                needed = f"give a tensor [{', '.join(axes)}]"
+                raise OptionError(f"{name} is {shape}: {needed}", option=name)
         if self.distance_bias is not None and self.distance_bias.shape[-1] % 2 == 0:
             raise OptionError(
                 f"distance_bias has {self.distance_bias.shape[-1]} columns: "
                 "it needs an odd number, for distances -n to n"
             )
-        check_window(self.window)
+        _check_window(self.window)
         for name in ("lengths", "query_lengths"):
             if getattr(self, name) is not None:
                 _check_integers(name, getattr(self, name))
@@ -118,9 +118,13 @@ class Rules:
             before, after = self.window - 1, self.window - 1
         return (before, 0 if self.is_causal else after)
 
+    @property
+    def has_distances(self) -> bool:
+        """Whether the bias on a score depends on the distance between query and key."""
+        return self.slopes is not None or self.distance_bias is not None
 
-def check_window(window: Window | None) -> None:
-    """Raise OptionError unless `window` is None, a positive number of keys, or two numbers."""
+
+def _check_window(window: Window | None) -> None:
     sides = window if isinstance(window, tuple) else (window,)
     least = 0 if isinstance(window, tuple) else 1
     are_counts = all(

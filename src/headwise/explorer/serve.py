@@ -108,9 +108,9 @@ def prepare(
 ) -> ExplorerServer:
     """Load the model and start its session."""
     from headwise.explorer.session import Session
-    from headwise.pruning.setting import make_subject
+    from headwise.objectives.model_objective import open_subject
 
-    return ExplorerServer(Session(make_subject(model, tokenizer, options=options)), sock)
+    return ExplorerServer(Session(open_subject(model, tokenizer, options=options)), sock)
 
 
 def serve(server: ExplorerServer, *, opens: bool) -> NoReturn:

@@ -36,11 +36,10 @@ from headwise.explorer.what_if import BaselineCache, compare_gated
 from headwise.explorer.work import Job
 from headwise.formats import replace_nonfinite
 from headwise.heads import HeadId, HeadTable
-from headwise.models.loaded import LoadedModel
 from headwise.objectives.evaluation import count_heads
 from headwise.objectives.losses import Embedding
+from headwise.objectives.model_objective import Subject
 from headwise.progress import Progress, no_progress
-from headwise.pruning.setting import Subject
 from headwise.reading.reader import Reader, token_limit
 from headwise.roles import ROLES
 from headwise.watching.running import in_evaluation
@@ -204,21 +203,16 @@ class Session:
         job = self.jobs[name]
         return job.answer(job.result and _grid(job.result.table, JOB_MEASURES[name]))
 
-    @property
-    def _loaded(self) -> LoadedModel:
-        copied = self.job_model
-        return LoadedModel(copied.name, copied.model, copied.tokenizer, copied.about)
-
     def _scan(self, job: Job) -> Any:
         from headwise.scans.scan import ScanJob, run_scan
 
-        return run_scan(ScanJob.of(self._loaded), progress=job.progress)
+        return run_scan(ScanJob.of(self.job_model), progress=job.progress)
 
     def _importance(self, job: Job) -> Any:
         from headwise.pruning.importance.importance import importance
 
         return importance(
-            self._loaded,
+            self.job_model,
             objective=self.job_model.objective,
             max_tokens=IMPORTANCE_TOKENS,
             progress=job.progress,

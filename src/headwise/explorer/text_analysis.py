@@ -18,8 +18,8 @@ from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId, HeadTable, abbreviate, check_head
 from headwise.measures.counter import HeadCounter, LayerCache, RowChoice, make_measures
 from headwise.measures.head_sums import HeadSums
+from headwise.models.loaded import LoadedModel
 from headwise.progress import Progress, no_progress
-from headwise.pruning.setting import Subject
 from headwise.reading.batch import Batch
 from headwise.reading.labels import Labels, token_labels
 from headwise.reading.reader import Reader
@@ -132,12 +132,14 @@ def check_heads_left(name: str, layers: Collection[str]) -> None:
         raise ModelError(f"{name} has no heads left: choose a model with attention heads")
 
 
-def analyse_text(subject: Subject, text: str, *, progress: Progress = no_progress) -> TextAnalysis:
+def analyse_text(
+    loaded: LoadedModel, text: str, *, progress: Progress = no_progress
+) -> TextAnalysis:
     """Run the model on a text, or on the beginning of one that is too long."""
-    model = subject.model
-    reader = Reader(subject.tokenizer, model.config, length=LONGEST)
+    model = loaded.model
+    reader = Reader(loaded.tokenizer, model.config, length=LONGEST)
     window = reader.windows([text])[0]
-    batch = reader.batch([window], subject.device)
+    batch = reader.batch([window], loaded.device)
     num_layers = len(find_sites(model))
     sums, layer_cache = HeadSums(), LayerCache()
     counter = HeadCounter(
@@ -152,15 +154,15 @@ def analyse_text(subject: Subject, text: str, *, progress: Progress = no_progres
 
     with torch.inference_mode(), in_evaluation(model), watch(model, add, needs_lse=True):
         forward_batch(model, batch.inputs)
-    check_heads_left(subject.name, calls)
+    check_heads_left(loaded.name, calls)
     special_tokens = sum(map(len, reader.around))
     return TextAnalysis(
         name=text_name(text),
         batch=batch,
         calls=calls,
-        table=head_table(sums, {"model": subject.name}),
+        table=head_table(sums, {"model": loaded.name}),
         left_out=len(reader.ids(text)) + special_tokens - len(window.ids),
-        tokenizer=subject.tokenizer,
+        tokenizer=loaded.tokenizer,
         layer_cache=layer_cache,
     )
 

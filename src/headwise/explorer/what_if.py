@@ -15,7 +15,7 @@ from headwise.errors import HeadwiseError, OptionError
 from headwise.explorer.api_types import Prediction, Savings, Similarity, WhatIfAnswer
 from headwise.heads import HeadCounts, HeadId, check_head
 from headwise.objectives.losses import Embedding, MaskedToken, NextToken
-from headwise.pruning.setting import Subject
+from headwise.objectives.model_objective import Subject
 from headwise.reading.labels import token_text
 from headwise.reading.reader import Reader, Window
 from headwise.watching.gates import gate

@@ -42,12 +42,12 @@ def view(
     from headwise.errors import warn_user
     from headwise.explorer.anywidget_view import HeadView
     from headwise.explorer.text_analysis import analyse_text
-    from headwise.pruning.setting import make_subject
+    from headwise.models.loaded import open_model
 
-    subject = make_subject(model, tokenizer)
-    if subject.tokenizer is None:
-        raise OptionError(f"{subject.name} has no tokenizer: pass one as tokenizer")
-    analysis = analyse_text(subject, text)
+    loaded = open_model(model, tokenizer)
+    if loaded.tokenizer is None:
+        raise OptionError(f"{loaded.name} has no tokenizer: pass one as tokenizer")
+    analysis = analyse_text(loaded, text)
     if extra := analysis.left_out:
         warn_user(f"the text is {format_count(extra, 'token')} too long: its end was left out")
     return HeadView(WidgetData(analysis.table, analysis, look), head)

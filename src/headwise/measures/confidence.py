@@ -1,4 +1,4 @@
-"""Confidence: how large a head's largest weight is, and whether it lies at a fixed offset."""
+"""Confidence: how large a head's largest weight is, and whether it is at a fixed offset."""
 
 from typing import ClassVar
 
@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headwise.measures.measure import Measure, PairsOf, RowValues
+from headwise.measures.measure import Measure, PairsOf, RowValues, Sums
 from headwise.measures.offsets import OFFSETS, offset_pairs, rows_with_key
 from headwise.measures.row_layout import RowLayout
-from headwise.measures.sequence_view import SequenceView, Sums, TileWeights
+from headwise.measures.sequence_view import SequenceView, TileWeights
 from headwise.watching.sequence_weights import Tile
 
 
@@ -17,7 +17,7 @@ class Confidence(Measure):
     """`max_k A[q,k]` of each row, special tokens left out (https://arxiv.org/abs/1905.09418).
 
     If special tokens are unknown, none is left out.
-    `largest_*` is the share of rows whose largest weight of all lies at that offset, over the rows
+    `largest_*` is the share of rows whose largest weight of all is at that offset, over the rows
     that have a key there.
     """
 
@@ -25,13 +25,13 @@ class Confidence(Measure):
         "confidence": "Mean over the rows of the largest weight, special tokens left out if a "
         "tokenizer names them, 0 to 1."
     } | {
-        f"largest_{name}": f"Share of the rows whose largest weight lies at offset {offset:+}, "
+        f"largest_{name}": f"Share of the rows whose largest weight is at offset {offset:+}, "
         "0 to 1."
         for name, offset in OFFSETS.items()
     }
 
     def pairs(self, layout: RowLayout) -> dict[str, PairsOf]:
-        """Where the largest weight may lie."""
+        """The offsets that the largest weight is compared with."""
         return offset_pairs(layout)
 
     def see(self, view: SequenceView, tile: TileWeights, sums: Sums) -> None:
@@ -39,57 +39,40 @@ class Confidence(Measure):
 
         The weights of special tokens are set to 0 in the tile and then restored.
         """
-        is_special = special_tokens(view.layout)
-        if is_special is None:
-            keep_largest(sums, "largest", tile, tile.weights.amax(-1))
-            return
-        special = special_keys(view.layout, is_special, tile.block)
+        special = _special_columns(view.layout, tile.block)
         if len(special) == 0:
-            largest = tile.weights.amax(-1)
-            keep_largest(sums, "confidence", tile, largest)
+            ordinary = largest = tile.weights.amax(-1)
         else:
-            kept = tile.weights.index_select(-1, special)
+            on_special = tile.weights.index_select(-1, special)
             ordinary = tile.weights.index_fill_(-1, special, 0.0).amax(-1)
-            tile.weights.index_copy_(-1, special, kept)
-            keep_largest(sums, "confidence", tile, ordinary)
-            largest = torch.maximum(ordinary, kept.amax(-1))
-        keep_largest(sums, "largest", tile, largest)
+            tile.weights.index_copy_(-1, special, on_special)
+            largest = torch.maximum(ordinary, on_special.amax(-1))
+        for name, weights in (("confidence", ordinary), ("largest", largest)):
+            rows = sums.rows(name, tile.span)
+            torch.maximum(rows, weights, out=rows)
 
     def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
-        """The largest weights, and which offsets they lie at."""
-        is_special = special_tokens(view.layout)
-        if is_special is None:
-            columns = {"confidence": RowValues(sums["largest"])}
-        else:
-            is_defined = sees_ordinary(view, ~is_special[None])
-            columns = {"confidence": RowValues(sums["confidence"], is_defined)}
+        """The largest weights, and which offsets they are at."""
+        is_special, is_defined = _special_tokens(view.layout), None
+        if is_special is not None:
+            is_defined = view.layout.once(
+                "sees ordinary", lambda: (view.count_seen(~is_special[None])[0] > 0).all(0)
+            )
+        columns = {"confidence": RowValues(sums["confidence"], is_defined)}
         for name, has_key in rows_with_key(view.layout).items():
             is_largest = sums[name] >= sums["largest"]
-            columns[f"largest_{name}"] = RowValues(is_largest.to(sums.like), has_key)
+            columns[f"largest_{name}"] = RowValues(is_largest.to(sums["largest"]), has_key)
         return columns
 
 
-def special_tokens(layout: RowLayout) -> Bool[Tensor, " key"] | None:
-    """Which keys are special tokens; None if unknown."""
+def _special_tokens(layout: RowLayout) -> Bool[Tensor, " key"] | None:
     return None if layout.tokens is None else layout.tokens.is_special
 
 
-def sees_ordinary(view: SequenceView, is_ordinary: Bool[Tensor, "1 key"]) -> Bool[Tensor, " query"]:
-    """Which rows may see a token that is not special."""
-    if view.layout.has_mask:
-        return (view.count_seen(is_ordinary)[0] > 0).all(0)
-    return view.layout.once("ordinary", lambda: view.layout.count_seen(is_ordinary)[0, 0] > 0)
-
-
-def special_keys(
-    layout: RowLayout, is_special: Bool[Tensor, " key"], block: Tile
-) -> Int[Tensor, " special"]:
-    """Which columns of a block are special tokens."""
-    within = is_special[block.low : block.high]
-    return layout.once(("special", block.low, block.high), lambda: within.nonzero()[:, 0])
-
-
-def keep_largest(sums: Sums, name: str, tile: TileWeights, found: Tensor) -> None:
-    """Raise the stored numbers of the tile's rows to `found` where that is larger."""
-    kept = sums.own(name)[:, tile.span]
-    torch.maximum(kept, found, out=kept)
+def _special_columns(layout: RowLayout, block: Tile) -> Int[Tensor, " special"]:
+    """Columns of a tile that are special tokens; empty if these are unknown."""
+    is_special, keys = _special_tokens(layout), slice(block.low, block.high)
+    if is_special is None:
+        return layout.rows[:0]
+    name = ("special", block.low, block.high)
+    return layout.once(name, lambda: is_special[keys].nonzero()[:, 0])

@@ -1,11 +1,11 @@
-"""From the attention calls of a batch to sums per head.
+"""Counter: from the attention calls of a batch to sums per head.
 
-In: calls, one per layer, of a batch, and measures. Out: HeadSums. Whether the calls come from a
-watched model or from a layer of our own makes no difference here; this module runs no model.
+In: a batch, its calls, one per layer, and measures. Out: HeadSums. The calls may come from a
+watched model or from a layer of our own; this module runs no model.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
 from weakref import WeakKeyDictionary
 
@@ -24,7 +24,7 @@ from headwise.measures.measure import Measure, measure_rows
 from headwise.measures.offsets import Offsets
 from headwise.measures.outputs import Outputs
 from headwise.measures.repeats import Repeats
-from headwise.measures.row_layout import RowLayout, has_mask
+from headwise.measures.row_layout import RowLayout
 from headwise.measures.sequence_view import LEAST_LOG, Scratch, SequenceView
 from headwise.measures.similarity import LOOKS, ROWS, centred_kernels, divergences, pairwise_hsic
 from headwise.measures.uniform import Uniform
@@ -67,16 +67,16 @@ def make_measures(choices: Sequence[str | type[Measure]] = tuple(MEASURES)) -> l
                 f"measures has {choice!r}: give names such as entropy, or subclasses of Measure"
             )
     chosen = [MEASURES[name] for name in MEASURES if name in choices]
-    chosen += dict.fromkeys(kind for kind in choices if not isinstance(kind, str))
+    kinds = dict.fromkeys([*chosen, *(kind for kind in choices if not isinstance(kind, str))])
     owners: dict[str, str] = {}
-    for kind in dict.fromkeys(chosen):
+    for kind in kinds:
         for column in kind.columns:
             if owners.setdefault(column, kind.__name__) != kind.__name__:
                 raise OptionError(
                     f"{kind.__name__} and {owners[column]} both have a column {column!r}: rename "
                     "one of them"
                 )
-    return [kind() for kind in dict.fromkeys(chosen)]
+    return [kind() for kind in kinds]
 
 
 @dataclass(frozen=True)
@@ -102,19 +102,17 @@ def _draw(total: int, count: int, seed: int, index: int) -> Tensor:
     return torch.randperm(total, generator=generator)[:count].sort().values
 
 
+@dataclass(eq=False)
 class LayerCache:
-    """Whatever serves batch after batch: each layer's output roots, and memory for tiles."""
+    """Row layouts, output roots and memory for tiles, shared by layers and batches."""
 
-    def __init__(self) -> None:
-        """Start empty."""
-        self.scratch = Scratch()
-        self._roots: dict[LayerKey, Tensor | None] = {}
-        self._indirect: list[str] = []
-        self._layouts: WeakKeyDictionary[Batch, dict[Hashable, RowLayout]] = WeakKeyDictionary()
-
-    def layouts(self, batch: Batch) -> dict[Hashable, RowLayout]:
-        """Row layouts that the layers of one batch share; deleted with the batch."""
-        return self._layouts.setdefault(batch, {})
+    layouts: WeakKeyDictionary[Batch, dict[Hashable, RowLayout]] = field(
+        default_factory=WeakKeyDictionary
+    )
+    """Row layouts of each batch, deleted with it."""
+    scratch: Scratch = field(default_factory=Scratch)
+    _roots: dict[LayerKey, Tensor | None] = field(default_factory=dict)
+    _indirect: list[str] = field(default_factory=list)
 
     def output_roots(self, call: Call) -> Float[Tensor, "heads d_value width"] | None:
         """One small matrix per head that preserves lengths after the output projection.
@@ -145,17 +143,11 @@ class LayerCache:
 
 
 def _sequence_indices(call: Call, batch: Batch) -> Sequence[int]:
-    """Index of each sequence of a call among all that are read.
-
-    Raises ModelError for attention whose positions are unknown: more sequences than the batch has,
-    as in attention within windows, or queries that are not among the keys. Images beside texts may
-    be fewer or more than the texts.
-    """
+    """Index of each sequence of a call in the whole text; ModelError if positions are unknown."""
     count = len(call.mixed)
-    sizes = {
-        len(tensor) for tensor in batch.inputs.values() if torch.is_tensor(tensor) and tensor.dim()
-    }
-    if count not in {*sizes, len(batch.indices)}:
+    # Images next to texts may be fewer or more than the texts.
+    tensors = [value for value in batch.inputs.values() if torch.is_tensor(value) and value.dim()]
+    if count not in {len(batch.indices), *map(len, tensors)}:
         raise ModelError(
             f"{call.site.description} cannot be measured: it computes {count} sequences but the "
             f"batch has {len(batch.indices)}, as in attention within windows"
@@ -172,56 +164,49 @@ def sequence_views(
     call: Call, batch: Batch, choice: RowChoice, cache: LayerCache
 ) -> Iterator[tuple[int, int, SequenceView]]:
     """Position in the batch, index and view of every sequence of a call that is not all padding."""
-    device, layouts = call.mixed.device, cache.layouts(batch)
+    device, layouts = call.mixed.device, cache.layouts.setdefault(batch, {})
     key_tokens = batch.key_tokens(call.stack, call.num_keys)
     query_tokens = batch.query_tokens(call.stack, call.num_queries)
     for position, index in enumerate(_sequence_indices(call, batch)):
         queries, keys = (
-            slice(None) if tokens is None else tokens.span(position)
+            slice(None) if tokens is None else tokens.spans[position]
             for tokens in (query_tokens, key_tokens)
         )
         if slice(0, 0) in (queries, keys):
             continue
         sequence = call.sequence(position, queries, keys)
         shape = (sequence.num_heads, sequence.num_queries, sequence.num_keys)
-        name = (call.stack, position, choice, shape, sequence.band, device)
-        layout = None if has_mask(sequence) else layouts.get(name)
-        if layout is None:
-            layout = RowLayout.of(
+        name = (call.stack, position, choice, shape, sequence.band, sequence.has_mask, device)
+        layout = layouts.get(name)
+        if layout is None or layout.has_mask:  # masks may differ from layer to layer
+            layout = layouts[name] = RowLayout.of(
                 sequence,
                 choice.of(sequence.num_queries, index).to(device),
                 None if key_tokens is None else key_tokens.keys(position, device),
                 is_cross=call.stack == "cross",
             )
-        if not layout.has_mask:  # a mask may differ from layer to layer
-            layouts[name] = layout
-        roots = cache.output_roots(call)
-        yield (
-            position,
-            index,
-            SequenceView(
-                sequence=sequence, layout=layout, output_roots=roots, scratch=cache.scratch
-            ),
+        view = SequenceView(
+            sequence=sequence,
+            layout=layout,
+            output_roots=cache.output_roots(call),
+            scratch=cache.scratch,
         )
+        yield position, index, view
 
 
+@dataclass(eq=False)
 class HeadCounter:
-    """Adds the measures of one attention call after the other to HeadSums."""
+    """Adds the measures of one attention call after the other to `sums`."""
 
-    def __init__(
-        self,
-        sums: HeadSums,
-        measures: Sequence[Measure],
-        choice: RowChoice,
-        *,
-        compares: bool,
-        cache: LayerCache | None = None,
-    ) -> None:
-        """Choose what to count, on which rows, and whether to compare heads with each other."""
-        self.sums, self.measures, self.choice, self.compares = sums, measures, choice, compares
-        self.cache = cache or LayerCache()
-        self._kernels: dict[tuple[str, int], list[Tensor]] = {}
-        """By stack and position in the batch: the kernels of every layer so far."""
+    sums: HeadSums
+    measures: Sequence[Measure]
+    choice: RowChoice
+    _: KW_ONLY
+    compares: bool
+    """Whether to compare heads with each other."""
+    cache: LayerCache = field(default_factory=LayerCache)
+    _kernels: dict[tuple[str, int], list[Tensor]] = field(default_factory=dict, init=False)
+    """By stack and position in the batch: the kernels of every layer so far."""
 
     def add(self, call: Call, batch: Batch) -> None:
         """Count one layer's attention."""
@@ -234,16 +219,15 @@ class HeadCounter:
                 self._compare(key, view, position, index)
 
     def _compare(self, key: LayerKey, view: SequenceView, position: int, index: int) -> None:
-        """Compare the heads of one layer, and keep the kernels of their outputs."""
-        rows, looks = _compared_rows(view, self.choice.seed + 1, index)
+        """Add the divergences of a layer's heads, and keep the kernels of their outputs."""
+        rows, tile = compared_rows(view, self.choice.seed + 1, index)
         kernels = centred_kernels(view.sequence.mixed[:, rows])
         self._kernels.setdefault((key[0], position), []).append(kernels)
-        if len(looks.rows) == 0:
-            return
-        weights = view.sequence.log_weights(looks).clamp_(min=LEAST_LOG).exp_()
-        summed = divergences(weights).sum(-1)
-        count = torch.full_like(summed[:1], len(looks.rows))
-        add_matrix(self.sums.divergence, key, torch.cat([summed, count]))
+        if len(tile.rows):
+            weights = view.sequence.log_weights(tile).clamp_(min=LEAST_LOG).exp_()
+            summed = divergences(weights).sum(-1)
+            count = torch.full_like(summed[:1], len(tile.rows))
+            add_matrix(self.sums.divergence, key, torch.cat([summed, count]))
 
     def finish(self) -> None:
         """Add the similarity of heads across layers, once every layer of a batch is counted."""
@@ -253,10 +237,10 @@ class HeadCounter:
         self._kernels = {}
 
 
-def _compared_rows(view: SequenceView, seed: int, index: int) -> tuple[Tensor, Tile]:
-    """Random rows whose outputs are compared between heads, and fewer whose weights are.
+def compared_rows(view: SequenceView, seed: int, index: int) -> tuple[Tensor, Tile]:
+    """Random rows whose outputs are compared between heads, and a tile of fewer rows for weights.
 
-    The latter see at least two keys: on a single key all heads agree.
+    The rows of the tile see at least two keys, because on a single key all heads agree.
     """
     layout = view.layout
 

@@ -5,8 +5,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from headwise.measures.measure import Measure, RowValues
-from headwise.measures.sequence_view import SequenceView, Sums, TileWeights
+from headwise.measures.measure import Measure, RowValues, Sums
+from headwise.measures.sequence_view import SequenceView, TileWeights
 
 
 class Distance(Measure):
@@ -14,7 +14,7 @@ class Distance(Measure):
 
     columns: ClassVar[dict[str, str]] = {
         "distance": "Mean distance in tokens between a query and the keys it attends to.",
-        "signed_distance": "The same with keys before the query counted negative.",
+        "signed_distance": "Mean distance in tokens, negative for keys before the query.",
     }
 
     def serves(self, view: SequenceView) -> bool:
@@ -32,12 +32,12 @@ class Distance(Measure):
         if not view.layout.is_causal:
             places = tile.block.places[:, None].to(tile.weights)
             keys = torch.arange(tile.block.low, tile.block.high, device=places.device)
-            apart = (keys - places).abs_()
-            sums.add("distance", tile.span, torch.linalg.vecdot(tile.weights, apart[None]))
+            distances = (keys - places).abs_()
+            sums.add("distance", tile.span, torch.linalg.vecdot(tile.weights, distances[None]))
 
     def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
         """Both distances; in a causal model one is the negative of the other."""
-        places = (view.layout.places - view.layout.num_keys // 2).to(sums.like)
+        places = (view.layout.places - view.layout.num_keys // 2).to(sums["mass"])
         signed = sums["position"] - places * sums["mass"]
         distance = -signed if view.layout.is_causal else sums["distance"]
         return {"distance": RowValues(distance), "signed_distance": RowValues(signed)}

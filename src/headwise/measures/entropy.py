@@ -4,8 +4,8 @@ from typing import ClassVar
 
 import torch
 
-from headwise.measures.measure import Measure, RowValues
-from headwise.measures.sequence_view import SequenceView, Sums, TileWeights
+from headwise.measures.measure import Measure, RowValues, Sums
+from headwise.measures.sequence_view import SequenceView, TileWeights
 
 
 class Entropy(Measure):
@@ -19,7 +19,7 @@ class Entropy(Measure):
 
     def see(self, view: SequenceView, tile: TileWeights, sums: Sums) -> None:
         """Add the tile's share."""
-        sums.own("entropy")[:, tile.span].sub_(torch.linalg.vecdot(tile.logs, tile.weights))
+        sums.rows("entropy", tile.span).sub_(torch.linalg.vecdot(tile.logs, tile.weights))
 
     def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
         """Nats, and shares of the largest entropy that the row could have."""

@@ -1,7 +1,7 @@
-"""Sums over rows that become the means of a head table; they merge in any order.
+"""Head sums: sums over rows that become the means of a head table; they merge in any order.
 
-In: values per head and row. Out: sums per layer and column, and what the similarity of heads needs.
-How they become a table, and how they are saved, is left to scans.
+In: values per head and row. Out: sums per layer and column, and of the similarity of heads. `scans`
+saves them and turns them into a table.
 """
 
 import math
@@ -23,7 +23,7 @@ LayerKey = tuple[str, int]
 Key = TypeVar("Key")
 
 SUMMED_AT_ONCE = 1 << 19
-"""Values that are added up in float64 at a time: 4 MiB."""
+"""Number of values that are summed in float64 at a time: 4 MiB."""
 
 
 def sort_layers(keys: Iterable[LayerKey]) -> list[LayerKey]:
@@ -33,19 +33,18 @@ def sort_layers(keys: Iterable[LayerKey]) -> list[LayerKey]:
     return sorted(keys, key=lambda key: (stacks.index(key[0]), key[1]))
 
 
+@dataclass(eq=False)
 class ColumnSums:
     """Five sums per layer, column and head, in float64.
 
-    They are the sum of the values, the number of rows that have one, and what sampling adds to the
-    uncertainty of both. If `n` of a document's `N` rows are measured, each has the weight `N / n`,
-    and a sum over the document has the variance `N^2 (1 - n/N) s^2 / n` (stratified sampling;
-    Cochran, Sampling Techniques, 5.3). A row without a value counts 0 in both sums, and the mean is
-    their ratio, whose error needs the variance of each and their covariance (Cochran, 6.4).
+    They are the sum of the values, the number of rows that have one, and the variances and the
+    covariance that sampling gives these two. If `n` of a document's `N` rows are measured, each has
+    the weight `N / n`, and a sum over the document has the variance `N^2 (1 - n/N) s^2 / n`
+    (stratified sampling; Cochran, Sampling Techniques, 5.3). A row without a value counts 0 in both
+    sums, and the mean is their ratio, whose error needs all three (Cochran, 6.4).
     """
 
-    def __init__(self) -> None:
-        """Start with no sums."""
-        self.sums: dict[tuple[LayerKey, str], Float[Tensor, "five heads"]] = {}
+    sums: dict[tuple[LayerKey, str], Float[Tensor, "five heads"]] = field(default_factory=dict)
 
     def add(self, key: LayerKey, columns: Mapping[str, RowValues], row_weight: float) -> None:
         """Add one document's rows; each measured row counts as `row_weight` rows."""
@@ -61,15 +60,12 @@ class ColumnSums:
             counts, parts = _sum_columns(few, row_weight)
             for name, count, part in zip(few, counts, parts.unbind(1), strict=True):
                 if count:
-                    self._add((key, name), part)
-
-    def _add(self, place: tuple[LayerKey, str], parts: Float[Tensor, "five heads"]) -> None:
-        self.sums[place] = self.sums[place] + parts if place in self.sums else parts.clone()
+                    add_matrix(self.sums, (key, name), part)
 
     def merge(self, other: "ColumnSums") -> None:
         """Add the sums of `other`."""
-        for place, parts in other.sums.items():
-            self._add(place, parts)
+        for place, part in other.sums.items():
+            add_matrix(self.sums, place, part)
 
     @property
     def layers(self) -> list[LayerKey]:
@@ -145,14 +141,14 @@ def _sampling_variance(
 
 @dataclass
 class HeadSums:
-    """Everything that is counted about heads."""
+    """All sums about the heads of a model."""
 
     columns: ColumnSums = field(default_factory=ColumnSums)
     num_heads: dict[LayerKey, int] = field(default_factory=dict)
     hsic: dict[str, Tensor] = field(default_factory=dict)
-    """By stack: `[heads heads]` over all layers, how alike the outputs of two heads are."""
+    """By stack: `[heads heads]` over all layers, the summed HSIC of the outputs of two heads."""
     divergence: dict[LayerKey, Tensor] = field(default_factory=dict)
-    """By layer: `[heads + 1, heads]`, summed divergences, and in the last row how many."""
+    """By layer: `[heads + 1, heads]`, summed divergences, and their number in the last row."""
 
     def merge(self, other: "HeadSums") -> None:
         """Add the sums of `other`."""

@@ -6,19 +6,19 @@ on. The measures themselves are in the other modules of this folder.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from headwise.errors import OptionError
+from headwise.errors import OptionError, ShapeError
 from headwise.measures.row_layout import RowLayout
-from headwise.measures.sequence_view import SequenceView, Sums, TileWeights
-from headwise.watching.sequence_weights import Tile
+from headwise.measures.sequence_view import SequenceView, TileWeights, positive
 
 CACHED_PICKS = 1 << 20
-"""At most this many single weights of a layout have their places cached from layer to layer."""
+"""Positions of single weights are cached for the next layer up to this number per layout."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +34,8 @@ RowsAndKeys = tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]
 """Pairs: rows of a tile, counted from its first, and for each a key position."""
 PairsOf = Callable[[Int[Tensor, " row"]], RowsAndKeys]
 """From the positions of some rows to pairs; keys outside the sequence are ignored."""
+SharedName = tuple[type | None, str]
+"""Name of a sum of features or pairs, and the class that owns it; None for headwise's own."""
 
 
 class Measure:
@@ -60,12 +62,91 @@ class Measure:
         """
         return {}
 
-    def see(self, view: SequenceView, tile: TileWeights, sums: Sums) -> None:
+    def see(self, view: SequenceView, tile: TileWeights, sums: "Sums") -> None:
         """Add one tile of weights to the sums."""
 
-    def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
+    def finish(self, view: SequenceView, sums: "Sums") -> dict[str, RowValues]:
         """The columns, after every tile was added."""
         raise NotImplementedError
+
+
+class Sums(dict[str, Tensor]):
+    """A measure's sums over the keys for every head and row of a view, by name.
+
+    Features and pairs are summed once for all measures. Sums that a measure adds to in `see` are
+    its own: no other measure reads or changes them.
+    """
+
+    def __init__(
+        self, measure: Measure, view: SequenceView, shared: Mapping[SharedName, Tensor]
+    ) -> None:
+        """Start without sums; those in `shared` can be read too."""
+        super().__init__()
+        self.measure, self.view, self.shared = measure, view, shared
+        is_ours = type(measure).__module__.startswith("headwise.")
+        self.owner = None if is_ours else type(measure)
+
+    def __missing__(self, name: str) -> Tensor:
+        """The shared sum of that name; zeros if the rows see no key at all."""
+        for owner in (self.owner, None):
+            if (owner, name) in self.shared:
+                return self.shared[owner, name]
+        if not self.view.layout.blocks:
+            return self.view.zeros()
+        names = [*self, *(name for owner, name in self.shared if owner in (self.owner, None))]
+        raise OptionError(
+            f"{type(self.measure).__name__} reads a sum {name!r} that nothing was added to: there "
+            f"are {', '.join(names)}"
+        )
+
+    def rows(self, name: str, span: slice) -> Float[Tensor, "heads row"]:
+        """Some rows of the measure's own sum of that name, to write into; zeros at first."""
+        if name not in self:
+            self[name] = self.view.zeros()
+        return self[name][:, span]
+
+    def add(self, name: str, span: slice, part: Float[Tensor, "heads row"]) -> None:
+        """Add a tile's share to the measure's own sum."""
+        rows = self.rows(name, span)
+        if part.shape != rows.shape:
+            raise ShapeError(
+                f"a share of {name!r} is {list(part.shape)}: give one number per head and row of a "
+                f"tile, {list(rows.shape)}"
+            )
+        rows.add_(part)
+
+    def value_share(self, name: str) -> Float[Tensor, "heads query"]:
+        """Share of the named weights in the row's weights, each times the length of its value."""
+        return self[f"value_{name}"] / self._value_sums
+
+    @cached_property
+    def _value_sums(self) -> Float[Tensor, "heads query"]:
+        return positive(self["value_norm"])
+
+
+def with_value_columns(masses: Mapping[str, str]) -> dict[str, str]:
+    """The columns of some masses, and of their value-weighted shares."""
+    return {**masses} | {
+        f"value_{name}": meaning.replace("Mean weight", "Share of the value-weighted attention")
+        for name, meaning in masses.items()
+    }
+
+
+class MassMeasure(Measure):
+    """Masses, each the sum of a row's weights on some keys, and their value-weighted shares."""
+
+    def rows(self, layout: RowLayout) -> Mapping[str, Bool[Tensor, " query"] | None]:
+        """The rows on which each mass is defined, by name; None = all."""
+        raise NotImplementedError
+
+    def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
+        """The masses and, if values are known, their value-weighted shares."""
+        columns = {}
+        for name, is_defined in self.rows(view.layout).items():
+            columns[name] = RowValues(sums[name], is_defined)
+            if view.value_norms is not None:
+                columns[f"value_{name}"] = RowValues(sums.value_share(name), is_defined)
+        return columns
 
 
 def measure_rows(view: SequenceView, measures: Sequence[Measure]) -> dict[str, RowValues]:
@@ -73,118 +154,110 @@ def measure_rows(view: SequenceView, measures: Sequence[Measure]) -> dict[str, R
 
     A row that sees no key has no weights and no value in any column.
     """
-    sums = Sums(view)
-    serving = [
-        (measure, Sums(view, sums, _owner(measure, number)))
-        for number, measure in enumerate(measures)
-        if measure.serves(view)
-    ]
-    features: dict[str, Tensor] = {}
-    pairs: dict[str, PairsOf] = {}
-    for measure, own in serving:
-        features |= {own.shared_name(name): f for name, f in measure.features(view).items()}
-        pairs |= {own.shared_name(name): p for name, p in measure.pairs(view.layout).items()}
-    summed = sums.table(list(features), dim=2)
-    stacked = _stack_features(view, list(features.values()))
-    picker, has_tiles = Picker(view, pairs, sums) if pairs else None, False
+    shared: dict[SharedName, Tensor] = {}
+    serving = [Sums(measure, view, shared) for measure in measures if measure.serves(view)]
+    pairs = {
+        (sums.owner, name): pairs_of
+        for sums in serving
+        for name, pairs_of in sums.measure.pairs(view.layout).items()
+    }
+    features = {
+        (sums.owner, name): numbers
+        for sums in serving
+        for name, numbers in sums.measure.features(view).items()
+    }
+    if pairs and view.value_norms is not None:
+        features = {(None, "value_norm"): view.value_norms} | features
+    adders = [_feature_adder(view, features, shared)] if features else []
+    adders += [_pair_adder(view, pairs, shared)] if pairs else []
     for tile in view.tiles():
-        if features:
-            keys = slice(tile.block.low, tile.block.high)
-            summed[:, tile.span].add_(torch.bmm(tile.weights, stacked[:, keys]))
-        if picker is not None:
-            picker.pick(tile)
-        for measure, own in serving:
-            measure.see(view, tile, own)
-        has_tiles = True
+        for add in adders:
+            add(tile)
+        for sums in serving:
+            sums.measure.see(view, tile, sums)
     columns: dict[str, RowValues] = {}
-    for measure, own in serving:
-        own.is_complete = has_tiles
-        new = measure.finish(view, own)
-        if undescribed := new.keys() - measure.columns.keys():
+    for sums in serving:
+        new = sums.measure.finish(view, sums)
+        if undescribed := new.keys() - sums.measure.columns.keys():
             raise OptionError(
-                f"{type(measure).__name__} returns a column {min(undescribed)!r} that its columns "
-                f"do not describe: they are {', '.join(measure.columns)}"
+                f"{type(sums.measure).__name__} returns a column {min(undescribed)!r} that its "
+                f"columns do not describe: they are {', '.join(sums.measure.columns)}"
             )
         columns |= new
     return _without_blind_rows(view, columns)
 
 
-def _owner(measure: Measure, number: int) -> str:
-    """Name of the owner of sums; empty for headwise's own measures, which share sums by name."""
-    kind = type(measure)
-    return "" if kind.__module__.startswith("headwise.") else f"{number} {kind.__name__}"
-
-
-def _stack_features(
-    view: SequenceView, features: Sequence[Shaped[Tensor, "#heads key"]]
-) -> Float[Tensor, "heads key features"]:
-    """The features along a last axis, in the dtype of the weights."""
+def _feature_adder(
+    view: SequenceView, features: Mapping[SharedName, Tensor], shared: dict[SharedName, Tensor]
+) -> Callable[[TileWeights], None]:
+    """Put a sum per feature into `shared`; returns a function that adds a tile to them."""
     like, shape = view.sequence.mixed, (view.layout.num_heads, view.layout.num_keys)
-    if not features:
-        return like.new_empty(*shape, 0)
-    return torch.stack([feature.to(like).expand(shape) for feature in features], -1)
+    stacked = torch.stack([numbers.to(like).expand(shape) for numbers in features.values()], -1)
+    summed = like.new_zeros(len(stacked), len(view.layout.rows), len(features))
+    shared.update(zip(features, summed.unbind(2), strict=True))
+
+    def add(tile: TileWeights) -> None:
+        keys = slice(tile.block.low, tile.block.high)
+        summed[:, tile.span].add_(torch.bmm(tile.weights, stacked[:, keys]))
+
+    return add
 
 
-@dataclass(frozen=True, eq=False)
-class Picks:
-    """Single weights of a tile: their cells in it, their keys, and the sums they belong to."""
+def _pair_adder(
+    view: SequenceView, pairs: Mapping[SharedName, PairsOf], shared: dict[SharedName, Tensor]
+) -> Callable[[TileWeights], None]:
+    """Put two sums per name into `shared`; returns a function that adds a tile to them.
 
-    cell: Int[Tensor, " picks"]
-    key: Int[Tensor, " picks"]
-    slot: Int[Tensor, " picks"]
+    One is of the weights, one of the weights times the lengths of their values, if these are known.
+    """
+    layout, norms = view.layout, view.value_norms
+    shape = (layout.num_heads, len(pairs), len(layout.rows))
+    picked, valued = view.sequence.mixed.new_zeros(2, *shape)
+    shared.update(zip(pairs, picked.unbind(1), strict=True))
+    if norms is not None:
+        value_names = [(owner, f"value_{name}") for owner, name in pairs]
+        shared.update(zip(value_names, valued.unbind(1), strict=True))
 
-    @classmethod
-    def of(cls, block: Tile, first_row: int, num_rows: int, pairs: list[PairsOf]) -> "Picks":
-        """The pairs inside a tile, whose first row is `first_row` of `num_rows`."""
-        cells, keys, slots = [], [], []
-        for number, pairs_of in enumerate(pairs):
-            row, key = pairs_of(block.places)
-            inside = (key >= block.low) & (key < block.high)
-            row, key = row[inside], key[inside]
-            cells.append(row * block.width + key - block.low)
-            keys.append(key)
-            slots.append(row + (number * num_rows + first_row))
-        return cls(torch.cat(cells), torch.cat(keys), torch.cat(slots))
-
-
-class Picker:
-    """Sums single weights of tiles, and these weights times the lengths of their values."""
-
-    def __init__(self, view: SequenceView, pairs: Mapping[str, PairsOf], sums: Sums) -> None:
-        """Add to `sums` the pairs of each name."""
-        self.layout, self.names, self.pairs = view.layout, tuple(pairs), list(pairs.values())
-        self.picked = sums.table(self.names, dim=1).flatten(1)
-        self.norms, self.weighted = view.value_norms, self.picked
-        if self.norms is not None:
-            value_names = [f"value_{name}" for name in self.names]
-            self.weighted = sums.table(value_names, dim=1).flatten(1)
-
-    def pick(self, tile: TileWeights) -> None:
-        """Add the tile's weights to their sums."""
-        picks = self._picks(tile)
-        if len(picks.cell) == 0:
+    def add(tile: TileWeights) -> None:
+        cells, keys, slots = _find_picks(layout, tile, pairs)
+        if len(cells) == 0:
             return
-        slot = picks.slot.expand(self.layout.num_heads, -1)
-        weights = tile.weights.flatten(1).index_select(1, picks.cell)
-        self.picked.scatter_add_(1, slot, weights)
-        if self.norms is not None:
-            weights *= self.norms.index_select(1, picks.key)
-            self.weighted.scatter_add_(1, slot, weights)
+        slots = slots.expand(layout.num_heads, -1)
+        weights = tile.weights.flatten(1).index_select(1, cells)
+        picked.flatten(1).scatter_add_(1, slots, weights)
+        if norms is not None:
+            weights *= norms.index_select(1, keys)
+            valued.flatten(1).scatter_add_(1, slots, weights)
 
-    def _picks(self, tile: TileWeights) -> Picks:
-        """The tile's picks, cached for the next layer if they are few."""
-        name = (self.names, tile.span.start, tile.block.low)
-        cache: dict[object, Picks] = self.layout.once("picks", dict)
-        if name in cache:
-            return cache[name]
-        picks = Picks.of(tile.block, tile.span.start, len(self.layout.rows), self.pairs)
-        if len(picks.cell) * len(self.layout.blocks) <= CACHED_PICKS:
-            cache[name] = picks
-        return picks
+    return add
+
+
+Picks = tuple[Int[Tensor, " picks"], Int[Tensor, " picks"], Int[Tensor, " picks"]]
+"""Single weights of a tile: their cells in it, their keys, and the sums they belong to."""
+
+
+def _find_picks(layout: RowLayout, tile: TileWeights, pairs: Mapping[SharedName, PairsOf]) -> Picks:
+    """The pairs inside a tile, cached for the next layer if they are few."""
+    block, num_rows = tile.block, len(layout.rows)
+    cache: dict[object, Picks] = layout.once("picks", dict)
+    key = (tuple(pairs), tile.span.start, block.low)
+    if key in cache:
+        return cache[key]
+    cells, keys, slots = [], [], []
+    for number, pairs_of in enumerate(pairs.values()):
+        row, key_position = pairs_of(block.places)
+        inside = (key_position >= block.low) & (key_position < block.high)
+        row, key_position = row[inside], key_position[inside]
+        cells.append(row * block.width + key_position - block.low)
+        keys.append(key_position)
+        slots.append(row + (number * num_rows + tile.span.start))
+    picks = torch.cat(cells), torch.cat(keys), torch.cat(slots)
+    if len(picks[0]) * len(layout.blocks) <= CACHED_PICKS:
+        cache[key] = picks
+    return picks
 
 
 def _without_blind_rows(view: SequenceView, columns: dict[str, RowValues]) -> dict[str, RowValues]:
-    """The columns without rows that see no key."""
     sees = view.sees_at_least(1)
     if bool(sees.all()):
         return columns

@@ -1,13 +1,15 @@
-"""Offsets: how much attention goes to the key a fixed distance away."""
+"""Offsets: how much attention goes to the key at a fixed distance."""
 
+from functools import partial
 from typing import ClassVar
 
 import torch
+from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headwise.measures.measure import Measure, PairsOf, RowValues
+from headwise.measures.measure import MassMeasure, PairsOf, RowsAndKeys, with_value_columns
 from headwise.measures.row_layout import RowLayout
-from headwise.measures.sequence_view import SequenceView, Sums
+from headwise.measures.sequence_view import SequenceView
 
 OFFSETS = {
     "back4": -4,
@@ -22,51 +24,17 @@ OFFSETS = {
 }
 
 
-def words(offset: int) -> str:
-    """Where that key stands."""
-    if offset == 0:
-        return "the token itself"
-    return f"the token {abs(offset)} {'before' if offset < 0 else 'after'}"
-
-
-def pairs_at(offset: int) -> PairsOf:
-    """Each row and the key that far from it."""
-    return lambda places: (torch.arange(len(places), device=places.device), places + offset)
-
-
-def offset_pairs(layout: RowLayout) -> dict[str, PairsOf]:
-    """The offsets at which queries may see a key; none if no distance joins them."""
-    if layout.is_cross:
-        return {}
-    return {
-        name: pairs_at(offset)
-        for name, offset in OFFSETS.items()
-        if offset <= 0 or not layout.is_causal
-    }
-
-
-def rows_with_key(layout: RowLayout) -> dict[str, Tensor]:
-    """For each offset, which rows have a key there."""
-
-    def find() -> dict[str, Tensor]:
-        found = {}
-        for name in offset_pairs(layout):
-            key = layout.places + OFFSETS[name]
-            found[name] = (key >= 0) & (key < layout.num_keys)
-        return found
-
-    return layout.once("rows with key", find)
-
-
-class Offsets(Measure):
+class Offsets(MassMeasure):
     """`A[q, q + offset]` for the offsets -4 to 4, over the rows that have such a key."""
 
-    columns: ClassVar[dict[str, str]] = {
-        name: f"Mean weight on {words(offset)}, 0 to 1." for name, offset in OFFSETS.items()
-    } | {
-        f"value_{name}": f"Share of the value-weighted attention on {words(offset)}, 0 to 1."
-        for name, offset in OFFSETS.items()
-    }
+    columns: ClassVar[dict[str, str]] = with_value_columns(
+        {
+            name: f"Mean weight on the token {abs(offset)} {'before' if offset < 0 else 'after'}, "
+            "0 to 1."
+            for name, offset in OFFSETS.items()
+        }
+        | {"self": "Mean weight on the token itself, 0 to 1."}
+    )
 
     def serves(self, view: SequenceView) -> bool:
         """Distances need queries and keys of one sequence."""
@@ -76,15 +44,33 @@ class Offsets(Measure):
         """One key for each row and offset."""
         return offset_pairs(layout)
 
-    def features(self, view: SequenceView) -> dict[str, Tensor]:
-        """The lengths of the values, whose sum a share is a share of."""
-        return {} if view.value_norms is None else {"value_norm": view.value_norms}
+    def rows(self, layout: RowLayout) -> dict[str, Tensor]:
+        """The rows that have a key at each offset."""
+        return rows_with_key(layout)
 
-    def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
-        """Means over the rows that have a key at that offset."""
-        columns, rows = {}, rows_with_key(view.layout)
-        for name, has_key in rows.items():
-            columns[name] = RowValues(sums[name], has_key)
-            if view.value_norms is not None:
-                columns[f"value_{name}"] = RowValues(sums.value_share(name), has_key)
-        return columns
+
+def offset_pairs(layout: RowLayout) -> dict[str, PairsOf]:
+    """Pairs at each offset where queries may see a key; empty without distances."""
+    if layout.is_cross:
+        return {}
+    return {
+        name: partial(_pairs_at, offset)
+        for name, offset in OFFSETS.items()
+        if offset <= 0 or not layout.is_causal
+    }
+
+
+def _pairs_at(offset: int, places: Int[Tensor, " row"]) -> RowsAndKeys:
+    return torch.arange(len(places), device=places.device), places + offset
+
+
+def rows_with_key(layout: RowLayout) -> dict[str, Bool[Tensor, " query"]]:
+    """The rows that have a key at each offset."""
+
+    def has_key(offset: int) -> Bool[Tensor, " query"]:
+        key = layout.places + offset
+        return (key >= 0) & (key < layout.num_keys)
+
+    return layout.once(
+        "rows with key", lambda: {name: has_key(OFFSETS[name]) for name in offset_pairs(layout)}
+    )

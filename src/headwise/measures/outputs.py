@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from headwise.measures.measure import Measure, RowValues
-from headwise.measures.sequence_view import SequenceView, Sums, lengths_after, positive
+from headwise.measures.measure import Measure, RowValues, Sums
+from headwise.measures.sequence_view import SequenceView, lengths_after, positive
 
 
 class Outputs(Measure):
@@ -15,7 +15,7 @@ class Outputs(Measure):
 
     columns: ClassVar[dict[str, str]] = {
         "output_norm": "Mean length of what the head adds to the layer's output.",
-        "output_share": "Mean share of that length in the sum over the layer's heads, 0 to 1; the "
+        "output_share": "Mean of that length over its sum over the layer's heads, 0 to 1; the "
         "heads of a layer add up to 1.",
     }
 
@@ -24,7 +24,7 @@ class Outputs(Measure):
         return view.output_roots is not None
 
     def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
-        """Lengths alone, without the outputs themselves."""
+        """Lengths of the rows' outputs, and each head's share in their sum."""
         assert view.output_roots is not None
         mixed = view.sequence.mixed
         if len(view.layout.rows) < mixed.shape[1]:

@@ -7,59 +7,57 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headwise.measures.measure import Measure, PairsOf, RowsAndKeys, RowValues
+from headwise.measures.measure import MassMeasure, PairsOf, RowsAndKeys, with_value_columns
 from headwise.measures.row_layout import RowLayout
-from headwise.measures.sequence_view import SequenceView, Sums
-from headwise.reading.tokens import CopyIndex
+from headwise.measures.sequence_view import SequenceView
+from headwise.reading.batch import CopyIndex
 
 SHIFTS = {"duplicate": 0, "text_induction": 1}
-"""How far after an earlier copy of the query's token the key of each stands."""
+"""Distance from an earlier copy of the query's token to the key of each mass."""
 
 
-class Repeats(Measure):
+class Repeats(MassMeasure):
     """Weights of the pairs that repetition makes.
 
     Duplicate: keys before the query with its token. Induction (https://arxiv.org/abs/2209.11895):
     keys whose own previous token is the query's. Both over the rows that have such a key.
     """
 
-    columns: ClassVar[dict[str, str]] = {
-        "duplicate": "Mean weight on earlier copies of the query's token, over the rows that have "
-        "one, 0 to 1.",
-        "text_induction": "Mean weight on the tokens that followed earlier copies of the query's "
-        "token, over the rows that have one, 0 to 1.",
-    }
-    columns |= {
-        f"value_{name}": words.replace("Mean weight", "Share of the value-weighted attention")
-        for name, words in columns.items()
-    }
+    columns: ClassVar[dict[str, str]] = with_value_columns(
+        {
+            "duplicate": "Mean weight on earlier copies of the query's token, over the rows that "
+            "have one, 0 to 1.",
+            "text_induction": "Mean weight on the tokens that followed earlier copies of the "
+            "query's token, over the rows that have one, 0 to 1.",
+        }
+    )
 
     def serves(self, view: SequenceView) -> bool:
         """Whether the view has tokens, and queries and keys of one sequence."""
         return view.layout.tokens is not None and not view.layout.is_cross
 
-    def features(self, view: SequenceView) -> dict[str, Tensor]:
-        """The lengths of the values, whose sum a share is a share of."""
-        return {} if view.value_norms is None else {"value_norm": view.value_norms}
-
     def pairs(self, layout: RowLayout) -> dict[str, PairsOf]:
-        """Each row with every earlier copy of its token, and with what came after that."""
+        """Each row with every earlier copy of its token, and with the token after each copy."""
         assert layout.tokens is not None
         by_token = layout.tokens.by_token
-        return {name: partial(earlier_copies, by_token, shift) for name, shift in SHIFTS.items()}
+        return {name: partial(_earlier_copies, by_token, shift) for name, shift in SHIFTS.items()}
 
-    def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
-        """Over the rows whose token has come before."""
-        columns, has_copy = {}, view.layout.has_copy
-        for name in SHIFTS:
-            columns[name] = RowValues(sums[name], has_copy)
-            if view.value_norms is not None:
-                columns[f"value_{name}"] = RowValues(sums.value_share(name), has_copy)
-        return columns
+    def rows(self, layout: RowLayout) -> dict[str, Tensor]:
+        """The rows whose token has come before."""
+        return dict.fromkeys(SHIFTS, layout.has_copy)
+
+
+def _earlier_copies(by_token: CopyIndex, shift: int, places: Int[Tensor, " row"]) -> RowsAndKeys:
+    """Every pair of a row and the position `shift` after an earlier copy of the row's token."""
+    begin = by_token.begin[places]
+    counts = by_token.rank[places] - begin
+    row = torch.repeat_interleave(counts)
+    within = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
+    return row, by_token.order[begin[row] + within] + shift
 
 
 def copies_seen(view: SequenceView) -> Float[Tensor, "#heads query"]:
-    """How many earlier copies of its own token each row may see."""
+    """Number of earlier copies of its own token that each row may see."""
     layout, dtype = view.layout, view.sequence.mixed.dtype
     assert layout.tokens is not None
     ids, places = layout.tokens.ids, layout.places
@@ -72,12 +70,3 @@ def copies_seen(view: SequenceView) -> Float[Tensor, "#heads query"]:
     low = torch.minimum(layout.seen_range[0], places)
     first = torch.searchsorted(codes, by_token.begin[places] * size + low)
     return (by_token.rank[places] - first).to(dtype)[None]
-
-
-def earlier_copies(by_token: CopyIndex, shift: int, places: Int[Tensor, " row"]) -> RowsAndKeys:
-    """Every pair of a row and the position `shift` after an earlier copy of the row's token."""
-    begin = by_token.begin[places]
-    counts = by_token.rank[places] - begin
-    row = torch.repeat_interleave(counts)
-    within = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
-    return (row, by_token.order[begin[row] + within] + shift)

@@ -1,4 +1,4 @@
-"""Similarity: how alike two heads are, in what they give and in where they look.
+"""Similarity: how alike two heads are, in their outputs and in where they look.
 
 In: a few rows of every layer. Out: for each pair of heads, linear CKA of their outputs, across
 layers too, and within a layer the Jensen-Shannon divergence of their weights.
@@ -21,7 +21,7 @@ PAIRS_AT_ONCE = 32
 def centred_kernels(
     outputs: Float[Tensor, "heads row d_value"],
 ) -> Float[Tensor, "heads row row"]:
-    """Inner products of every two rows' outputs, corrected so that no bias is left by few rows.
+    """Inner products of every two rows' outputs, corrected for the bias of few rows.
 
     Products of two such kernels are the unbiased HSIC of https://arxiv.org/abs/2010.15327 times
     `n (n - 3)`, whose sums over documents converge to CKA whatever the documents' lengths.
@@ -31,8 +31,7 @@ def centred_kernels(
     kernels = outputs @ outputs.mT
     kernels.diagonal(dim1=1, dim2=2).zero_()
     rows = kernels.sum(-1) / (count - 2)
-    whole = rows.sum(-1, keepdim=True) / (2 * (count - 1))
-    rows = rows - whole
+    rows = rows - rows.sum(-1, keepdim=True) / (2 * (count - 1))
     kernels -= rows[:, :, None]
     kernels -= rows[:, None, :]
     kernels.diagonal(dim1=1, dim2=2).zero_()
@@ -48,8 +47,8 @@ def pairwise_hsic(kernels: Float[Tensor, "heads row row"]) -> Float[Tensor, "hea
 
 def cka(hsic: Float[Tensor, "heads heads"]) -> Float[Tensor, "heads heads"]:
     """Linear CKA of every two heads from summed HSIC: 1 for outputs that differ by a rotation."""
-    own = hsic.diagonal().clamp(min=0).sqrt()
-    scale = own[:, None] * own
+    norms = hsic.diagonal().clamp(min=0).sqrt()
+    scale = norms[:, None] * norms
     return (hsic / scale.masked_fill(scale == 0, math.nan)).clamp(max=1)
 
 
@@ -57,20 +56,18 @@ def divergences(
     weights: Float[Tensor, "heads row key"],
 ) -> Float[Tensor, "heads heads row"]:
     """Jensen-Shannon divergence of every two heads' rows in nats, 0 to ln 2."""
-    entropy = entropies(weights)
-    found = weights.new_zeros(len(weights), len(weights), weights.shape[1])
+    entropies = _entropies(weights)
+    results = weights.new_zeros(len(weights), len(weights), weights.shape[1])
     pairs = torch.combinations(torch.arange(len(weights), device=weights.device))
-    for one, other in (part.T for part in pairs.split(PAIRS_AT_ONCE)):
-        middle = entropies(
-            weights.index_select(0, one).add_(weights.index_select(0, other)).div_(2)
-        )
-        part = (middle - (entropy[one] + entropy[other]) / 2).clamp_(min=0)
-        found[one, other], found[other, one] = part, part
-    return found
+    for first, second in (part.T for part in pairs.split(PAIRS_AT_ONCE)):
+        means = weights.index_select(0, first).add_(weights.index_select(0, second)).div_(2)
+        gaps = _entropies(means) - (entropies[first] + entropies[second]) / 2
+        results[first, second] = results[second, first] = gaps.clamp_(min=0)
+    return results
 
 
-def entropies(weights: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows"]:
+def _entropies(weights: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows"]:
     """Entropy of each row in nats; `torch.special.entr` takes three times as long."""
-    tiny = torch.finfo(weights.dtype).tiny  # its log is finite, and a weight of 0 counts nothing
-    found: Tensor = -torch.linalg.vecdot(weights, weights.clamp(min=tiny).log_())
-    return found
+    tiny = torch.finfo(weights.dtype).tiny  # its log is finite, and a weight of 0 adds nothing
+    negative: Tensor = torch.linalg.vecdot(weights, weights.clamp(min=tiny).log_())
+    return -negative

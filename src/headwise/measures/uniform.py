@@ -1,14 +1,15 @@
-"""Uniform: what every mass would be for a head that looks at all its keys alike."""
+"""Uniform: the masses of a head that gives all its keys equal weights."""
 
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
-from headwise.measures.masses import Masses
-from headwise.measures.measure import Measure, RowValues
+from headwise.measures.masses import Masses, key_classes
+from headwise.measures.measure import Measure, RowValues, Sums
 from headwise.measures.offsets import OFFSETS, rows_with_key
 from headwise.measures.repeats import copies_seen
-from headwise.measures.sequence_view import SequenceView, Sums, positive
+from headwise.measures.sequence_view import SequenceView, positive
 
 
 class Uniform(Measure):
@@ -21,24 +22,23 @@ class Uniform(Measure):
 
     def finish(self, view: SequenceView, sums: Sums) -> dict[str, RowValues]:
         """Shares of the keys seen, from counts alone; over the rows of the mass itself."""
-        if view.layout.has_mask:
-            return uniform_columns(view)
-        return view.layout.once(("uniform", sums.like.dtype), lambda: uniform_columns(view))
+        name = ("uniform", view.sequence.mixed.dtype)
+        return view.layout.once(name, lambda: _uniform_columns(view))
 
 
-def uniform_columns(view: SequenceView) -> dict[str, RowValues]:
-    """Every column."""
-    layout, masses = view.layout, Masses()
-    shape, seen = (layout.num_heads, -1), positive(view.seen)
-    columns = {}
-    for name, has_key in rows_with_key(layout).items():
-        share = view.sees(layout.places + OFFSETS[name]) / seen
-        columns[f"uniform_{name}"] = RowValues(share.expand(shape), has_key)
-    classes, rows = masses.classes(layout), masses.rows(layout)
-    counts = view.count_seen(torch.stack(list(classes.values()))) / seen
-    for name, found in zip(classes, counts, strict=True):
-        columns[f"uniform_{name}"] = RowValues(found.expand(shape), rows.get(name))
+def _uniform_columns(view: SequenceView) -> dict[str, RowValues]:
+    layout, seen = view.layout, positive(view.seen)
+    masses: dict[str, tuple[Tensor, Tensor | None]] = {
+        name: (view.sees(layout.places + OFFSETS[name]), has_key)
+        for name, has_key in rows_with_key(layout).items()
+    }
+    classes = key_classes(layout)
+    counts = view.count_seen(torch.stack(list(classes.values())))
+    rows = Masses().rows(layout)
+    masses |= {name: (count, rows[name]) for name, count in zip(classes, counts, strict=True)}
     if layout.tokens is not None and not layout.is_cross:
-        share = (copies_seen(view) / seen).expand(shape)
-        columns["uniform_duplicate"] = RowValues(share, layout.has_copy)
-    return columns
+        masses["duplicate"] = (copies_seen(view), layout.has_copy)
+    return {
+        f"uniform_{name}": RowValues((count / seen).expand(layout.num_heads, -1), is_defined)
+        for name, (count, is_defined) in masses.items()
+    }

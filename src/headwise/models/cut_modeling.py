@@ -55,16 +55,11 @@ def reshape(model: Any, block: dict[str, Any]) -> None:
     """
     base = model.base_model
     for path, shape in block["parameters"].items():
-        resize(base, path, shape)
+        owner, _, name = path.rpartition(".")
+        module = base.get_submodule(owner)
+        old = getattr(module, name)
+        replace_tensor(module, name, torch.empty(shape, dtype=old.dtype, device=old.device))
     apply_block(base, block)
-
-
-def resize(base: nn.Module, path: str, shape: list[int]) -> None:
-    """Replace a parameter or buffer by an uninitialised tensor of this shape."""
-    owner, _, name = path.rpartition(".")
-    module = base.get_submodule(owner)
-    old = getattr(module, name)
-    replace_tensor(module, name, torch.empty(shape, dtype=old.dtype, device=old.device))
 
 
 def replace_tensor(module: nn.Module, name: str, new: Tensor) -> None:
@@ -107,46 +102,34 @@ class OwnConfig:
 
 
 def attend_to_nothing(module: Any, facts: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-    """Output of an attention module without heads: as if all its heads were silent."""
+    """Output of an attention module without heads: as if all its heads were silent.
+
+    Before dropout, residual sum and norm, this is the output projection's bias, or an empty concat
+    if the projection is outside the module.
+    """
     hidden = args[0] if args else kwargs["hidden_states"]
-    output = finish_output(module, facts, silent_output(module, facts, hidden), (hidden, *args[1:]))
-    passed_on = []
-    if "passes" in facts:  # made before the cache grows
-        passed_on = [whole_bias(module, facts["passes"], args, kwargs)]
-    num_keys = count_keys(module, hidden, args, kwargs)
-    return (output, *passed_on, no_weights(module, hidden, num_keys))
-
-
-def no_weights(module: Any, hidden: Tensor, num_keys: int) -> Tensor | None:
-    """Weights for zero heads; None unless the module returns weights."""
-    config = getattr(module, "config", None)
-    if getattr(config, "_attn_implementation", "eager") != "eager":
-        return None
-    return hidden.new_zeros(len(hidden), 0, hidden.shape[1], num_keys)
-
-
-def silent_output(module: Any, facts: dict[str, Any], hidden: Tensor) -> Tensor:
-    """The output projection's bias; an empty concat if the projection is outside the module."""
-    if facts["projection"] is None:
-        return hidden.new_zeros(*hidden.shape[:-1], 0)
-    projection: Any = module.get_submodule(facts["projection"])
-    if projection.bias is None:
-        return hidden.new_zeros(*hidden.shape[:-1], projection.weight.shape[0])
-    bias: Tensor = projection.bias
-    return bias.expand(*hidden.shape[:-1], -1)
-
-
-def finish_output(module: Any, facts: dict[str, Any], output: Tensor, args: Any) -> Tensor:
-    """The module's output after the projection: dropout, residual sum and norm."""
+    output = hidden.new_zeros(*hidden.shape[:-1], 0)
+    if facts["projection"] is not None:
+        projection: Any = module.get_submodule(facts["projection"])
+        bias = projection.bias
+        if bias is None:
+            bias = hidden.new_zeros(projection.weight.shape[0])
+        output = bias.expand(*hidden.shape[:-1], -1)
     for name in facts.get("after", ()):
         output = getattr(module, name)(output)
     if "residual" in facts:
-        output = args[facts["residual"]] + nn.functional.dropout(
+        output = (hidden, *args[1:])[facts["residual"]] + nn.functional.dropout(
             output, p=module.hidden_dropout, training=module.training
         )
     if "norm" in facts:
-        output = getattr(module, facts["norm"])(args[0] + output)
-    return output
+        output = getattr(module, facts["norm"])(hidden + output)
+    passed_on = []
+    if "passes" in facts:  # made before the cache grows
+        passed_on = [bias_of_all_heads(module, facts["passes"], args, kwargs)]
+    num_keys, weights = count_keys(module, hidden, args, kwargs), None
+    if getattr(getattr(module, "config", None), "_attn_implementation", "eager") == "eager":
+        weights = hidden.new_zeros(len(hidden), 0, hidden.shape[1], num_keys)
+    return (output, *passed_on, weights)
 
 
 def count_keys(module: Any, hidden: Tensor, args: Any, kwargs: dict[str, Any]) -> int:
@@ -161,9 +144,10 @@ def count_keys(module: Any, hidden: Tensor, args: Any, kwargs: dict[str, Any]) -
     caches = [value for value in (*args, *kwargs.values()) if isinstance(value, Cache)]
     count = hidden.new_zeros(len(hidden), 1, hidden.shape[1], 1)
     for cache in caches:
-        own = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
+        if isinstance(cache, EncoderDecoderCache):
+            cache = cache.self_attention_cache
         number = module.layer_idx if hasattr(module, "layer_idx") else module.layer_id
-        count, _ = own.update(count, count, int(number))
+        count, _ = cache.update(count, count, int(number))
     return count.shape[2]
 
 
@@ -181,36 +165,27 @@ def attend_with_part(
     """The module's own attention, with its heads' part of a bias made for all heads."""
     if output_attentions is not None:  # in the signature, because callers look for it there
         kwargs["output_attentions"] = output_attentions
-    whole = whole_bias(module, facts, args, kwargs)
-    if whole is None:
+    bias = bias_of_all_heads(module, facts, args, kwargs)
+    if bias is None:
         return type(module).forward(module, *args, **kwargs)
-    place, name = facts["place"], facts["argument"]
-    part = bias_of_heads(whole, facts)
+    place, axis = facts["place"], facts["axis"]  # the axis counts all heads, perhaps per example
+    heads = torch.tensor(facts["heads"], device=bias.device)
+    by_head = bias.unflatten(axis, (-1, facts["total"]))
+    part = by_head.index_select(axis + 1, heads).flatten(axis, axis + 1)
     if len(args) > place:
         args = (*args[:place], part, *args[place + 1 :])
     else:
-        kwargs = {**kwargs, name: part}
+        kwargs = {**kwargs, facts["argument"]: part}
     outputs = type(module).forward(module, *args, **kwargs)
     if facts["is_passed_on"]:
-        return outputs[0], whole, *outputs[2:]
+        return outputs[0], bias, *outputs[2:]
     return outputs
 
 
-def bias_of_heads(whole: Tensor, facts: dict[str, Any]) -> Tensor:
-    """The kept heads' part of a bias; its axis counts all heads, perhaps of every example."""
-    axis = facts["axis"]
-    heads = torch.tensor(facts["heads"], device=whole.device)
-    by_head = whole.unflatten(axis, (-1, facts["total"]))
-    part: Tensor = by_head.index_select(axis + 1, heads).flatten(axis, axis + 1)
-    return part
-
-
-def whole_bias(
-    module: Any, facts: dict[str, Any], args: Any, kwargs: dict[str, Any]
-) -> Tensor | None:
+def bias_of_all_heads(module: Any, facts: dict[str, Any], args: Any, kwargs: dict[str, Any]) -> Any:
     """The bias for all heads of the uncut model: passed, or computed as in T5's first layer."""
     place = facts["place"]
-    bias: Tensor | None = args[place] if len(args) > place else kwargs.get(facts["argument"])
+    bias = args[place] if len(args) > place else kwargs.get(facts["argument"])
     if bias is not None or not facts["is_passed_on"]:
         return bias
     hidden: Tensor = args[0]
@@ -221,7 +196,4 @@ def whole_bias(
     cache, number = kwargs.get("past_key_values"), module.layer_idx
     keys = length if cache is None else cache.get_mask_sizes(length, number)[0]
     seen = 0 if cache is None else cache.get_seq_length(number)
-    computed: Tensor = module.compute_bias(
-        length, keys, device=hidden.device, past_seen_tokens=seen
-    )
-    return computed
+    return module.compute_bias(length, keys, device=hidden.device, past_seen_tokens=seen)

@@ -20,25 +20,13 @@ FORMAT = 1
 """Format of that description."""
 
 
-def is_cut(folder: Path) -> bool:
-    """Whether a directory has a cut model that plain transformers cannot build."""
-    return (folder / "config.json").is_file() and _read_config(folder).get(BLOCK) is not None
+def find_cut_class(folder: Path, *, keeps_head: bool) -> type[PreTrainedModel] | None:
+    """The class to load a cut model's directory with; None if it has no cut model.
 
-
-def cut_model_class(folder: Path, *, keeps_head: bool) -> type[PreTrainedModel]:
-    """The class to load a cut model's directory with, with or without its prediction head."""
-    names = _read_config(folder).get("architectures") or [""]
-    plain = getattr(transformers, names[0], None)
-    if not (isinstance(plain, type) and issubclass(plain, PreTrainedModel)):
-        raise ModelError(
-            f"{folder} has a cut model of class {names[0]!r}, which transformers "
-            f"{transformers.__version__} does not have: install the version that wrote it"
-        )
-    return cut_class(plain if keeps_head else bare_class(AutoConfig.from_pretrained(folder)))
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    """The contents of config.json, with a block of a format that this version reads."""
+    Plain transformers cannot build such a model. `keeps_head` includes its prediction head.
+    """
+    if not (folder / "config.json").is_file():
+        return None
     try:
         config = json.loads((folder / "config.json").read_text("utf-8"))
     except ValueError as error:
@@ -48,13 +36,22 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise ModelError(f"{folder} is not a model directory: config.json is not a JSON object")
     block = config.get(BLOCK)
+    if block is None:
+        return None
     block_format = block.get("format") if isinstance(block, dict) else block
-    if block is not None and block_format != FORMAT:
+    if block_format != FORMAT:
         raise ModelError(
             f"{folder} has a cut model of format {block_format!r}, but this headwise reads format "
             f"{FORMAT}: install the version that wrote it"
         )
-    return config
+    name = (config.get("architectures") or [""])[0]
+    plain = getattr(transformers, name, None)
+    if not (isinstance(plain, type) and issubclass(plain, PreTrainedModel)):
+        raise ModelError(
+            f"{folder} has a cut model of class {name!r}, which transformers "
+            f"{transformers.__version__} does not have: install the version that wrote it"
+        )
+    return cut_class(plain if keeps_head else bare_class(AutoConfig.from_pretrained(folder)))
 
 
 def cut_class(plain: type[PreTrainedModel]) -> type[PreTrainedModel]:

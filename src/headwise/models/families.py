@@ -8,6 +8,7 @@ cuts, `watching/` watches.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from torch import nn
@@ -116,12 +117,14 @@ NORMED = (
 )
 """Like Llama, with a norm of each query and key, or a norm weight for every head."""
 
+_q_k_v = partial(Family, apart=Q_K_V)
+_blocks = partial(Family, layout="blocks")
+_interleaved = partial(Family, output="dense", packed="query_key_value", layout="interleaved")
+
 FAMILIES: tuple[Family, ...] = (
-    Family(LLAMA_LIKE, output="o_proj", apart=Q_K_V),
-    Family(NORMED, output="o_proj", apart=Q_K_V, norms=("q_norm", "k_norm")),
-    Family(
-        ("StableLmAttention",), output="o_proj", apart=Q_K_V, flags={"qk_layernorm": BY_HEAD_NORMS}
-    ),
+    _q_k_v(LLAMA_LIKE, output="o_proj"),
+    _q_k_v(NORMED, output="o_proj", norms=("q_norm", "k_norm")),
+    _q_k_v(("StableLmAttention",), output="o_proj", flags={"qk_layernorm": BY_HEAD_NORMS}),
     Family(  # keys and values from a latent vector: only its readers have rows for heads
         ("DeepseekV2Attention", "DeepseekV3Attention", "MiniCPM3Attention"),
         output="o_proj",
@@ -130,24 +133,17 @@ FAMILIES: tuple[Family, ...] = (
         latent="kv_a_proj_with_mqa",
         key_size="qk_head_dim",
     ),
-    Family(("GptOssAttention",), output="o_proj", apart=Q_K_V, per_head=("sinks",)),
-    Family(("PhiAttention",), output="dense", apart=Q_K_V, norms=("q_layernorm", "k_layernorm")),
-    Family(BART_LIKE, output="out_proj", apart=Q_K_V),
-    Family(
-        ("XGLMAttention",),
-        output="out_proj",
-        apart=Q_K_V,
-        widths=("embed_dim",),
-        returns_weights=True,
-    ),
-    Family(
+    _q_k_v(("GptOssAttention",), output="o_proj", per_head=("sinks",)),
+    _q_k_v(("PhiAttention",), output="dense", norms=("q_layernorm", "k_layernorm")),
+    _q_k_v(BART_LIKE, output="out_proj"),
+    _q_k_v(("XGLMAttention",), output="out_proj", widths=("embed_dim",), returns_weights=True),
+    _q_k_v(
         ("GPTNeoSelfAttention", "GPTJAttention"),
         output="out_proj",
-        apart=Q_K_V,
         after=("resid_dropout",),
         returns_weights=True,
     ),
-    Family(("ModernBertDecoderAttention",), output="Wo", apart=Q_K_V, after=("out_drop",)),
+    _q_k_v(("ModernBertDecoderAttention",), output="Wo", after=("out_drop",)),
     Family(BERT_LIKE, output="../output/dense", apart=QUERY_KEY_VALUE),
     Family(
         ("AlbertAttention",),
@@ -189,66 +185,36 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         ("UMT5Attention",), output="o", apart=("q", "k", "v"), columns=("relative_attention_bias",)
     ),
-    Family(
+    _blocks(
         ("GPT2Attention",),
         output="c_proj",
         packed="c_attn",
-        layout="blocks",
         widths=("split_size",),
         after=("resid_dropout",),
     ),
-    Family(
-        ("ModernBertAttention",), output="Wo", packed="Wqkv", layout="blocks", after=("out_drop",)
-    ),
-    Family(
-        ("Phi3Attention",), output="o_proj", packed="qkv_proj", layout="blocks", reads_config=True
-    ),
-    Family(
-        ("DbrxAttention",),
-        output="out_proj",
-        packed="Wqkv",
-        layout="blocks",
-        widths=("hidden_size",),
-    ),
-    Family(
-        ("GPTNeoXAttention", "PersimmonAttention"),
-        output="dense",
-        packed="query_key_value",
-        layout="interleaved",
-        norms=("q_layernorm", "k_layernorm"),
-    ),
-    Family(
-        ("FalconAttention",),
-        output="dense",
-        packed="query_key_value",
-        layout="interleaved",
-        flags={"alibi": ALIBI},
-        returns_weights=True,
-    ),
-    Family(
+    _blocks(("ModernBertAttention",), output="Wo", packed="Wqkv", after=("out_drop",)),
+    _blocks(("Phi3Attention",), output="o_proj", packed="qkv_proj", reads_config=True),
+    _blocks(("DbrxAttention",), output="out_proj", packed="Wqkv", widths=("hidden_size",)),
+    _interleaved(("GPTNeoXAttention", "PersimmonAttention"), norms=("q_layernorm", "k_layernorm")),
+    _interleaved(("FalconAttention",), flags={"alibi": ALIBI}, returns_weights=True),
+    _interleaved(
         ("BloomAttention",),
-        output="dense",
-        packed="query_key_value",
-        layout="interleaved",
         bias=Bias("alibi", place=2, axis=0),
         residual=1,
         flags={"slow_but_exact": "it slices its output projection by the full hidden size"},
         returns_weights=True,
     ),
-    Family(
+    _blocks(
         ("MptAttention",),
         output="out_proj",
         packed="Wqkv",
-        layout="blocks",
         bias=Bias("position_bias", place=1, axis=0),
         returns_weights=True,
     ),
-)
-
-SPANNING = "its norms of queries and keys span all heads, so each head depends on all others"
-UNCUT: tuple[Family, ...] = (
     Family(
-        ("Olmo2Attention", "Olmo3Attention", "OlmoeAttention"), output="o_proj", refusal=SPANNING
+        ("Olmo2Attention", "Olmo3Attention", "OlmoeAttention"),
+        output="o_proj",
+        refusal="its norms of queries and keys span all heads, so each head depends on all others",
     ),
     Family(
         ("BitNetAttention",),
@@ -267,9 +233,6 @@ UNCUT: tuple[Family, ...] = (
         refusal="its projection is in four blocks, and its forward relies on all four",
     ),
 )
-"""Rows of attention modules whose heads can be watched but not cut."""
-REFUSED = {name: row.refusal for row in UNCUT for name in row.classes}
-"""Reasons why heads cannot be cut, by the class name of the attention module."""
 
 CROSS = ("encoder_attn", "EncDecAttention", "crossattention", "cross_attn", "cross_attention")
 """Module names of attention from a decoder to an encoder's output."""
@@ -296,7 +259,7 @@ def add_family(row: Family) -> None:
 
     Raises OptionError if the row has no class name, or one that is known already.
     """
-    global FAMILIES, UNCUT
+    global FAMILIES
     if not isinstance(row, Family):
         raise OptionError(f"row is a {type(row).__name__}: pass a headwise.Family", option="row")
     names = row.classes
@@ -306,33 +269,19 @@ def add_family(row: Family) -> None:
             f"classes is {names!r}: it must be a tuple of class names, such as ('MyAttention',)",
             option="classes",
         )
-    known = {name for family in (*FAMILIES, *UNCUT) for name in family.classes}
+    known = {name for family in FAMILIES for name in family.classes}
     if repeated := sorted(known.intersection(names)):
         raise OptionError(
             f"classes has {', '.join(repeated)}, which headwise knows already: leave it out, or "
             "rename your class",
             option="classes",
         )
-    if row.refusal:
-        UNCUT = (row, *UNCUT)
-        REFUSED.update(dict.fromkeys(names, row.refusal))
-    else:
-        FAMILIES = (row, *FAMILIES)
-
-
-def family_of(module: nn.Module) -> Family | None:
-    """The row by which the heads of an attention module are cut; None without one."""
-    return _matching_row(module, FAMILIES)
+    FAMILIES = (row, *FAMILIES)
 
 
 def find_family(module: nn.Module) -> Family | None:
-    """The row of an attention module, whether its heads can be cut or not; None without one."""
-    return _matching_row(module, (*FAMILIES, *UNCUT))
-
-
-def _matching_row(module: nn.Module, rows: tuple[Family, ...]) -> Family | None:
-    """The first row with the module's class and a projection that the module has."""
-    for row in rows:
+    """The first row with the module's class and a projection that the module has, if any."""
+    for row in FAMILIES:
         first = [*filter(None, [row.packed]), *row.apart, *row.per_head][:1]
         if type(module).__name__ in row.classes and all(hasattr(module, name) for name in first):
             return row

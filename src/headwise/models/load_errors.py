@@ -14,26 +14,18 @@ from threading import RLock
 from typing import Any
 
 import numpy as np
-from huggingface_hub import constants
-from huggingface_hub.errors import (
-    GatedRepoError,
-    HFValidationError,
-    LocalEntryNotFoundError,
-    RepositoryNotFoundError,
-)
 from huggingface_hub.utils import logging as hub_logging
 from safetensors import SafetensorError
 from transformers.utils import logging
 
 from headwise.errors import HeadwiseError, ModelError
-from headwise.formats import join_words
-from headwise.models import embedded
+from headwise.hub import why_download_failed
+from headwise.models.embedded import WHAT_WORKS
 
 LONGEST_REASON = 240
 """Characters of another library's error message to quote at most."""
 PATCHED = RLock()
 """Held while settings of the whole process are changed, until they are restored."""
-WHAT_WORKS = f"pass {', '.join(embedded.MODELS)}, a directory, or, with a network, a hub id"
 
 
 @contextmanager
@@ -52,8 +44,8 @@ def explain_errors(name: str, *, is_local: bool = False) -> Iterator[None]:
                 f"{name} comes with its own code, which runs only if you allow it: read it, "
                 "then use --trust-remote-code, or LoadOptions(allows_remote_code=True)"
             ) from error
-        if not is_local and (reason := _hub_reason(error)):
-            raise ModelError(f"{name} cannot be loaded{reason}; {WHAT_WORKS}") from error
+        if not is_local and (reason := why_download_failed(error)):
+            raise ModelError(f"{name} cannot be loaded: {reason}; {WHAT_WORKS}") from error
         needs_network = os.environ.get("HF_HUB_OFFLINE") and not is_local
         offline = " (offline: HF_HUB_OFFLINE is set)" if needs_network else ""
         reason = one_sentence(error)
@@ -64,30 +56,14 @@ def explain_errors(name: str, *, is_local: bool = False) -> Iterator[None]:
         raise ModelError(f"{name} cannot be loaded{offline}: {reason}") from error
 
 
-def _hub_reason(error: BaseException | None) -> str:
-    """The reason why a download failed, to follow the model's name; "" for other errors."""
-    while error is not None:
-        if isinstance(error, LocalEntryNotFoundError):
-            missing = ["no directory has this name", "its files were not downloaded before"]
-            if constants.is_offline_mode():
-                return f" (offline: HF_HUB_OFFLINE is set): {join_words(missing)}"
-            return f": {join_words([*missing, f'{constants.ENDPOINT} does not answer'])}"
-        if isinstance(error, RepositoryNotFoundError) and not isinstance(error, GatedRepoError):
-            return f": {constants.ENDPOINT} has no such model, or you may not read it"
-        if isinstance(error, HFValidationError):
-            return ": it is neither a directory nor a valid hub id"
-        error = error.__cause__ or error.__context__
-    return ""
-
-
 def one_sentence(error: Exception) -> str:
     """An error's message on one line, shortened to whole sentences if it is long."""
     message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     text = " ".join(message.split()) or type(error).__name__
     if len(text) <= LONGEST_REASON:
         return text
-    whole, stop, _ = text[:LONGEST_REASON].rpartition(". ")
-    return f"{whole}." if stop else f"{text[:LONGEST_REASON]}..."
+    sentences, stop, _ = text[:LONGEST_REASON].rpartition(". ")
+    return f"{sentences}." if stop else f"{text[:LONGEST_REASON]}..."
 
 
 @contextmanager

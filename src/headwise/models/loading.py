@@ -8,7 +8,6 @@ sentence.
 
 import difflib
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -23,14 +22,8 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokeni
 from headwise.errors import ModelError, OptionError, warn_user
 from headwise.hub import hub_answers
 from headwise.models import embedded
-from headwise.models.cut_models import BLOCK, cut_model_class, is_cut
-from headwise.models.load_errors import (
-    WHAT_WORKS,
-    explain_errors,
-    one_sentence,
-    parse_gguf_once,
-    quiet,
-)
+from headwise.models.cut_models import BLOCK, find_cut_class
+from headwise.models.load_errors import explain_errors, one_sentence, parse_gguf_once, quiet
 from headwise.models.loaded import LoadedModel
 
 DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "bfloat16", "float16")}
@@ -78,7 +71,7 @@ class LoadOptions:
 def load_model(name: str | PathLike[str], options: LoadOptions | None = None) -> LoadedModel:
     """Load a model by name in evaluation mode, by default without its prediction head."""
     if not isinstance(name, str | PathLike) or not str(name):
-        raise ModelError(f"{name!r} is not the name of a model: {WHAT_WORKS}")
+        raise ModelError(f"{name!r} is not the name of a model: {embedded.WHAT_WORKS}")
     if options is not None and not isinstance(options, LoadOptions):
         raise OptionError(f"options is a {type(options).__name__}: pass LoadOptions(...)")
     options, name = options or LoadOptions(), os.fspath(name)
@@ -120,12 +113,6 @@ def load(
     return load_model(path, options)
 
 
-def load_exported(folder: Path) -> Any:
-    """The model in a directory, cut or plain, in evaluation mode and in the saved dtype."""
-    options = LoadOptions(AS_SAVED, keeps_head=True, needs_tokenizer=False)
-    return _load_files(str(folder), str(folder), options, {}).model
-
-
 def _check_files(folder: Path) -> None:
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} is not a model directory: it has no config.json")
@@ -152,21 +139,16 @@ def _load_embedded(name: str, options: LoadOptions) -> LoadedModel:
             f"{digest[:12]}..., not {facts.sha256[:12]}...; install it again"
         )
     about = {"source": f"{facts.package} {facts.version}", "sha256": digest}
-    file = path.name if path.suffix == ".gguf" else None
-    return _load_files(name, str(path.parent), options, about, gguf_file=file)
+    gguf_file = path.name if path.suffix == ".gguf" else ""
+    return _load_files(name, str(path.parent), options, about, gguf_file)
 
 
 def _load_files(
-    name: str,
-    source: str,
-    options: LoadOptions,
-    about: dict[str, Any],
-    *,
-    gguf_file: str | None = None,
+    name: str, source: str, options: LoadOptions, about: dict[str, Any], gguf_file: str = ""
 ) -> LoadedModel:
     common: dict[str, Any] = {"trust_remote_code": options.allows_remote_code}
     optional = {"revision": options.revision, "gguf_file": gguf_file}
-    common |= {key: value for key, value in optional.items() if value is not None}
+    common |= {key: value for key, value in optional.items() if value}
     is_local = Path(source).is_dir()
     if not is_local and not hub_answers():
         common["local_files_only"] = True
@@ -174,39 +156,39 @@ def _load_files(
         model, notes = _model_class(name, source, options, common).from_pretrained(
             source,
             dtype=DTYPES.get(str(options.dtype), AS_SAVED),
-            use_safetensors=True if gguf_file is None else None,
+            use_safetensors=None if gguf_file else True,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # so that _check_shapes can name them: none is accepted
+            ignore_mismatched_sizes=True,  # so that _check_complete can name them: none is accepted
             device_map=options.device_map,
             **common,
         )
-        _check_shapes(name, notes["mismatched_keys"])
-        _check_complete(name, notes["missing_keys"], keeps_head=options.keeps_head)
+        _check_complete(name, notes, keeps_head=options.keeps_head)
         tokenizer = _load_tokenizer(source, model, common, is_needed=options.needs_tokenizer)
-    if options.keeps_head and gguf_file is None and not model.config.architectures:
+    if options.keeps_head and not gguf_file and not model.config.architectures:
         warn_user(
             f"{name} is loaded without its prediction head: its config.json does not name the "
             "class it was saved from, as architectures"
         )
     if options.device_map is None:
         model = model.to(options.device)
-    dtype = str(model.dtype).removeprefix("torch.")
-    about |= {"class": type(model).__name__, "dtype": dtype}
-    about |= {"commit": getattr(model.config, "_commit_hash", None)}
-    about |= {"kept": block["kept"]} if (block := getattr(model.config, BLOCK, None)) else {}
-    folder = Path(source) if is_local else _snapshot(source, options.revision)
+    about |= {
+        "class": type(model).__name__,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "commit": getattr(model.config, "_commit_hash", None),
+    }
+    if block := getattr(model.config, BLOCK, None):
+        about["kept"] = block["kept"]
+    if not is_local:
+        cached = try_to_load_from_cache(source, "config.json", revision=options.revision)
+        source = str(Path(cached).parent) if isinstance(cached, str) else ""
+    folder = Path(source) if source else None
     return LoadedModel(name, model.eval(), tokenizer, about, folder)
 
 
-def _snapshot(name: str, revision: str | None) -> Path | None:
-    """The directory in the hub's local cache with the files of `name`."""
-    file = try_to_load_from_cache(name, "config.json", revision=revision)
-    return Path(file).parent if isinstance(file, str) else None
-
-
 def _model_class(name: str, source: str, options: LoadOptions, common: dict[str, Any]) -> Any:
-    if is_cut(Path(source)):
-        return cut_model_class(Path(source), keeps_head=options.keeps_head)
+    cut_class = find_cut_class(Path(source), keeps_head=options.keeps_head)
+    if cut_class is not None:
+        return cut_class
     if not options.keeps_head:
         return AutoModel
     if "gguf_file" in common:
@@ -218,10 +200,9 @@ def _model_class(name: str, source: str, options: LoadOptions, common: dict[str,
     known = getattr(transformers, class_name, None)
     if isinstance(known, type) and issubclass(known, PreTrainedModel):
         return known
-    own = getattr(config, "auto_map", None) or {}
-    autos = {str(path).rpartition(".")[2]: auto for auto, path in own.items()}
-    if hasattr(transformers, autos.get(class_name, "")):
-        return getattr(transformers, autos[class_name])
+    for auto, path in (getattr(config, "auto_map", None) or {}).items():
+        if str(path).rpartition(".")[2] == class_name and hasattr(transformers, auto):
+            return getattr(transformers, auto)
     raise ModelError(
         f"{name} cannot be loaded with its prediction head: its config.json names {class_name!r}, "
         f"which transformers {transformers.__version__} does not have; install a version that has "
@@ -229,22 +210,19 @@ def _model_class(name: str, source: str, options: LoadOptions, common: dict[str,
     )
 
 
-def _check_complete(name: str, missing: set[str], *, keeps_head: bool) -> None:
-    """Raise ModelError if the files lack weights that matter: they would be random numbers."""
+def _check_complete(name: str, notes: dict[str, Any], *, keeps_head: bool) -> None:
+    """Raise ModelError if weights that matter are missing or do not fit: they would be random."""
+    for key, in_file, in_model in sorted(notes["mismatched_keys"], key=lambda row: row[0]):
+        raise ModelError(
+            f"{name} cannot be loaded: its config.json does not fit its weights: {key} is "
+            f"{list(in_file)} in the files, but {list(in_model)} by the config"
+        )
     unused = POOLERS if keeps_head else POOLERS + PREDICTORS
-    needed = sorted(key for key in missing if not any(part in key for part in unused))
+    needed = sorted(key for key in notes["missing_keys"] if not any(part in key for part in unused))
     if needed:
         raise ModelError(
             f"{name} cannot be loaded: its files lack {len(needed)} of the model's weights, such "
             f"as {needed[0]}, which would be random numbers; use a complete checkpoint"
-        )
-
-
-def _check_shapes(name: str, mismatched: Iterable[tuple[str, Any, Any]]) -> None:
-    for key, in_file, in_model in sorted(mismatched, key=lambda row: row[0]):
-        raise ModelError(
-            f"{name} cannot be loaded: its config.json does not fit its weights: {key} is "
-            f"{list(in_file)} in the files, but {list(in_model)} by the config"
         )
 
 

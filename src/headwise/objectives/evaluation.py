@@ -8,6 +8,7 @@ import math
 import random
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from headwise.errors import OptionError
 from headwise.formats import format_count
 from headwise.heads import HeadCounts, HeadId
-from headwise.models.loaded import LoadedModel
+from headwise.objectives.model_objective import Subject
 from headwise.objectives.objective import Losses, Objective, Sample
 from headwise.reading.batch import NO_LABEL, Inputs
 from headwise.reading.manual import manual_texts, split_sentences
@@ -27,7 +28,7 @@ from headwise.reading.tensors import as_batches, check_input_names
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.gates import silence
 from headwise.watching.running import forward_batch
-from headwise.watching.sites import Site, find_sites
+from headwise.watching.sites import find_sites
 from headwise.watching.watch import watch
 
 LENGTH = 256
@@ -69,28 +70,26 @@ class Evaluation:
         if not batches:
             raise OptionError("there is nothing to measure on: give at least one batch")
         if "labels" in batches[0]:
-            labelled = objective.on_labels()
+            unlabelled, objective = objective, objective.on_labels()
             is_pair = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
-            if labelled is not objective and is_pair and "decoder_input_ids" not in batches[0]:
+            if objective is not unlabelled and is_pair and "decoder_input_ids" not in batches[0]:
                 raise OptionError(
                     f"the batches of {type(model).__name__} have labels but no decoder_input_ids: "
                     "add them, because the model has an encoder and a decoder"
                 )
-            objective = labelled
         model.eval()
-        samples = []
-        for number, inputs in enumerate(batches):
-            sample = objective.prepare(inputs, number)
-            if objective.needs_reference and has_losses:
-                sample = replace(sample, reference=objective.output(model, sample.inputs))
-            samples.append(sample)
+        samples = [objective.prepare(inputs, number) for number, inputs in enumerate(batches)]
+        if objective.needs_reference and has_losses:
+            samples = [
+                replace(sample, reference=objective.output(model, sample.inputs))
+                for sample in samples
+            ]
         return cls(model, objective, tuple(samples))
 
     @classmethod
     def of_texts(
         cls,
-        loaded: LoadedModel,
-        objective: Objective,
+        subject: Subject,
         texts: Sequence[str],
         *,
         max_tokens: int | None,
@@ -98,27 +97,25 @@ class Evaluation:
         has_losses: bool = True,
     ) -> "Evaluation":
         """An evaluation on texts: on single sentences or on windows, as the objective needs."""
-        if loaded.tokenizer is None:
-            raise OptionError(f"{loaded.name} has no tokenizer: give batches of its inputs instead")
+        model, objective, tokenizer = subject.model, subject.objective, subject.tokenizer
+        if tokenizer is None:
+            raise OptionError(
+                f"{subject.name} has no tokenizer: give batches of its inputs instead"
+            )
         texts = list(texts)
         if objective.reads_sentences:
             texts = list(split_sentences(texts)) or texts
         random.Random(seed).shuffle(texts)  # so that max_tokens takes text of many documents
-        reader = Reader(loaded.tokenizer, loaded.model.config, length=LENGTH)
-        room, device = max_batch_tokens(loaded.model, objective), loaded.device
+        reader = Reader(tokenizer, model.config, length=LENGTH)
+        room = max_batch_tokens(model, objective)
         batches = []
         for windows in reader.batches(reader.windows(texts, max_tokens)):
             size = max(1, room // len(windows[0].ids))
             batches += [
-                reader.batch(windows[start : start + size], device).inputs
+                reader.batch(windows[start : start + size], subject.device).inputs
                 for start in range(0, len(windows), size)
             ]
-        return cls.of_batches(loaded.model, objective, batches, has_losses=has_losses)
-
-    @cached_property
-    def sites(self) -> tuple[Site, ...]:
-        """Where the model's attention is."""
-        return find_sites(self.model)
+        return cls.of_batches(model, objective, batches, has_losses=has_losses)
 
     @cached_property
     def counts(self) -> HeadCounts:
@@ -129,9 +126,9 @@ class Evaluation:
     def heads(self) -> tuple[HeadId, ...]:
         """Every head, layer by layer."""
         return tuple(
-            HeadId(site.layer, head, site.stack)
-            for site in self.sites
-            for head in range(self.counts.get(site.layer_name, (0, 0))[0])
+            HeadId.parse(f"{layer}H{head}")
+            for layer, (num_heads, _) in self.counts.items()
+            for head in range(num_heads)
         )
 
     @property
@@ -162,12 +159,9 @@ class Evaluation:
         )
 
     def loss(self, silenced: Sequence[HeadId] = ()) -> Estimate:
-        """The mean loss with some heads silenced."""
-        if not silenced:
+        """The mean loss with the heads `silenced`."""
+        with silence(self.model, silenced) if silenced else nullcontext():
             losses = self.losses()
-        else:
-            with silence(self.model, silenced):
-                losses = self.losses()
         return estimate_ratio(losses.sums, losses.weights)
 
     def finite_loss(self, name: str) -> Estimate:
@@ -179,12 +173,6 @@ class Evaluation:
                 "examples or another objective"
             )
         return loss
-
-    @torch.no_grad()
-    def outputs(self) -> Tensor:
-        """The measured output of every example, one after the other."""
-        outputs = [self.objective.output(self.model, sample.inputs) for sample in self.samples]
-        return torch.cat(outputs)
 
     def with_model(self, model: nn.Module) -> "Evaluation":
         """Another model on the same samples, compared with the same reference."""
@@ -199,13 +187,11 @@ def estimate_ratio(sums: Tensor, weights: Tensor) -> Estimate:
             "the examples have nothing to predict: give longer texts, or some labels other than "
             f"{NO_LABEL}"
         )
-    value = float(sums.sum()) / total
-    count = len(sums)
+    value, count = float(sums.sum()) / total, len(sums)
     if count == 1:
         return Estimate(value, math.inf)
-    residuals = sums - value * weights
-    inflation = count / (count - 1)
-    return Estimate(value, math.sqrt(float((residuals**2).sum()) * inflation) / total)
+    squares = float(((sums - value * weights) ** 2).sum())
+    return Estimate(value, math.sqrt(squares * count / (count - 1)) / total)
 
 
 def choose_texts(texts: str | Sequence[str] | None) -> Sequence[str]:
@@ -230,7 +216,7 @@ def max_batch_tokens(model: nn.Module, objective: Objective) -> int:
     """Number of tokens in a batch whose output fits in ROOM."""
     config: Any = model.config
     vocabulary = getattr(config.get_text_config(), "vocab_size", 1)
-    return max(LENGTH, ROOM // objective.output_size(vocabulary))
+    return max(LENGTH, ROOM // vocabulary if objective.reads_logits else ROOM)
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ says otherwise. `Objective` says what the methods mean.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -15,13 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headwise.errors import ModelError, OptionError
-from headwise.objectives.objective import (
-    Losses,
-    Objective,
-    Sample,
-    kl_divergence,
-    upcast_to_float32,
-)
+from headwise.objectives.objective import Losses, Objective, Sample, upcast_to_float32
 from headwise.reading.batch import NO_LABEL, Inputs
 from headwise.watching.running import forward, without_labels
 
@@ -46,8 +40,42 @@ def _token_ids(inputs: Inputs) -> Tensor:
     return inputs["input_ids"]
 
 
+class LogitLoss(Objective):
+    """Negative log-probability of the targets, in nats."""
+
+    def output(self, model: nn.Module, inputs: Inputs) -> Tensor:
+        """Logits: one row per example, or one per position."""
+        return read_logits(model, inputs)
+
+    def losses(self, output: Tensor, sample: Sample) -> Losses:
+        """Summed over the targets of each example; NO_LABEL does not count."""
+        assert sample.targets is not None
+        _check_labels(output, sample.targets)
+        rows = upcast_to_float32(output.flatten(0, -2))
+        each = functional.cross_entropy(rows, sample.targets.flatten(), reduction="none")
+        is_counted = self._is_counted(output, sample).view(len(sample.targets), -1)
+        return Losses(each.view_as(is_counted).sum(1), is_counted.sum(1).float())
+
+    def draw(
+        self, output: Tensor, sample: Sample, random: torch.Generator
+    ) -> Float[Tensor, " batch"]:
+        """Log-probability of labels drawn from the model's own prediction: Fisher's information.
+
+        Summed over the counted rows of each example.
+        """
+        logs = upcast_to_float32(output).log_softmax(-1)
+        with torch.no_grad():
+            noise = torch.rand(logs.shape, generator=random).to(logs)
+            labels = (logs - (-noise.log()).log()).argmax(-1)  # Gumbel's way to draw from a softmax
+        picked = logs.gather(-1, labels[..., None])[..., 0] * self._is_counted(output, sample)
+        return picked.view(len(picked), -1).sum(1)
+
+    def _is_counted(self, output: Tensor, sample: Sample) -> Tensor:
+        assert sample.targets is not None
+        return sample.targets != NO_LABEL
+
+
 def _check_labels(logits: Tensor, labels: Tensor) -> None:
-    """Raise unless every row of logits has a label, and each label is one of the classes."""
     *rows, classes = logits.shape
     if classes == 1:  # its softmax is always 1, so no head would matter
         raise ModelError(
@@ -66,58 +94,10 @@ def _check_labels(logits: Tensor, labels: Tensor) -> None:
         )
 
 
-def _label_losses(logits: Tensor, labels: Tensor) -> Losses:
-    """Negative log-probability of the labels, summed over each example; skips NO_LABEL."""
-    _check_labels(logits, labels)
-    rows = upcast_to_float32(logits.flatten(0, -2))
-    each = functional.cross_entropy(rows, labels.flatten(), reduction="none")
-    is_counted = (labels != NO_LABEL).view(len(labels), -1)
-    return Losses(each.view_as(is_counted).sum(1), is_counted.sum(1).float())
-
-
-def _draw_log_probability(
-    logits: Tensor, is_counted: Tensor, random: torch.Generator
-) -> Float[Tensor, " batch"]:
-    """Log-probability of labels drawn from the model's own prediction: Fisher's information.
-
-    Summed over the counted rows of each example.
-    """
-    logs = upcast_to_float32(logits).log_softmax(-1)
-    with torch.no_grad():
-        noise = torch.rand(logs.shape, generator=random).to(logs)
-        labels = (logs - (-noise.log()).log()).argmax(-1)  # Gumbel's way to draw from a softmax
-    picked = logs.gather(-1, labels[..., None])[..., 0] * is_counted
-    return picked.view(len(picked), -1).sum(1)
-
-
-class TokenLoss(Objective):
+class TokenLoss(LogitLoss):
     """Mean negative log-probability of the tokens to predict, in nats."""
 
     unit = "perplexity"
-
-    def output(self, model: nn.Module, inputs: Inputs) -> Float[Tensor, "batch position word"]:
-        """Logits."""
-        return read_logits(model, inputs)
-
-    def losses(self, output: Tensor, sample: Sample) -> Losses:
-        """Summed over the predicted tokens of each example."""
-        assert sample.targets is not None
-        return _label_losses(output, sample.targets)
-
-    def draw(
-        self, output: Tensor, sample: Sample, random: torch.Generator
-    ) -> Float[Tensor, " batch"]:
-        """Log-probability of tokens drawn from the model's own prediction, summed."""
-        assert sample.targets is not None
-        return _draw_log_probability(output, sample.targets != NO_LABEL, random)
-
-    def quality(self, loss: float) -> float:
-        """Perplexity."""
-        return math.exp(min(loss, 700.0))  # exp(710) is more than a float can hold
-
-    def format_quality(self, loss: float) -> str:
-        """Perplexity, as text."""
-        return f"{self.quality(loss):.2f}"
 
     def budget(self, base: float, max_loss: float) -> float:
         """The loss at which perplexity has grown by the share `max_loss`."""
@@ -186,11 +166,8 @@ class Embedding(Objective):
     name: ClassVar[str] = "cosine distance of embeddings"
     unit: ClassVar[str] = "cosine"
     needs_reference: ClassVar[bool] = True
+    reads_logits: ClassVar[bool] = False
     reads_sentences: ClassVar[bool] = True
-
-    def output_size(self, vocabulary: int) -> int:
-        """1: an embedding model has no logits."""
-        return 1
 
     def output(self, model: nn.Module, inputs: Inputs) -> Float[Tensor, "batch d_model"]:
         """The embedding, of length 1."""
@@ -221,20 +198,12 @@ class Embedding(Objective):
         signs = torch.randint(0, 2, output.shape, generator=random).to(output) * 2 - 1
         return (output * signs).sum(-1)
 
-    def quality(self, loss: float) -> float:
-        """The cosine."""
-        return 1 - loss
-
     def describe_budget(self, max_loss: float) -> str:
         """`max_loss` as a difference of cosines."""
         return f"{max_loss:g} of cosine"
 
-    def distance(self, before: Tensor, after: Float[Tensor, "copies ..."]) -> Sequence[float]:
-        """One minus the cosine of the embeddings."""
-        return (1 - (after * before).sum(-1).clamp(-1, 1)).tolist()
 
-
-class Divergence(Objective):
+class Divergence(LogitLoss):
     """Kullback-Leibler divergence of the model's predictions from the uncut model's, in nats."""
 
     name = "divergence of logits"
@@ -257,27 +226,21 @@ class Divergence(Objective):
     def losses(self, output: Tensor, sample: Sample) -> Losses:
         """Summed over an example's rows of logits."""
         assert sample.reference is not None
-        is_counted = self._is_counted(output, sample)
-        each = kl_divergence(output, sample.reference) * is_counted
-        return Losses(
-            each.view(len(each), -1).sum(1), is_counted.view(len(each), -1).sum(1).float()
+        logs, reference_logs = (
+            upcast_to_float32(logits).log_softmax(-1) for logits in (output, sample.reference)
         )
-
-    def draw(
-        self, output: Tensor, sample: Sample, random: torch.Generator
-    ) -> Float[Tensor, " batch"]:
-        """Log-probability of labels drawn from the model's own prediction."""
-        return _draw_log_probability(output, self._is_counted(output, sample), random)
+        is_counted = self._is_counted(output, sample).view(len(output), -1)
+        each = (reference_logs.exp() * (reference_logs - logs)).sum(-1)
+        return Losses((each.view_as(is_counted) * is_counted).sum(1), is_counted.sum(1).float())
 
     def _is_counted(self, output: Tensor, sample: Sample) -> Tensor:
-        """True for rows of logits that are not padding."""
         is_real = sample.is_real
         if is_real is None or is_real.shape != output.shape[:-1]:
             return torch.ones(output.shape[:-1], dtype=torch.bool, device=output.device)
         return is_real
 
 
-class LabelLoss(Objective):
+class LabelLoss(LogitLoss):
     """Negative log-probability of the labels in the batches, in nats."""
 
     name = "loss on labels"
@@ -297,22 +260,6 @@ class LabelLoss(Objective):
                 "function as the objective"
             )
         return Sample(without_labels(inputs), labels)
-
-    def output(self, model: nn.Module, inputs: Inputs) -> Tensor:
-        """Logits: one row per example, or one per position."""
-        return read_logits(model, inputs)
-
-    def losses(self, output: Tensor, sample: Sample) -> Losses:
-        """Summed over the labels of each example; NO_LABEL does not count."""
-        assert sample.targets is not None
-        return _label_losses(output, sample.targets)
-
-    def draw(
-        self, output: Tensor, sample: Sample, random: torch.Generator
-    ) -> Float[Tensor, " batch"]:
-        """Log-probability of labels drawn from the model's own prediction."""
-        assert sample.targets is not None
-        return _draw_log_probability(output, sample.targets != NO_LABEL, random)
 
 
 @dataclass(frozen=True)
@@ -352,7 +299,3 @@ class CustomLoss(Objective):
     def describe_budget(self, max_loss: float) -> str:
         """`max_loss` as a share of the loss."""
         return f"{100 * max_loss:g}% of the loss"
-
-    def distance(self, before: Tensor, after: Float[Tensor, "copies ..."]) -> Sequence[float]:
-        """Change of the loss."""
-        return (after - before).abs().tolist()

@@ -1,12 +1,14 @@
-"""A model's objective: what it is measured by if the user does not say.
+"""Subject: a model with its objective, the loss that it is measured by.
 
-In: a loaded model. Out: next-token loss for causal models, masked-token loss for masked ones,
-distance of the pooled embedding for embedding models, divergence of the logits for all others.
+In: a model, and the user's objective or none. Out: both. Without an objective: next-token loss for
+causal models, masked-token loss for masked ones, distance of the pooled embedding for embedding
+models, divergence of the logits for all others.
 """
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ from torch import Tensor, nn
 
 from headwise.errors import OptionError, warn_user
 from headwise.formats import join_words
-from headwise.models.loaded import LoadedModel
+from headwise.models.loaded import LoadedModel, Source, open_model
+from headwise.models.loading import LoadOptions
 from headwise.objectives.losses import CustomLoss, Divergence, Embedding, MaskedToken, NextToken
 from headwise.objectives.objective import Objective
 from headwise.reading.batch import Inputs
@@ -23,6 +26,25 @@ POOLING_FILE = "1_Pooling/config.json"
 """The file in which a sentence-transformers model says how it pools."""
 POOLINGS = {"cls": "cls", "cls_token": "cls", "mean": "mean", "mean_tokens": "mean"}
 """Supported poolings, by the names that versions of sentence-transformers have for them."""
+
+
+@dataclass(frozen=True)
+class Subject(LoadedModel):
+    """A loaded model with the objective that it is measured by."""
+
+    objective: Objective = field(kw_only=True)
+
+
+def open_subject(
+    source: Source,
+    tokenizer: Any = None,
+    objective: Objective | Callable[[nn.Module, Inputs], Tensor] | None = None,
+    *,
+    options: LoadOptions | None = None,
+) -> Subject:
+    """Load a model with its output layer, and choose its objective."""
+    loaded = open_model(source, tokenizer, options=options or LoadOptions(keeps_head=True))
+    return Subject(**vars(loaded) | {"objective": objective_for(loaded, objective)})
 
 
 def objective_for(
@@ -56,7 +78,12 @@ def pooling_in(folder: Path | None) -> str:
     if file is None or not file.is_file():
         return "mean"
     try:
-        modes = _pooling_modes(json.loads(file.read_text("utf-8")))
+        facts = json.loads(file.read_text("utf-8"))
+        modes = facts.get("pooling_mode")  # since version 5.4; before that, one flag per mode
+        if modes is None:
+            flags = [name.partition("pooling_mode_") for name in facts if facts[name] is True]
+            modes = [mode for start, flag, mode in flags if flag and not start]
+        modes = [modes] if isinstance(modes, str) else list(map(str, modes))
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise OptionError(f"{file} does not say how embeddings are pooled: {error}") from error
     if len(modes) != 1 or modes[0] not in POOLINGS:
@@ -65,16 +92,3 @@ def pooling_in(folder: Path | None) -> str:
             f"{file} names {named}, but only cls and mean are supported: pass an objective"
         )
     return POOLINGS[modes[0]]
-
-
-def _pooling_modes(facts: Mapping[str, Any]) -> list[str]:
-    """The modes that a file names: in `pooling_mode` since version 5.4, by flags before."""
-    mode = facts.get("pooling_mode")
-    if mode is not None:
-        return [mode] if isinstance(mode, str) else [str(name) for name in mode]
-    flags = "pooling_mode_"
-    return [
-        name.removeprefix(flags)
-        for name, is_set in facts.items()
-        if name.startswith(flags) and is_set is True
-    ]

@@ -5,8 +5,8 @@ measure the curvature of that loss, and the loss in the unit that people read. T
 themselves are in `losses.py`; `model_objective.py` picks one for a model.
 """
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -80,6 +80,8 @@ class Objective(ABC):
     """Unit of `quality`: perplexity, cosine, or the loss by its name."""
     needs_reference: ClassVar[bool] = False
     """Whether examples are compared with the uncut model's output."""
+    reads_logits: ClassVar[bool] = True
+    """Whether the model computes logits for it, which need much memory."""
     reads_sentences: ClassVar[bool] = False
     """Whether an example is one sentence; else it is a window of text."""
 
@@ -90,10 +92,6 @@ class Objective(ABC):
     def on_labels(self) -> "Objective":
         """The objective for batches that have labels."""
         return self
-
-    def output_size(self, vocabulary: int) -> int:
-        """How many numbers the model computes per token for this objective."""
-        return vocabulary
 
     @abstractmethod
     def output(self, model: nn.Module, inputs: Inputs) -> Tensor:
@@ -115,11 +113,7 @@ class Objective(ABC):
 
     def quality(self, loss: float) -> float:
         """A mean loss in the objective's `unit`."""
-        return loss
-
-    def format_quality(self, loss: float) -> str:
-        """A mean loss in the objective's `unit`, as text."""
-        return f"{self.quality(loss):.4f}"
+        return loss_in_unit(loss, self.unit)
 
     def budget(self, base: float, max_loss: float) -> float:
         """The largest loss that `max_loss` allows a model whose uncut loss is `base`."""
@@ -129,18 +123,12 @@ class Objective(ABC):
         """`max_loss` with its unit."""
         return f"{max_loss:g} nats"
 
-    def distance(self, before: Tensor, after: Float[Tensor, "copies ..."]) -> Sequence[float]:
-        """How far each copy's output is from `before`, 0 or more: for logits, the mean KL
-        divergence of its predictions."""
-        divergence = kl_divergence(after, before).clamp(min=0)
-        return (divergence.flatten(1).mean(1) if divergence.dim() > 1 else divergence).tolist()
 
-
-def kl_divergence(logits: Tensor, reference: Tensor) -> Tensor:
-    """Kullback-Leibler divergence of predictions from the reference's, in nats."""
-    logs, reference_logs = upcast_to_float32(logits), upcast_to_float32(reference)
-    logs, reference_logs = logs.log_softmax(-1), reference_logs.log_softmax(-1)
-    return (reference_logs.exp() * (reference_logs - logs)).sum(-1)
+def loss_in_unit(loss: float, unit: str) -> float:
+    """A mean loss as perplexity or cosine; as it is in any other unit."""
+    if unit == "perplexity":
+        return math.exp(min(loss, 700.0))  # exp(710) is more than a float can hold
+    return 1 - loss if unit == "cosine" else loss
 
 
 def upcast_to_float32(values: Tensor) -> Tensor:

@@ -60,37 +60,24 @@ KNOWN_TYPES = (
 """Types whose parameters are counted exactly as transformers builds them."""
 
 _QWEN = {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
-_QWEN_VL = {**_QWEN, "max_window_layers": 80}
-_GEMMA3 = {
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 256,
-    "sliding_window": 4096,
-    "sliding_window_pattern": 6,
-    "max_position_embeddings": 131072,
-}
-_MLLAMA = {"cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]}
-CONFIG_DEFAULTS: Mapping[str, Mapping[str, int | bool | list[int]]] = {
+_GEMMA = {"num_key_value_heads": 4, "head_dim": 256, "sliding_window": 4096}
+_DEFAULTS: Mapping[str, Mapping[str, int | bool | list[int]]] = {
     "albert": {"num_hidden_groups": 1},
-    "bart": {"is_encoder_decoder": True},
-    "cohere2": {"sliding_window": 4096, "sliding_window_pattern": 4},
+    "bart marian mbart pegasus": {"is_encoder_decoder": True},
+    "cohere2 olmo3": {"sliding_window": 4096, "sliding_window_pattern": 4},
     "dbrx": {"kv_n_heads": 1},
-    "deit": {"qkv_bias": True},
-    "dinov2": {"qkv_bias": True},
-    "ernie4_5": {"head_dim": 128},
+    "deit dinov2 vit vit_mae": {"qkv_bias": True},
+    "ernie4_5 helium ministral3 qwen3_vl_text": {"head_dim": 128},
     "gemma": {"head_dim": 256},
-    "gemma2": {
-        "num_key_value_heads": 4,
-        "head_dim": 256,
-        "sliding_window": 4096,
-        "sliding_window_pattern": 2,
+    "gemma2": {**_GEMMA, "sliding_window_pattern": 2},
+    "gemma3 gemma3_text": {
+        **_GEMMA,
+        "num_attention_heads": 8,
+        "sliding_window_pattern": 6,
+        "max_position_embeddings": 131072,
     },
-    "gemma3": _GEMMA3,
-    "gemma3_text": _GEMMA3,
-    "gemma3n": {"num_kv_shared_layers": 15},
-    "gemma3n_text": {"num_kv_shared_layers": 15},
-    "gemma4": {"global_head_dim": 512},
-    "gemma4_text": {"global_head_dim": 512},
+    "gemma3n gemma3n_text": {"num_kv_shared_layers": 15},
+    "gemma4 gemma4_text": {"global_head_dim": 512},
     "gpt_bigcode": {"multi_query": True},
     "gpt_neox": {"attention_bias": True},
     "gpt_oss": {
@@ -99,36 +86,23 @@ CONFIG_DEFAULTS: Mapping[str, Mapping[str, int | bool | list[int]]] = {
         "sliding_window": 128,
         "sliding_window_pattern": 2,
     },
-    "helium": {"head_dim": 128},
-    "llama4": {"attention_chunk_size": 8192},
-    "llama4_text": {"attention_chunk_size": 8192},
-    "marian": {"is_encoder_decoder": True},
-    "mbart": {"is_encoder_decoder": True},
-    "ministral3": {"head_dim": 128},
+    "llama4 llama4_text": {"attention_chunk_size": 8192},
     "mistral": {"sliding_window": 4096},
-    "mllama": _MLLAMA,
-    "mllama_text_model": _MLLAMA,
+    "mllama mllama_text_model": {"cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]},
     "modernbert": {"local_attention": 128, "global_attn_every_n_layers": 3},
-    "olmo3": {"sliding_window": 4096, "sliding_window_pattern": 4},
     "opt": {"enable_bias": True},
-    "pegasus": {"is_encoder_decoder": True},
     "qwen2": _QWEN,
-    "qwen2_5_vl": _QWEN_VL,
-    "qwen2_5_vl_text": _QWEN_VL,
+    "qwen2_vl qwen2_vl_text qwen2_5_vl qwen2_5_vl_text": {**_QWEN, "max_window_layers": 80},
     "qwen2_moe": {**_QWEN, "qkv_bias": True, "sliding_window_pattern": 2},
-    "qwen2_vl": _QWEN_VL,
-    "qwen2_vl_text": _QWEN_VL,
     "qwen3": {**_QWEN, "head_dim": 128},
-    "qwen3_5_moe_text": {"full_attention_interval": 4},
-    "qwen3_5_text": {"full_attention_interval": 4},
     "qwen3_moe": {"use_sliding_window": False, "sliding_window": 4096},
-    "qwen3_next": {"full_attention_interval": 4},
-    "qwen3_vl_text": {"head_dim": 128},
+    "qwen3_next qwen3_5_text qwen3_5_moe_text": {"full_attention_interval": 4},
     "smollm3": {"use_sliding_window": False},
     "starcoder2": {"use_bias": True},
     "t5": {"d_kv": 64, "is_encoder_decoder": True},
-    "vit": {"qkv_bias": True},
-    "vit_mae": {"qkv_bias": True},
+}
+CONFIG_DEFAULTS = {
+    model_type: defaults for types, defaults in _DEFAULTS.items() for model_type in types.split()
 }
 """Defaults for keys that a config leaves out, as in transformers' config classes."""
 
@@ -136,21 +110,18 @@ PATTERN_KEYS = ("_sliding_window_pattern", "sliding_window_pattern")
 """Config keys for n, where every n-th layer sees everything."""
 
 OTHER_FORMULAS = {
-    "kv_lora_rank": "compresses its keys and values",
-    "full_attention_interval": "has layers of linear attention",
-    "linear_attn_config": "has layers of linear attention",
-    "attn_type_list": "has layers of linear attention",
-    "attention_chunk_size": "has layers of chunked attention",
-    "attn_layer_indices": "has layers without attention",
-    "attn_layer_period": "has layers without attention",
-    "block_types": "has layers without attention",
-    "hybrid_override_pattern": "has layers without attention",
-    "layers_block_type": "has layers without attention",
-    "num_kv_shared_layers": "has layers that use the keys and values of other layers",
-    "cross_attention_layers": "has layers of cross-attention",
-    "global_head_dim": "has layers with heads of another size",
-    "swa_head_dim": "has layers with heads of another size",
-    "per_layer_config": "has layers of different shapes",
-    "block_configs": "has layers of different shapes",
+    "compresses its keys and values": ("kv_lora_rank",),
+    "has layers of linear attention": (
+        *("full_attention_interval", "linear_attn_config", "attn_type_list"),
+    ),
+    "has layers of chunked attention": ("attention_chunk_size",),
+    "has layers without attention": (
+        *("attn_layer_indices", "attn_layer_period", "block_types", "hybrid_override_pattern"),
+        "layers_block_type",
+    ),
+    "has layers that use the keys and values of other layers": ("num_kv_shared_layers",),
+    "has layers of cross-attention": ("cross_attention_layers",),
+    "has layers with heads of another size": ("global_head_dim", "swa_head_dim"),
+    "has layers of different shapes": ("per_layer_config", "block_configs"),
 }
-"""Config keys of layers whose cost is not counted here, and what they mean."""
+"""Properties of layers whose cost is not counted here, and the config keys that reveal them."""

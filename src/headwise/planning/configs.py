@@ -12,7 +12,7 @@ from typing import Any
 from headwise.checks import whole_number
 from headwise.errors import ModelError, OptionError
 from headwise.formats import join_words
-from headwise.hub import hub_answers
+from headwise.hub import hub_answers, why_download_failed
 from headwise.planning import config_facts
 from headwise.planning.shapes import Shape
 
@@ -41,12 +41,6 @@ LAYER_KEYS = (*config_facts.PATTERN_KEYS, "global_attn_every_n_layers", "max_win
 
 def read_shape(place: str) -> tuple[Shape, str]:
     """Shape of the model in a directory or on a hub, and a note on what was assumed, or ""."""
-    config = _read_config_file(place)
-    return shape_of_config(config, place), _note_of_config(config)
-
-
-def _read_config_file(place: str) -> dict[str, Any]:
-    """The config.json of a directory or of a model on the hub."""
     path = Path(place)
     if path.is_dir():
         path = path / "config.json"
@@ -62,61 +56,43 @@ def _read_config_file(place: str) -> dict[str, Any]:
         raise ModelError(f"{path} cannot be read as JSON: {err}") from err
     if not isinstance(config, dict):
         raise ModelError(f"{path} is not a config: it contains a {type(config).__name__}")
-    return config
+    return shape_of_config(config, place), _note_of_config(config)
 
 
 def _download(name: str) -> Path:
-    """Path of a hub model's config in the local cache, after a download if the hub answers."""
-    from huggingface_hub import constants, hf_hub_download
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-    )
+    from huggingface_hub import hf_hub_download
 
-    is_online = hub_answers()
     try:
-        return Path(hf_hub_download(name, "config.json", local_files_only=not is_online))
-    except GatedRepoError as err:
-        reason = (
-            f"access to it is restricted; request access at {constants.ENDPOINT} and log in, or "
-            "give sizes such as 768/12x12"
-        )
-        error: Exception = err
-    except (LocalEntryNotFoundError, RepositoryNotFoundError) as err:
-        if constants.is_offline_mode():
-            reason = "HF_HUB_OFFLINE is set"
-        elif is_online:
-            reason = "the hub has no such model, or you may not read it"
-        else:
-            reason = f"{constants.ENDPOINT} does not answer"
-        reason += (
-            f", and {name} is not a directory; give a known model, a directory with a config.json, "
-            "sizes such as 768/12x12, or, with a network, a hub id"
-        )
-        error = err
-    except (HfHubHTTPError, HFValidationError, OSError) as err:
-        reason, error = str(err).strip().splitlines()[0], err
-    raise OptionError(f"cannot get the config of {name}: {reason}") from error
+        return Path(hf_hub_download(name, "config.json", local_files_only=not hub_answers()))
+    except (OSError, ValueError) as err:  # all errors of the hub are one of these
+        reason = why_download_failed(err) or str(err).strip().splitlines()[0]
+        raise OptionError(
+            f"cannot get the config of {name}: {reason}; give a known model, a directory with a "
+            "config.json, sizes such as 768/12x12, or, with a network, a hub id"
+        ) from err
 
 
 def shape_of_config(config: Config, name: str) -> Shape:
     """The shape that a config describes; `name` is the model's name for error messages."""
     config = _with_defaults(config)
-    model_type = _model_type(config)
-    for key, meaning in config_facts.OTHER_FORMULAS.items():
-        if config.get(key):
+    model_type = config["model_type"]
+    for meaning, keys in config_facts.OTHER_FORMULAS.items():
+        for key in filter(config.get, keys):
             raise ModelError(f"{name} ({model_type}) {meaning} ({key}): plan cannot count these")
     d_model = _need_size(config, "d_model", name)
     num_heads = _need_size(config, "num_heads", name)
     d_key = _size(config, "d_key", name) or d_model // num_heads
-    num_layers, num_distinct = _layers(config, name)
+    num_layers, num_distinct = _need_size(config, "num_layers", name), None
+    if config.get("num_hidden_groups"):
+        inner = _count(config, "inner_group_num", name) if config.get("inner_group_num") else 1
+        num_layers *= inner
+        num_distinct = _count(config, "num_hidden_groups", name) * inner
     window, num_local = _local_layers(config, num_layers, name)
     norm_key = config_facts.NORM_KEYS.get(model_type, "")
     has_norm = model_type in config_facts.NORMED or bool(config.get(norm_key))
-    bias_in, bias_out = _biases(config)
+    in_all = model_type in config_facts.BIASED or any(map(config.get, config_facts.BIAS_KEYS))
+    in_qkv = any(map(config.get, config_facts.BIAS_QKV_KEYS))
+    in_output = in_all or model_type in config_facts.BIASED_WO
     return Shape(
         d_model=d_model,
         num_heads=num_heads,
@@ -128,8 +104,8 @@ def shape_of_config(config: Config, name: str) -> Shape:
         is_causal=_is_causal(config),
         window=window,
         num_local=num_local,
-        bias_in=bias_in,
-        bias_out=bias_out,
+        bias_in=in_all or in_qkv or model_type in config_facts.BIASED_QKV,
+        bias_out=in_output and model_type not in config_facts.UNBIASED_WO,
         has_qk_norm=has_norm,
         norms_span_heads=has_norm and model_type in config_facts.NORMED_ACROSS_HEADS,
         norms_shift=has_norm and model_type in config_facts.NORMED_WITH_SHIFT,
@@ -139,9 +115,9 @@ def shape_of_config(config: Config, name: str) -> Shape:
 
 
 def _note_of_config(config: Config) -> str:
-    """Assumptions about a model, and what is unusual about it; "" if there is nothing to say."""
+    """Assumptions about a model, and what is unusual about it; "" if there are none."""
     config = _with_defaults(config)
-    model_type, notes = _model_type(config), []
+    model_type, notes = config["model_type"], []
     if config.get("is_encoder_decoder"):
         notes.append("only the encoder is counted")
     if model_type not in config_facts.KNOWN_TYPES:
@@ -169,11 +145,9 @@ def _with_defaults(config: Config) -> Config:
     nested = config.get("attn_config")
     if isinstance(nested, dict) and "kv_n_heads" in nested:
         config = {**config, "kv_n_heads": nested["kv_n_heads"]}
-    return {**config_facts.CONFIG_DEFAULTS.get(_model_type(config), {}), **config}
-
-
-def _model_type(config: Config) -> str:
-    return str(config.get("model_type") or "")
+    model_type = str(config.get("model_type") or "")
+    defaults = config_facts.CONFIG_DEFAULTS.get(model_type, {})
+    return {**defaults, **config, "model_type": model_type}
 
 
 def _is_causal(config: Config) -> bool:
@@ -181,30 +155,9 @@ def _is_causal(config: Config) -> bool:
         return False
     if config.get("use_bidirectional_attention") in (True, "all"):  # "vision" is only for images
         return False
-    model_type = _model_type(config)
-    if model_type in config_facts.CAUSAL_AS_DECODERS and config.get("is_decoder"):
+    if config["model_type"] in config_facts.CAUSAL_AS_DECODERS and config.get("is_decoder"):
         return True
-    return model_type not in config_facts.BIDIRECTIONAL
-
-
-def _biases(config: Config) -> tuple[bool, bool]:
-    """Whether Wq, Wk and Wv have a bias, and whether Wo has one."""
-    model_type = _model_type(config)
-    in_all = model_type in config_facts.BIASED or any(map(config.get, config_facts.BIAS_KEYS))
-    in_qkv = model_type in config_facts.BIASED_QKV or any(
-        map(config.get, config_facts.BIAS_QKV_KEYS)
-    )
-    in_output = in_all or model_type in config_facts.BIASED_WO
-    return in_all or in_qkv, in_output and model_type not in config_facts.UNBIASED_WO
-
-
-def _layers(config: Config, name: str) -> tuple[int, int | None]:
-    """Number of layers, and number of sets of weights; None if every layer has its own."""
-    num_layers = _need_size(config, "num_layers", name)
-    if not config.get("num_hidden_groups"):
-        return num_layers, None
-    inner = _count(config, "inner_group_num", name) if config.get("inner_group_num") else 1
-    return num_layers * inner, _count(config, "num_hidden_groups", name) * inner
+    return config["model_type"] not in config_facts.BIDIRECTIONAL
 
 
 def _size(config: Config, field: str, name: str) -> int | None:
@@ -215,13 +168,6 @@ def _size(config: Config, field: str, name: str) -> int | None:
     return None
 
 
-def _count(config: Config, key: str, name: str, *, least: int = 1) -> int:
-    try:
-        return whole_number(key, config[key], least=least)
-    except OptionError as err:
-        raise ModelError(f"cannot use the config of {name}: {err}") from err
-
-
 def _need_size(config: Config, field: str, name: str) -> int:
     size = _size(config, field, name)
     if size is None:
@@ -230,9 +176,16 @@ def _need_size(config: Config, field: str, name: str) -> int:
     return size
 
 
+def _count(config: Config, key: str, name: str, *, least: int = 1) -> int:
+    try:
+        return whole_number(key, config[key], least=least)
+    except OptionError as err:
+        raise ModelError(f"cannot use the config of {name}: {err}") from err
+
+
 def _kv_heads(config: Config, name: str) -> int | None:
     """Number of KV heads in the config; None if it is not stated, or every head has its own."""
-    if _model_type(config) == "falcon" and not config.get("new_decoder_architecture"):
+    if config["model_type"] == "falcon" and not config.get("new_decoder_architecture"):
         return 1 if config.get("multi_query", True) else None
     if config.get("multi_query_attention"):
         return _count({"multi_query_group_num": 1, **config}, "multi_query_group_num", name)
@@ -243,38 +196,36 @@ def _window_key(config: Config) -> str | None:
     """The key of the config's window; None if it has or uses none."""
     if config.get("use_sliding_window") is False:
         return None
-    return next((key for key in WINDOW_KEYS if config.get(key)), None)
+    return next(filter(config.get, WINDOW_KEYS), None)
 
 
 def _local_layers(config: Config, num_layers: int, name: str) -> tuple[int | None, int]:
-    """The window of local layers, and the number of these layers."""
-    layer_types = config.get("layer_types")
+    """The window of local layers, and the number of these layers; None and 0 without any."""
+    model_type, layer_types = config["model_type"], config.get("layer_types")
     if isinstance(layer_types, list):
-        layer_types = layer_types[:num_layers]
-        for layer_type in layer_types:
+        for layer_type in layer_types[:num_layers]:
             if layer_type not in LAYER_TYPES:
                 raise ModelError(
-                    f"{name} ({_model_type(config)}) has layers of type {layer_type}: plan counts "
-                    f"only {join_words(LAYER_TYPES)}"
+                    f"{name} ({model_type}) has layers of type {layer_type}: plan counts only "
+                    f"{join_words(LAYER_TYPES)}"
                 )
     key = _window_key(config)
     if key is None:
         return None, 0
     window = _count(config, key, name)
     if isinstance(layer_types, list):
-        num_local = layer_types.count("sliding_attention")
+        num_local = layer_types[:num_layers].count("sliding_attention")
+    elif model_type in config_facts.ALL_LOCAL:  # these types ignore the keys of other types
+        num_local = num_layers
     else:
         num_local = _count_local_layers(config, num_layers, name)
     return (window, num_local) if num_local else (None, 0)
 
 
 def _count_local_layers(config: Config, num_layers: int, name: str) -> int:
-    """Number of local layers in a config without `layer_types`; all if nothing is stated."""
-    if _model_type(config) in config_facts.ALL_LOCAL:  # these types ignore the keys below
-        return num_layers
-    least = {"max_window_layers": 0}
+    """Number of local layers by the keys that state them; all if there is none."""
     numbers = {
-        key: _count(config, key, name, least=least.get(key, 1))
+        key: _count(config, key, name, least=0 if key == "max_window_layers" else 1)
         for key in LAYER_KEYS
         if config.get(key) is not None
     }

@@ -1,6 +1,6 @@
 """A model's name, config or sizes, and a workload -> Plan: what its heads cost.
 
-A plan is numbers, a flat row or JSON. `views.plan` draws it.
+A plan is numbers, a flat row or JSON. Every formula is in docs/plan.md. `views.plan` draws plans.
 """
 
 import os
@@ -9,10 +9,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from headwise.checks import whole_number
 from headwise.errors import OptionError
-from headwise.planning import costs
 from headwise.planning.configs import read_shape
-from headwise.planning.costs import Decoding, Workload
 from headwise.planning.known_models import KNOWN, KnownModel
 from headwise.planning.shapes import Shape, divisors, make_shape, model_size, shape_of_sizes
 
@@ -20,6 +19,40 @@ LONGEST = 8192
 """Longest default length; a model with a shorter context is planned at its context."""
 CACHE_LENGTHS = (1024, 8192, 32768, 131072)
 """Lengths that the cache size is listed for, besides the workload's own."""
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """Input of a model: `batch` sequences of `length` positions, in numbers of `dtype`."""
+
+    length: int = 1024
+    batch: int = 1
+    dtype: str = "bfloat16"
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        if self.dtype not in DTYPE_BYTES:
+            raise OptionError(
+                f"dtype is {self.dtype!r}: choose from {', '.join(DTYPE_BYTES)}", option="dtype"
+            )
+        for name in ("length", "batch"):
+            number = whole_number(name, getattr(self, name), least=1)
+            object.__setattr__(self, name, number)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoding:
+    """Work of the attention of all layers for one new token per sequence of the batch."""
+
+    multiply_adds: int
+    bytes_read: int
+    """The four matrices once, and every sequence's keys and values."""
+
+    @property
+    def intensity(self) -> float:
+        """Operations per byte read; a multiply-add is two operations."""
+        return 2 * self.multiply_adds / self.bytes_read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +69,17 @@ class Plan:
 
     @property
     def parameters(self) -> dict[str, int]:
-        """Attention parameters in one layer, by projection."""
-        return costs.projection_parameters(self.shape)
+        """Attention parameters in one layer, by projection, biases included."""
+        shape, widths = self.shape, self._widths
+        biases = {name: width * shape.bias_in for name, width in widths.items()}
+        biases["Wo"] = shape.d_model * shape.bias_out
+        parameters = {name: shape.d_model * width + biases[name] for name, width in widths.items()}
+        if shape.has_qk_norm:
+            scales = widths["Wq"] + widths["Wk"] if shape.norms_span_heads else 2 * shape.d_key
+            parameters["norms"] = scales * (2 if shape.norms_shift else 1)
+        if shape.has_sinks:
+            parameters["sinks"] = shape.num_heads
+        return parameters
 
     @property
     def layer_parameters(self) -> int:
@@ -51,8 +93,16 @@ class Plan:
 
     @property
     def multiply_adds(self) -> dict[str, int]:
-        """Multiply-adds of all layers on one sequence, by step."""
-        return costs.multiply_adds(self.shape, self.workload.length)
+        """Multiply-adds of all layers on one sequence, by step, without masked pairs."""
+        shape, length = self.shape, self.workload.length
+        local = visible_pairs(length, is_causal=shape.is_causal, window=shape.window)
+        full = visible_pairs(length, is_causal=shape.is_causal, window=None)
+        pairs = shape.num_local * local + (shape.num_layers - shape.num_local) * full
+        return {
+            "projections": length * self._matrix_entries,
+            "scores": pairs * shape.num_heads * shape.d_key,
+            "mixing": pairs * shape.num_heads * shape.d_value,
+        }
 
     @property
     def per_token(self) -> float:
@@ -61,8 +111,11 @@ class Plan:
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of the KV cache at the workload's length."""
-        return costs.cache_bytes(self.shape, self.workload)
+        """Bytes of the KV cache while text is generated; 0 for bidirectional models."""
+        if not self.shape.is_causal:
+            return 0
+        numbers = self.shape.num_kv_heads * (self.shape.d_key + self.shape.d_value)
+        return self.workload.batch * self._cached_positions * numbers * self._bytes_each
 
     @property
     def cache_by_length(self) -> dict[int, int]:
@@ -70,20 +123,55 @@ class Plan:
         longest = max(self.shape.context or max(CACHE_LENGTHS), self.workload.length)
         lengths = sorted({*CACHE_LENGTHS, self.workload.length, longest})
         return {
-            length: costs.cache_bytes(self.shape, replace(self.workload, length=length))
+            length: replace(self, workload=replace(self.workload, length=length)).cache_bytes
             for length in lengths
             if length <= longest
         }
 
     @property
     def weight_matrix_bytes(self) -> int:
-        """Bytes of one layer's materialised weights."""
-        return costs.weight_matrix_bytes(self.shape, self.workload)
+        """Bytes of one layer's materialised weights: `batch x heads x query x key` numbers."""
+        pairs = self.workload.length**2
+        return self.workload.batch * self.shape.num_heads * pairs * self._bytes_each
 
     @property
     def decoding(self) -> Decoding | None:
         """Work for one new token after a full context; None for bidirectional models."""
-        return costs.decoding(self.shape, self.workload) if self.shape.is_causal else None
+        if not self.shape.is_causal:
+            return None
+        pairs = self._cached_positions * self.shape.num_heads
+        work = self._matrix_entries + pairs * (self.shape.d_key + self.shape.d_value)
+        return Decoding(
+            multiply_adds=self.workload.batch * work,
+            bytes_read=self._matrix_entries * self._bytes_each + self.cache_bytes,
+        )
+
+    @property
+    def _widths(self) -> dict[str, int]:
+        """Width of all heads together in each projection: the side of its matrix beside d_model."""
+        shape = self.shape
+        return {
+            "Wq": shape.num_heads * shape.d_key,
+            "Wk": shape.num_kv_heads * shape.d_key,
+            "Wv": shape.num_kv_heads * shape.d_value,
+            "Wo": shape.num_heads * shape.d_value,
+        }
+
+    @property
+    def _matrix_entries(self) -> int:
+        """Entries of the four matrices of all layers, which are their multiply-adds per token."""
+        return self.shape.d_model * sum(self._widths.values()) * self.shape.num_layers
+
+    @property
+    def _cached_positions(self) -> int:
+        """Positions whose keys and values are cached, summed over the layers."""
+        shape, length = self.shape, self.workload.length
+        local = length if shape.window is None else min(length, shape.window)
+        return shape.num_local * local + (shape.num_layers - shape.num_local) * length
+
+    @property
+    def _bytes_each(self) -> int:
+        return DTYPE_BYTES[self.workload.dtype]
 
     def to_row(self) -> dict[str, Any]:
         """Every size and cost under its own name, for one row of a table."""
@@ -114,6 +202,19 @@ class Plan:
         return {**self.to_row(), "cache_bytes_by_length": by_length}
 
 
+def visible_pairs(length: int, *, is_causal: bool, window: int | None) -> int:
+    """Pairs of a query and a key it may see, in a sequence.
+
+    A causal window contains the query's own key and those before it; a bidirectional one reaches
+    as far ahead as back.
+    """
+    reach = length - 1
+    if window is not None:
+        reach = min(reach, window - 1 if is_causal else window // 2)
+    before = reach * length - reach * (reach + 1) // 2
+    return length + before * (1 if is_causal else 2)
+
+
 def plan(
     model: str | os.PathLike[str] | None = None,
     *,
@@ -136,7 +237,9 @@ def plan(
     if not model:
         if not isinstance(shape, Shape):
             raise OptionError("there is nothing to plan: name a model, or give a headwise.Shape")
-        facts = KnownModel(name=_shape_name(shape), shape=shape)
+        divides = {shape.d_key, shape.d_value} == {shape.d_model / shape.num_heads}
+        name = shape.sizes if divides else f"{shape.sizes}, heads of {shape.head_size}"
+        facts = KnownModel(name=name, shape=shape)
     elif shape is not None:
         raise OptionError(f"{model} has its own shape: give the model or the shape, not both")
     else:
@@ -144,21 +247,7 @@ def plan(
     if length is None:
         length = min(facts.shape.context or 1024, LONGEST)
     workload = Workload(length=length, batch=batch, dtype=dtype)
-    return Plan(
-        name=facts.name,
-        shape=facts.shape,
-        workload=workload,
-        source=facts.source,
-        total=facts.total,
-        note=facts.note,
-    )
-
-
-def _shape_name(shape: Shape) -> str:
-    """Sizes of a shape, plus the head size unless the heads divide the width among them."""
-    if {shape.d_key, shape.d_value} == {shape.d_model / shape.num_heads}:
-        return shape.sizes
-    return f"{shape.sizes}, heads of {shape.head_size}"
+    return Plan(workload=workload, **vars(facts))
 
 
 def _find_model(model: str) -> KnownModel:

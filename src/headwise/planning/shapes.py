@@ -13,7 +13,11 @@ from headwise.formats import format_count
 
 LARGEST_SIZE = 1 << 24
 """Larger than any model's width or number of heads: a larger number is a typing error."""
-_SIZES = re.compile(r"(\d{1,9})/(\d{1,9})(?::(\d{1,9}))?(?:x(\d{1,9}))?", re.ASCII)
+_SIZES = re.compile(
+    r"(?P<d_model>\d{1,9})/(?P<num_heads>\d{1,9})"
+    r"(:(?P<num_kv_heads>\d{1,9}))?(x(?P<num_layers>\d{1,9}))?",
+    re.ASCII,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,13 +138,7 @@ def shape_of_sizes(text: str) -> Shape | None:
     match = _SIZES.fullmatch(text)
     if match is None:
         return None
-    d_model, num_heads, num_kv_heads, num_layers = match.groups()
-    return make_shape(
-        d_model=int(d_model),
-        num_heads=int(num_heads),
-        num_kv_heads=None if num_kv_heads is None else int(num_kv_heads),
-        num_layers=int(num_layers or 1),
-    )
+    return make_shape(**{name: int(size) for name, size in match.groupdict().items() if size})
 
 
 def model_size(name: str, size: int) -> int:

@@ -16,7 +16,7 @@ Sentences with an even index are one half, those with an odd index the other.
 """
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy
@@ -24,8 +24,6 @@ import pandas
 from jaxtyping import Float, Int, Shaped
 from numpy import ndarray
 from pandas import DataFrame
-
-from headwise.errors import OptionError
 
 OFFSETS = (-3, -2, -1, 1, 2, 3)
 BASELINES = (
@@ -59,20 +57,21 @@ class RelationHits(NamedTuple):
 
 def make_table(groups: Sequence[RelationHits], *, resamples: int, seed: int) -> DataFrame:
     """One row per relation, reading and head; empty, with the same columns, if `groups` is."""
-    if resamples < 1:
-        raise OptionError(f"resamples is {resamples}: must be at least 1")
     frames = [_rows(counts, resamples, seed) for counts in groups]
     if not frames:
         return DataFrame(columns=list(COLUMNS))
-    return pandas.concat(frames, ignore_index=True)[list(COLUMNS)]
+    return pandas.concat(frames, ignore_index=True)
 
 
 def _rows(counts: RelationHits, resamples: int, seed: int) -> DataFrame:
     best = int(counts.baselines.sum(0).argmax())
     is_even = counts.sentence % 2 == 0
-    rival = _held_out_baseline(counts, is_even)
-    heads = numpy.stack([_share(counts.hits, counts.arcs, half) for half in (is_even, ~is_even)])
-    rivals = numpy.stack([_share(rival, counts.arcs, half) for half in (is_even, ~is_even)])
+    halves = (is_even, ~is_even)
+    best_even, best_odd = (counts.baselines[half].sum(0).argmax() for half in halves)
+    best_elsewhere = numpy.where(is_even, best_odd, best_even)  # the baseline to beat
+    rival = counts.baselines[numpy.arange(len(is_even)), best_elsewhere].astype(numpy.int64)
+    heads = numpy.stack([_share(counts.hits, counts.arcs, half) for half in halves])
+    rivals = numpy.stack([_share(rival, counts.arcs, half) for half in halves])
     weaker = (heads - rivals[:, None]).argmin(0)  # argmin takes NaN, an empty half, first
     held_out, held_out_rival = heads[weaker, range(len(weaker))], rivals[weaker]
     low, high, least_lead = _intervals(counts, rival, resamples, seed)
@@ -106,25 +105,6 @@ def _share(hits: ndarray, arcs: ndarray, half: ndarray) -> ndarray:
     return numpy.asarray(hits[half].sum(0) / (arcs[half].sum() or numpy.nan))
 
 
-def _held_out_baseline(counts: RelationHits, is_even: ndarray) -> Int[ndarray, " sentence"]:
-    """Hits per sentence of the baseline that was best in the other half."""
-    best = {half: counts.baselines[is_even == half].sum(0).argmax() for half in (True, False)}
-    baseline = numpy.where(is_even, best[False], best[True])
-    hits: ndarray = counts.baselines[numpy.arange(len(baseline)), baseline].astype(numpy.int64)
-    return hits
-
-
-def _resample(sentences: int, resamples: int, rng: numpy.random.Generator) -> Iterator[ndarray]:
-    """How often each sentence is drawn, `[resample, sentence]`, in blocks of resamples."""
-    block = max(1, RESAMPLE_BLOCK // sentences)
-    for first in range(0, resamples, block):
-        number = min(block, resamples - first)
-        drawn = rng.integers(sentences, size=(number, sentences))
-        drawn += numpy.arange(number)[:, None] * sentences
-        times = numpy.bincount(drawn.ravel(), minlength=number * sentences)
-        yield times.reshape(number, sentences).astype(numpy.float32)
-
-
 def _intervals(
     counts: RelationHits, rival: Int[ndarray, " sentence"], resamples: int, seed: int
 ) -> Float[ndarray, "3 heads"]:
@@ -133,8 +113,14 @@ def _intervals(
         [seed, zlib.crc32(f"{counts.relation} {counts.reading}".encode())]
     )
     hits, arcs = counts.hits.astype(numpy.float32), counts.arcs.astype(numpy.float32)
-    shares, rival_shares = [], []
-    for times in _resample(len(arcs), resamples, rng):
+    shares, rival_shares, sentences = [], [], len(arcs)
+    block = max(1, RESAMPLE_BLOCK // sentences)
+    for first in range(0, resamples, block):
+        number = min(block, resamples - first)
+        draws = rng.integers(sentences, size=(number, sentences))
+        draws += numpy.arange(number)[:, None] * sentences
+        times_drawn = numpy.bincount(draws.ravel(), minlength=number * sentences)
+        times = times_drawn.reshape(number, sentences).astype(numpy.float32)
         totals = times @ arcs
         shares.append(times @ hits / totals[:, None])
         rival_shares.append(times @ rival.astype(numpy.float32) / totals)
@@ -153,8 +139,7 @@ def best_heads(frame: DataFrame, *, head: str = "head") -> DataFrame:
     least MARGIN.
     """
     columns = [head if column == "head" else column for column in BEST_COLUMNS]
-    relations = sorted(set(frame["relation"]))
-    rows = [_best(frame[frame["relation"] == name], head) for name in relations]
+    rows = [_best(rows, head) for _, rows in frame.groupby("relation")]
     return DataFrame(rows, columns=columns)
 
 

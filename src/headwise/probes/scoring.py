@@ -36,8 +36,6 @@ from headwise.probes.sentences import Arc, ProbeSentence
 ArcReading = Literal["dependent", "governor", "column"]
 READINGS: tuple[ArcReading, ...] = ("dependent", "governor", "column")
 
-FIELDS = ("seen", "sentence", "relation", "reading", "arcs", "hits", "baselines", "is_causal")
-
 
 @dataclass(frozen=True)
 class ArcQuestion:
@@ -55,10 +53,10 @@ def make_question(
     arc: Arc, reading: ArcReading, num_words: int, *, is_causal: bool
 ) -> ArcQuestion | None:
     """The question that one reading of an arc asks; None if it is skipped."""
-    if reading == "governor" and arc.candidates:
-        return None
     source, gold = arc.dependent, arc.governor
     if reading == "governor":
+        if arc.candidates:
+            return None
         source, gold = gold, source
     visible = range(num_words)
     if is_causal:
@@ -72,8 +70,7 @@ def make_question(
 def sentence_questions(sentence: ProbeSentence, *, is_causal: bool) -> Iterator[ArcQuestion]:
     """Every question of a sentence, by arc and reading."""
     for arc, reading in product(sentence.arcs, READINGS):
-        question = make_question(arc, reading, len(sentence.words), is_causal=is_causal)
-        if question is not None:
+        if question := make_question(arc, reading, len(sentence.words), is_causal=is_causal):
             yield question
 
 
@@ -104,22 +101,15 @@ def head_hits(
     weights: Float[Tensor, "heads word word"], questions: Sequence[ArcQuestion]
 ) -> Bool[Tensor, "question heads"]:
     """Whether the gold answer gets more weight than every other choice; a tie is a miss."""
-    rows = torch.stack(
-        [
-            weights[:, :, question.source]
-            if question.reading == "column"
-            else weights[:, question.source]
-            for question in questions
-        ]
-    )  # question heads word
+    maps = {reading: weights.mT if reading == "column" else weights for reading in READINGS}
+    rows = torch.stack([maps[each.reading][:, each.source] for each in questions])
     is_rival = numpy.zeros((len(questions), weights.shape[-1]), dtype=bool)
     for number, question in enumerate(questions):
         is_rival[number, list(question.choices)] = True
         is_rival[number, question.gold] = False
     rivals = torch.from_numpy(is_rival).to(weights.device)[:, None]
-    gold = torch.tensor([question.gold for question in questions], device=weights.device)
-    gold_weights = rows.gather(-1, gold[:, None, None].expand(-1, weights.shape[0], 1)).squeeze(-1)
-    return gold_weights > rows.masked_fill(~rivals, 0).amax(-1)
+    gold = [question.gold for question in questions]
+    return rows[range(len(gold)), :, gold] > rows.masked_fill(~rivals, 0).amax(-1)
 
 
 class _Key(NamedTuple):
@@ -188,8 +178,8 @@ class RelationScores:
         mine, theirs = (self.num_heads, self.is_causal), (other.num_heads, other.is_causal)
         if mine != theirs:
             raise OptionError(
-                f"cannot merge scores of (num_heads, is_causal) = {mine} and {theirs}: "
-                "both must come from the same model"
+                f"cannot merge scores of (num_heads, is_causal) = {mine} and {theirs}: both must "
+                "come from the same model"
             )
         self._add_seen(other._seen)
         self._tallies |= other._tallies
@@ -198,44 +188,35 @@ class RelationScores:
         """All counts, sorted by sentence, as arrays for `numpy.savez`."""
         keys = sorted(self._tallies)
         tallies = [self._tallies[key] for key in keys]
+        hits = numpy.array([tally.hits for tally in tallies], dtype=numpy.uint16)
+        baselines = numpy.array([tally.baselines for tally in tallies], dtype=numpy.uint16)
         return {
             "seen": numpy.array(sorted(self._seen), dtype=numpy.int64),
             "sentence": numpy.array([key.sentence for key in keys], dtype=numpy.int64),
             "relation": numpy.array([key.relation for key in keys], dtype=numpy.str_),
             "reading": numpy.array([key.reading for key in keys], dtype=numpy.str_),
             "arcs": numpy.array([tally.arcs for tally in tallies], dtype=numpy.int64),
-            "hits": _stack([tally.hits for tally in tallies], self.num_heads),
-            "baselines": _stack([tally.baselines for tally in tallies], len(BASELINES)),
+            "hits": hits.reshape(-1, self.num_heads),
+            "baselines": baselines.reshape(-1, len(BASELINES)),
             "is_causal": numpy.array(self.is_causal),
         }
 
     @classmethod
     def from_state(cls, state: Mapping[str, ndarray]) -> "RelationScores":
         """The scores saved by `state()`."""
-        missing = [field for field in FIELDS if field not in state]
-        if missing:
-            raise OptionError(f"the state lacks {', '.join(missing)}: it needs all of {FIELDS}")
         scores = cls(state["hits"].shape[1], is_causal=bool(state["is_causal"]))
-        scores._seen = {int(sentence) for sentence in state["seen"]}
-        keys = zip(state["sentence"], state["relation"], state["reading"], strict=True)
-        tallies = zip(state["arcs"], state["hits"], state["baselines"], strict=True)
-        for (sentence, relation, reading), (arcs, hits, baselines) in zip(
-            keys, tallies, strict=True
-        ):
-            key = _Key(int(sentence), str(relation), str(reading))
-            scores._tallies[key] = _Tally(int(arcs), hits, baselines)
+        scores._seen = set(state["seen"].tolist())
+        keys = zip(*(state[field].tolist() for field in _Key._fields), strict=True)
+        tallies = zip(state["arcs"].tolist(), state["hits"], state["baselines"], strict=True)
+        for key, (arcs, hits, baselines) in zip(keys, tallies, strict=True):
+            scores._tallies[_Key(*key)] = _Tally(arcs, hits, baselines)
         return scores
 
     def table(self, resamples: int = 1000, seed: int = 0) -> DataFrame:
         """One row per relation, reading and head, next to the accuracy of the best baseline."""
-        state = self.state()
-        groups = []
+        state, groups = self.state(), []
         for relation, reading in sorted({key[1:] for key in self._tallies}):
             rows = (state["relation"] == relation) & (state["reading"] == reading)
             per_sentence = (state[field][rows] for field in RelationHits._fields[2:])
             groups.append(RelationHits(relation, reading, *per_sentence))
         return make_table(groups, resamples=resamples, seed=seed)
-
-
-def _stack(rows: Sequence[ndarray], width: int) -> ndarray:
-    return numpy.array(rows, dtype=numpy.uint16).reshape(len(rows), width)

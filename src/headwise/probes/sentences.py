@@ -6,7 +6,6 @@ come from builtin.py or treebank.py; scoring.py compares them with attention wei
 
 import operator
 from dataclasses import dataclass
-from typing import Any
 
 from headwise.errors import OptionError
 
@@ -26,39 +25,27 @@ class Arc:
 
     def __post_init__(self) -> None:
         """Raise OptionError if the arc is not a question with `governor` as an answer."""
-        for name in ("dependent", "governor"):
-            object.__setattr__(self, name, _position(self.relation, getattr(self, name)))
-        candidates = tuple(_position(self.relation, word) for word in self.candidates)
-        object.__setattr__(self, "candidates", candidates)
+        positions = (self.dependent, self.governor, *self.candidates)
+        try:
+            dependent, governor, *candidates = map(operator.index, positions)
+        except TypeError as err:
+            raise OptionError(
+                f"{self.relation or 'an arc'} joins words {positions}: use whole numbers, counted "
+                "from 0"
+            ) from err
+        object.__setattr__(self, "dependent", dependent)
+        object.__setattr__(self, "governor", governor)
+        object.__setattr__(self, "candidates", tuple(candidates))
         if not self.relation:
+            raise OptionError(f"the arc {dependent} -> {governor} has no relation: name one")
+        if dependent == governor:
+            raise OptionError(f"{self.relation} joins word {governor} to itself: name two words")
+        is_valid = governor in candidates and dependent not in candidates
+        if candidates and not (is_valid and 2 <= len(candidates) == len(set(candidates))):
             raise OptionError(
-                f"the arc {self.dependent} -> {self.governor} has no relation: name one"
+                f"candidates of {self.relation} are {self.candidates}: name two or more different "
+                f"words, the governor, {governor}, among them and not the dependent, {dependent}"
             )
-        if self.dependent == self.governor:
-            raise OptionError(
-                f"{self.relation} joins word {self.governor} to itself: name two words"
-            )
-        if not self.candidates:
-            return
-        if self.governor not in self.candidates or self.dependent in self.candidates:
-            raise OptionError(
-                f"candidates of {self.relation} are {self.candidates}: they must contain "
-                f"the governor, {self.governor}, and not the dependent, {self.dependent}"
-            )
-        if len(set(self.candidates)) != len(self.candidates) or len(self.candidates) < 2:
-            raise OptionError(
-                f"candidates of {self.relation} are {self.candidates}: "
-                "name at least two different words"
-            )
-
-
-def _position(relation: str, word: Any) -> int:
-    try:
-        return operator.index(word)
-    except TypeError as err:
-        raise OptionError(
-            f"{relation or 'an arc'} names word {word!r}: use a whole number, counted from 0"
-        ) from err
 
 
 @dataclass(frozen=True)

@@ -1,86 +1,30 @@
 """Any treebank in CoNLL-U (https://universaldependencies.org/format.html) as probe sentences.
 
-In: a file. Out: its sentences, read one at a time.
+In: a file. Out: its sentences that have at least one arc.
 
 - A multi-word token ("didn't", "du") is one word, in its written form. Arcs between its parts are
   dropped; arcs to or from a part belong to the whole word.
-- Empty nodes (8.1) are not part of the text and are dropped; so are arcs to the root.
-- A relation keeps its subtype (`nsubj:pass`); its base name (`nsubj`) selects it too.
+- Empty nodes (8.1) are not part of the text and are dropped; so are arcs to the root and arcs to
+  punctuation.
+- A relation loses its subtype: `nsubj:pass` counts as `nsubj`.
 """
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable
+from io import StringIO
+from itertools import groupby
 from os import PathLike
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from headwise.errors import MissingPackage, OptionError
+from headwise.files import read_text
 from headwise.probes.sentences import Arc, ProbeSentence
-
-PUNCTUATION = "punct"
-
-
-class _Lines:
-    """A text file that knows the line numbers of the sentence read last."""
-
-    def __init__(self, file: TextIO) -> None:
-        self.file, self.number, self.first, self.is_between = file, 0, 1, True
-
-    def read(self) -> str:
-        """Required by conllu, which then iterates over the lines instead."""
-        return self.file.read()
-
-    def __iter__(self) -> Iterator[str]:
-        for line in self.file:
-            self.number += 1
-            if line.strip() and self.is_between:
-                self.first = self.number
-            self.is_between = not line.strip()
-            yield line
-
-    @property
-    def sentence(self) -> str:
-        last = self.number - self.is_between
-        return f"lines {self.first} to {last}" if last > self.first else f"line {self.first}"
-
-
-def read_treebank(
-    path: str | PathLike[str],
-    *,
-    relations: str | Collection[str] | None = None,
-    with_subtypes: bool = True,
-    with_punctuation: bool = False,
-) -> Iterator[ProbeSentence]:
-    """Yield the sentences of a CoNLL-U file that have at least one arc.
-
-    `relations` selects one relation or several, by full or base name (default: all). With
-    `with_subtypes=False`, arcs are named by the base name. Punctuation is dropped unless
-    `with_punctuation`.
-    """
-    if not Path(path).is_file():
-        raise OptionError(f"{path} is not a file: pass the path of a CoNLL-U file")
-    selected = {relations} if isinstance(relations, str) else relations
-
-    def matching() -> Iterator[ProbeSentence]:
-        for sentence in _read_sentences(Path(path)):
-            arcs = []
-            for arc in sentence.arcs:
-                base_name = arc.relation.split(":")[0]
-                if base_name == PUNCTUATION and not with_punctuation:
-                    continue
-                if selected is None or not {arc.relation, base_name}.isdisjoint(selected):
-                    name = arc.relation if with_subtypes else base_name
-                    arcs.append(replace(arc, relation=name))
-            if arcs:
-                yield ProbeSentence(sentence.words, tuple(arcs))
-
-    return matching()
 
 
 def as_sentences(source: str | PathLike[str] | Iterable[ProbeSentence]) -> list[ProbeSentence]:
-    """ProbeSentences as a list, or those of a CoNLL-U file, relations without subtypes."""
+    """ProbeSentences as a list, or those of a CoNLL-U file."""
     if isinstance(source, str | PathLike):
-        sentences: list[Any] = list(read_treebank(source, with_subtypes=False))
+        sentences: list[Any] = read_treebank(Path(source))
         if not sentences:
             raise OptionError(f"{source} has no sentence with a relation: pass a CoNLL-U file")
         return sentences
@@ -93,26 +37,32 @@ def as_sentences(source: str | PathLike[str] | Iterable[ProbeSentence]) -> list[
     return sentences
 
 
-def _read_sentences(path: Path) -> Iterator[ProbeSentence]:
-    """Every sentence with every arc; an error states the file and the lines."""
+def read_treebank(path: Path) -> list[ProbeSentence]:
+    """The sentences of a CoNLL-U file that have at least one arc."""
+    if not path.is_file():
+        raise OptionError(f"{path} is not a file: pass the path of a CoNLL-U file")
     try:
         from conllu import parse_incr
         from conllu.exceptions import ParseException
     except ImportError as err:
         raise MissingPackage("CoNLL-U files need the package conllu: pip install conllu") from err
+    text, sentences = read_text(path), list[ProbeSentence]()
     try:
-        opened = path.open(encoding="utf-8")
-    except OSError as err:
-        raise OptionError(f"{path} cannot be read: {err.strerror}") from err
-    with opened as file:
-        lines = _Lines(file)
-        try:
-            for tokens in parse_incr(lines):  # type: ignore[arg-type]  # it only iterates over lines
-                yield _build_sentence(list(tokens))
-        except (ParseException, OptionError) as err:
-            raise OptionError(f"{path}, {lines.sentence}, is not CoNLL-U: {err}") from err
-        except UnicodeDecodeError as err:
-            raise OptionError(f"{path} is not UTF-8 after line {lines.number}: {err}") from err
+        for tokens in parse_incr(StringIO(text)):
+            sentences.append(_build_sentence(list(tokens)))
+    except (ParseException, OptionError) as err:
+        place = _sentence_lines(text, len(sentences))
+        raise OptionError(f"{path}, {place}, is not CoNLL-U: {err}") from err
+    return [sentence for sentence in sentences if sentence.arcs]
+
+
+def _sentence_lines(text: str, number: int) -> str:
+    """The line numbers of a sentence, by its number in the file."""
+    lines = enumerate(text.split("\n"), start=1)
+    blocks = groupby(lines, key=lambda line: bool(line[1].strip()))
+    sentences = [list(block) for is_sentence, block in blocks if is_sentence]
+    first, last = sentences[number][0][0], sentences[number][-1][0]
+    return f"line {first}" if first == last else f"lines {first} to {last}"
 
 
 def _build_sentence(tokens: list[Any]) -> ProbeSentence:
@@ -135,18 +85,16 @@ def _build_sentence(tokens: list[Any]) -> ProbeSentence:
                 words.append(token["form"])
             case None:
                 raise OptionError(f"the line of {token['form']!r} has no number")
-    arcs = (_arc(token, word_of) for token in syntactic)
-    return ProbeSentence(tuple(words), tuple(arc for arc in arcs if arc is not None))
-
-
-def _arc(token: Any, word_of: dict[int, int]) -> Arc | None:
-    """The arc of one syntactic word; None for the root, without annotation, or within a word."""
-    governor, relation = token["head"], token["deprel"]
-    if not governor or relation in (None, "", "_"):
-        return None
-    if governor not in word_of:
-        raise OptionError(
-            f"the head of {token['form']!r} is {governor}, but no word has that number"
-        )
-    dependent = word_of[token["id"]]
-    return None if dependent == word_of[governor] else Arc(relation, dependent, word_of[governor])
+    arcs = []
+    for token in syntactic:
+        head, relation = token["head"], (token["deprel"] or "_").split(":")[0]
+        if not head or relation in ("_", "punct"):  # the root, no annotation, or punctuation
+            continue
+        if head not in word_of:
+            raise OptionError(
+                f"the head of {token['form']!r} is {head}, but no word has that number"
+            )
+        dependent, governor = word_of[token["id"]], word_of[head]
+        if dependent != governor:
+            arcs.append(Arc(relation, dependent, governor))
+    return ProbeSentence(tuple(words), tuple(arcs))

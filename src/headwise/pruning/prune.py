@@ -7,9 +7,11 @@ other cuts, and a record of what was measured. The model that was passed in does
 import copy
 import json
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +20,15 @@ from torch import Tensor, nn
 from headwise.errors import HeadwiseError, OptionError
 from headwise.formats import format_count
 from headwise.heads import HeadId, parse_heads
-from headwise.models.loaded import Source, open_model
-from headwise.models.loading import LoadOptions
+from headwise.models.loaded import Source
 from headwise.objectives.evaluation import Estimate, max_batch_tokens
-from headwise.objectives.model_objective import objective_for
+from headwise.objectives.model_objective import open_subject
 from headwise.objectives.objective import Objective
 from headwise.progress import Progress, no_progress
 from headwise.pruning.export.directories import check_destination
-from headwise.pruning.export.export import (
-    Export,
-    check_exportable,
-    export,
-    sentence_modules,
-)
+from headwise.pruning.export.export import Export, check_exportable, export, sentence_modules
 from headwise.pruning.export.model_card import figures_section
-from headwise.pruning.export.onnx import (
-    check_onnx_inputs,
-    check_onnx_model,
-    check_onnx_packages,
-    export_onnx,
-)
+from headwise.pruning.export.onnx import check_onnx_model, check_onnx_packages, export_onnx
 from headwise.pruning.export.sizes import (
     POSITIONS,
     Speed,
@@ -63,7 +54,7 @@ from headwise.pruning.stages import PruneStage
 from headwise.pruning.surgery.cut import Surgery, cut as cut_heads, head_counts, plan_slices
 from headwise.pruning.units import Unit
 from headwise.reading.batch import Inputs
-from headwise.reading.reader import position_limit
+from headwise.reading.reader import token_limit
 from headwise.watching.running import in_evaluation, layer_inputs
 
 BATCHES = (1, 16)
@@ -117,7 +108,6 @@ def prune(  # noqa: PLR0913 - one keyword per way to say how much to cut
 
     pruned = headwise.prune("minilm", "smaller", keep=0.6)
     """
-    plan = heads if isinstance(heads, CutPlan) else None
     amount = Amount(None if heads is None else str(heads), cut, keep, max_loss)
     folder = None if out is None else Path(out).expanduser()
     if folder is not None:
@@ -126,40 +116,33 @@ def prune(  # noqa: PLR0913 - one keyword per way to say how much to cut
         if folder is None:
             raise OptionError("with_onnx needs a directory to write to: give out")
         check_onnx_packages()
-    loaded = open_model(source, tokenizer, options=LoadOptions(keeps_head=True))
+    subject = open_subject(source, tokenizer, objective)
     if folder is not None:
-        check_exportable(loaded.model)
-        sentence_modules(loaded.folder)  # raises if they are broken
-    if with_onnx:
-        check_onnx_model(loaded.model)
-    with in_evaluation(loaded.model):
+        check_exportable(subject.model)
+        sentence_modules(subject.folder)  # raises if they are broken
+    with in_evaluation(subject.model):
         setup = prepare_setup(
-            loaded,
-            objective_for(loaded, objective),
-            settings or PruneSettings(),
-            texts=texts,
-            batches=batches,
-            progress=progress,
+            subject, settings or PruneSettings(), texts=texts, batches=batches, progress=progress
         )
         if with_onnx:
-            check_onnx_inputs(setup.inputs)
-        plan, curve, result = _choose_heads(setup, amount, plan)
+            check_onnx_model(subject.model, setup.inputs)
+        given_plan = heads if isinstance(heads, CutPlan) else None
+        plan, curve, result = _choose_heads(setup, amount, given_plan)
         result = result or cut_and_refit(setup, plan.heads)
-        stage = PruneStage.RESULT if folder is None else PruneStage.RESULT_AND_FILES
-        progress(stage, 0, 1)
+        progress(PruneStage.RESULT if folder is None else PruneStage.RESULT_AND_FILES, 0, 1)
         if curve is not None and result.fits:
             curve = curve.with_point("cut and refitted", len(plan), result.loss)
         record = _measure_result(setup, amount, plan, result, curve)
         pruned = Pruned(result.model, plan, record, curve)
         if folder is None:
             return pruned
-        exported = _write(setup, pruned, folder, force=force)
-        pruned = replace(pruned, export=exported)
-        return _with_onnx(pruned, exported, setup.inputs) if with_onnx else pruned
+        return _export(setup, pruned, folder, with_onnx=with_onnx, force=force)
 
 
-def _write(setup: PruneSetup, pruned: Pruned, folder: Path, *, force: bool) -> Export:
-    """Export the model with its card, record, plan and curve."""
+def _export(
+    setup: PruneSetup, pruned: Pruned, folder: Path, *, with_onnx: bool, force: bool
+) -> Pruned:
+    """Write the model with its files; it stays there if `model.onnx` then cannot be written."""
     plan, record, curve = pruned.plan, pruned.record, pruned.curve
     files = {
         "README.md": figures_section(record),
@@ -169,27 +152,24 @@ def _write(setup: PruneSetup, pruned: Pruned, folder: Path, *, force: bool) -> E
     if curve is not None:
         files["curve.csv"] = as_csv(curve)
         files["curve.svg"] = curve.svg(f"{plan.model}: quality against heads cut")
-    return export(
+    exported = export(
         pruned.model,
         folder,
-        tokenizer=setup.loaded.tokenizer,
-        source=setup.loaded.folder,
+        tokenizer=setup.subject.tokenizer,
+        source=setup.subject.folder,
         inputs=setup.inputs,
         force=force,
         extras=files,
     )
-
-
-def _with_onnx(pruned: Pruned, exported: Export, inputs: Inputs) -> Pruned:
-    """Add `model.onnx` to the exported directory; the model stays there if that fails."""
-    folder = exported.path
-    try:
-        difference = export_onnx(pruned.model, folder / "model.onnx", inputs)
-    except HeadwiseError as error:
-        raise type(error)(f"{error}; the smaller model itself is in {folder}") from error
-    record = replace(pruned.record, onnx_difference=difference)
-    record.write(folder)
-    return replace(pruned, record=record, export=exported.rescan())
+    if with_onnx:
+        try:
+            difference = export_onnx(pruned.model, exported.path / "model.onnx", setup.inputs)
+        except HeadwiseError as error:
+            raise type(error)(f"{error}; the smaller model itself is in {folder}") from error
+        record = replace(record, onnx_difference=difference)
+        record.write(exported.path)
+        exported = exported.rescan()
+    return replace(pruned, record=record, export=exported)
 
 
 # Which heads to cut.
@@ -200,34 +180,35 @@ def _choose_heads(
 ) -> tuple[CutPlan, Curve | None, "RefittedCut | None"]:
     """The heads to cut, the curve of other cuts, and the cut model if it exists already."""
     search, settings = setup.search, setup.settings
-    cuttable = sum(len(unit.heads) for unit in search.cuttable)
+    cuttable = sum(len(unit) for unit in search.cuttable)
     count = amount.head_count(len(search.heads), cuttable)
     _check_smallest_cut(search, count)
     if amount.heads is not None:
-        plan = _check_plan(setup, plan or CutPlan(parse_heads(amount.heads), method="named"))
-    needs_order = settings.draws_curve or plan is None
+        plan = plan or CutPlan(parse_heads(amount.heads))
+        plan.check(setup.counts)
+        plan_slices(setup.subject.model, plan.heads)  # raises if KV groups would differ in size
+        method = plan.method or "named"
+        plan = replace(plan, counts=setup.counts, model=setup.subject.name, method=method)
     setup.progress(_describe_work(setup, amount, count if plan is None else len(plan)), 0, 0)
-    order = curve = None
-    if needs_order:
-        smallest = min(len(unit.heads) for unit in search.units)
-        needs_all = settings.draws_curve or count is None
-        order = order_units(
-            settings.method, search, count=None if needs_all else (count or 0) // smallest
-        )
-        if settings.draws_curve:
-            curve = draw_curve(setup.held_out, search, order, progress=setup.progress)
-    if plan is not None or order is None:
-        assert plan is not None
+    if plan is not None and not settings.draws_curve:
+        return plan, None, None
+    most = None  # a curve and a loss need the order of all units
+    if count is not None and not settings.draws_curve:
+        most = count // min(len(unit) for unit in search.units)
+    order = order_units(settings.method, search, count=most)
+    curve = None
+    if settings.draws_curve:
+        curve = draw_curve(setup.held_out, search, order, progress=setup.progress)
+    if plan is not None:
         return plan, curve, None
     step = len(search.units_by_layer) if settings.is_uniform else 1
     result = None
-    if count is None:
-        assert amount.max_loss is not None
+    if amount.max_loss is not None:
         units, result = largest_within(setup, order.units, amount.max_loss, step=step)
     else:
-        units = _units_within(order.units, count, step)
+        units = _units_within(order.units, count or 0, step)
     if count and not units:  # layers have units of different sizes
-        first = sum(len(unit.heads) for unit in order.units[:step])
+        first = sum(len(unit) for unit in order.units[:step])
         raise OptionError(
             f"cannot cut {format_count(count, 'head')}: {settings.method} starts with {first} at "
             f"once; ask for at least {first}, or name heads"
@@ -236,7 +217,7 @@ def _choose_heads(
 
 
 def _check_smallest_cut(search: CutSearch, count: int | None) -> None:
-    sizes = {unit.layer: len(unit.heads) for unit in search.units}
+    sizes = {layer: len(units[0]) for layer, units in search.units_by_layer.items()}
     least = sum(sizes.values()) if search.is_uniform else min(sizes.values())
     if count and count < least:
         raise OptionError(
@@ -245,60 +226,45 @@ def _check_smallest_cut(search: CutSearch, count: int | None) -> None:
         )
 
 
-def _check_plan(setup: PruneSetup, plan: CutPlan) -> CutPlan:
-    """The plan for this model; raises if the model cannot lose its heads."""
-    plan.check(setup.counts)
-    plan_slices(setup.loaded.model, plan.heads)  # raises if KV groups would differ in size
-    name, method = setup.loaded.name, plan.method or "named"
-    return replace(plan, counts=setup.counts, model=name, method=method)
-
-
 def _units_within(units: Sequence[Unit], count: int, step: int) -> int:
     """How many of the first units have at most `count` heads, in multiples of `step`."""
-    fitting = heads = 0
-    for unit in units:
-        heads += len(unit.heads)
-        if heads > count:
-            break
-        fitting += 1
+    heads = list(accumulate(len(unit) for unit in units))
+    fitting = bisect_right(heads, count)
     return fitting - fitting % step
 
 
 def _plan_of_order(setup: PruneSetup, order: CutOrder, count: int) -> CutPlan:
-    """The first `count` units of an order as a plan, with a reason and a cost per head."""
     reasons: dict[HeadId, str] = {}
     costs: dict[HeadId, float] = {}
     for index, (unit, cost) in enumerate(zip(order.units[:count], order.costs, strict=False)):
-        others = len(unit.heads) - 1
+        others = len(unit) - 1
         together = f", with {format_count(others, 'other')}" if others else ""
-        for head in unit.heads:
-            reasons[head] = f"number {index + 1} by {order.method}{together}"
-            if math.isfinite(cost):  # a random order has no costs
-                costs[head] = cost / len(unit.heads)
+        reasons |= dict.fromkeys(unit, f"number {index + 1} by {order.method}{together}")
+        if math.isfinite(cost):  # a random order has no costs
+            costs |= dict.fromkeys(unit, cost / len(unit))
     about = {"seed": setup.settings.seed, "headwise": version("headwise")}
-    name, heads = setup.loaded.name, order.first(count)
-    return CutPlan(heads, name, setup.counts, order.method, reasons, costs, about)
+    heads = order.first(count)
+    return CutPlan(heads, setup.subject.name, setup.counts, order.method, reasons, costs, about)
 
 
 def _describe_work(setup: PruneSetup, amount: Amount, count: int | None) -> str:
     """One line: how many heads will be cut, on which text; `count` is None if a loss decides."""
-    search, evaluations = setup.search, setup.evaluations
-    total = len(search.heads)
+    search, total = setup.search, len(setup.search.heads)
     if count is None:
         budget = setup.objective.describe_budget(amount.max_loss or 0.0)
         line = f"cutting as many of {total} heads as cost at most {budget}"
     else:
-        sizes = {len(unit.heads) for unit in search.units}
+        sizes = {len(unit) for unit in search.units}
         layers = len(search.units_by_layer) if search.is_uniform else 1
         step = min(sizes) * layers if len(sizes) == 1 and amount.heads is None else 1
         exact = count - count % step
-        asked = "" if exact == count else f" ({count} asked for; {step} are cut at a time)"
-        line = f"cutting {exact} of {total} heads{asked}, keeping {total - exact}"
-    uses = [f"measured on {evaluations.held_out.describe_size()} of other text"]
+        rounding = "" if exact == count else f" ({count} asked for; {step} are cut at a time)"
+        line = f"cutting {exact} of {total} heads{rounding}, keeping {total - exact}"
+    uses = [f"measured on {setup.held_out.describe_size()} of other text"]
     if setup.settings.refit != "none":
-        uses.insert(0, f"fitted on {evaluations.fit.describe_size()}")
+        uses.insert(0, f"fitted on {setup.fit.describe_size()}")
     if setup.settings.draws_curve or amount.heads is None:
-        uses.insert(0, f"chosen on {evaluations.choose.describe_size()}")
+        uses.insert(0, f"chosen on {setup.choose.describe_size()}")
     return f"{line}: {', '.join(uses)}"
 
 
@@ -325,10 +291,10 @@ def cut_and_refit(setup: PruneSetup, heads: Sequence[HeadId]) -> RefittedCut:
     A refit must lower the loss twice: on the text that the ridge was chosen on, and on the held-out
     text. With little text to fit on, the first alone does not promise the second.
     """
-    uncut, evaluations = setup.loaded.model, setup.evaluations
+    uncut = setup.subject.model
     model = copy.deepcopy(uncut)
     surgery = cut_heads(model, heads, inputs=setup.inputs)
-    held_out, ridge = (evaluations.held_out.with_model(model), evaluations.ridge.with_model(model))
+    held_out, ridge = setup.held_out.with_model(model), setup.ridge.with_model(model)
     loss = held_out.loss()
     if setup.settings.refit == "none" or not heads:
         return RefittedCut(model, surgery, loss, loss)
@@ -337,8 +303,8 @@ def cut_and_refit(setup: PruneSetup, heads: Sequence[HeadId]) -> RefittedCut:
     fits = refit(
         model,
         uncut,
-        evaluations.fit.samples,
-        evaluations.ridge.samples,
+        setup.fit.samples,
+        setup.ridge.samples,
         variant=setup.settings.refit,  # type: ignore[arg-type]
         progress=setup.progress,
     )
@@ -364,7 +330,7 @@ def largest_within(
     least = math.inf
     while high - low > 1:
         middle = (low + high) // 2
-        heads = [head for unit in units[: middle * step] for head in unit.heads]
+        heads = [head for unit in units[: middle * step] for head in unit]
         result = cut_and_refit(setup, heads)
         if result.loss.value <= budget:
             low, best = middle, result
@@ -385,20 +351,18 @@ def largest_within(
 def _measure_result(
     setup: PruneSetup, amount: Amount, plan: CutPlan, result: RefittedCut, curve: Curve | None
 ) -> PruneRecord:
-    """Sizes, scores and speed before and after the cut."""
-    loaded = setup.loaded
-    positions = min(POSITIONS, position_limit(loaded.tokenizer, loaded.model.config))
-    after = {
-        layer: own for layer, own in head_counts(result.model).items() if layer in setup.counts
-    }
+    subject, left = setup.subject, head_counts(result.model)
+    limit = token_limit(subject.tokenizer, subject.model.config)
+    positions = min(POSITIONS, limit or POSITIONS)
+    after = {layer: counts for layer, counts in left.items() if layer in setup.counts}
     return PruneRecord(
         amount=amount,
-        model=ModelFacts(loaded.name, loaded.about),
+        model=ModelFacts(subject.name, subject.about),
         heads_cut=plan.heads,
         method=plan.method,
         settings=setup.settings,
         text=setup.text_use(),
-        before=sizes_of(loaded.model, setup.counts, positions=positions),
+        before=sizes_of(subject.model, setup.counts, positions=positions),
         after=sizes_of(result.model, after, positions=positions),
         quality=_measure_quality(setup, plan, result, curve),
         refit=result.fits,
@@ -433,10 +397,10 @@ def _measure_quality(
 
 def _measure_speed(setup: PruneSetup, model: nn.Module, positions: int) -> tuple[Speed, ...]:
     """Time both models side by side; empty for models that read more than tokens."""
-    uncut = setup.loaded.model
-    inputs = layer_inputs(uncut, setup.held_out.samples[0].inputs)
     if not setup.settings.times_speed:
         return ()
+    uncut = setup.subject.model
+    inputs = layer_inputs(uncut, setup.held_out.samples[0].inputs)
     others = inputs_beyond_tokens(inputs)
     if others:
         setup.progress(f"speed is not measured for models that read {', '.join(others)}", 0, 0)

@@ -79,7 +79,6 @@ class Quality:
     cut: Score
     """Before the refit."""
     random_mean: Score
-    """Mean over `random`."""
     random: tuple[Score, ...] = ()
     """Cuts of as many heads at random, without a refit."""
     refitted: Score | None = None
@@ -122,7 +121,7 @@ class PruneRecord:
             "amount": self.amount.to_dict(),
             "heads_cut": " ".join(map(str, self.heads_cut)),
         }
-        return json.dumps(replace_nonfinite(_lists(values)), indent=1)
+        return json.dumps(replace_nonfinite(values), indent=1)
 
     def write(self, folder: Path) -> None:
         """Write `prune.json` into `folder`."""
@@ -170,10 +169,3 @@ class PruneRecord:
 
 def _score(values: Mapping[str, float | None]) -> Score:
     return Score(**{name: math.nan if value is None else value for name, value in values.items()})
-
-
-def _lists(values: Any) -> Any:
-    """Tuples as lists, because `replace_nonfinite` looks into lists only."""
-    if isinstance(values, dict):
-        return {name: _lists(value) for name, value in values.items()}
-    return [_lists(value) for value in values] if isinstance(values, list | tuple) else values

@@ -58,9 +58,7 @@ class Amount:
     """How much to cut, said in one of four ways."""
 
     heads: str | None = None
-    """Names of the heads to cut."""
     cut: int | None = None
-    """Number of heads to cut."""
     keep: float | None = None
     """Share of heads to keep, 0 to 1."""
     max_loss: float | None = None

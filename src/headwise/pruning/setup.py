@@ -7,17 +7,17 @@ except that heads are chosen and projections refitted on the same text.
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import partial
 
 import torch
 
 from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadCounts
-from headwise.models.loaded import LoadedModel
 from headwise.objectives.evaluation import Evaluation, choose_batches, choose_texts
+from headwise.objectives.model_objective import Subject
 from headwise.objectives.objective import Objective
 from headwise.progress import Progress, no_progress
-from headwise.pruning.importance.gradients import advise_without_gradients, gradients
+from headwise.pruning.importance.gradients import gradients
 from headwise.pruning.record import OWN_TEXT, TextPart, TextUse
 from headwise.pruning.refit.refit import check_variant
 from headwise.pruning.selection.methods import CutSearch
@@ -36,25 +36,19 @@ CHECKED = 4
 FEWEST_BATCHES = 3
 
 
-class Evaluations(NamedTuple):
-    """The uncut model on the text for each step."""
-
-    choose: Evaluation
-    """To choose heads on."""
-    fit: Evaluation
-    """To refit projections on."""
-    ridge: Evaluation
-    """To choose the ridge on, and whether to keep the refit."""
-    held_out: Evaluation
-    """To report figures on."""
-
-
 @dataclass(frozen=True, eq=False)
 class PruneSetup:
-    """An uncut model with everything that cutting it needs."""
+    """An uncut model, its evaluation on the text for each step, and what else cutting it needs."""
 
-    loaded: LoadedModel
-    evaluations: Evaluations
+    subject: Subject
+    choose: Evaluation
+    """On text to choose heads on."""
+    fit: Evaluation
+    """On text to refit projections on."""
+    ridge: Evaluation
+    """On text to choose the ridge on, and whether to keep the refit."""
+    held_out: Evaluation
+    """On text to report figures on."""
     search: CutSearch
     settings: PruneSettings
     source: str = OWN_TEXT
@@ -62,29 +56,25 @@ class PruneSetup:
     progress: Progress = no_progress
 
     @property
-    def held_out(self) -> Evaluation:
-        """The evaluation whose figures are reported."""
-        return self.evaluations.held_out
-
-    @property
     def objective(self) -> Objective:
-        """The objective that heads are judged by."""
+        """The objective that heads are judged by: the subject's, or one that reads labels."""
         return self.held_out.objective
 
     @property
     def counts(self) -> HeadCounts:
         """Heads and KV heads of the uncut model by layer."""
-        return self.search.evaluation.counts
+        return self.choose.counts
 
     @property
-    def inputs(self) -> dict[str, torch.Tensor]:
+    def inputs(self) -> Inputs:
         """A few examples to compare models on, without labels if the model needs none."""
-        batch = layer_inputs(self.loaded.model, self.held_out.samples[-1].inputs)
+        batch = layer_inputs(self.subject.model, self.held_out.samples[-1].inputs)
         return {name: value[:CHECKED] for name, value in batch.items()}
 
     def text_use(self) -> TextUse:
         """How much text each step used, with digests."""
-        return TextUse(self.source, *map(_text_part, self.evaluations))
+        steps = (self.choose, self.fit, self.ridge, self.held_out)
+        return TextUse(self.source, *map(_text_part, steps))
 
 
 def _text_part(evaluation: Evaluation) -> TextPart:
@@ -98,8 +88,7 @@ def _text_part(evaluation: Evaluation) -> TextPart:
 
 
 def prepare_setup(
-    loaded: LoadedModel,
-    objective: Objective,
+    subject: Subject,
     settings: PruneSettings,
     *,
     texts: str | Sequence[str] | None = None,
@@ -110,62 +99,47 @@ def prepare_setup(
 
     Reads Python's manual if both are None.
     """
-    find_layers(loaded.model)  # raises if its heads cannot be cut
-    check_variant(loaded.model, settings.refit)
-    if any(site.layer_loop is not None for site in find_sites(loaded.model)):
+    find_layers(subject.model)  # raises if its heads cannot be cut
+    check_variant(subject.model, settings.refit)
+    if any(site.layer_loop is not None for site in find_sites(subject.model)):
         raise ModelError(
-            f"{loaded.name} cannot be pruned layer by layer: its layers share their weights; cut "
+            f"{subject.name} cannot be pruned layer by layer: its layers share their weights; cut "
             "the same heads of all layers with headwise.cut"
         )
     if batches is not None:
-        checked = choose_batches(loaded.model, batches, texts)
-        evaluations = _split_batches(loaded, objective, checked)
+        parts = _split_batches(subject, choose_batches(subject.model, batches, texts))
     else:
-        evaluations = _split_texts(loaded, objective, choose_texts(texts), settings)
-    for evaluation in (evaluations.choose, evaluations.held_out):
-        evaluation.finite_loss(loaded.name)
-    is_own = texts is not None or batches is not None
-    return PruneSetup(
-        loaded=loaded,
-        evaluations=evaluations,
-        search=_cut_search(evaluations.choose, settings, progress),
-        settings=settings,
-        source=OWN_TEXT if is_own else "Python's manual",
-        progress=progress,
-    )
+        parts = _split_texts(subject, choose_texts(texts), settings)
+    choose, fit, ridge, held_out = parts
+    for evaluation in (choose, held_out):
+        evaluation.finite_loss(subject.name)
+    search = _cut_search(choose, settings, progress)
+    source = "Python's manual" if texts is None and batches is None else OWN_TEXT
+    return PruneSetup(subject, choose, fit, ridge, held_out, search, settings, source, progress)
 
 
 def _split_texts(
-    loaded: LoadedModel, objective: Objective, texts: Sequence[str], settings: PruneSettings
-) -> Evaluations:
+    subject: Subject, texts: Sequence[str], settings: PruneSettings
+) -> tuple[Evaluation, ...]:
     seed, most = settings.seed, settings.fit_tokens
-    own, held_out = split_documents(texts, seed=seed)
+    fitting, held_out = split_documents(texts, seed=seed)
     try:
-        fit, ridge = split_documents(own, held_out=RIDGE_SHARE, seed=seed + 1)
+        fit, ridge = split_documents(fitting, held_out=RIDGE_SHARE, seed=seed + 1)
     except OptionError as error:
         raise OptionError(
             "the text has 2 paragraphs: give at least 3, separated by blank lines, to fit on, to "
             "choose a ridge on, and to measure on"
         ) from error
-
-    def evaluate(
-        texts: Sequence[str], max_tokens: int, seed: int = seed, *, has_losses: bool = True
-    ) -> Evaluation:
-        return Evaluation.of_texts(
-            loaded, objective, texts, max_tokens=max_tokens, seed=seed, has_losses=has_losses
-        )
-
-    return Evaluations(
-        choose=evaluate(fit, settings.choose_tokens),
-        fit=evaluate(fit, most, seed + 1, has_losses=False),
-        ridge=evaluate(ridge, most // 4),
-        held_out=evaluate(held_out, settings.held_tokens),
+    evaluate = partial(Evaluation.of_texts, subject)
+    return (
+        evaluate(fit, max_tokens=settings.choose_tokens, seed=seed),
+        evaluate(fit, max_tokens=most, seed=seed + 1, has_losses=False),
+        evaluate(ridge, max_tokens=most // 4, seed=seed),
+        evaluate(held_out, max_tokens=settings.held_tokens, seed=seed),
     )
 
 
-def _split_batches(
-    loaded: LoadedModel, objective: Objective, batches: Sequence[Inputs]
-) -> Evaluations:
+def _split_batches(subject: Subject, batches: Sequence[Inputs]) -> tuple[Evaluation, ...]:
     """Hold out every fourth batch; choose the ridge on every fourth of the rest."""
     if len(batches) < FEWEST_BATCHES:
         raise OptionError(
@@ -175,15 +149,13 @@ def _split_batches(
     rest = [batch for index, batch in enumerate(batches) if index % 4 != 2]
     fitting = [batch for index, batch in enumerate(rest) if index % 4 != 1]
     fit, ridge, held_out = (
-        Evaluation.of_batches(loaded.model, objective, part)
+        Evaluation.of_batches(subject.model, subject.objective, part)
         for part in (fitting, rest[1::4], batches[2::4])
     )
-    return Evaluations(fit, fit, ridge, held_out)
+    return fit, fit, ridge, held_out
 
 
 def _cut_search(evaluation: Evaluation, settings: PruneSettings, progress: Progress) -> CutSearch:
-    """The units that can be cut, and how to search among them."""
-
     def report(stage: str, done: int, total: int, /) -> None:
         progress(f"choosing heads: {stage}", done, total)
 
@@ -192,8 +164,8 @@ def _cut_search(evaluation: Evaluation, settings: PruneSettings, progress: Progr
         name = type(evaluation.model).__name__
         raise OptionError(f"{name} has no heads left: there is nothing to cut")
     search = CutSearch(
-        evaluation=evaluation,
-        units=whole_groups(heads, counts),
+        evaluation,
+        whole_groups(heads, counts),
         is_uniform=settings.is_uniform,
         seed=settings.seed,
         progress=report,
@@ -206,7 +178,7 @@ def _cut_search(evaluation: Evaluation, settings: PruneSettings, progress: Progr
             "groups",
             option="policy",
         )
-    with advise_without_gradients("choose the policy groups, because even uses gradients"):
-        scores = gradients(evaluation, draws=search.draws, progress=report)
+    advice = "choose the policy groups, because even uses gradients"
+    scores = gradients(evaluation, draws=search.draws, advice=advice, progress=report)
     units = one_of_each_group(heads, counts, scores.expected.tolist())
     return replace(search, units=units, is_nested=True)

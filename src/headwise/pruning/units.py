@@ -5,7 +5,6 @@ heads out of a group would leave groups of different sizes, which no model compu
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -13,31 +12,13 @@ from torch import Tensor
 
 from headwise.heads import HeadCounts, HeadId
 
-
-@dataclass(frozen=True)
-class Unit:
-    """Heads of one layer that are cut together."""
-
-    heads: tuple[HeadId, ...]
-
-    @property
-    def layer(self) -> str:
-        """Name of the heads' layer."""
-        return self.heads[0].layer_name
-
-    def __str__(self) -> str:
-        """Names of the heads."""
-        return " ".join(map(str, self.heads))
+Unit = tuple[HeadId, ...]
+"""Heads of one layer that are cut together."""
 
 
 def whole_groups(heads: Sequence[HeadId], counts: HeadCounts) -> tuple[Unit, ...]:
     """One unit per KV head, with all heads that it serves."""
-    return tuple(Unit(tuple(group)) for group in _by_group(heads, counts).values())
-
-
-def single_heads(heads: Sequence[HeadId]) -> tuple[Unit, ...]:
-    """One unit per head: for measuring, not for cutting."""
-    return tuple(Unit((head,)) for head in heads)
+    return tuple(map(tuple, _by_group(heads, counts).values()))
 
 
 def one_of_each_group(
@@ -53,14 +34,13 @@ def one_of_each_group(
     for (layer, _), group in _by_group(heads, counts).items():
         layers.setdefault(layer, []).append(sorted(group, key=lambda head: (score_of[head], head)))
     return tuple(
-        Unit(tuple(sorted(ranked)))
+        tuple(sorted(ranked))
         for groups in layers.values()
         for ranked in list(zip(*groups, strict=True))[:-1]
     )
 
 
 def _by_group(heads: Sequence[HeadId], counts: HeadCounts) -> dict[tuple[str, int], list[HeadId]]:
-    """Heads by layer and KV head."""
     groups: dict[tuple[str, int], list[HeadId]] = {}
     for head in heads:
         num_heads, num_kv_heads = counts[head.layer_name]
@@ -69,18 +49,10 @@ def _by_group(heads: Sequence[HeadId], counts: HeadCounts) -> dict[tuple[str, in
     return groups
 
 
-def sum_by_unit(
-    matrix: Float[Tensor, "heads heads"], units: Sequence[Unit], heads: Sequence[HeadId]
-) -> Float[Tensor, "units units"]:
-    """An interaction matrix of heads, summed over the heads of each unit."""
-    member = membership(units, heads).to(matrix)
-    return member @ matrix @ member.T
-
-
 def membership(units: Sequence[Unit], heads: Sequence[HeadId]) -> Float[Tensor, "units heads"]:
     """1 for each head in its unit, 0 elsewhere."""
     index = {head: number for number, head in enumerate(heads)}
     member = torch.zeros(len(units), len(heads), dtype=torch.float64)
     for row, unit in enumerate(units):
-        member[row, [index[head] for head in unit.heads]] = 1
+        member[row, [index[head] for head in unit]] = 1
     return member

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headwise.reading.batch import Batch
-from headwise.reading.tokens import UNDECODABLE, TokenFacts
+from headwise.reading.batch import UNDECODABLE, Batch, TokenFacts
 from headwise.reading.words import NO_WORD
 
-MARKS = str.maketrans({"Ġ": "", "▁": "", "Ċ": "\\n"})
-"""Tokenizers' signs for a space before a word and for the end of a line."""
+WORD_STARTS = ("Ġ", "▁")
+"""Tokenizers' signs for a space before a word."""
+MARKS = str.maketrans({**dict.fromkeys(WORD_STARTS, ""), "Ċ": "\\n"})
+"""Replacements of the signs for a space and for the end of a line."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,11 @@ def word_numbers(special: tuple[bool, ...], tokenizer: Any, ids: Sequence[int]) 
     """Number of the word that each token is part of, -1 for special tokens."""
     if tokenizer is None:
         return ()
-    pieces, marks_starts = tokenizer.convert_ids_to_tokens(ids), _marks_word_starts(tokenizer)
+    pieces = tokenizer.convert_ids_to_tokens(ids)
+    two_words = tokenizer("a a", add_special_tokens=False)["input_ids"]
+    marks_starts = any(
+        piece.startswith(WORD_STARTS) for piece in tokenizer.convert_ids_to_tokens(two_words)
+    )  # otherwise it marks the pieces that continue words
     numbers, word, previous = [], NO_WORD, ""
     for piece, token, is_special in zip(pieces, ids, special, strict=True):
         if is_special:
@@ -87,7 +92,7 @@ def word_numbers(special: tuple[bool, ...], tokenizer: Any, ids: Sequence[int]) 
         text = tokenizer.decode([token])
         if marks_starts:
             joins = _is_in_word(previous[-1:]) and _is_in_word(text[:1])
-            continues = joins and not piece.startswith(("Ġ", "▁"))
+            continues = joins and not piece.startswith(WORD_STARTS)
         else:
             continues = piece.startswith("##") and previous != ""
         word += 0 if continues else 1
@@ -98,12 +103,4 @@ def word_numbers(special: tuple[bool, ...], tokenizer: Any, ids: Sequence[int]) 
 
 def _is_in_word(character: str) -> bool:
     """Whether a character is a letter, a digit, an accent, or a part of an undecodable one."""
-    if not character:
-        return False
-    return character == UNDECODABLE or unicodedata.category(character)[0] in "LMN"
-
-
-def _marks_word_starts(tokenizer: Any) -> bool:
-    """Whether a tokenizer marks the pieces that start words, not those that continue them."""
-    ids = tokenizer("a a", add_special_tokens=False)["input_ids"]
-    return any(piece.startswith(("Ġ", "▁")) for piece in tokenizer.convert_ids_to_tokens(ids))
+    return character == UNDECODABLE or unicodedata.category(character or " ")[0] in "LMN"

@@ -11,6 +11,7 @@ import random
 import re
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 
@@ -56,9 +57,16 @@ _CODE = re.compile(
 @functools.cache
 def manual_texts() -> tuple[str, ...]:
     """Documents of prose, one per topic or module; no paragraph occurs twice."""
+    sources: list[str] = []
+    with suppress(ImportError):  # some systems package it apart
+        from pydoc_data.topics import topics
+
+        sources += [text for _, text in sorted(topics.items())]
     library = Path(sysconfig.get_path("stdlib"))
-    files = _modules(library) if library.is_dir() else []
-    sources = [*_topics(), *map(_docstrings, files)]
+    for file in _modules(library) if library.is_dir() else ():
+        literals = _LITERALS.finditer(file.read_text("utf-8", errors="replace"))
+        docstrings = (inspect.cleandoc(literal[1]) for literal in literals if literal[1])
+        sources.append("\n\n".join(docstrings))  # and a little that is not prose
     texts = _unique_paragraphs("\n\n".join(_prose(text)) for text in sources)
     if not texts:
         raise OptionError("this Python has no manual to calibrate on: pass your own texts")
@@ -145,14 +153,6 @@ def _split(
     return chosen, tuple(units[place] for place in sorted(rest))
 
 
-def _topics() -> list[str]:
-    try:
-        from pydoc_data.topics import topics
-    except ImportError:
-        return []
-    return [text for _, text in sorted(topics.items())]
-
-
 def _modules(folder: Path) -> Iterator[Path]:
     """Python files in a folder and below, sorted, without tests and other packages."""
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
@@ -160,13 +160,6 @@ def _modules(folder: Path) -> Iterator[Path]:
             yield entry
         elif entry.is_dir() and entry.name not in NO_MANUALS:
             yield from _modules(entry)
-
-
-def _docstrings(file: Path) -> str:
-    """The texts in triple double quotes of a file: docstrings, and a little that is not prose."""
-    source = file.read_text("utf-8", errors="replace")
-    enclosed = (match[1] for match in _LITERALS.finditer(source))
-    return "\n\n".join(inspect.cleandoc(text) for text in enclosed if text)
 
 
 def _prose(text: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ Windows of similar length share a batch, padded on the right.
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -19,8 +20,7 @@ import torch
 
 from headwise.checks import check_characters
 from headwise.errors import OptionError
-from headwise.reading.batch import Batch, has_decoder
-from headwise.reading.tokens import TokenKinds
+from headwise.reading.batch import Batch, TokenKinds, has_decoder
 
 BATCH_TOKENS = 4096
 """Most tokens in a batch, padding included, unless a single window has more."""
@@ -183,24 +183,15 @@ def as_documents(texts: str | Sequence[str] | None) -> list[str] | None:
     for text in documents:
         if not isinstance(text, str):
             raise OptionError(f"a text is a {type(text).__name__}: pass documents as str")
-        if _is_file_name(text):
+        is_file = False
+        with suppress(OSError, ValueError):  # too long for a name, or not a valid one
+            is_file = len(text.split()) == 1 and Path(text).expanduser().is_file()
+        if is_file:
             raise OptionError(
                 f"the text {text!r} is the name of a file: pass its contents, as "
                 f"Path({text!r}).read_text() returns them"
             )
     return documents
-
-
-def _is_file_name(text: str) -> bool:
-    try:
-        return len(text.split()) == 1 and Path(text).expanduser().is_file()
-    except (OSError, ValueError):  # too long for a name, or not a valid one
-        return False
-
-
-def position_limit(tokenizer: Any, config: Any) -> int:
-    """Most tokens to pass to a model, `UNLIMITED` if its limit is unknown."""
-    return token_limit(tokenizer, config) or UNLIMITED
 
 
 def token_limit(tokenizer: Any, config: Any) -> int | None:
@@ -215,11 +206,12 @@ def token_limit(tokenizer: Any, config: Any) -> int | None:
 
 
 def _special_tokens_around(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
-    whole = tokenizer("a", add_special_tokens=True)["input_ids"]
-    for start in range(len(whole) - len(bare) + 1):
-        if whole[start : start + len(bare)] == bare:
-            return tuple(whole[:start]), tuple(whole[start + len(bare) :])
+    bare, full = (
+        tokenizer("a", add_special_tokens=is_full)["input_ids"] for is_full in (False, True)
+    )
+    for start in range(len(full) - len(bare) + 1):
+        if full[start : start + len(bare)] == bare:
+            return tuple(full[:start]), tuple(full[start + len(bare) :])
     return (), ()
 
 

@@ -5,7 +5,7 @@ the model cannot read. Texts are read by `reader.py`.
 """
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -13,9 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import MaskError, OptionError, ShapeError
-from headwise.reading.batch import TEXT_STACKS, Batch, Inputs, input_prefix, real_tokens
+from headwise.reading.batch import (
+    TEXT_STACKS,
+    Batch,
+    Inputs,
+    TokenFacts,
+    TokenKinds,
+    input_prefix,
+    real_tokens,
+)
 from headwise.reading.reader import token_limit
-from headwise.reading.tokens import TokenFacts, TokenKinds
 
 TEXT_INPUTS = (
     *("input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask"),
@@ -24,21 +31,13 @@ TEXT_INPUTS = (
 """Inputs of models that read only text; `Reader` makes the first four."""
 
 
-def batches_from_tensors(
-    inputs: Iterable[Inputs], config: Any, tokenizer: Any = None
-) -> Iterator[Batch]:
-    """Batches of checked tensors; with a tokenizer, special tokens and punctuation are known."""
-    kinds = None if tokenizer is None else TokenKinds(tokenizer)
-    first = 0
-    for tensors in inputs:
-        _check_tensors(tensors)
-        batch = batch_from_tensors(tensors, config, kinds, first)
-        yield batch
-        first += len(batch.indices)
+def batch_from_tensors(
+    tensors: Inputs, config: Any, kinds: TokenKinds | None = None, first: int = 0
+) -> Batch:
+    """A batch of tensors; `first` is the number of its first sequence among all.
 
-
-def batch_from_tensors(tensors: Inputs, config: Any, kinds: TokenKinds | None, first: int) -> Batch:
-    """One batch of tensors; `first` is the number of its first sequence among all."""
+    Without `kinds`, special tokens and punctuation are unknown.
+    """
     by_prefix: dict[str, TokenFacts | None] = {}
     for stack in TEXT_STACKS:
         prefix = input_prefix(config, stack)
@@ -73,12 +72,15 @@ def as_batches(inputs: Any) -> list[Inputs]:
         )
     batches = list(inputs)
     for batch in batches:
-        _check_tensors(batch)
-        _check_padding(batch)
+        check_tensors(batch)
+        for name, mask in batch.items():
+            if name.endswith("attention_mask") and mask is not None and mask.dim() == 2:
+                _check_padding(name, mask)
     return batches
 
 
-def _check_tensors(tensors: Any) -> None:
+def check_tensors(tensors: Any) -> None:
+    """Raise unless `tensors` maps names to tensors, tokens and masks are `[batch, position]`."""
     if not isinstance(tensors, Mapping):
         raise OptionError(
             f"a batch of inputs is a {type(tensors).__name__}: pass a list of mappings from the "
@@ -94,37 +96,30 @@ def _check_tensors(tensors: Any) -> None:
             "model's inputs by name"
         )
     for prefix in ("", "decoder_"):
-        _check_tokens(prefix, tensors)
-
-
-def _check_tokens(prefix: str, tensors: Inputs) -> None:
-    """Raise unless tokens are integers `[batch, position]` and their mask has the same shape."""
-    ids = tensors.get(f"{prefix}input_ids")
-    if ids is None:
-        return
-    if ids.dim() != 2:
-        raise ShapeError(f"{prefix}input_ids is {list(ids.shape)}: it must be [batch, position]")
-    if ids.is_floating_point():
-        raise OptionError(f"{prefix}input_ids is {ids.dtype}: token ids must be whole numbers")
-    mask = tensors.get(f"{prefix}attention_mask")
-    if mask is not None and mask.shape != ids.shape:
-        raise ShapeError(
-            f"{prefix}attention_mask is {list(mask.shape)}: it must be {list(ids.shape)} like the "
-            "tokens, 1 for a token and 0 for padding"
-        )
-
-
-def _check_padding(tensors: Inputs) -> None:
-    """Raise MaskError if a mask hides tokens between others: distances would be wrong."""
-    for name, mask in tensors.items():
-        if not name.endswith("attention_mask") or mask is None or mask.dim() != 2:
+        ids, mask = (tensors.get(f"{prefix}{name}") for name in ("input_ids", "attention_mask"))
+        if ids is None:
             continue
-        runs = mask.bool().int().diff(dim=1, prepend=torch.zeros_like(mask[:, :1]).int()) > 0
-        if len(broken := (runs.sum(1) > 1).nonzero()[:, 0]):
-            raise MaskError(
-                f"{name} hides tokens between others in sequence {int(broken[0])}: it may be 0 "
-                "only before or after the tokens"
+        if ids.dim() != 2:
+            raise ShapeError(
+                f"{prefix}input_ids is {list(ids.shape)}: it must be [batch, position]"
             )
+        if ids.is_floating_point():
+            raise OptionError(f"{prefix}input_ids is {ids.dtype}: token ids must be whole numbers")
+        if mask is not None and mask.shape != ids.shape:
+            raise ShapeError(
+                f"{prefix}attention_mask is {list(mask.shape)}: it must be {list(ids.shape)} like "
+                "the tokens, 1 for a token and 0 for padding"
+            )
+
+
+def _check_padding(name: str, mask: Tensor) -> None:
+    """Raise MaskError if a mask hides tokens between others: distances would be wrong."""
+    starts = mask.bool().int().diff(dim=1, prepend=torch.zeros_like(mask[:, :1]).int()) > 0
+    if len(broken := (starts.sum(1) > 1).nonzero()[:, 0]):
+        raise MaskError(
+            f"{name} hides tokens between others in sequence {int(broken[0])}: it may be 0 only "
+            "before or after the tokens"
+        )
 
 
 def check_input_names(model: nn.Module, tensors: Inputs, *, is_strict: bool = False) -> None:

@@ -45,13 +45,6 @@ def write_sentence(words: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
     return text, spans
 
 
-def _word_at(start: int, end: int, spans: Sequence[tuple[int, int]]) -> int:
-    """The word with most of the characters from `start` to `end`; the first if several tie."""
-    shares = [min(end, last) - max(start, first) for first, last in spans]
-    most = max(shares, default=0)
-    return shares.index(most) if most > 0 else NO_WORD
-
-
 def encode(words: Sequence[str], tokenizer: Callable[..., Any]) -> Encoded | None:
     """Tokens of the sentence with their words; None if a word has no token of its own.
 
@@ -66,7 +59,11 @@ def encode(words: Sequence[str], tokenizer: Callable[..., Any]) -> Encoded | Non
             f"{type(tokenizer).__name__} does not map tokens to characters: use one that "
             "transformers loads from a tokenizer.json"
         ) from err
-    word_of_token = [_word_at(start, end, spans) for start, end in pieces["offset_mapping"]]
+    word_of_token = []
+    for start, end in pieces["offset_mapping"]:
+        shares = [min(end, last) - max(start, first) for first, last in spans]
+        most = max(shares, default=0)  # the first word counts if several tie
+        word_of_token.append(shares.index(most) if most > 0 else NO_WORD)
     if set(word_of_token) - {NO_WORD} != set(range(len(spans))):
         return None
     return Encoded(list(pieces["input_ids"]), word_of_token)

@@ -1,26 +1,20 @@
 """Digests of what a scan reads, to tell whether a stopped scan may be resumed.
 
-In: texts, tensors, sentences, a model, its config and tokenizer. Out: SHA-256 as text. The digest
-of weights covers a sample and an exact sum of all, and takes as long as reading them once.
+In: texts, tensors, a model, its config and tokenizer. Out: SHA-256 as text. The digest of weights
+covers a sample and an exact sum of all, and takes as long as reading them once.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import astuple
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from headwise.probes.sentences import ProbeSentence
-
-SAMPLED = 1024
-"""Evenly spaced numbers of a tensor whose bits and positions count."""
-SUMMED_AT_ONCE = 1 << 22
-"""Numbers of a tensor that are added up at a time, as int64: 32 MiB."""
-SAME_SIZE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""By size in bytes: the integer type that other numbers' bits are read as."""
+SAMPLED = 1024  # evenly spaced numbers of a tensor whose bits and positions count
+SUMMED_AT_ONCE = 1 << 22  # numbers of a tensor that are added up at a time, as int64: 32 MiB
+SAME_SIZE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes per number
 
 
 def digest_texts(texts: Iterable[str]) -> str:
@@ -29,16 +23,10 @@ def digest_texts(texts: Iterable[str]) -> str:
 
 
 def _digest(parts: Iterable[bytes]) -> str:
-    """SHA-256 of some parts, each with its length."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()
-
-
-def digest_sentences(sentences: Iterable[ProbeSentence]) -> str:
-    """SHA-256 of words and arcs."""
-    return digest_texts(json.dumps(astuple(sentence)) for sentence in sentences)
 
 
 def digest_inputs(inputs: Iterable[Mapping[str, Tensor]]) -> str:

@@ -22,8 +22,7 @@ from headwise.scans.process_group import ProcessGroup
 from headwise.scans.sums import ScanSums
 
 SECONDS_BETWEEN_SAVES = 2.0
-HEAD_TABLES = ("heads.parquet", "heads.csv", "scan.json")
-"""Files that every complete scan has."""
+HEAD_TABLES = ("heads.parquet", "heads.csv", "scan.json")  # every complete scan has these
 FRAMES = {
     "pairs": ("a", "b", "cka"),
     "relations": ("source", "relation", "reading", "name", "head", "accuracy", "arcs"),
@@ -53,7 +52,7 @@ class Scan:
             raise OptionError(f"the scan in {folder} is not finished: run the same command again")
         if not tables:
             raise OptionError(
-                f"{folder} has no {HEAD_TABLES[0]}: give a folder that headwise scan --out wrote"
+                f"{folder} has no {HEAD_TABLES[0]}: pass a folder that headwise scan --out wrote"
             )
         pairs, relations = (_read_frame(folder, name) for name in FRAMES)
         return cls(HeadTable.read(tables[0]), pairs, relations)
@@ -99,25 +98,30 @@ class ScanFolder:
         self, folder: Path, fingerprint: Mapping[str, Any], group: ProcessGroup, *, force: bool
     ) -> None:
         """Raise OutputError if the folder holds another scan, unless `force`; write nothing."""
-        self.run = RunFolder(
-            folder=folder,
-            kind="scan",
-            settings={**fingerprint, "processes": group.world},
-            outputs=(*TABLES, "heads.about.json"),
-        )
+        settings, outputs = {**fingerprint, "processes": group.world}, (*TABLES, "heads.about.json")
+        self.run = RunFolder(folder=folder, kind="scan", settings=settings, outputs=outputs)
         self.group, self.force, self.saved_at = group, force, 0.0
+        self.progress_file = folder / f"progress-{group.rank}.npz"
         is_ours = self.run.check(force=force)
         files = (folder / name for name in HEAD_TABLES)
         self.was_complete = is_ours and not force and all(file.is_file() for file in files)
 
     def begin(self) -> ScanSums:
-        """Make the folder, and return the sums that a stopped scan left there."""
-        make_folder(self.run.folder)
+        """Make the folder, and return the sums that a stopped scan left there.
+
+        With `force`, each process deletes its own earlier sums, and the first everything else.
+        """
+        folder, file = self.run.folder, self.progress_file
+        make_folder(folder)
         if self.force:
-            self._clear()
+            file.unlink(missing_ok=True)
+        if self.force and self.group.is_first:
+            self.run.clear()
+            running = {folder / f"progress-{rank}.npz" for rank in range(self.group.world)}
+            for old_file in set(folder.glob("progress-*.npz")) - running:
+                old_file.unlink(missing_ok=True)
         if self.group.is_first:
             self.run.start()
-        file = self.progress_file(self.group.rank)
         if not file.exists():
             return ScanSums()
         content = read_bytes(file)
@@ -128,21 +132,8 @@ class ScanFolder:
                 f"{file} is not a readable progress file: delete it and run the scan again"
             ) from error
 
-    def _clear(self) -> None:
-        """Each process deletes its own earlier sums, the first process everything else."""
-        self.progress_file(self.group.rank).unlink(missing_ok=True)
-        if self.group.is_first:
-            self.run.clear()
-            running = {self.progress_file(rank) for rank in range(self.group.world)}
-            for file in set(self.run.folder.glob("progress-*.npz")) - running:
-                file.unlink(missing_ok=True)
-
-    def progress_file(self, rank: int) -> Path:
-        """Sums so far of the process with that rank."""
-        return self.run.folder / f"progress-{rank}.npz"
-
     def save(self, sums: ScanSums, *, now: bool = False) -> None:
-        """Save the sums, unless they were saved within the last two seconds."""
+        """Save the sums, unless they were saved a moment ago."""
         if now or time.monotonic() - self.saved_at > SECONDS_BETWEEN_SAVES:
-            write_aside(self.progress_file(self.group.rank), sums.to_bytes())
+            write_aside(self.progress_file, sums.to_bytes())
             self.saved_at = time.monotonic()

@@ -44,10 +44,6 @@ class ProcessGroup:
         """Whether this is the process that writes and prints."""
         return self.rank == 0
 
-    def owns(self, number: int) -> bool:
-        """Whether the batch of that number belongs to this process."""
-        return number % self.world == self.rank
-
     def gather(self, sums: ScanSums) -> ScanSums:
         """The sums of all processes together, in every process."""
         if self.world == 1:

@@ -8,7 +8,7 @@ import importlib.metadata
 import json
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, partial
 from os import PathLike
@@ -25,6 +25,7 @@ from headwise.measures.counter import (
     HeadCounter,
     LayerCache,
     RowChoice,
+    make_measures,
     sequence_views,
 )
 from headwise.measures.measure import measure_rows
@@ -39,13 +40,7 @@ from headwise.probes.treebank import as_sentences
 from headwise.progress import Progress, no_progress
 from headwise.reading.batch import Batch
 from headwise.reading.corpus import TEXTS
-from headwise.reading.reader import (
-    Reader,
-    Window,
-    as_documents,
-    repeat_windows,
-    token_limit,
-)
+from headwise.reading.reader import Reader, Window, as_documents, repeat_windows, token_limit
 from headwise.reading.tensors import (
     as_batches,
     batch_from_tensors,
@@ -67,14 +62,15 @@ from headwise.watching.watch import watch
 REPEATED_WINDOWS = 32
 SENTENCES_AT_ONCE, SENTENCE_TOKENS = 32, 1024
 """At most this many sentences per batch, and tokens including padding unless one has more."""
-VERSIONS = ("headwise", "torch", "transformers", "numpy")
-"""Packages that the numbers depend on."""
+VERSIONS = ("headwise", "torch", "transformers", "numpy")  # packages that the numbers depend on
 ON_REPEATS = {
     "text_induction": "induction",
     "value_text_induction": "value_induction",
     "uniform_duplicate": "uniform_induction",
 }
 """Columns that are measured on repeated random tokens, and their names there."""
+BatchCounter = Callable[[Batch, ScanSums], None]
+"""Runs the model on a batch and adds what it counts to the sums."""
 
 
 class ScanStage(StrEnum):
@@ -126,7 +122,7 @@ def run_scan(
     """
     settings = job.fingerprint  # before the work, because it rejects what cannot be read
     folder = None if out is None else ScanFolder(out, settings, group, force=force)
-    batches = [batch for number, batch in enumerate(job.batches()) if group.owns(number)]
+    batches = job.batches()[group.rank :: group.world]
     sums = ScanSums() if folder is None else folder.begin()
     done, total = 0, sum(batch.tokens for batch in batches)
     progress(ScanStage.READING, done, total)
@@ -142,10 +138,10 @@ def run_scan(
     if folder is None:
         return job.build_tables(group.gather(sums))
     folder.save(sums, now=True)  # not after an interrupt: half a batch may be in the sums
-    found = replace(job.build_tables(group.gather(sums)), was_complete=folder.was_complete)
+    result = replace(job.build_tables(group.gather(sums)), was_complete=folder.was_complete)
     if group.is_first:
-        found.write(folder.run.folder, force=True)
-    return found
+        result.write(folder.run.folder, force=True)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +151,7 @@ class ScanBatch:
     name: str
     tokens: int
     build: Callable[[], Batch]
-    count: Callable[[Batch, ScanSums], None]
+    count: BatchCounter
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,12 +214,6 @@ class ScanJob:
         )
 
     @property
-    def device(self) -> torch.device:
-        """Device of the model's first weights."""
-        first = next(self.model.parameters(), None)
-        return torch.device("cpu") if first is None else first.device
-
-    @property
     def config(self) -> Any:
         """The model's config; None if it has none."""
         return getattr(self.model, "config", None)
@@ -234,7 +224,7 @@ class ScanJob:
 
         The model counts as it is when this is first read.
         """
-        tokenizer = self.tokenizer
+        tokenizer, treebank = self.tokenizer, self.treebank
         facts = {
             "model": dict(self.about),
             "weights": fingerprint.digest_weights(self.model),
@@ -243,8 +233,8 @@ class ScanJob:
             "texts": None if self.texts is None else fingerprint.digest_texts(self.texts),
             "inputs": None if self.inputs is None else fingerprint.digest_inputs(self.inputs),
             "treebank": None
-            if self.treebank is None
-            else fingerprint.digest_sentences(self.treebank),
+            if treebank is None
+            else fingerprint.digest_texts(json.dumps(astuple(sentence)) for sentence in treebank),
             "settings": self.settings.to_json(),
             **{name: importlib.metadata.version(name) for name in VERSIONS},
         }
@@ -253,7 +243,17 @@ class ScanJob:
 
     def batches(self) -> list[ScanBatch]:
         """All the work, in an order that depends only on the job."""
-        batches = [*self._input_batches(), *self._text_batches()]
+        reader = None if self.tokenizer is None else Reader(self.tokenizer, self.config)
+        batches, num_sequences = list[ScanBatch](), 0
+        for number, tensors in enumerate(self.inputs or ()):
+            build = partial(batch_from_tensors, tensors, self.config, reader, num_sequences)
+            batch = build()
+            size = batch.num_tokens or len(batch.indices)
+            batches.append(ScanBatch(f"inputs {number}", size, build, self._count_measures))
+            num_sequences += len(batch.indices)
+        if self.texts is not None:
+            windows = self._reader.windows(self.texts, self.settings.max_tokens)
+            batches += self._window_batches("text", windows, self._count_measures)
         if self.tokenizer is not None and self.settings.repeats:
             others = [non_text_inputs(tensors, self.tokenizer) for tensors in self.inputs or ()]
             if names := list(dict.fromkeys(name for part in others for name in part)):
@@ -262,52 +262,30 @@ class ScanJob:
                     f"{join_words(names)}"
                 )
             else:
-                batches += self._repeat_batches()
+                seed = self.settings.seed
+                windows = repeat_windows(self._reader, count=REPEATED_WINDOWS, seed=seed)
+                batches += self._window_batches("repeats", windows, self._count_induction)
         for source, (sentences, _) in self._sentences.items():
-            batches += self._relation_batches(source, sentences)
+            for number, group in enumerate(group_sentences(sentences)):
+                windows = [Window(each.index, tuple(each.encoded.input_ids)) for each in group]
+                count = partial(self._count_relations, source, group)
+                batches.append(self._window_batch(f"{source} {number}", windows, count))
         return batches
 
-    def _input_batches(self) -> Iterator[ScanBatch]:
-        reader = None if self.tokenizer is None else Reader(self.tokenizer, self.config)
-        first = 0
-        for number, tensors in enumerate(self.inputs or ()):
-            build = partial(batch_from_tensors, tensors, self.config, reader, first)
-            batch = build()
-            size = batch.num_tokens or len(batch.indices)
-            yield ScanBatch(f"inputs {number}", size, build, self._count_measures)
-            first += len(batch.indices)
-
-    def _text_batches(self) -> Iterator[ScanBatch]:
-        if self.texts is not None:
-            windows = self._reader.windows(self.texts, self.settings.max_tokens)
-            yield from self._window_batches("text", windows, self._count_measures)
-
-    def _repeat_batches(self) -> Iterator[ScanBatch]:
-        seed = self.settings.seed
-        windows = repeat_windows(self._reader, count=REPEATED_WINDOWS, seed=seed)
-        yield from self._window_batches("repeats", windows, self._count_induction)
-
     def _window_batches(
-        self, name: str, windows: list[Window], count: Callable[[Batch, ScanSums], None]
+        self, name: str, windows: list[Window], count: BatchCounter
     ) -> Iterator[ScanBatch]:
         for number, group in enumerate(self._reader.batches(windows)):
-            tokens = sum(len(window.ids) for window in group)
-            build = partial(self._reader.batch, group, self.device)
-            yield ScanBatch(f"{name} {number}", tokens, build, count)
+            yield self._window_batch(f"{name} {number}", group, count)
 
-    def _relation_batches(
-        self, source: str, sentences: list[EncodedSentence]
-    ) -> Iterator[ScanBatch]:
-        for number, group in enumerate(group_sentences(sentences)):
-            windows = [Window(one.index, tuple(one.encoded.input_ids)) for one in group]
-            tokens = sum(len(window.ids) for window in windows)
-            build = partial(self._reader.batch, windows, self.device)
-            count = partial(self._count_relations, source, group)
-            yield ScanBatch(f"{source} {number}", tokens, build, count)
+    def _window_batch(self, name: str, windows: list[Window], count: BatchCounter) -> ScanBatch:
+        weight = next(self.model.parameters(), None)
+        device = "cpu" if weight is None else weight.device
+        tokens = sum(len(window.ids) for window in windows)
+        return ScanBatch(name, tokens, partial(self._reader.batch, windows, device), count)
 
     @cached_property
     def _reader(self) -> Reader:
-        """The tokenizer with the model's limits."""
         if self.tokenizer is None:
             raise OptionError("texts need a tokenizer: pass tokenizer, or tensors as inputs")
         length, limit = self.settings.length, token_limit(self.tokenizer, self.config)
@@ -326,8 +304,7 @@ class ScanJob:
         """
         sources: dict[str, Sequence[ProbeSentence]] = {}
         if self.settings.probe:
-            per_relation, seed = self.settings.per_relation, self.settings.seed
-            sources["probe"] = builtin_sentences(per_relation, seed)
+            sources["probe"] = builtin_sentences(self.settings.per_relation, self.settings.seed)
         if self.treebank is not None:
             sources["treebank"] = self.treebank
         readable = {}
@@ -342,19 +319,18 @@ class ScanJob:
         return readable
 
     def _count_measures(self, batch: Batch, sums: ScanSums) -> None:
-        """Add every measure on one batch."""
         settings = self.settings
         counter = HeadCounter(
             sums.heads,
-            settings.make_measures(),
+            make_measures((*settings.measure_choices, "uniform")),  # the roles' baseline
             RowChoice(settings.rows, settings.seed),
             compares=settings.compares,
             cache=self.cache,
         )
         count_batch(self.model, batch, counter)
         if batch.num_tokens:
-            sums.count("tokens", batch.num_tokens)
-        sums.count("windows", len(batch.indices))
+            sums.counts["tokens"] += batch.num_tokens
+        sums.counts["windows"] += len(batch.indices)
 
     def _count_induction(self, batch: Batch, sums: ScanSums) -> None:
         """Add induction on a batch of repeated random tokens, under columns of its own."""
@@ -371,13 +347,13 @@ class ScanJob:
         with torch.inference_mode(), watch(self.model, add, needs_lse=True):
             _read_batch(self.model, batch)
         self.cache.warn_of_indirect_outputs()
-        sums.count("repeated_tokens", batch.num_tokens)
+        sums.counts["repeated_tokens"] += batch.num_tokens
 
     def _count_relations(
         self, source: str, sentences: list[EncodedSentence], batch: Batch, sums: ScanSums
     ) -> None:
         """Add how often each head finds the gold partner of a word."""
-        layers: dict[str, list[list[Tensor]]] = {}  # by stack, layer and sentence: between words
+        between_words: dict[str, list[list[Tensor]]] = {}  # by stack, sentence and layer
         is_causal: dict[str, bool] = {}
 
         def add(call: Call) -> None:
@@ -385,29 +361,25 @@ class ScanJob:
                 return
             weights = call.weights()
             sums.heads.num_heads[call.stack, call.layer] = call.num_heads
-            if call.stack not in layers:
-                layers[call.stack] = []
+            if call.stack not in between_words:
+                between_words[call.stack] = [[] for _ in sentences]
                 is_causal[call.stack] = not weights[0].triu(1).any()
-            between_words = []
-            for sentence, whole in zip(sentences, weights, strict=True):
-                size = len(sentence.encoded.input_ids)  # without padding
-                of_words = sentence.encoded.word_of_token
-                part = word_weights(whole[:, :size, :size].float(), of_words)
-                between_words.append(part.cpu())
-            layers[call.stack].append(between_words)
+            of_stack = between_words[call.stack]
+            for sentence, padded, layers in zip(sentences, weights, of_stack, strict=True):
+                word_of = sentence.encoded.word_of_token
+                real = padded[:, : len(word_of), : len(word_of)].float()
+                layers.append(word_weights(real, word_of).cpu())
 
         with torch.inference_mode():
             with watch(self.model, add):
                 _read_batch(self.model, batch)
-            for stack, of_stack in layers.items():
-                num_heads = sum(len(layer[0]) for layer in of_stack)
-                scores = sums.relations.setdefault(
-                    f"{source}|{stack}", RelationScores(num_heads, is_causal=is_causal[stack])
-                )
-                for sentence, parts in zip(sentences, zip(*of_stack, strict=True), strict=True):
-                    pieces = sentence.encoded.pieces
-                    scores.add(sentence.index, sentence.sentence, torch.cat(parts), pieces)
-        sums.count(f"{source}_sentences", len(sentences))
+            for stack, of_stack in between_words.items():
+                weights = [torch.cat(layers) for layers in of_stack]
+                empty = RelationScores(len(weights[0]), is_causal=is_causal[stack])
+                scores = sums.relations.setdefault(f"{source}|{stack}", empty)
+                for each, part in zip(sentences, weights, strict=True):
+                    scores.add(each.index, each.sentence, part, each.encoded.pieces)
+        sums.counts[f"{source}_sentences"] += len(sentences)
 
     def build_tables(self, sums: ScanSums) -> Scan:
         """The tables that follow from the sums of all batches."""
@@ -419,7 +391,7 @@ class ScanJob:
                     "for the model or has a word without a token; give shorter ones"
                 )
             raise OptionError("nothing was scanned: give texts, inputs or sentences")
-        counts = sums.counts | {f"{source}_unusable": n for source, n in unusable.items()}
+        counts = {**sums.counts, **{f"{source}_unusable": n for source, n in unusable.items()}}
         facts = self.fingerprint
         about = {
             "model": facts["model"].get("name", ""),
@@ -439,13 +411,15 @@ class ScanJob:
 
 def group_sentences(sentences: Iterable[EncodedSentence]) -> list[list[EncodedSentence]]:
     """Sentences by length, shortest first, in groups whose full weights fit into memory."""
-    groups: list[list[EncodedSentence]] = [[]]
-    for one in sorted(sentences, key=lambda one: (len(one.encoded.input_ids), one.index)):
-        padded = (len(groups[-1]) + 1) * len(one.encoded.input_ids)
-        if groups[-1] and (padded > SENTENCE_TOKENS or len(groups[-1]) == SENTENCES_AT_ONCE):
-            groups.append([])
-        groups[-1].append(one)
-    return [group for group in groups if group]
+    groups: list[list[EncodedSentence]] = []
+    for sentence in sorted(sentences, key=lambda each: (len(each.encoded.input_ids), each.index)):
+        last = groups[-1] if groups else []
+        padded = (len(last) + 1) * len(sentence.encoded.input_ids)
+        if last and padded <= SENTENCE_TOKENS and len(last) < SENTENCES_AT_ONCE:
+            last.append(sentence)
+        else:
+            groups.append([sentence])
+    return groups
 
 
 def count_batch(model: nn.Module, batch: Batch, counter: HeadCounter) -> None:

@@ -44,17 +44,13 @@ class ScanSettings:
         """Raise OptionError for a value that cannot be used."""
         for name in ("length", "max_tokens"):
             if getattr(self, name) is not None:
-                self._set(name, whole_number(name, getattr(self, name), least=1))
-        self._set(
-            "per_relation", whole_number("per_relation", self.per_relation, least=1, most=MOST)
-        )
-        self._set("seed", whole_number("seed", self.seed, least=0, most=LARGEST_SEED))
-        if self.rows not in ("all", "auto"):
-            if isinstance(self.rows, str):
-                raise OptionError(
-                    f"rows is {self.rows!r}: give all, auto or a number", option="rows"
-                )
-            self._set("rows", whole_number("rows", self.rows, least=1))
+                self._check_number(name)
+        self._check_number("per_relation", most=MOST)
+        self._check_number("seed", least=0, most=LARGEST_SEED)
+        if isinstance(self.rows, str) and self.rows not in ("all", "auto"):
+            raise OptionError(f"rows is {self.rows!r}: give all, auto or a number", option="rows")
+        if not isinstance(self.rows, str):
+            self._check_number("rows")
         for name in ("compares", "repeats", "probe"):
             value = getattr(self, name)
             if not isinstance(value, bool) and not (value is None and name == "probe"):
@@ -64,20 +60,18 @@ class ScanSettings:
         choices = (measures,) if is_single else tuple(measures)
         make_measures(choices)  # raises if one is unknown
         names: dict[object, str] = {kind: name for name, kind in MEASURES.items()}
-        self._set("measures", tuple(names.get(choice, choice) for choice in choices))
+        choices = tuple(names.get(choice, choice) for choice in choices)
+        object.__setattr__(self, "measures", choices)
+
+    def _check_number(self, name: str, *, least: int = 1, most: int | None = None) -> None:
+        number = whole_number(name, getattr(self, name), least=least, most=most)
+        object.__setattr__(self, name, number)
 
     @property
     def measure_choices(self) -> tuple[str | type[Measure], ...]:
         """`measures` as a tuple, headwise's own by name."""
         assert isinstance(self.measures, tuple)
         return self.measures
-
-    def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
-
-    def make_measures(self) -> list[Measure]:
-        """The chosen measures, and `uniform`, which roles need as their baseline."""
-        return make_measures((*self.measure_choices, "uniform"))
 
     def to_json(self) -> dict[str, Any]:
         """The settings as JSON values; your own measures by the names of their classes."""
@@ -89,9 +83,6 @@ class ScanSettings:
 
     def describe_rows(self) -> str:
         """Which rows of each window are measured, in words."""
-        match self.rows:
-            case "all":
-                return "every row"
-            case "auto":
-                return f"every row up to {ROWS_LIMIT:,} tokens, {ROWS_SAMPLED} random rows beyond"
-        return f"{self.rows} random rows of each window"
+        if self.rows == "auto":
+            return f"every row up to {ROWS_LIMIT:,} tokens, {ROWS_SAMPLED} random rows beyond"
+        return "every row" if self.rows == "all" else f"{self.rows} random rows of each window"

@@ -5,6 +5,7 @@ In: what the batches of a scan add. Out: sums. How they become tables is left to
 
 import io
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,14 +23,8 @@ class ScanSums:
     heads: HeadSums = field(default_factory=HeadSums)
     relations: dict[str, RelationScores] = field(default_factory=dict)
     """By source and stack, `probe|encoder`: hits on sentences with gold relations."""
-    counts: dict[str, int] = field(default_factory=dict)
-    """Tokens, windows, sentences ... by name."""
-    done: set[str] = field(default_factory=set)
-    """Names of the batches that were added."""
-
-    def count(self, name: str, number: int) -> None:
-        """Add `number` to a count."""
-        self.counts[name] = self.counts.get(name, 0) + number
+    counts: Counter[str] = field(default_factory=Counter)  # of tokens, windows, sentences ...
+    done: set[str] = field(default_factory=set)  # names of the batches that were added
 
     def merge(self, other: "ScanSums") -> None:
         """Add what another process has counted."""
@@ -39,8 +34,7 @@ class ScanSums:
                 self.relations[source].merge(scores)
             else:
                 self.relations[source] = scores
-        for name, number in other.counts.items():
-            self.count(name, number)
+        self.counts.update(other.counts)
         self.done |= other.done
 
     def to_bytes(self) -> bytes:
@@ -71,21 +65,20 @@ class ScanSums:
             note = json.loads(str(arrays["note"]))
             for path in arrays.files:
                 kind, _, name = path.partition("/")
-                if kind == "column":
-                    stack, layer, column = name.split("|")
-                    key = (stack, int(layer)), column
-                    heads.columns.sums[key] = torch.from_numpy(arrays[path])
-                elif kind == "hsic":
-                    heads.hsic[name] = torch.from_numpy(arrays[path])
-                elif kind == "divergence":
-                    stack, layer = name.split("|")
-                    heads.divergence[stack, int(layer)] = torch.from_numpy(arrays[path])
-                elif kind == "relation":
-                    source, field_name = name.rsplit("/", 1)
-                    relations.setdefault(source, {})[field_name] = arrays[path]
+                match kind, *name.split("|", 2):
+                    case "column", stack, layer, column:
+                        key = (stack, int(layer)), column
+                        heads.columns.sums[key] = torch.from_numpy(arrays[path])
+                    case "hsic", stack:
+                        heads.hsic[stack] = torch.from_numpy(arrays[path])
+                    case "divergence", stack, layer:
+                        heads.divergence[stack, int(layer)] = torch.from_numpy(arrays[path])
+                    case "relation", *_:
+                        source, field_name = name.rsplit("/", 1)
+                        relations.setdefault(source, {})[field_name] = arrays[path]
         sums.relations = {
             source: RelationScores.from_state(state) for source, state in relations.items()
         }
         heads.num_heads = {(stack, layer): number for stack, layer, number in note["num_heads"]}
-        sums.counts, sums.done = note["counts"], set(note["done"])
+        sums.counts, sums.done = Counter(note["counts"]), set(note["done"])
         return sums

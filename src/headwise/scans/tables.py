@@ -42,22 +42,15 @@ DERIVED_COLUMNS = {
 
 def column_meanings(measures: Iterable[str | type[Measure]] = ()) -> dict[str, str]:
     """Meaning of every column, except roles' and standard errors; `measures` adds your own."""
-    own = (measure for measure in measures if not isinstance(measure, str))
-    meanings: dict[str, str] = {}
-    for kind in (*MEASURES.values(), *own):
-        meanings |= kind.columns
-    return meanings | DERIVED_COLUMNS
+    kinds = (*MEASURES.values(), *(kind for kind in measures if not isinstance(kind, str)))
+    return {name: words for kind in kinds for name, words in kind.columns.items()} | DERIVED_COLUMNS
 
 
 def head_table(
     sums: HeadSums, about: Mapping[str, Any], relations: pd.DataFrame | None = None
 ) -> HeadTable:
     """The table of every head that was counted, with the roles that it and `relations` decide."""
-    df = _mean_columns(sums)
-    for name in REQUIRED_COLUMNS:
-        if name not in df:
-            df[name] = np.nan
-    df = _add_nearest(_add_best_offset(df), sums)
+    df = _add_nearest(_add_best_offset(_mean_columns(sums)), sums)
     return HeadTable(decide_roles(df, relations), dict(about))
 
 
@@ -77,34 +70,30 @@ def _mean_columns(sums: HeadSums) -> pd.DataFrame:
         name: [getattr(head, name) for head in heads] for name in ("stack", "layer", "head")
     }
     for name in sums.columns.names:
-        means, errors = np.full(len(heads), np.nan), np.full(len(heads), np.nan)
+        means, errors = np.full((2, len(heads)), np.nan)
         for stack, layer in sums.columns.layers:
             layer_means = sums.columns.means((stack, layer), name)
-            layer_errors = sums.columns.errors((stack, layer), name)
-            if layer_means is not None and layer_errors is not None:
-                start = row_of[HeadId(layer, 0, stack)]
-                means[start : start + len(layer_means)] = layer_means
-                errors[start : start + len(layer_means)] = layer_errors
+            if layer_means is not None:
+                first = row_of[HeadId(layer, 0, stack)]
+                rows = slice(first, first + len(layer_means))
+                means[rows], errors[rows] = layer_means, sums.columns.errors((stack, layer), name)
         columns[name] = means
         if ((errors != 0) & ~np.isnan(means)).any():
             columns[f"{name}_se"] = errors
-    return pd.DataFrame(columns)
+    required = {name: np.nan for name in REQUIRED_COLUMNS if name not in columns}
+    return pd.DataFrame(columns | required)
 
 
 def _add_best_offset(df: pd.DataFrame) -> pd.DataFrame:
     """Add the offset with most of each head's attention, and the one of most largest weights."""
     for prefix, name in (("", "best_offset"), ("largest_", "largest_offset")):
-        offsets = {f"{prefix}{key}": offset for key, offset in OFFSETS.items()}
-        offsets = {column: offset for column, offset in offsets.items() if column in df}
+        offsets = {prefix + key: place for key, place in OFFSETS.items() if prefix + key in df}
         if offsets:
             shares = df[list(offsets)].fillna(-1).to_numpy()
             best = np.array(list(offsets.values()))[shares.argmax(1)]
             is_known = shares.max(1) >= 0
-            new = {
-                name: np.where(is_known, best, np.nan).astype(float),
-                f"{name}_share": np.where(is_known, shares.max(1), np.nan),
-            }
-            df = df.assign(**new)
+            df[name] = np.where(is_known, best, np.nan).astype(float)
+            df[f"{name}_share"] = np.where(is_known, shares.max(1), np.nan)
     return df
 
 
@@ -114,9 +103,9 @@ def _add_nearest(df: pd.DataFrame, sums: HeadSums) -> pd.DataFrame:
     nearest, nearest_cka = [""] * len(heads), np.full(len(heads), np.nan)
     for stack, hsic in sums.hsic.items():
         rows = [row for row, head in enumerate(heads) if head.stack == stack]
-        similarity = cka(hsic).numpy().copy()
-        np.fill_diagonal(similarity, -np.inf)
+        similarity = cka(hsic).numpy()
         similarity = np.where(np.isnan(similarity), -np.inf, similarity)
+        np.fill_diagonal(similarity, -np.inf)
         for row, values in zip(rows, similarity, strict=True):
             other = values.argmax()
             if np.isfinite(values[other]):
@@ -137,13 +126,8 @@ def head_pairs(sums: HeadSums) -> pd.DataFrame:
                 rows = np.flatnonzero(layers == layer)
                 divergence[np.ix_(rows, rows)] = (summed[:-1] / summed[-1]).numpy()
         first, second = np.triu_indices(len(names), 1)
-        columns = {
-            "a": names[first],
-            "b": names[second],
-            "cka": similarity[first, second],
-            "divergence": divergence[first, second],
-        }
-        frames.append(pd.DataFrame(columns))
+        columns = {"a": names[first], "b": names[second], "cka": similarity[first, second]}
+        frames.append(pd.DataFrame({**columns, "divergence": divergence[first, second]}))
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
@@ -152,13 +136,13 @@ def relation_table(sums: ScanSums) -> pd.DataFrame:
     heads, frames = _heads(sums.heads), []
     for key, scores in sums.relations.items():
         source, stack = key.split("|")
-        own = [head for head in heads if head.stack == stack]
+        stack_heads = [head for head in heads if head.stack == stack]
         frame = scores.table()
-        found = [own[number] for number in frame["head"]]
-        frame["head"] = [head.head for head in found]
+        head_of_row = [stack_heads[number] for number in frame["head"]]
+        frame["head"] = [head.head for head in head_of_row]
         frame.insert(0, "source", source)
-        frame.insert(3, "name", [str(head) for head in found])
+        frame.insert(3, "name", [str(head) for head in head_of_row])
         frame.insert(4, "stack", stack)
-        frame.insert(5, "layer", [head.layer for head in found])
+        frame.insert(5, "layer", [head.layer for head in head_of_row])
         frames.append(frame)
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()

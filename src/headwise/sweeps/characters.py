@@ -43,8 +43,9 @@ class Characters(SweepTask):
     def __post_init__(self) -> None:
         """Read the text; raise OptionError if it is too short to hold anything out."""
         self.check_least(2, "length", "alphabet")
-        size, least = len(self.whole), int(2 * self.length / HELD_OUT) + 1
+        size = len(self.full_text)
         if HELD_OUT * size < 2 * self.length:
+            least = int(2 * self.length / HELD_OUT) + 1
             name = self.text or "the text of Python's library"
             raise OptionError(
                 f"{name} has {size:,} characters, but length {self.length} needs at least "
@@ -52,7 +53,7 @@ class Characters(SweepTask):
             )
 
     @functools.cached_property
-    def whole(self) -> str:
+    def full_text(self) -> str:
         """The text as it was when the task was made; later changes to the file have no effect."""
         return read_text(self.text) if self.text else library_text()
 
@@ -68,12 +69,20 @@ class Characters(SweepTask):
         _, held_out = self.parts
         return float(held_out.bincount().max()) / len(held_out)
 
-    @property
+    @functools.cached_property
     def parts(self) -> tuple[Int[Tensor, " trained"], Int[Tensor, " held_out"]]:
-        """Characters as numbers: the part to train on, and the held-out end."""
-        whole = _as_numbers(self.whole, self.alphabet)
-        border = int(len(whole) * (1 - HELD_OUT))
-        return whole[:border], whole[border:]
+        """Characters as numbers: the part to train on, and the held-out end.
+
+        A number is a character's rank by frequency; among equals, the lower code comes first.
+        """
+        codes = np.frombuffer(self.full_text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+        counts = np.bincount(codes, minlength=sys.maxunicode + 1)
+        known = np.argsort(-counts, kind="stable")[: min(self.alphabet, np.count_nonzero(counts))]
+        numbers = np.full(len(counts), self.alphabet)
+        numbers[known] = np.arange(len(known))
+        border = int(len(codes) * (1 - HELD_OUT))
+        text = torch.from_numpy(numbers[codes])
+        return text[:border], text[border:]
 
     @property
     def layers_needed(self) -> int:
@@ -82,7 +91,7 @@ class Characters(SweepTask):
 
     def digest(self) -> str:
         """Digest of the text, because a file may change."""
-        return hashlib.sha256(self.whole.encode("utf-8", "surrogatepass")).hexdigest()
+        return hashlib.sha256(self.full_text.encode("utf-8", "surrogatepass")).hexdigest()
 
     def examples(self, count: int, random: torch.Generator, *, held_out: bool) -> TaskExamples:
         """Windows at random positions of the text."""
@@ -91,17 +100,6 @@ class Characters(SweepTask):
         windows = part[starts[:, None] + torch.arange(self.length + 1)]
         answers = windows[:, 1:, None]
         return TaskExamples(windows[:, :-1, None], answers, torch.full_like(answers, NOWHERE))
-
-
-@functools.lru_cache(maxsize=4)
-def _as_numbers(text: str, alphabet: int) -> Int[Tensor, " character"]:
-    """Each character's rank by frequency; among equals, the lower code comes first."""
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    counts = np.bincount(codes, minlength=sys.maxunicode + 1)
-    known = np.argsort(-counts, kind="stable")[: min(alphabet, np.count_nonzero(counts))]
-    numbers = np.full(len(counts), alphabet)
-    numbers[known] = np.arange(len(known))
-    return torch.from_numpy(numbers[codes])
 
 
 @functools.cache

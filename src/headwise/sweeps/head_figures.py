@@ -4,18 +4,18 @@ Sharpness and roles come from the measures of a scan.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from headwise.attention.attend import attend
 from headwise.attention.layer import MultiHeadAttention
 from headwise.measures.counter import HeadCounter, RowChoice, make_measures
 from headwise.measures.head_sums import HeadSums
-from headwise.reading.batch import Batch
-from headwise.reading.tokens import TokenFacts
+from headwise.reading.batch import Batch, TokenFacts
 from headwise.scans.tables import head_table
 from headwise.sweeps.task import NOWHERE, TaskExamples
 from headwise.watching.calls import AttentionCall
@@ -52,10 +52,14 @@ def measure_heads(
     batch = Batch(inputs={}, tokens={"": facts}, indices=tuple(range(len(ids))))
     sums = HeadSums()
     counter = HeadCounter(sums, make_measures(), RowChoice("all"), compares=False)
-    shares: list[list[float]] = []
+    has_place = examples.places != NOWHERE
+    answer_weights: list[list[float]] = []
     for call in _attention_calls(model, examples.symbols):
         counter.add(call, batch)
-        shares += _answer_weights(call, examples.places).tolist()
+        weights = call.weights()
+        keys = examples.places.clamp(min=0)[:, None].expand(-1, weights.shape[1], -1, -1)
+        on_answers = weights.gather(3, keys) * has_place[:, None]
+        answer_weights += (on_answers.sum((0, 2)) / has_place.sum((0, 1))).tolist()
     table = head_table(sums, {})
     return tuple(
         HeadFigures(
@@ -64,21 +68,20 @@ def measure_heads(
             entropy=float(row["normalised_entropy"]),
             largest=float(row["confidence"]),
             looks={
-                name: share
-                for name, share in zip(questions, head_shares, strict=True)
-                if math.isfinite(share)
+                name: weight
+                for name, weight in zip(questions, weights_by_question, strict=True)
+                if math.isfinite(weight)  # NaN for a question whose answers have no place
             },
         )
-        for head, (_, row), head_shares in zip(
-            table.heads, table.df.iterrows(), shares, strict=True
+        for head, (_, row), weights_by_question in zip(
+            table.heads, table.df.iterrows(), answer_weights, strict=True
         )
     )
 
 
 def _attention_calls(
     model: nn.Module, symbols: Int[Tensor, "batch position symbol"]
-) -> list[AttentionCall]:
-    """The attention call of every layer."""
+) -> Iterator[AttentionCall]:
     layers = {
         name: module
         for name, module in model.named_modules()
@@ -86,30 +89,15 @@ def _attention_calls(
     }
     with record(layers) as module_calls:
         model(symbols)
-    calls = []
     for number, call in enumerate(module_calls):
         layer = layers[call.name]
         queries, keys, values = layer.project(call.input, call.input)
         rules = layer.make_rules(None, None, is_self=True, device=queries.device)
-        calls.append(
-            AttentionCall(
-                site=Site("", number, call.name, layer, layer.Wo, is_routed=False),
-                queries=queries,
-                keys=keys,
-                values=values,
-                rules=rules,
-                mixed=attend(queries, keys, values, rules=rules),
-            )
+        yield AttentionCall(
+            site=Site("", number, call.name, layer, layer.Wo, is_routed=False),
+            queries=queries,
+            keys=keys,
+            values=values,
+            rules=rules,
+            mixed=attend(queries, keys, values, rules=rules),
         )
-    return calls
-
-
-def _answer_weights(
-    call: AttentionCall, places: Int[Tensor, "batch position question"]
-) -> Float[Tensor, "heads question"]:
-    """Mean weight each head puts on the position of the answer; NaN if there is none."""
-    weights = call.weights()
-    is_known = places != NOWHERE
-    keys = places.clamp(min=0)[:, None].expand(-1, weights.shape[1], -1, -1)
-    on_answers = weights.gather(3, keys) * is_known[:, None]
-    return on_answers.sum((0, 2)) / is_known.sum((0, 1))

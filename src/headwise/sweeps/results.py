@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,60 +47,64 @@ class Sweep:
         """One row per run: what was trained and how well it did."""
         rows = []
         for record in self.records:
-            outcome = record.outcome
-            row = record.run.to_json()
-            row |= {"steps": outcome.steps, "is_solved": outcome.is_solved}
-            row |= {"accuracy": outcome.accuracy, "loss": outcome.loss}
-            row |= {f"accuracy_{name}": share for name, share in outcome.by_question.items()}
-            for name in ("entropy", "largest"):
-                values = [getattr(head, name) for head in outcome.heads]
-                row[name] = float(sum(values) / len(values))
-            row["roles"] = " ".join(sorted({role for head in outcome.heads for role in head.roles}))
-            row["parameters"] = outcome.parameters
-            rows.append(row)
+            outcome, heads = record.outcome, record.outcome.heads
+            rows.append(
+                {
+                    **record.run.to_json(),
+                    "steps": outcome.steps,
+                    "is_solved": outcome.is_solved,
+                    "accuracy": outcome.accuracy,
+                    "loss": outcome.loss,
+                    **{f"accuracy_{name}": share for name, share in outcome.by_question.items()},
+                    "entropy": sum(head.entropy for head in heads) / len(heads),
+                    "largest": sum(head.largest for head in heads) / len(heads),
+                    "roles": " ".join(sorted({role for head in heads for role in head.roles})),
+                    "parameters": outcome.parameters,
+                }
+            )
         return pd.DataFrame(rows)
 
     @property
     def heads(self) -> pd.DataFrame:
         """One row per head of every run: its sharpness, its roles, and where it attends."""
-        rows = []
-        for record in self.records:
-            run = record.run.to_json()
-            for head in record.outcome.heads:
-                row = {key: run[key] for key in [*VARIANT, "seed"]} | {"head": head.head}
-                row |= {"entropy": head.entropy, "largest": head.largest}
-                row |= {"roles": " ".join(head.roles)}
-                rows.append(row | {f"on_{name}": share for name, share in head.looks.items()})
-        return pd.DataFrame(rows)
+        return pd.DataFrame(
+            {
+                **asdict(record.run.variant),
+                "seed": record.run.seed,
+                "head": head.head,
+                "entropy": head.entropy,
+                "largest": head.largest,
+                "roles": " ".join(head.roles),
+                **{f"on_{name}": weight for name, weight in head.looks.items()},
+            }
+            for record in self.records
+            for head in record.outcome.heads
+        )
 
     @property
     def summary(self) -> pd.DataFrame:
         """One row per variant: mean, lowest and highest over the seeds."""
-        grouped = self.runs.groupby(VARIANT, sort=False)
-        columns = {
-            "seeds": grouped["seed"].count(),
-            "accuracy": grouped["accuracy"].mean(),
-            "lowest": grouped["accuracy"].min(),
-            "highest": grouped["accuracy"].max(),
-            "loss": grouped["loss"].mean(),
-            "loss_lowest": grouped["loss"].min(),
-            "loss_highest": grouped["loss"].max(),
-            "steps": grouped["steps"].mean(),
-            "entropy": grouped["entropy"].mean(),
-            "largest": grouped["largest"].mean(),
-            "rate": grouped["rate"].first(),
-            "parameters": grouped["parameters"].first(),
-        }
-        return pd.DataFrame(columns).reset_index()
+        grouped = self.runs.groupby(VARIANT, sort=False, as_index=False)
+        return grouped.agg(
+            seeds=("seed", "count"),
+            accuracy=("accuracy", "mean"),
+            lowest=("accuracy", "min"),
+            highest=("accuracy", "max"),
+            loss=("loss", "mean"),
+            loss_lowest=("loss", "min"),
+            loss_highest=("loss", "max"),
+            steps=("steps", "mean"),
+            entropy=("entropy", "mean"),
+            largest=("largest", "mean"),
+            rate=("rate", "first"),
+            parameters=("parameters", "first"),
+        )
 
     def in_words(self) -> list[str]:
         """One sentence per group: which heads are enough."""
         table, guess = self.summary, self.settings.task.best_guess
-        return [
-            _sentence(group, table[table["group"] == group], guess)
-            for group in self.settings.groups
-            if (table["group"] == group).any()
-        ]
+        groups = table.groupby("group", sort=False)
+        return [_sentence(str(group), rows, guess) for group, rows in groups]
 
     def table(self) -> Table:
         """The summary for a terminal or a page."""
@@ -147,10 +151,8 @@ class Sweep:
             rows = table[table["group"] == group].sort_values(["num_heads", "d_key"])
             heads = rows["d_key"] / settings.width if group == "big" else rows["num_heads"]
             powers = [math.log2(x) for x in (rows["d_key"] if is_by_width else heads)]
-            points = tuple(zip(powers, map(float, rows["accuracy"]), strict=True))
-            spread = tuple(
-                zip(map(float, rows["lowest"]), map(float, rows["highest"]), strict=True)
-            )
+            points = tuple(zip(powers, rows["accuracy"].tolist(), strict=True))
+            spread = tuple(zip(rows["lowest"].tolist(), rows["highest"].tolist(), strict=True))
             name = LINE_NAMES[group].format(width=settings.width)
             lines.append(Line(name, points, spread, has_bars=True))
         task_settings = [
@@ -193,7 +195,7 @@ def _sentence(group: str, rows: pd.DataFrame, guess: float) -> str:
     heads = f"{format_count(int(fewest['num_heads']), 'head')} of {int(fewest['d_key'])}"
     verdict = f"fewest within {CLOSE} of the best, {best:.3f}: {heads}"
     if best < guess + LEARNED * (1 - guess):
-        verdict = f"none learned the task, because a guess gives {guess:.3f}: try more steps"
+        verdict = f"none learned the task, on which a guess reaches {guess:.3f}: try more steps"
     return f"{group}: {accuracies}; {verdict}"
 
 

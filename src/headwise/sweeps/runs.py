@@ -34,7 +34,9 @@ class Run:
     @property
     def name(self) -> str:
         """Name of its file."""
-        return f"{self.variant.name}-rate{self.rate!r}-seed{self.seed}"
+        variant = self.variant
+        heads = f"{variant.num_heads}x{variant.d_key}"
+        return f"{variant.group}-{heads}-rate{self.rate!r}-seed{self.seed}"
 
     @property
     def shape(self) -> tuple[float, ...]:
@@ -81,58 +83,37 @@ def train_run(settings: SweepSettings, run: Run) -> RunRecord:
     return RunRecord(run, outcome)
 
 
-class RunRecords:
-    """Records of runs, in memory and, if there is a folder, in files."""
+def train_all(
+    runs: Sequence[Run], folder: Path | None, pool: "TrainingPool", on_done: Callable[[], None]
+) -> list[RunRecord]:
+    """Records of all runs, in their order; trains those not saved in `folder`, each shape once.
 
-    def __init__(self, folder: Path | None) -> None:
-        """Start with the records that are in the folder; they are read when needed."""
-        self.folder = folder
-        self._records: dict[Run, RunRecord] = {}
-
-    def find(self, run: Run) -> RunRecord | None:
-        """The record of a run; None if it is not done."""
-        if run not in self._records and self.folder is not None:
-            path = self.folder / f"{run.name}.json"
-            if path.exists():
-                self._records[run] = _read_record(path)
-        return self._records.get(run)
-
-    def add(self, record: RunRecord) -> None:
-        """Save a record."""
-        self._records[record.run] = record
-        if self.folder is not None:
-            write_aside(self.folder / f"{record.run.name}.json", json.dumps(record.to_json()))
+    Calls `on_done` once per run, also for those that were saved already.
+    """
+    records: dict[Run, RunRecord] = {}
+    missing: dict[tuple[float, ...], list[Run]] = {}
+    for run in runs:
+        if folder is not None and (path := folder / f"{run.name}.json").exists():
+            records[run] = _read_record(path)
+            on_done()
+        else:
+            missing.setdefault(run.shape, []).append(run)
+    for record in pool.train([first for first, *_ in missing.values()]):
+        for run in missing[record.run.shape]:
+            records[run] = replace(record, run=run)
+            if folder is not None:
+                write_aside(folder / f"{run.name}.json", json.dumps(records[run].to_json()))
+            on_done()
+    return [records[run] for run in runs]
 
 
 def _read_record(path: Path) -> RunRecord:
-    """The record in a file; raises OutputError if the file is damaged."""
     try:
-        return RunRecord.from_json(json.loads(path.read_text(encoding="utf-8")))
+        return RunRecord.from_json(json.loads(path.read_text("utf-8")))
     except (ValueError, KeyError, TypeError, AttributeError) as err:
         raise OutputError(
             f"{path} is not the record of a run: delete it and start the sweep again"
         ) from err
-
-
-def train_all(
-    runs: Sequence[Run], records: RunRecords, pool: "TrainingPool", on_done: Callable[[], None]
-) -> list[RunRecord]:
-    """Records of all runs, in their order; trains the missing ones, each shape once.
-
-    Calls `on_done` once per run, also for those that were done already.
-    """
-    missing: dict[tuple[float, ...], list[Run]] = {}
-    for run in runs:
-        if records.find(run) is None:
-            missing.setdefault(run.shape, []).append(run)
-        else:
-            on_done()
-    for record in pool.train([first for first, *_ in missing.values()]):
-        for run in missing[record.run.shape]:
-            records.add(replace(record, run=run))
-            on_done()
-    all_records = map(records.find, runs)
-    return [record for record in all_records if record is not None]
 
 
 class TrainingPool:
@@ -156,7 +137,8 @@ class TrainingPool:
             worker.kill()
         self._threads.shutdown()
         for worker in self.workers:
-            worker.close()
+            with suppress(BrokenPipeError), worker:  # closes its pipes
+                pass
 
     def train(self, runs: Sequence[Run]) -> Iterator[RunRecord]:
         """Records in the order in which the trainings end."""
@@ -177,12 +159,12 @@ class TrainingPool:
             self._idle.put(worker)
 
 
-class TrainingProcess:
+class TrainingProcess(subprocess.Popen[str]):
     """Another process that trains one run at a time; see `serve_runs`."""
 
     def __init__(self, settings: SweepSettings) -> None:
         """Start the process, which takes some seconds to import torch."""
-        self.process = subprocess.Popen(
+        super().__init__(
             [sys.executable, "-m", "headwise.sweeps.runs", json.dumps(settings.as_json())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -192,14 +174,14 @@ class TrainingProcess:
 
     def train(self, run: Run) -> RunRecord:
         """Train a run there; raises HeadwiseError if that fails."""
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.stdin is not None and self.stdout is not None
         try:
-            print(json.dumps(run.to_json()), file=self.process.stdin, flush=True)
-            line = self.process.stdout.readline()
+            print(json.dumps(run.to_json()), file=self.stdin, flush=True)
+            line = self.stdout.readline()
         except (BrokenPipeError, ValueError):  # the process ended, or its pipes are closed
             line = ""
         if not line:
-            is_killed = self.process.wait() < 0
+            is_killed = self.wait() < 0
             reason = "was killed" if is_killed else "failed with the error above"
             raise HeadwiseError(
                 f"the process that trained {run.name} {reason}: start the sweep again to resume"
@@ -208,18 +190,6 @@ class TrainingProcess:
         if "error" in values:
             raise HeadwiseError(values["error"])
         return RunRecord.from_json(values)
-
-    def kill(self) -> None:
-        """End the process at once."""
-        self.process.kill()
-        self.process.wait()
-
-    def close(self) -> None:
-        """Close the pipes, once no thread reads from them."""
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with suppress(BrokenPipeError):
-                    pipe.close()
 
 
 def serve_runs(settings_json: str) -> None:

@@ -4,7 +4,7 @@ Two sweeps with the same settings give the same results.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -32,7 +32,7 @@ PILOT_SEED = 10_000
 """Seed of the runs that choose a learning rate; they are not part of the results."""
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Variant:
     """One shape of attention."""
 
@@ -40,31 +40,6 @@ class Variant:
     num_heads: int
     d_key: int
     d_value: int
-
-    @property
-    def name(self) -> str:
-        """Name of the variant in files."""
-        return f"{self.group}-{self.num_heads}x{self.d_key}"
-
-
-def variants_of(groups: Sequence[str], d_model: int, width: int) -> tuple[Variant, ...]:
-    """The variants of some groups, in the order of the groups."""
-    unknown = [group for group in groups if group not in GROUPS]
-    if unknown or not groups:
-        name = unknown[0] if unknown else ""
-        raise OptionError(f"unknown group {name!r}: the groups are {', '.join(GROUPS)}")
-    counts = [2**power for power in range(16) if 2**power * width <= 4 * d_model]
-    heads_and_sizes = {
-        "split": [(heads, d_model // heads) for heads in divisors(d_model)],
-        "free": [(heads, width) for heads in counts],
-        "big": [(1, heads * width) for heads in counts[1:]],
-        "narrow": [(1, size) for size in divisors(d_model)],
-    }
-    return tuple(
-        Variant(group, heads, size, d_model if group == "narrow" else size)
-        for group in groups
-        for heads, size in heads_and_sizes[group]
-    )
 
 
 @dataclass(frozen=True)
@@ -114,6 +89,8 @@ class SweepSettings:
         groups = self.groups or DEFAULT_GROUPS.get(self.task.name, ("split", "free"))
         object.__setattr__(self, "groups", tuple(dict.fromkeys(groups)))
         object.__setattr__(self, "rates", tuple(dict.fromkeys(self.rates)))
+        if unknown := [group for group in self.groups if group not in GROUPS]:
+            raise OptionError(f"unknown group {unknown[0]!r}: the groups are {', '.join(GROUPS)}")
         whole_number("seeds", self.seeds, least=1, most=PILOT_SEED)
         if not self.rates or not all(0 < rate < math.inf for rate in self.rates):
             raise OptionError(
@@ -126,12 +103,23 @@ class SweepSettings:
                 f"{self.task.layers_needed}",
                 option="layers",
             )
-        variants_of(self.groups, self.recipe.d_model, self.width)
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """The shapes of attention to compare."""
-        return variants_of(self.groups, self.recipe.d_model, self.width)
+        """The shapes of attention to compare, in the order of the groups."""
+        d_model, width = self.recipe.d_model, self.width
+        counts = [2**power for power in range(16) if 2**power * width <= 4 * d_model]
+        heads_and_sizes = {
+            "split": [(heads, d_model // heads) for heads in divisors(d_model)],
+            "free": [(heads, width) for heads in counts],
+            "big": [(1, heads * width) for heads in counts[1:]],
+            "narrow": [(1, size) for size in divisors(d_model)],
+        }
+        return tuple(
+            Variant(group, heads, size, d_model if group == "narrow" else size)
+            for group in self.groups
+            for heads, size in heads_and_sizes[group]
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The settings as JSON values."""
@@ -154,57 +142,44 @@ class SweepSettings:
                 f"the data for {task.name} changed while the sweep was running: start the sweep "
                 "again"
             )
-        return cls(
-            task=task,
-            groups=tuple(values["groups"]),
-            recipe=TrainingSettings(**values["recipe"]),
-            width=values["width"],
-            rates=tuple(values["rates"]),
-            seeds=values["seeds"],
-        )
+        rest = {name: values[name] for name in ("groups", "width", "rates", "seeds")}
+        return cls(task=task, recipe=TrainingSettings(**values["recipe"]), **rest)
 
 
 def sweep_task(name: str, **options: Any) -> SweepTask:
     """The task called `name`; options that are None keep their default."""
     if name not in TASKS:
         raise OptionError(f"unknown task {name!r}: the tasks are {', '.join(TASKS)}")
-    known = task_options(name)
-    unknown = [key for key, value in options.items() if value is not None and key not in known]
-    if unknown:
+    options = {key: value for key, value in options.items() if value is not None}
+    known = [option.name for option in fields(TASKS[name])]
+    if unknown := [key for key in options if key not in known]:
         raise OptionError(f"{name} has no setting {unknown[0]}: it has {', '.join(known)}")
-    return TASKS[name](**{key: value for key, value in options.items() if value is not None})
-
-
-def task_options(name: str) -> list[str]:
-    """Names of a task's settings; empty for an unknown task."""
-    return [option.name for option in fields(TASKS[name])] if name in TASKS else []
+    return TASKS[name](**options)
 
 
 def make_settings(
-    task: SweepTask, *, quick: bool = False, layers: int | None = None, **options: Any
+    task: str | SweepTask, *, quick: bool = False, layers: int | None = None, **options: Any
 ) -> SweepSettings:
     """Settings for a task; a quick sweep has fewer seeds, rates and steps.
 
-    `options` are fields of SweepSettings or TrainingSettings; None keeps the default.
+    `options` are fields of SweepSettings or TrainingSettings and, if `task` is a name, settings of
+    the task; None keeps the default.
     """
-    options = {key: value for key, value in options.items() if value is not None}
+    if isinstance(task, str):
+        names = [option.name for option in fields(TASKS[task])] if task in TASKS else []
+        task = sweep_task(task, **{name: options.pop(name, None) for name in names})
+    defaults: dict[str, Any] = {"rates": (0.02, 0.04), "seeds": 3} if quick else {}
+    options = defaults | {key: value for key, value in options.items() if value is not None}
     for_training = [option.name for option in fields(TrainingSettings)]
-    for_sweep = ["groups", "width", "rates", "seeds"]
-    for key in options:
-        if key not in (*for_training, *for_sweep):
-            known = ", ".join((*for_training, *for_sweep))
-            raise OptionError(f"unknown setting {key}: choose from {known}")
+    known = [*for_training, "groups", "width", "rates", "seeds"]
+    if unknown := [key for key in options if key not in known]:
+        raise OptionError(f"unknown setting {unknown[0]}: choose from {', '.join(known)}")
+    for key in ("groups", "rates"):
+        if isinstance(options.get(key), str | int | float):
+            options[key] = (options[key],)
     recipe = replace(
         QUICK if quick else TrainingSettings(),
         layers=max(task.layers, task.layers_needed) if layers is None else layers,
-        **{key: value for key, value in options.items() if key in for_training},
+        **{key: options.pop(key) for key in for_training if key in options},
     )
-    chosen = {key: value for key, value in options.items() if key in for_sweep}
-    for key in ("groups", "rates"):
-        if isinstance(value := chosen.get(key), str | int | float):
-            chosen[key] = (value,)
-        elif value is not None:
-            chosen[key] = tuple(value)
-    if quick:
-        chosen = {"rates": (0.02, 0.04), "seeds": 3} | chosen
-    return SweepSettings(task=task, recipe=recipe, **chosen)
+    return SweepSettings(task=task, recipe=recipe, **options)

@@ -4,10 +4,10 @@ To choose the rate, every variant is trained once at each rate, with a seed used
 the rate with the lowest loss on held-out sequences wins.
 """
 
+import itertools
 import json
 import os
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,12 @@ from headwise.files import make_folder
 from headwise.progress import Progress, no_progress
 from headwise.run_folder import RunFolder
 from headwise.sweeps.results import FILES, Sweep, best_rate
-from headwise.sweeps.runs import Run, RunRecords, TrainingPool, train_all
-from headwise.sweeps.settings import (
-    PILOT_SEED,
-    SweepSettings,
-    make_settings,
-    sweep_task,
-    task_options,
-)
+from headwise.sweeps.runs import Run, TrainingPool, train_all
+from headwise.sweeps.settings import PILOT_SEED, SweepSettings, make_settings
 from headwise.sweeps.task import SweepTask
 
-
-class SweepStage(StrEnum):
-    """Stages of a sweep, for its progress."""
-
-    TRAINING = "training"
+STAGE = "training"
+"""The only stage of a sweep, for its progress."""
 
 
 def sweep(
@@ -57,11 +48,7 @@ def sweep(
     result.summary  # accuracy against the number of heads
     """
     if settings is None:
-        if task is None or isinstance(task, str):
-            name = task or "relations"
-            names = options.keys() & task_options(name)
-            task = sweep_task(name, **{option: options.pop(option) for option in names})
-        settings = make_settings(task, quick=quick, **options)
+        settings = make_settings(task or "relations", quick=quick, **options)
     elif quick or options or task is not None:
         other = next(iter(options), "quick" if quick else "a task")
         raise OptionError(f"settings and {other} are both given: give only one of them")
@@ -69,44 +56,39 @@ def sweep(
         processes = os.cpu_count() or 1
     processes = whole_number("processes", processes, least=1)
     folder = None if out is None else Path(out).expanduser()
-    records = RunRecords(None if folder is None else _open_folder(folder, settings, force=force))
+    run_folder = None if folder is None else _open_folder(folder, settings, force=force)
     is_own_task = not type(settings.task).__module__.startswith("headwise.")
     with TrainingPool(settings, 1 if is_own_task else processes) as pool:
-        result = _train_variants(settings, records, pool, progress)
+        result = _train_variants(settings, run_folder, pool, progress)
     if folder is not None:
         result.write(folder)
     return result
 
 
 def _train_variants(
-    settings: SweepSettings, records: RunRecords, pool: TrainingPool, progress: Progress
+    settings: SweepSettings, folder: Path | None, pool: TrainingPool, progress: Progress
 ) -> Sweep:
     """Train pilots at every rate, then every variant at its best rate with every seed."""
     variants = settings.variants
     rates = settings.rates if len(settings.rates) > 1 else ()
     total = len(variants) * (len(rates) + settings.seeds)
-    done = 0
+    done = itertools.count()
 
     def report() -> None:
-        nonlocal done
-        done += 1
-        progress(SweepStage.TRAINING, done, total)
+        progress(STAGE, next(done), total)
 
-    progress(SweepStage.TRAINING, 0, total)
+    report()
     pilot_runs = [Run(variant, rate, PILOT_SEED) for variant in variants for rate in rates]
-    pilots = train_all(pilot_runs, records, pool, report)
-    rate_of = {
-        variant: best_rate([pilot for pilot in pilots if pilot.run.variant == variant])
-        if rates
-        else settings.rates[0]
-        for variant in variants
-    }
-    runs = [
-        Run(variant, rate, seed)
-        for variant, rate in rate_of.items()
-        for seed in range(settings.seeds)
-    ]
-    results = train_all(runs, records, pool, report)
+    pilots = train_all(pilot_runs, folder, pool, report)
+    rate_of = dict.fromkeys(variants, settings.rates[0])
+    if pilots:
+        rate_of = {
+            variant: best_rate([pilot for pilot in pilots if pilot.run.variant == variant])
+            for variant in variants
+        }
+    seeds = range(settings.seeds)
+    runs = [Run(variant, rate, seed) for variant, rate in rate_of.items() for seed in seeds]
+    results = train_all(runs, folder, pool, report)
     return Sweep(settings, tuple(results), tuple(pilots))
 
 
@@ -115,12 +97,9 @@ def _open_folder(folder: Path, settings: SweepSettings, *, force: bool) -> Path:
 
     Raises OutputError if it contains another sweep or other files, unless `force`.
     """
-    run_folder = RunFolder(
-        folder=folder,
-        kind="sweep",
-        settings=json.loads(json.dumps(settings.as_json())),
-        outputs=("runs/*.json", *FILES),
-    )
+    as_saved = json.loads(json.dumps(settings.as_json()))
+    outputs = ("runs/*.json", *FILES)
+    run_folder = RunFolder(folder=folder, kind="sweep", settings=as_saved, outputs=outputs)
     if not run_folder.check(force=force, extends=_extends, must_be_new=True):
         run_folder.clear()
     run_folder.start()

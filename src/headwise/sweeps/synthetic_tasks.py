@@ -13,36 +13,20 @@ from torch import Tensor
 
 from headwise.checks import whole_number
 from headwise.errors import OptionError
-from headwise.sweeps.task import (
-    NO_ANSWER,
-    NOWHERE,
-    SweepTask,
-    TaskExamples,
-    TaskShape,
-    last_before,
-    read_at,
-)
+from headwise.sweeps.task import NO_ANSWER, NOWHERE, SweepTask, TaskExamples, TaskShape
 
 Letters = Int[Tensor, "batch position"]
 
 
 def _back(letters: Letters, steps: int) -> Letters:
-    """Position `steps` before each."""
     places = torch.arange(letters.shape[1]) - steps
     return places.clamp(min=NOWHERE).expand_as(letters)
 
 
-def _first(letters: Letters) -> Letters:
-    """The first position of the sequence."""
-    places = torch.zeros_like(letters)
-    places[:, 0] = NOWHERE  # nothing is asked at the first position itself
-    return places
-
-
-def _same_class(letters: Letters, classes: int) -> Letters:
-    """Position of the last earlier letter of the same class: its number modulo `classes`."""
-    letters = letters % classes
-    return last_before(letters[:, :, None] == letters[:, None])
+def _last_equal(letters: Letters) -> Letters:
+    """Position of the last earlier equal letter."""
+    is_earlier_equal = (letters[:, :, None] == letters[:, None]).tril(-1)
+    return (is_earlier_equal * torch.arange(1, letters.shape[1] + 1)).amax(-1) - 1
 
 
 def _largest(letters: Letters) -> Letters:
@@ -55,9 +39,15 @@ def _largest(letters: Letters) -> Letters:
 
 def _after_equal(letters: Letters) -> Letters:
     """Position after the last equal letter. Needs two layers: no key knows what was before it."""
-    places = last_before(letters[:, :, None] == letters[:, None])
+    places = _last_equal(letters)
     after = torch.where(places == NOWHERE, NOWHERE, places + 1)
     return torch.where(after < torch.arange(letters.shape[1]), after, NOWHERE)
+
+
+def _read_at(symbols: Letters, places: Letters) -> Letters:
+    """The symbol at each place; `NO_ANSWER` where the place is `NOWHERE`."""
+    answers = symbols.gather(1, places.clamp(min=0))
+    return answers.masked_fill(places == NOWHERE, NO_ANSWER)
 
 
 @dataclass(frozen=True)
@@ -110,14 +100,14 @@ class Relations(SweepTask):
         letters = torch.randint(self.letters, (count, self.length), generator=random)
         relations = [RELATIONS[name] for name in self.shape.questions]
         places = torch.stack([find(self, letters) for find in relations], -1)
-        answers = [read_at(letters, place) for place in places.unbind(-1)]
+        answers = [_read_at(letters, place) for place in places.unbind(-1)]
         return TaskExamples(letters[..., None], torch.stack(answers, -1), places)
 
 
 RELATIONS: dict[str, Callable[[Relations, Letters], Letters]] = {
     "previous": lambda _, letters: _back(letters, 1),
-    "first": lambda _, letters: _first(letters),
-    "class": lambda task, letters: _same_class(letters, task.classes),
+    "first": lambda _, letters: _back(letters, 1).clamp(max=0),
+    "class": lambda task, letters: _last_equal(letters % task.classes),
     "second": lambda _, letters: _back(letters, 2),
     "largest": lambda _, letters: _largest(letters),
     "third": lambda _, letters: _back(letters, 3),
@@ -213,5 +203,5 @@ class Brackets(SweepTask):
             symbols[:, position] = torch.where(closes, self.labels, labels[:, position])
             depth = torch.where(closes, depth - 1, depth + 1)
             opened_at[rows, depth] = torch.where(closes, opened_at[rows, depth], position)
-        answers = read_at(labels, places)
+        answers = _read_at(labels, places)
         return TaskExamples(symbols[..., None], answers[..., None], places[..., None])

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from headwise.checks import whole_number
@@ -47,7 +47,6 @@ class TaskShape:
     questions: tuple[str, ...]
     """Names of the questions at each position."""
     num_symbols: int
-    """Number of different symbols."""
     num_answers: int
     """Number of different answers to a question."""
     length: int
@@ -96,20 +95,3 @@ class SweepTask(ABC):
         """Raise OptionError unless these settings are whole numbers of at least `least`."""
         for name in names:
             whole_number(name, getattr(self, name), least=least)
-
-
-def last_before(
-    matches: Bool[Tensor, "batch position other"],
-) -> Int[Tensor, "batch position"]:
-    """The last earlier position that matches each; `NOWHERE` if none does."""
-    size = matches.shape[-1]
-    numbers = torch.arange(1, size + 1)
-    return (matches.tril(-1) * numbers).amax(-1) - 1
-
-
-def read_at(
-    symbols: Int[Tensor, "batch position"], places: Int[Tensor, "batch position"]
-) -> Int[Tensor, "batch position"]:
-    """The symbol at each place; `NO_ANSWER` where the place is `NOWHERE`."""
-    answers = symbols.gather(1, places.clamp(min=0))
-    return answers.masked_fill(places == NOWHERE, NO_ANSWER)

@@ -6,13 +6,13 @@ attention differs. Optimiser, batches, schedule and stopping are the same for ev
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, gelu
 
 from headwise.attention.layer import MultiHeadAttention
 from headwise.errors import OptionError
@@ -28,49 +28,37 @@ HELD_OUT_SEED = 10**9
 FEED_FORWARD = 2
 """Width of the feed-forward parts, in multiples of d_model."""
 
-MakeAttention = Callable[[int, Variant], nn.Module]
-
-
-def own_attention(d_model: int, variant: Variant) -> nn.Module:
-    """headwise's layer in the shape of a variant."""
-    return MultiHeadAttention(
-        d_model, variant.num_heads, d_key=variant.d_key, d_value=variant.d_value, is_causal=True
-    )
-
 
 class SweepBlock(nn.Module):
     """Attention, then a feed-forward part, each with a norm before it and a residual around it."""
 
-    def __init__(self, d_model: int, attention: nn.Module) -> None:
-        """Make fresh weights around an attention module."""
+    def __init__(self, d_model: int, variant: Variant) -> None:
+        """Make fresh weights."""
         super().__init__()
         wide = FEED_FORWARD * d_model
-        self.before, self.attention = nn.LayerNorm(d_model), attention
-        self.between = nn.LayerNorm(d_model)
+        self.attention = MultiHeadAttention(
+            d_model, variant.num_heads, d_key=variant.d_key, d_value=variant.d_value, is_causal=True
+        )
+        self.before, self.between = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
         self.up, self.down = nn.Linear(d_model, wide), nn.Linear(wide, d_model)
 
     def forward(self, x: Float[Tensor, "batch position d_model"]) -> Tensor:
         """The next hidden states."""
         x = x + self.attention(self.before(x))
-        added: Tensor = self.down(nn.functional.gelu(self.up(self.between(x))))
+        added: Tensor = self.down(gelu(self.up(self.between(x))))
         return x + added
 
 
 class SweepModel(nn.Module):
     """A small transformer that answers every question at every position."""
 
-    def __init__(
-        self, task: SweepTask, variant: Variant, *, d_model: int, layers: int,
-        attention: MakeAttention = own_attention,
-    ) -> None:  # fmt: skip
+    def __init__(self, task: SweepTask, variant: Variant, *, d_model: int, layers: int) -> None:
         """Make fresh weights from torch's random numbers."""
         super().__init__()
-        self.task, self.variant = task, variant
+        self.task = task
         self.symbols = nn.Embedding(task.shape.num_symbols, d_model)
         self.places = nn.Embedding(task.shape.length, d_model)
-        self.layers = nn.Sequential(
-            *(SweepBlock(d_model, attention(d_model, variant)) for _ in range(layers))
-        )
+        self.layers = nn.Sequential(*(SweepBlock(d_model, variant) for _ in range(layers)))
         self.norm = nn.LayerNorm(d_model)
         self.readout = nn.Linear(d_model, len(task.shape.questions) * task.shape.num_answers)
         for table in (self.symbols, self.places):
@@ -106,14 +94,18 @@ def train(
     task: SweepTask, variant: Variant, recipe: TrainingSettings, *, rate: float, seed: int
 ) -> Outcome:
     """Train one model; the same arguments give the same outcome."""
-    start = time.perf_counter()
-    with torch.random.fork_rng(devices=[]), single_thread():
-        torch.manual_seed(seed)
-        model = SweepModel(task, variant, d_model=recipe.d_model, layers=recipe.layers)
-        held_out = draw_held_out(task, recipe)
-        steps, is_solved = fit(model, recipe, held_out, rate=rate, seed=seed)
-        accuracy, loss = evaluate(model, held_out)
-        heads = measure_heads(model, held_out, task.shape.questions)
+    start, threads = time.perf_counter(), torch.get_num_threads()
+    torch.set_num_threads(1)  # small models are no faster with more
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = SweepModel(task, variant, d_model=recipe.d_model, layers=recipe.layers)
+            held_out = draw_held_out(task, recipe)
+            steps, is_solved = fit(model, recipe, held_out, rate=rate, seed=seed)
+            accuracy, loss = evaluate(model, held_out)
+            heads = measure_heads(model, held_out, task.shape.questions)
+    finally:
+        torch.set_num_threads(threads)
     return Outcome(
         accuracy=float(accuracy.nanmean()),
         by_question={
@@ -159,7 +151,8 @@ def fit(
 def take_step(model: nn.Module, optimizer: torch.optim.Optimizer, examples: TaskExamples) -> None:
     """Update the model once."""
     optimizer.zero_grad(set_to_none=True)
-    mean_loss(model(examples.symbols), examples.answers).backward()
+    logits = model(examples.symbols)
+    cross_entropy(logits.flatten(0, 2), examples.answers.flatten()).backward()
     optimizer.step()
 
 
@@ -196,36 +189,10 @@ def draw_held_out(task: SweepTask, recipe: TrainingSettings) -> TaskExamples:
 
 
 @torch.inference_mode()
-def evaluate(model: nn.Module, held_out: TaskExamples) -> tuple[Tensor, float]:
-    """Accuracy of each question, and the mean loss."""
-    logits = model(held_out.symbols)
-    return mean_accuracy(logits, held_out.answers), float(mean_loss(logits, held_out.answers))
-
-
-def mean_accuracy(
-    logits: Float[Tensor, "batch position question answer"],
-    answers: Int[Tensor, "batch position question"],
-) -> Float[Tensor, " question"]:
-    """Share of right answers to each question; NaN for one that is never asked."""
+def evaluate(model: nn.Module, held_out: TaskExamples) -> tuple[Float[Tensor, " question"], float]:
+    """Accuracy of each question, NaN for one that is never asked, and the mean loss in nats."""
+    logits, answers = model(held_out.symbols), held_out.answers
     is_asked = answers >= 0
     is_right = (logits.argmax(-1) == answers) & is_asked
-    return is_right.sum((0, 1)) / is_asked.sum((0, 1))
-
-
-def mean_loss(
-    logits: Float[Tensor, "batch position question answer"],
-    answers: Int[Tensor, "batch position question"],
-) -> Float[Tensor, ""]:
-    """Mean cross-entropy of all questions that are asked, in nats."""
-    return nn.functional.cross_entropy(logits.flatten(0, 2), answers.flatten())
-
-
-@contextmanager
-def single_thread() -> Iterator[None]:
-    """Limit torch to one thread inside the block: small models are no faster with more."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+    accuracy = is_right.sum((0, 1)) / is_asked.sum((0, 1))
+    return accuracy, float(cross_entropy(logits.flatten(0, 2), answers.flatten()))

@@ -5,6 +5,7 @@ the average of all, with entropy and largest weight.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -58,8 +59,7 @@ def compare_heads(trace: Trace, query: int) -> Blur:
     return Blur(labels.queries[query], labels.keys, rows)
 
 
-@dataclass(frozen=True)
-class Sharpness:
+class Sharpness(NamedTuple):
     """Means over all real queries of a trace's first sequence."""
 
     entropy_of_heads: float
@@ -73,13 +73,9 @@ def sharpness(trace: Trace) -> Sharpness:
     weights = trace["weights"].values[0, list(trace.heads)].double()
     if trace.is_real is not None:
         weights = weights[:, trace.is_real[0]]
-    single = weights.mean(0)
-    return Sharpness(
-        entropy_of_heads=float(torch.special.entr(weights).sum(-1).mean()),
-        entropy_of_single=float(torch.special.entr(single).sum(-1).mean()),
-        largest_of_heads=float(weights.amax(-1).mean()),
-        largest_of_single=float(single.amax(-1).mean()),
-    )
+    both = (weights, weights.mean(0))
+    entropies = (float(torch.special.entr(rows).sum(-1).mean()) for rows in both)
+    return Sharpness(*entropies, *(float(rows.amax(-1).mean()) for rows in both))
 
 
 def three_targets(num_keys: int = 8, score: float = 5.0) -> tuple[Blur, Row]:
@@ -98,20 +94,16 @@ def three_targets(num_keys: int = 8, score: float = 5.0) -> tuple[Blur, Row]:
     return Blur("query", keys, heads), together
 
 
-LEAST_WEIGHT = 1e-6
-"""Rows with less weight than this on ordinary tokens are compared whole."""
+LEAST_WEIGHT = 1e-6  # rows with less weight on ordinary tokens are compared whole
 
 
 @dataclass(frozen=True, eq=False)
 class ComparedRows:
     """One query's rows over the compared keys."""
 
-    keys: tuple[int, ...]
-    """Positions of the compared keys."""
-    weights: Float[Tensor, "head key"]
-    """Each row adds up to one."""
-    resting: tuple[float, ...]
-    """Share of each head's whole row on the keys that are left out."""
+    keys: tuple[int, ...]  # positions of the compared keys
+    weights: Float[Tensor, "head key"]  # each row adds up to one
+    resting: tuple[float, ...]  # share of each head's whole row on the keys that are left out
 
     @property
     def gap(self) -> float:
@@ -126,7 +118,7 @@ def compare_rows(weights: Float[Tensor, "head key"], is_rest: Bool[Tensor, " key
     >>> compared = compare_rows(rows, torch.tensor([True, False, False]))
     >>> compared.keys, compared.weights.tolist()
     ((1, 2), [[1.0, 0.0], [0.0, 1.0]])
-    >>> [round(one, 3) for one in compared.resting], round(compared.gap, 3)
+    >>> [round(share, 3) for share in compared.resting], round(compared.gap, 3)
     ([0.5, 0.8], 0.5)
     """
     weights = weights.double()

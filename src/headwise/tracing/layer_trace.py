@@ -47,21 +47,17 @@ def trace_layer(
         output = layer(x, mask=mask)
         projected = layer.project(x, x)
         rules = layer.make_rules(mask, None, is_self=True, device=x.device)
-        reference = torch.stack(
-            [
-                layer_by_definition(
-                    layer, sequence, mask=mask_part(mask, slice(index, index + 1))
-                ).output
-                for index, sequence in enumerate(x)
-            ]
-        )
+        references = [
+            layer_by_definition(layer, sequence, mask=mask_part(mask, slice(index, index + 1)))
+            for index, sequence in enumerate(x)
+        ]
     counts = {"Wq": layer.num_heads, "Wk": layer.num_kv_heads, "Wv": layer.num_kv_heads}
     weights = {
         name: getattr(layer, name).weight.detach().T.unflatten(1, (count, -1)).movedim(1, 0)
         for name, count in counts.items()
     }
     names = tuple(tokens or map(str, range(x.shape[1])))
-    made = Trace.of(
+    traced = Trace.of(
         {"input": x, **weights, **steps_of_call(*projected, rules), "output": output},
         layer.Wo.weight.detach().T,
         layer.Wo.bias,
@@ -71,11 +67,10 @@ def trace_layer(
         num_kv_heads=layer.num_kv_heads,
         formulas=formulas(rules, layer.d_key),
     )
-    return replace(
-        made,
-        difference=float((output - reference).abs().max()),
-        compared="small matrices for each head and large ones for all",
-    )
+    reference = torch.stack([each.output for each in references])
+    difference = float((output - reference).abs().max())
+    compared = "small matrices for each head and large ones for all"
+    return replace(traced, difference=difference, compared=compared)
 
 
 def steps_of_call(queries: Tensor, keys: Tensor, values: Tensor, rules: Rules) -> dict[str, Tensor]:
@@ -102,19 +97,14 @@ def formulas(rules: Rules, d_key: int) -> dict[str, str]:
     scale = usual if rules.scale is None else rules.scale
     root = f", which is 1 / sqrt({d_key})" if math.isclose(scale, usual) else ""
     special = {"scaled": f"scores x {scale:.4g}{root}{', then capped' if rules.softcap else ''}"}
-    if _has_bias(rules):
+    mask, has_bias = rules.mask, rules.slopes is not None or rules.distance_bias is not None
+    if mask is not None and mask.is_floating_point():
+        has_bias |= bool(((mask != 0) & (mask > LOWEST)).any())  # more than -inf for hidden keys
+    if has_bias:
         special["masked"] = "scaled + bias, -inf where a query may not look"
     if rules.sinks is not None:
         special["weights"] = "softmax of each row and a sink, so that rows sum to less than 1"
     return special
-
-
-def _has_bias(rules: Rules) -> bool:
-    """Whether the layer adds more than a mask to the scores."""
-    mask = rules.mask
-    if mask is not None and mask.is_floating_point() and ((mask != 0) & (mask > LOWEST)).any():
-        return True
-    return rules.slopes is not None or rules.distance_bias is not None
 
 
 def compare_with_reference(call: AttentionCall, output: Tensor, bias: Tensor | None) -> float:

@@ -1,7 +1,9 @@
 """Maps: the weights of some heads, with labels, by word, without special tokens or the sink."""
 
 from dataclasses import dataclass, replace
+from itertools import compress
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -46,26 +48,17 @@ class Maps:
         labels = self.labels
         if not labels.is_special:
             return self
-        kept = [place for place, special in enumerate(labels.is_special) if not special]
-        rows = kept if labels.is_self else list(range(len(labels.queries)))
-
-        def of(items: tuple[str, ...], places: list[int]) -> tuple[str, ...]:
-            return tuple(items[place] for place in places)
-
-        return Maps(
-            self.weights[:, rows][:, :, kept],
-            self.heads,
-            Labels(
-                of(labels.queries, rows),
-                of(labels.keys, kept),
-                (False,) * len(kept),
-                tuple(labels.word_of[place] for place in kept) if labels.word_of else (),
-            ),
-        )
+        ordinary = [not special for special in labels.is_special]
+        keys, word_of = tuple(compress(labels.keys, ordinary)), compress(labels.word_of, ordinary)
+        weights, queries = self.weights[:, :, torch.tensor(ordinary)], labels.queries
+        if labels.is_self:
+            weights, queries = weights[:, torch.tensor(ordinary)], keys
+        labels = Labels(queries, keys, (False,) * len(keys), tuple(word_of))
+        return replace(self, weights=weights, labels=labels)
 
     def without_sink(self) -> "Maps":
         """Maps without weight on the first key; rows are rescaled to sum to 1."""
         weights = self.weights.clone()
         weights[:, :, 0] = 0
-        whole = weights.sum(-1, keepdim=True)
-        return replace(self, weights=weights / whole.masked_fill(whole == 0, 1))
+        totals = weights.sum(-1, keepdim=True)
+        return replace(self, weights=weights / totals.masked_fill(totals == 0, 1))

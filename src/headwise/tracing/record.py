@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headwise.errors import OptionError
-from headwise.formats import format_count
+from headwise.formats import format_count, replace_nonfinite
 from headwise.reading.labels import Labels
 from headwise.tracing.maps import Maps
 
@@ -32,19 +32,12 @@ STEPS = {
     "weights": ("batch heads query key", "softmax of each row"),
     "mixed": ("batch heads query d_value", "weights V"),
     "concat": ("batch query concat", "all heads side by side"),
-    "Wo": (
-        "concat d_model",
-        "the output projection: its rows belong to heads, its columns to all",
-    ),
-    "contributions": (
-        "batch heads query d_model",
-        "mixed Wo, each head with its own rows of Wo",
-    ),
+    "Wo": ("concat d_model", "the output projection: its rows belong to heads, its columns to all"),
+    "contributions": ("batch heads query d_model", "mixed Wo, each head with its own rows of Wo"),
     "output": ("batch query d_model", "concat Wo + bias"),
 }
 """Axes and formula of every step, in order."""
-MOST_NUMBERS = 1 << 16
-"""Steps with more values than this have none in JSON, unless they are named."""
+MOST_NUMBERS = 1 << 16  # steps with more values have none in JSON, unless they are named
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,10 +155,10 @@ class Trace:
     @property
     def remainder(self) -> float:
         """Largest difference between the output and the heads' contributions plus the bias."""
-        whole = self["contributions"].values.sum(1)
+        total = self["contributions"].values.sum(1)
         if self.bias is not None:
-            whole = whole + self.bias
-        return float((whole - self["output"].values).abs().max())
+            total = total + self.bias
+        return float((total - self["output"].values).abs().max())
 
     @property
     def adds_up(self) -> bool:
@@ -180,11 +173,8 @@ class Trace:
     def shares_before(self) -> Float[Tensor, "heads concat"]:
         """Share of each head in each column of the concat: 1 in its own columns, else 0."""
         concat = self["concat"].values
-        own = torch.zeros(self.num_heads, concat.shape[-1], dtype=concat.dtype)
         width = concat.shape[-1] // self.num_heads
-        for head in range(self.num_heads):
-            own[head, head * width : (head + 1) * width] = 1
-        return own
+        return torch.eye(self.num_heads, dtype=concat.dtype).repeat_interleave(width, dim=1)
 
     @property
     def shares_after(self) -> Float[Tensor, "heads d_model"]:
@@ -202,8 +192,8 @@ class Trace:
     def lengths(self) -> list[tuple[float, float]]:
         """Mean length of each head's contribution to the output, and its share of the sum."""
         lengths = self.real_contributions.norm(dim=-1).mean(0)
-        whole = float(lengths.sum()) or 1.0
-        return [(length, length / whole) for length in lengths.tolist()]
+        total = float(lengths.sum()) or 1.0
+        return [(length, length / total) for length in lengths.tolist()]
 
     def matrices(
         self, step: TraceStep
@@ -221,11 +211,11 @@ class Trace:
             yield step.name, values, beside, above
             return
         for head in self.heads:
-            own, served = head, ""
+            place, served = head, ""
             if axes[0] == "kv_heads":
-                own = self.kv_head_of[head]
-                served = f" (KV head {own})" if self.num_heads > values.shape[0] else ""
-            yield f"{self.name_of(head)} {step.name}{served}", values[own], beside, above
+                place = self.kv_head_of[head]
+                served = f" (KV head {place})" if self.num_heads > values.shape[0] else ""
+            yield f"{self.name_of(head)} {step.name}{served}", values[place], beside, above
 
     def maps(self, *, words: bool = False, special: bool = True, sink: bool = True) -> Maps:
         """The weights of the chosen heads with labels: by word, without special tokens or sink."""
@@ -246,8 +236,8 @@ class Trace:
         for place, axis in enumerate(step.axes):
             if axis in ("heads", "kv_heads"):
                 is_kv = axis == "kv_heads"
-                chosen = [self.kv_head_of[head] if is_kv else head for head in self.heads]
-                index = torch.tensor(chosen, device=step.values.device)
+                numbers = [self.kv_head_of[head] if is_kv else head for head in self.heads]
+                index = torch.tensor(numbers, device=step.values.device)
                 axes = (*step.axes[:place], "heads", *step.axes[place + 1 :])
                 return replace(step, axes=axes, values=step.values.index_select(place, index))
         return step
@@ -299,12 +289,7 @@ class Trace:
 
 def nested_lists(values: Tensor) -> Any:
     """A tensor as nested lists, with None for values that are not finite."""
-    if values.dim() == 0:
-        number = values.item()
-        return number if math.isfinite(number) else None
-    if values.dim() == 1:
-        return [number if math.isfinite(number) else None for number in values.tolist()]
-    return [nested_lists(part) for part in values]
+    return replace_nonfinite(values.tolist())
 
 
 def closing_lines(trace: Trace) -> list[str]:
@@ -332,10 +317,9 @@ def segregation(shares: Float[Tensor, "heads column"]) -> float:
 
     One minus the entropy of the heads' shares over its largest value, averaged over the columns.
     """
-    heads = len(shares)
-    if heads == 1:
+    if len(shares) == 1:
         return 1.0
-    entropy = torch.special.entr(shares).sum(0) / math.log(heads)
+    entropy = torch.special.entr(shares).sum(0) / math.log(len(shares))
     return float((1 - entropy).mean())
 
 

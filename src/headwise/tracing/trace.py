@@ -7,7 +7,7 @@ are computed in layer_trace.py.
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,11 @@ from torch import Tensor, nn
 from headwise.attention.layer import MultiHeadAttention
 from headwise.errors import ModelError, OptionError
 from headwise.heads import HeadId, parse_heads
-from headwise.models.loaded import Source
+from headwise.models.loaded import Source, open_model
+from headwise.reading.batch import Batch, TokenKinds
+from headwise.reading.labels import token_labels
+from headwise.reading.reader import Reader
+from headwise.reading.tensors import batch_from_tensors, check_tensors
 from headwise.tracing.layer_trace import (
     compare_with_reference,
     formulas,
@@ -24,13 +28,9 @@ from headwise.tracing.layer_trace import (
 )
 from headwise.tracing.record import Trace
 from headwise.watching.calls import AttentionCall, Call, at_least_float32, check_weights_fit
-
-if TYPE_CHECKING:
-    from headwise.reading.batch import Batch
-    from headwise.watching.sites import Site
-
-HeadChoice = int | str | HeadId | Sequence[int | str | HeadId]
-"""Heads of one layer, by number or by name."""
+from headwise.watching.hooks import record
+from headwise.watching.running import forward_batch, in_evaluation, real_queries
+from headwise.watching.sites import Site, find_sites
 
 
 def trace(
@@ -39,7 +39,7 @@ def trace(
     *,
     layer: int | None = None,
     stack: str | None = None,
-    heads: HeadChoice | None = None,
+    heads: int | str | HeadId | Sequence[int | str | HeadId] | None = None,
     tokenizer: Any = None,
     mask: Tensor | None = None,
 ) -> Trace:
@@ -77,10 +77,8 @@ class LayerChoice:
     """A layer of a model and some of its heads."""
 
     layer: int = 0
-    stack: str | None = None
-    """None for the first stack that computes."""
-    heads: tuple[int, ...] | None = None
-    """None for all heads."""
+    stack: str | None = None  # None for the first stack that computes
+    heads: tuple[int, ...] | None = None  # None for all heads
 
     @classmethod
     def parse(
@@ -94,9 +92,6 @@ class LayerChoice:
         if heads is None:
             return cls(layer or 0, stack)
         numbers = _head_numbers(heads)
-        if numbers == ():
-            raise OptionError(f"heads is {heads!r}: name a head, or omit heads for all",
-                              option="heads")  # fmt: skip
         if numbers is not None:
             return cls(layer or 0, stack, numbers)
         named = parse_heads(heads)
@@ -126,11 +121,12 @@ def _head_numbers(heads: Any) -> tuple[int, ...] | None:
         if any(isinstance(part, str | HeadId) for part in parts):
             return None
     try:
+        if not parts:
+            raise ValueError
         return tuple(int(part) if isinstance(part, str) else operator.index(part) for part in parts)
     except (ValueError, TypeError) as err:
-        raise OptionError(
-            f"heads is {heads!r}: give names such as L2H0, or numbers such as 0,3", option="heads"
-        ) from err
+        rule = "give names such as L2H0, or numbers such as 0,3; omit heads for all"
+        raise OptionError(f"heads is {heads!r}: {rule}", option="heads") from err
 
 
 @torch.no_grad()
@@ -140,13 +136,7 @@ def _trace_model(
     choice: LayerChoice,
     tokenizer: Any,
 ) -> Trace:
-    # imported here, because they import transformers, which takes seconds
-    from headwise.models.loaded import open_model
-    from headwise.reading.labels import token_labels
-    from headwise.watching.hooks import record
-    from headwise.watching.running import forward_batch, in_evaluation, real_queries
-    from headwise.watching.sites import find_sites
-    from headwise.watching.watch import watch
+    from headwise.watching.watch import watch  # imports transformers, which takes seconds
 
     loaded = open_model(source, tokenizer)
     model = loaded.model
@@ -174,64 +164,65 @@ def _trace_model(
             "outputs of its heads"
         )
     attention, projected = (
-        [one for one in recorded if one.name == name][site.call_index] for name in modules
+        [each for each in recorded if each.name == name][site.call_index] for name in modules
     )
     output, bias = projected.output, getattr(projection, "bias", None)
     tensors = {"input": attention.input} if attention.input.dim() == 3 else {}
+    num_kv_heads, special, checks = call.num_heads, dict[str, str](), dict[str, Any]()
     if isinstance(call, AttentionCall):
         check_weights_fit(call.mixed.shape[:3].numel() * call.num_keys, site)
         tensors |= steps_of_call(call.queries, call.keys, call.values, call.rules)
+        num_kv_heads, special = call.keys.shape[1], formulas(call.rules, call.keys.shape[-1])
+        checks["difference"] = compare_with_reference(call, output, bias)
+        checks["compared"] = "the layer as it ran and head by head in plain steps"
     else:
         dtype = at_least_float32(call.mixed)
         tensors |= {"weights": call.weights().to(dtype), "mixed": call.mixed.to(dtype)}
+        name = type(site.module).__name__
+        checks["notes"] = (f"{name} only returns its weights: there are no scores",)
     stack = f"{site.stack}." if site.stack else ""
     is_real = real_queries(model, batch.inputs, site.stack, output)
-    made = Trace.of(
+    traced = Trace.of(
         tensors | {"output": output},
         call.output_weight,
         bias,
         title=f"{loaded.name}, {stack}layer {site.layer}",
         labels=token_labels(batch, site.stack, loaded.tokenizer, call.num_queries, call.num_keys),
         heads=choice.heads,
-        num_kv_heads=call.keys.shape[1] if isinstance(call, AttentionCall) else call.num_heads,
-        formulas=formulas(call.rules, call.keys.shape[-1])
-        if isinstance(call, AttentionCall)
-        else {},
+        num_kv_heads=num_kv_heads,
+        formulas=special,
     )
-    made = replace(made, prefix=f"{stack}L{site.layer}", is_real=None if is_real.all() else is_real)
-    if not isinstance(call, AttentionCall):
-        note = f"{type(site.module).__name__} only returns its weights: there are no scores"
-        return replace(made, notes=(note,))
-    return replace(
-        made,
-        difference=compare_with_reference(call, output, bias),
-        compared="the layer as it ran and head by head in plain steps",
-    )
+    checks["is_real"] = None if is_real.all() else is_real
+    return replace(traced, prefix=f"{stack}L{site.layer}", **checks)
 
 
 def _read_inputs(
     model: nn.Module, inputs: Tensor | str | Mapping[str, Tensor], tokenizer: Any
-) -> "Batch":
-    from headwise.reading.reader import Reader
-    from headwise.reading.tensors import batches_from_tensors
-
+) -> Batch:
     if isinstance(inputs, str):
         if tokenizer is None:
             raise OptionError("inputs is a text, but there is no tokenizer: pass one, or tensors")
         reader = Reader(tokenizer, model.config)
         return reader.whole_text(inputs, next(model.parameters()).device)
     tensors = {"input_ids": inputs} if isinstance(inputs, Tensor) else inputs
-    return next(batches_from_tensors([tensors], model.config, tokenizer))
+    check_tensors(tensors)
+    kinds = None if tokenizer is None else TokenKinds(tokenizer)
+    return batch_from_tensors(tensors, model.config, kinds)
 
 
 def _choose_site(
-    model: nn.Module, sites: Sequence["Site"], batch: "Batch", choice: LayerChoice
-) -> "Site":
+    model: nn.Module, sites: Sequence[Site], batch: Batch, choice: LayerChoice
+) -> Site:
     """The site of the chosen layer; without a stack, in the first stack that computes."""
+    from headwise.watching.watch import watch
+
     stacks = list(dict.fromkeys(site.stack for site in sites))
-    stack = choice.stack
-    if stack is None:
-        stack = stacks[0] if len(stacks) == 1 else _first_stack(model, batch, stacks)
+    stack = stacks[0] if choice.stack is None else choice.stack
+    if choice.stack is None and len(stacks) > 1:
+        computing: set[str] = set()  # some inputs skip a stack
+        with in_evaluation(model), watch(model, lambda call: computing.add(call.stack)):
+            forward_batch(model, batch.inputs)
+        stack = next((name for name in stacks if name in computing), stack)
     if stack not in stacks:
         names = "one, without a name" if stacks == [""] else ", ".join(stacks)
         raise OptionError(f"stack is {stack!r}: the model's stacks are {names}", option="stack")
@@ -243,14 +234,3 @@ def _choose_site(
     raise OptionError(
         f"layer is {choice.layer}: the model has layers 0..{last}{name}", option="layer"
     )
-
-
-def _first_stack(model: nn.Module, batch: "Batch", stacks: Sequence[str]) -> str:
-    """The first stack that computes on this batch: some inputs skip a stack."""
-    from headwise.watching.running import forward_batch, in_evaluation
-    from headwise.watching.watch import watch
-
-    computing: set[str] = set()
-    with in_evaluation(model), watch(model, lambda call: computing.add(call.stack)):
-        forward_batch(model, batch.inputs)
-    return next((stack for stack in stacks if stack in computing), stacks[0])

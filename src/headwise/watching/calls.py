@@ -14,7 +14,7 @@ from torch import Tensor
 from headwise.attention.attend import attend, attend_in_steps, attend_with_lse
 from headwise.attention.bias import bias_of_pairs
 from headwise.attention.prepare import Computation
-from headwise.attention.rules import Rules, as_4d_mask, restrict_mask
+from headwise.attention.rules import Rules, mask_part, restrict_mask
 from headwise.errors import ModelError, OptionError, ShapeError
 from headwise.watching.sequence_weights import LOWEST, SequenceWeights
 from headwise.watching.sites import Site, output_weight
@@ -133,8 +133,8 @@ class AttentionCall(SiteCall):
     def weights(self) -> Float[Tensor, "batch heads query key"]:
         """All weights, `heads x query x key` per sequence; OptionError if they are too many."""
         check_weights_fit(self.queries.shape[:3].numel() * self.num_keys, self.site)
-        steps = attend_in_steps(self.queries, self.keys, self.values, rules=self._certain_rules)
-        return steps.weights
+        rules = self._certain_rules
+        return attend_in_steps(self.queries, self.keys, self.values, rules=rules).weights
 
     def sequence(self, index: int, queries: slice, keys: slice) -> SequenceWeights:
         """Weights of one sequence between some queries and keys, without gradients.
@@ -144,9 +144,15 @@ class AttentionCall(SiteCall):
         wide, row = at_least_float32(self.queries), slice(index, index + 1)
         queries = slice(*queries.indices(self.num_queries))
         keys = slice(*keys.indices(self.num_keys))
+        mask = mask_part(self.rules.mask, row, queries, keys)
+        if self.rules.lengths is not None and keys.stop > (length := self.rules.lengths[index]):
+            positions = torch.arange(keys.start, keys.stop, device=self.keys.device)
+            mask = restrict_mask(mask, (positions < length)[None, None, None])
+        if mask is not None and mask.dtype == torch.bool and mask.all():
+            mask = None
         rules = replace(
             self._certain_rules,
-            mask=self._sequence_mask(index, queries, keys),
+            mask=None if mask is None else mask.detach(),
             offset=self._computation.band.offset + queries.start - keys.start,
             lengths=None,
             query_lengths=None,
@@ -161,18 +167,6 @@ class AttentionCall(SiteCall):
             mixed=self.mixed[index, :, queries].detach().to(wide),
             lse=self.lse[index, :, queries].detach().to(wide),
         )
-
-    def _sequence_mask(self, index: int, queries: slice, keys: slice) -> Tensor | None:
-        """One sequence's mask for some queries and keys; None if it blocks nothing."""
-        mask = None if self.rules.mask is None else as_4d_mask(self.rules.mask).detach()
-        if mask is not None:
-            mask = mask[index : index + 1] if len(mask) > 1 else mask
-            mask = mask[:, :, queries] if mask.shape[2] > 1 else mask
-            mask = mask[..., keys] if mask.shape[3] > 1 else mask
-        if self.rules.lengths is not None and keys.stop > (length := self.rules.lengths[index]):
-            positions = torch.arange(keys.start, keys.stop, device=self.keys.device)
-            mask = restrict_mask(mask, (positions < length)[None, None, None])
-        return None if mask is not None and mask.dtype == torch.bool and mask.all() else mask
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

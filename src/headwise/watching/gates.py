@@ -8,6 +8,7 @@ model has its own gate or norm between heads and projection, these gates come be
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -18,7 +19,7 @@ from headwise.heads import HeadId, Heads, abbreviate, check_head, check_layer, p
 from headwise.models.loaded import LoadedModel, as_module
 from headwise.reading.batch import Inputs
 from headwise.watching.calls import Call
-from headwise.watching.interface import CallObserver, Change
+from headwise.watching.interface import CallObserver
 from headwise.watching.running import forward_batch, in_evaluation, real_queries
 from headwise.watching.sites import Site, find_sites
 from headwise.watching.watch import observe, watch
@@ -59,7 +60,8 @@ def silence(
             if site.num_heads is not None:
                 _check_heads(numbers, site, site.num_heads)
             mean = None if means is None else means.of(site)
-            entries.append((site, CallObserver(change=_replacement(numbers, mean, site))))
+            change = partial(_replace_heads, site, numbers, mean)
+            entries.append((site, CallObserver(change=change)))
     with observe(model, sites, entries):
         yield
 
@@ -95,8 +97,9 @@ def gate(
             raise OptionError(
                 f"{name} is not a layer of this model: its layers are {abbreviate(list(by_name))}"
             )
-        mean = None if means is None else means.of(by_name[name])
-        entries.append((by_name[name], CallObserver(change=_multiplication(factors, name, mean))))
+        site = by_name[name]
+        change = partial(_scale_heads, site, factors, None if means is None else means.of(site))
+        entries.append((site, CallObserver(change=change)))
     with observe(model, sites, entries):
         yield
 
@@ -132,44 +135,35 @@ def mean_outputs(model: nn.Module | LoadedModel, batches: Iterable[Inputs]) -> M
     return MeanOutputs({key: sums[key] / counts[key] for key in sums})
 
 
-def _replacement(heads: list[int], mean: Tensor | None, site: Site) -> Change:
-    """A change that replaces the outputs of some heads by zeros or by their means."""
-
-    def change(mixed: Tensor) -> Tensor:
-        _check_heads(heads, site, mixed.shape[1])
-        is_silent = torch.zeros(mixed.shape[1], dtype=torch.bool, device=mixed.device)
-        is_silent[heads] = True
-        zero = mixed.new_zeros(())
-        new = zero if mean is None else _fit_mean(mean, mixed, site.layer_name)
-        return torch.where(is_silent[:, None, None], new, mixed)
-
-    return change
+def _replace_heads(site: Site, heads: list[int], mean: Tensor | None, mixed: Tensor) -> Tensor:
+    """`mixed` with zeros, or their means, for the outputs of some heads."""
+    _check_heads(heads, site, mixed.shape[1])
+    is_silent = torch.zeros(mixed.shape[1], dtype=torch.bool, device=mixed.device)
+    is_silent[heads] = True
+    new = mixed.new_zeros(()) if mean is None else _fit_mean(mean, mixed, site)
+    return torch.where(is_silent[:, None, None], new, mixed)
 
 
-def _multiplication(gates: Tensor, name: str, mean: Tensor | None) -> Change:
-    """A change that multiplies each head's output by its gate, or moves it towards its mean."""
-
-    def change(mixed: Tensor) -> Tensor:
-        if gates.shape not in ((mixed.shape[1],), (1, mixed.shape[1]), mixed.shape[:2]):
-            batch, heads = mixed.shape[:2]
-            raise OptionError(
-                f"the gates of {name} are {list(gates.shape)}: they must be [heads {heads}], or "
-                f"[batch {batch}, heads {heads}]"
-            )
-        factors = gates.to(mixed)[..., None, None]
-        if mean is None:
-            return mixed * factors
-        return mixed * factors + _fit_mean(mean, mixed, name) * (1 - factors)
-
-    return change
-
-
-def _fit_mean(mean: Tensor, mixed: Tensor, name: str) -> Float[Tensor, "heads 1 d_value"]:
-    if mean.shape != mixed.shape[1::2]:
-        heads, size = mixed.shape[1::2]
+def _scale_heads(site: Site, gates: Tensor, mean: Tensor | None, mixed: Tensor) -> Tensor:
+    """`mixed` times a gate per head, which moves the head's output towards zero or its mean."""
+    batch, heads = mixed.shape[:2]
+    if gates.shape not in ((heads,), (1, heads), (batch, heads)):
         raise OptionError(
-            f"the mean outputs of {name} are {list(mean.shape)}, but its heads output [heads "
-            f"{heads}, d_value {size}]: measure them on this model"
+            f"the gates of {site.layer_name} are {list(gates.shape)}: they must be "
+            f"[heads {heads}], or [batch {batch}, heads {heads}]"
+        )
+    factors = gates.to(mixed)[..., None, None]
+    if mean is None:
+        return mixed * factors
+    return mixed * factors + _fit_mean(mean, mixed, site) * (1 - factors)
+
+
+def _fit_mean(mean: Tensor, mixed: Tensor, site: Site) -> Float[Tensor, "heads 1 d_value"]:
+    heads, size = mixed.shape[1::2]
+    if mean.shape != (heads, size):
+        raise OptionError(
+            f"the mean outputs of {site.layer_name} are {list(mean.shape)}, but its heads output "
+            f"[heads {heads}, d_value {size}]: measure them on this model"
         )
     return mean.to(mixed)[:, None]
 

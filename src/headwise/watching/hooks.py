@@ -5,7 +5,7 @@ their queries and keys are in `watch.py`.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -37,11 +37,7 @@ class ModuleCall:
 
 @contextmanager
 def record(modules: Mapping[str, nn.Module]) -> Iterator[list[ModuleCall]]:
-    """Record every call of these modules inside the block, in the order in which they return.
-
-    with record({"attention": layer.attention, "output": layer.output}) as calls:
-        model(**inputs)
-    """
+    """Record every call of these modules inside the block, in the order in which they return."""
     calls: list[ModuleCall] = []
 
     def keep(
@@ -49,15 +45,11 @@ def record(modules: Mapping[str, nn.Module]) -> Iterator[list[ModuleCall]]:
     ) -> None:
         calls.append(ModuleCall(name, args, kwargs, detach_all(result)))
 
-    hooks = [
-        module.register_forward_hook(partial(keep, name), with_kwargs=True)
-        for name, module in modules.items()
-    ]
-    try:
+    with ExitStack() as hooks:
+        for name, module in modules.items():
+            hook = module.register_forward_hook(partial(keep, name), with_kwargs=True)
+            hooks.enter_context(hook)
         yield calls
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def detach_all(value: Any) -> Any:

@@ -6,8 +6,8 @@ module. One attention function and one mask function are registered with transfo
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -21,14 +21,15 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.utils import output_capturing
 
 from headwise.attention.attend import attend_in_steps, mix
-from headwise.attention.kernels import can_be_read
+from headwise.attention.prepare import can_be_read
 from headwise.attention.rules import Rules, as_4d_mask, restrict_mask
 from headwise.errors import ModelError
 from headwise.watching.calls import AttentionCall, Call
 from headwise.watching.masks import StructuredMask, headwise_mask, real_mask
-from headwise.watching.sites import Site
+from headwise.watching.sites import Site, path_and_parents
 
 NAME = "headwise"
+IMPLEMENTATION = "_attn_implementation_internal"
 
 Change = Callable[[Tensor], Tensor]
 """Maps a layer's head outputs `[batch heads query d_value]` to the outputs to use instead."""
@@ -46,9 +47,10 @@ class CallObserver:
 
     def hold(self, call: AttentionCall, output: Float[Tensor, "batch query heads d_value"]) -> None:
         """Keep a call until its output projection runs, to see whether `output` is its input."""
+        assert self.each is not None
         projection = call.site.output_projection
         if projection is None:
-            self.notify(call)
+            self.each(call)
             return
 
         def project(_: nn.Module, inputs: tuple[Any, ...]) -> None:
@@ -59,8 +61,8 @@ class CallObserver:
 
     def release(self, *, is_direct: bool = False) -> None:
         """Pass the pending call on, if there is one; not direct if its projection never ran."""
-        if (call := self.drop()) is not None:
-            self.notify(call if is_direct else replace(call, is_direct=False))
+        if (call := self.drop()) is not None and self.each is not None:
+            self.each(call if is_direct else replace(call, is_direct=False))
 
     def drop(self) -> AttentionCall | None:
         """Remove the pending call and its hook, and return the call."""
@@ -69,11 +71,6 @@ class CallObserver:
         (call, hook), self.pending = self.pending, None
         hook.remove()
         return call
-
-    def notify(self, call: AttentionCall) -> None:
-        """Pass a call to `each`."""
-        assert self.each is not None
-        self.each(call)
 
 
 def _are_equal(first: Tensor, second: Tensor) -> bool:
@@ -93,8 +90,9 @@ OBSERVERS: WeakKeyDictionary[nn.Module, list[Entry]] = WeakKeyDictionary()
 CALL_COUNTS: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 """Calls of each shared module since its layer loop began."""
 
-ROUTED: dict[int, tuple[Any, str | None, int]] = {}
-"""Changed configs by id: the config, its own implementation, and how many blocks use ours."""
+CHANGES: dict[Hashable, tuple[Callable[[], None], int]] = {}
+"""Changes that several blocks may need: a function that undoes each, and the number of blocks."""
+CHANGES_LOCK = threading.Lock()
 
 
 def headwise_attention(
@@ -107,10 +105,7 @@ def headwise_attention(
     dropout: float = 0.0,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention in transformers' signature, passed to the module's observers.
-
-    Weights are computed separately, and only if the model is to return them.
-    """
+    """Attention in transformers' signature, which also notifies the module's observers."""
     if options.get("cache") is not None:
         raise ModelError(
             f"{type(module).__name__} cannot be watched under continuous batching, because its "
@@ -125,8 +120,12 @@ def headwise_attention(
     if with_lse:
         check_finite(entries[0][0], query, key)
     mixed, lse = mix(query, key, value, rules, with_lse=with_lse)
-    output, calls = mixed, []
-    for site, observer in entries:
+    output = mixed
+    for _, observer in entries:
+        if observer.change is not None:
+            output = observer.change(output)
+    output = output.transpose(1, 2).contiguous()
+    for site, observer in reversed(entries):  # hooks are prepended: the last one runs first
         if observer.each is not None:
             call = AttentionCall(
                 site=site,
@@ -137,12 +136,7 @@ def headwise_attention(
                 mixed=mixed,
                 known_lse=lse,
             )
-            calls.append((observer, call))
-        if observer.change is not None:
-            output = observer.change(output)
-    output = output.transpose(1, 2).contiguous()
-    for observer, call in reversed(calls):  # hooks are prepended: the last one runs first
-        observer.hold(call, output)
+            observer.hold(call, output)
     weights = None
     if options.get("output_attentions") or _returns_weights():
         certain = replace(rules, dropout=0.0)
@@ -151,21 +145,15 @@ def headwise_attention(
 
 
 def _returns_weights() -> bool:
-    """Whether the running model is to return its weights, by transformers' own recorder.
-
-    Most models do not pass `output_attentions` down to the attention function.
-    """
+    """Whether transformers records weights; most models do not pass `output_attentions` on."""
     recorder = getattr(output_capturing, "_active_collector", None)
     outputs = None if recorder is None else recorder.get()
     return any(name.endswith("attentions") for name in outputs or ())
 
 
 def check_finite(site: Site, query: Tensor, key: Tensor) -> None:
-    """Raise ModelError if queries or keys overflowed: torch's kernel returns zeros for such rows.
-
-    A sum runs at the speed of memory, and is not finite if one of its terms is not.
-    """
-    if not can_be_read(query) or (query.sum() + key.sum()).isfinite():
+    """Raise ModelError if queries or keys overflowed, for which torch's kernel returns zeros."""
+    if not can_be_read(query) or (query.sum() + key.sum()).isfinite():  # the sum is much faster
         return
     if not (query.isfinite().all() and key.isfinite().all()):
         dtype = str(query.dtype).removeprefix("torch.")
@@ -189,138 +177,113 @@ def _read_rules(
 ) -> Rules:
     """transformers' arguments as rules for `attend`."""
     num_queries, num_keys = query.shape[2], key.shape[2]
-    structure = mask.structure if isinstance(mask, StructuredMask) else None
-    if mask is not None and structure is not None and mask.shape[2:] == (num_queries, num_keys):
-        rules = structure.rules()
+    make_rules = mask.make_rules if isinstance(mask, StructuredMask) else None
+    if mask is not None and make_rules and mask.shape[2:] == (num_queries, num_keys):
+        rules = make_rules()
     elif mask is not None:
-        rules = Rules(mask=_as_mask(real_mask(mask))[..., :num_keys])
+        dense = as_4d_mask(real_mask(mask))[..., :num_keys]
+        if dense.is_floating_point():  # models write their dtype's smallest number for -inf
+            dense = dense.masked_fill(dense <= torch.finfo(dense.dtype).min, -torch.inf)
+        rules = Rules(mask=dense)
     else:
         is_causal = options.get("is_causal")
         is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
         rules = Rules(is_causal=bool(is_causal) and num_queries > 1, offset=0)
     bias = options.get("position_bias")
     if bias is not None:
-        rules = _add_bias(rules, bias[..., -num_queries:, :num_keys])
+        bias = bias[..., -num_queries:, :num_keys]
+        if rules.mask is not None and rules.mask.is_floating_point():
+            bias = rules.mask + bias
+        elif rules.mask is not None:
+            bias = restrict_mask(bias, rules.mask)
+        rules = replace(rules, mask=bias)
     return replace(rules, softcap=options.get("softcap"), sinks=options.get("s_aux"))
-
-
-def _as_mask(mask: Tensor) -> Tensor:
-    """A 4D mask with -inf where the model wrote its dtype's smallest number."""
-    mask = as_4d_mask(mask)
-    if not mask.is_floating_point():
-        return mask
-    return mask.masked_fill(mask <= torch.finfo(mask.dtype).min, -torch.inf)
-
-
-def _add_bias(rules: Rules, bias: Tensor) -> Rules:
-    if rules.mask is None:
-        return replace(rules, mask=bias)
-    if rules.mask.is_floating_point():
-        return replace(rules, mask=rules.mask + bias)
-    return replace(rules, mask=restrict_mask(bias, rules.mask))
 
 
 @contextmanager
 def route_attention(model: nn.Module, sites: Iterable[Site]) -> Iterator[None]:
-    """Make the model and its sub-models compute attention here inside the block.
+    """Make the model and its sub-models compute attention here, uncompiled, inside the block.
 
     Parts that do not use transformers' interface are set to `eager`: only then do they return
-    their weights.
+    their weights. Compiled code would not notify observers that came later, and torch cannot
+    compile structured masks.
     """
-    names = dict(_implementations(model, sites))
-    for key, (config, name) in names.items():
-        _, before, users = ROUTED.get(key, (config, config._attn_implementation_internal, 0))
-        ROUTED[key] = (config, before, users + 1)
-        config._attn_implementation_internal = name
+    with ExitStack() as stack:
+        stack.enter_context(_shared_change("stance", _stop_compiling))
+        for config, name in _implementations(model, sites):
+            remember = partial(_remember_implementation, config)
+            stack.enter_context(_shared_change(id(config), remember))
+            setattr(config, IMPLEMENTATION, name)
+        yield
+
+
+def _stop_compiling() -> Callable[[], None]:
+    stance = torch.compiler.set_stance("force_eager")
+    return partial(stance.__exit__, None, None, None)
+
+
+def _remember_implementation(config: Any) -> Callable[[], None]:
+    return partial(setattr, config, IMPLEMENTATION, getattr(config, IMPLEMENTATION))
+
+
+@contextmanager
+def _shared_change(key: Hashable, change: Callable[[], Callable[[], None]]) -> Iterator[None]:
+    """Call `change` unless another block has, and its result when the last such block ends."""
+    with CHANGES_LOCK:
+        undo, users = CHANGES.get(key) or (change(), 0)
+        CHANGES[key] = undo, users + 1
     try:
         yield
     finally:
-        for key, (config, _) in names.items():
-            _, before, users = ROUTED.pop(key)
+        with CHANGES_LOCK:
+            undo, users = CHANGES.pop(key)
             if users > 1:
-                ROUTED[key] = (config, before, users - 1)
+                CHANGES[key] = undo, users - 1
             else:
-                config._attn_implementation_internal = before
+                undo()
 
 
-def _implementations(
-    model: nn.Module, sites: Iterable[Site]
-) -> Iterator[tuple[int, tuple[Any, str]]]:
-    """Every config that a module of the model reads, by id, with the implementation to set."""
+def _implementations(model: nn.Module, sites: Iterable[Site]) -> Iterator[tuple[Any, str]]:
+    """Every config that a module of the model reads, with the implementation to set."""
     around: dict[bool, set[str]] = {True: set(), False: set()}
     for site in sites:
-        parts = site.name.split(".")
-        around[site.is_routed] |= {".".join(parts[:count]) for count in range(len(parts) + 1)}
-    configs: dict[int, tuple[Any, set[bool]]] = {}
+        around[site.is_routed] |= set(path_and_parents(site.name))
+    configs: dict[int, tuple[Any, set[str]]] = {}
     for name, module in model.named_modules():
         config = getattr(module, "config", None)
-        if hasattr(config, "_attn_implementation_internal"):
-            kinds = configs.setdefault(id(config), (config, set()))[1]
-            kinds |= {kind for kind, names in around.items() if name in names}
-    default = bool(around[True])
-    for key, (config, kinds) in configs.items():
-        yield key, (config, NAME if True in (kinds or {default}) else "eager")
-
-
-@dataclass
-class Stance:
-    """Turns compilation off while any watch is active, in whatever order watches end.
-
-    Code that was compiled without observers would not notify them, and torch cannot compile
-    structured masks.
-    """
-
-    users: int = 0
-    setting: Any = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @contextmanager
-    def eager_mode(self) -> Iterator[None]:
-        """Run everything uncompiled inside the block."""
-        with self.lock:
-            if not self.users:
-                self.setting = torch.compiler.set_stance("force_eager")
-            self.users += 1
-        try:
-            yield
-        finally:
-            with self.lock:
-                self.users -= 1
-                if not self.users:
-                    self.setting.__exit__(None, None, None)
-
-
-STANCE = Stance()
-"""One for the whole process, as torch's own stance."""
+        if hasattr(config, IMPLEMENTATION):
+            configs.setdefault(id(config), (config, set()))[1].add(name)
+    for config, names in configs.values():
+        is_routed = names & around[True] or (around[True] and not names & around[False])
+        yield config, NAME if is_routed else "eager"
 
 
 @contextmanager
 def observe_routed(entries: list[Entry]) -> Iterator[None]:
     """Notify each observer of every call at its site inside the block."""
     loops = {site.module: site.layer_loop for site, _ in entries if site.layer_loop is not None}
-    hooks = [
-        loop.register_forward_pre_hook(partial(_restart_count, module))
-        for module, loop in loops.items()
-    ]
-    for entry in entries:
-        OBSERVERS.setdefault(entry[0].module, []).append(entry)
-    try:
+    with ExitStack() as hooks:
+        for module, loop in loops.items():
+            restart = partial(_restart_count, module)
+            hooks.enter_context(loop.register_forward_pre_hook(restart))
+        for entry in entries:
+            OBSERVERS.setdefault(entry[0].module, []).append(entry)
+            hooks.callback(_remove_entry, entry)
         yield
         for _, observer in entries:
             observer.release()
-    finally:
-        for hook in hooks:
-            hook.remove()
-        for entry in entries:
-            entry[1].drop()
-            module = entry[0].module
-            OBSERVERS[module] = [other for other in OBSERVERS[module] if other is not entry]
-            if not OBSERVERS[module]:
-                del OBSERVERS[module]
 
 
 def _restart_count(shared: nn.Module, *_: Any) -> None:
     CALL_COUNTS[shared] = 0
+
+
+def _remove_entry(entry: Entry) -> None:
+    module, observer = entry[0].module, entry[1]
+    observer.drop()
+    others = [other for other in OBSERVERS.pop(module) if other is not entry]
+    if others:
+        OBSERVERS[module] = others
 
 
 AttentionInterface.register(NAME, headwise_attention)

@@ -1,18 +1,17 @@
-"""Masks: transformers' mask requests as structure, made dense only on first use.
+"""Masks: transformers' mask requests as rules, made dense only on first use.
 
 In: a model's request to transformers' mask interface. Out: a tensor with the mask's shape that
-carries its structure, so that attention is computed without the full mask. Any operation on it uses
-the dense mask instead. Writes into the mask (`mask[0, 1] = False`) stay; writes into a view of it
+carries rules, so that attention is computed without the full mask. Any operation on it uses the
+dense mask instead. Writes into the mask (`mask[0, 1] = False`) stay; writes into a view of it
 (`mask[0][1] = False`) are lost.
 """
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
-from jaxtyping import Bool
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 from transformers import masking_utils
@@ -21,60 +20,17 @@ from transformers.masking_utils import sdpa_mask
 from headwise.attention.rules import Rules
 
 
-@dataclass(frozen=True)
-class Structure:
-    """A mask as a band of key positions around each query, and padding."""
-
-    before: int | None
-    """Number of keys before its own position that a query sees; None for all."""
-    after: int | None
-    offset: int
-    """Key position of the first query."""
-    is_real: Bool[Tensor, "batch key"] | None
-    """True for real keys, False for padding; None if all keys are real."""
-
-    def rules(self) -> Rules:
-        """The structure as rules for `attend`."""
-        rules: dict[str, Any] = {"window": (self.before, self.after), "offset": self.offset}
-        if self.is_real is None:
-            return Rules(**rules)
-        lengths = right_padded_lengths(self.is_real)
-        if lengths is not None:
-            return Rules(lengths=lengths, **rules)
-        return Rules(mask=self.is_real[:, None, None], **rules)
-
-
-def right_padded_lengths(is_real: Bool[Tensor, "batch position"]) -> Tensor | None:
-    """Number of real positions of each sequence; None if padding precedes any of them."""
-    lengths = is_real.sum(-1)
-    starts = torch.arange(is_real.shape[1], device=is_real.device) < lengths[:, None]
-    return lengths if torch.equal(starts, is_real) else None
-
-
 class StructuredMask(Tensor):
     """A bool mask `[batch 1 query key]` that takes no memory until it is used."""
 
-    structure: Structure | None
-    """None once the mask was written into: then only `make_dense` has its values."""
+    make_rules: Callable[[], Rules] | None
+    """Returns rules that allow the same pairs; None once the mask was written into."""
     make_dense: Callable[[], Tensor]
 
-    @classmethod
-    def of(
-        cls,
-        shape: Sequence[int],
-        structure: Structure,
-        make_dense: Callable[[], Tensor],
-        device: torch.device | str | None = None,
-    ) -> "StructuredMask":
-        """A mask of this shape and structure; `make_dense` returns its values."""
-        mask = torch.ones((), dtype=torch.bool, device=device).expand(*shape).as_subclass(cls)
-        mask.structure, mask.make_dense = structure, make_dense
-        return mask
-
-    def drop_structure(self) -> None:
+    def drop_rules(self) -> None:
         """Make the mask dense for good, so that writes into it stay."""
         dense = self.make_dense().clone()
-        self.structure, self.make_dense = None, lambda: dense
+        self.make_rules, self.make_dense = None, lambda: dense
 
     @classmethod
     def __torch_function__(
@@ -93,8 +49,8 @@ class StructuredMask(Tensor):
                     return fact
             if _is_in_place(func) or "out" in named:
                 for value in tree_leaves((args, named)):
-                    if isinstance(value, StructuredMask) and value.structure is not None:
-                        value.drop_structure()
+                    if isinstance(value, StructuredMask) and value.make_rules is not None:
+                        value.drop_rules()
             return func(*tree_map(real_mask, tuple(args)), **tree_map(real_mask, named))
 
 
@@ -148,13 +104,25 @@ def headwise_mask(
     band = band_of(mask_function)
     if band is None:
         return make_dense()
-    is_real = masking_utils.prepare_padding_mask(attention_mask, kv_length, kv_offset)
-    if is_real is not None:
-        is_real = is_real[:, kv_offset : kv_offset + kv_length]
-        is_real = None if bool(is_real.all()) else is_real
-    structure = Structure(*band, int(q_offset) - int(kv_offset), is_real)
-    shape = (batch_size, 1, q_length, kv_length)
-    return StructuredMask.of(shape, structure, make_dense, options.get("device"))
+
+    @cache
+    def make_rules() -> Rules:
+        rules: dict[str, Any] = {"window": band, "offset": int(q_offset) - int(kv_offset)}
+        is_real = masking_utils.prepare_padding_mask(attention_mask, kv_length, kv_offset)
+        if is_real is not None:
+            is_real = is_real[:, kv_offset : kv_offset + kv_length]
+            lengths = is_real.sum(-1)
+            positions = torch.arange(is_real.shape[1], device=is_real.device)
+            if not torch.equal(positions < lengths[:, None], is_real):
+                rules["mask"] = is_real[:, None, None]
+            elif not bool(is_real.all()):
+                rules["lengths"] = lengths
+        return Rules(**rules)
+
+    value = torch.ones((), dtype=torch.bool, device=options.get("device"))
+    mask = value.expand(batch_size, 1, q_length, kv_length).as_subclass(StructuredMask)
+    mask.make_rules, mask.make_dense = make_rules, make_dense
+    return mask
 
 
 Band = tuple[int | None, int | None]
@@ -179,11 +147,10 @@ def band_of(mask_function: Callable[..., Any]) -> Band | None:
         case "sliding_window_bidirectional_overlay":
             return inside["sliding_window"], inside["sliding_window"]
         case "and_masks.<locals>.and_mask":
-            bands = [band_of(part) for part in inside["mask_functions"]]
-            known = [band for band in bands if band is not None]
-            if len(known) < len(bands):
-                return None
-            return _narrowest(band[0] for band in known), _narrowest(band[1] for band in known)
+            parts = inside["mask_functions"]
+            bands = [band for band in map(band_of, parts) if band is not None]
+            if len(bands) == len(parts):
+                return _narrowest(band[0] for band in bands), _narrowest(band[1] for band in bands)
     return None
 
 

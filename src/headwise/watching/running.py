@@ -29,7 +29,7 @@ def in_evaluation(model: nn.Module) -> Iterator[None]:
 
 def forward(model: nn.Module, inputs: Inputs) -> Any:
     """The model's output, computed without a cache."""
-    return model(**inputs, **filter_options(model, use_cache=False))
+    return model(**inputs, **_filter_options(model, use_cache=False))
 
 
 def forward_batch(model: nn.Module, inputs: Inputs) -> None:
@@ -38,7 +38,7 @@ def forward_batch(model: nn.Module, inputs: Inputs) -> None:
     Models that allow it compute the logits of one position: with a large vocabulary, all logits
     take as long as many layers. Labels are left out, because one position has no loss.
     """
-    options = filter_options(model, use_cache=False, logits_to_keep=1)
+    options = _filter_options(model, use_cache=False, logits_to_keep=1)
     model(**layer_inputs(model, inputs), **options)
 
 
@@ -53,7 +53,7 @@ def layer_inputs(model: nn.Module, inputs: Inputs) -> Inputs:
     return inputs if makes_tokens_of_labels(config, inputs) else without_labels(inputs)
 
 
-def filter_options(model: nn.Module, **options: Any) -> dict[str, Any]:
+def _filter_options(model: nn.Module, **options: Any) -> dict[str, Any]:
     """The options that are parameters of the model's forward."""
     parameters = inspect.signature(model.forward).parameters
     return {name: value for name, value in options.items() if name in parameters}

@@ -15,7 +15,7 @@ from torch import Tensor
 from headwise.attention.bias import bias_tile
 from headwise.attention.kernels import fold_groups, unfold_groups
 from headwise.attention.prepare import Computation
-from headwise.attention.rules import Band
+from headwise.attention.rules import PER_HEAD, Band
 
 LOWEST = -1e30
 """Used as the log of 0: its exponential is 0 in every dtype, and twice its value is finite."""
@@ -63,17 +63,15 @@ class Tile:
         """
         if not len(self.rows) or self.band.is_full:
             return []
-        edges, band = [], self.band
-        first, last = (int(place) for place in self.places.aminmax())
-        places = self.places[:, None]
+        edges, band, places = [], self.band, self.places[:, None]
+        first, last = (int(place) for place in places.aminmax())
+        keys = torch.arange(self.low, self.high, device=places.device)
         if band.after is not None and first + band.after + 1 < self.high:
-            start = max(self.low, first + band.after + 1)
-            keys = torch.arange(start, self.high, device=places.device)
-            edges.append((slice(start - self.low, None), _lowest_where(keys > places + band.after)))
+            ahead = slice(max(0, first + band.after + 1 - self.low), None)
+            edges.append((ahead, _lowest_where(keys[ahead] > places + band.after)))
         if band.before is not None and self.low < last - band.before:
-            end = min(self.high, last - band.before)
-            keys = torch.arange(self.low, end, device=places.device)
-            edges.append((slice(None, end - self.low), _lowest_where(keys < places - band.before)))
+            behind = slice(None, last - band.before - self.low)
+            edges.append((behind, _lowest_where(keys[behind] < places - band.before)))
         return edges
 
 
@@ -112,24 +110,53 @@ class SequenceWeights:
         return self.computation.num_keys
 
     @property
+    def has_mask(self) -> bool:
+        """Whether something besides the band may hide keys."""
+        return self.computation is not None and self.computation.mask is not None
+
+    @property
     def values(self) -> Float[Tensor, "kv_heads key d_value"] | None:
         """The values; None if only weights are known."""
         return None if self.computation is None else self.computation.values[0]
 
     @cached_property
     def band(self) -> Band:
-        """Keys that each query may see by its position."""
-        if self.known_weights is not None:
-            return _band_of_weights(self.known_weights)
-        assert self.computation is not None
-        return self.computation.band
+        """Keys that each query may see by its position.
+
+        If only weights are known, the narrowest band around the positive weights of all heads. A
+        weight of 0 does not hide a key: in half precision, weights under 6e-8 are 0.
+        """
+        if self.computation is not None:
+            return self.computation.band
+        assert self.known_weights is not None
+        num_queries, num_keys = self.known_weights.shape[1:]
+        offset = num_keys - num_queries
+        places = torch.arange(num_queries, device=self.mixed.device) + offset
+        distances = torch.arange(num_keys, device=self.mixed.device) - places[:, None]
+        distances = distances[(self.known_weights > 0).any(0)]
+        if len(distances) == 0:
+            return Band(None, None, offset)
+        before, after = max(0, -int(distances.min())), max(0, int(distances.max()))
+        return Band(before, after, offset).simplify(num_queries, num_keys)
 
     def of_head(self, head: int) -> "SequenceWeights":
         """Weights of one head only."""
         part, computation = slice(head, head + 1), self.computation
+        if computation is not None:
+            kv_head, rules, mask = head // computation.groups, computation.rules, computation.mask
+            per_head = {name: getattr(rules, name) for name in PER_HEAD}
+            sliced = {name: row[part] for name, row in per_head.items() if row is not None}
+            computation = replace(
+                computation,
+                queries=computation.queries[:, part],
+                keys=computation.keys[:, kv_head : kv_head + 1],
+                values=computation.values[:, kv_head : kv_head + 1],
+                mask=mask if mask is None or mask.shape[1] == 1 else mask[:, part],
+                rules=replace(rules, **sliced),
+            )
         return SequenceWeights(
             mixed=self.mixed[part],
-            computation=None if computation is None else _one_head(computation, head),
+            computation=computation,
             lse=None if self.lse is None else self.lse[part],
             known_weights=None if self.known_weights is None else self.known_weights[part],
         )
@@ -178,44 +205,3 @@ class SequenceWeights:
             for columns, term in tile.edges:
                 logs[:, :, columns].add_(term)
         return logs
-
-
-def _band_of_weights(weights: Float[Tensor, "heads query key"]) -> Band:
-    """The narrowest band around all positive weights of any head: the keys that queries may see.
-
-    A weight of 0 does not prove that a key is hidden: in half precision, weights under 6e-8 are 0.
-    """
-    num_queries, num_keys = weights.shape[1:]
-    offset = num_keys - num_queries
-    places = torch.arange(num_queries, device=weights.device) + offset
-    distances = torch.arange(num_keys, device=weights.device) - places[:, None]
-    distances = distances[(weights > 0).any(0)]
-    if len(distances) == 0:
-        return Band(None, None, offset)
-    before, after = max(0, -int(distances.min())), max(0, int(distances.max()))
-    return Band(before, after, offset).simplify(num_queries, num_keys)
-
-
-def _one_head(computation: Computation, head: int) -> Computation:
-    """The computation of one query head, with its KV head."""
-    part, kv_head = slice(head, head + 1), head // computation.groups
-    keys = slice(kv_head, kv_head + 1)
-
-    def of_head(tensor: Tensor | None) -> Tensor | None:
-        return None if tensor is None else tensor[part]
-
-    rules = replace(
-        computation.rules,
-        slopes=of_head(computation.rules.slopes),
-        distance_bias=of_head(computation.rules.distance_bias),
-        sinks=of_head(computation.rules.sinks),
-    )
-    mask = computation.mask
-    return replace(
-        computation,
-        queries=computation.queries[:, part],
-        keys=computation.keys[:, keys],
-        values=computation.values[:, keys],
-        mask=mask if mask is None or mask.shape[1] == 1 else mask[:, part],
-        rules=rules,
-    )

@@ -6,7 +6,6 @@ in `models/families.py`; nothing here computes attention.
 
 import inspect
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -67,16 +66,14 @@ def find_sites(model: nn.Module) -> tuple[Site, ...]:
     """Every attention layer of the model, stack by stack, layers in order."""
     modules = dict(model.named_modules())
     attention = {name: module for name, module in modules.items() if _is_watchable(module)}
+    unknown = ", ".join(_find_unknown_classes(attention, modules))
     if not attention:
-        names = sorted(
-            {type(part).__name__ for part in modules.values() if _is_named_attention(part)}
-        )
-        reason = f"its attention ({', '.join(names)}) {UNKNOWN}" if names else "it has no attention"
+        reason = f"its attention ({unknown}) {UNKNOWN}" if unknown else "it has no attention layers"
         raise ModelError(f"{type(model).__name__} cannot be watched: {reason}")
-    if unknown := _find_unknown_classes(attention, modules):
+    if unknown:
         warn_user(
-            f"{type(model).__name__} is watched only in part: heads of its {', '.join(unknown)} "
-            f"are left out, because it {UNKNOWN}"
+            f"{type(model).__name__} is watched only in part: heads of its {unknown} are left out, "
+            f"because it {UNKNOWN}"
         )
     stacks, layers = _stack_names(attention), _layer_numbers(attention, modules)
     sites = [
@@ -104,10 +101,8 @@ def is_routed(module: nn.Module) -> bool:
 
 
 def _is_watchable(module: nn.Module) -> bool:
-    if is_routed(module):
-        return True
     family = find_family(module)
-    return family is not None and family.returns_weights
+    return is_routed(module) or (family is not None and family.returns_weights)
 
 
 def _pattern(name: str) -> str:
@@ -117,10 +112,14 @@ def _pattern(name: str) -> str:
 
 def _stack_names(attention: Mapping[str, nn.Module]) -> dict[str, str]:
     """The stack of each path pattern: "" if there is one, the path itself if names clash."""
-    patterns = list(dict.fromkeys(map(_pattern, attention)))
-    if len(patterns) == 1:
-        return {patterns[0]: ""}
-    stacks = {pattern: _name_stack(pattern.split(".")) for pattern in patterns}
+    stacks: dict[str, str] = {}
+    for pattern in map(_pattern, attention):
+        parts = pattern.split(".")
+        is_cross = any(part in CROSS for part in parts)
+        words = (STACKS[part] for part in parts if part in STACKS)
+        stacks[pattern] = "cross" if is_cross else next(words, "")
+    if len(stacks) == 1:
+        return dict.fromkeys(stacks, "")
     if "cross" in stacks.values():  # next to cross attention, unnamed layers are the decoder's
         stacks = {pattern: name or "decoder" for pattern, name in stacks.items()}
     names = list(stacks.values())
@@ -128,12 +127,6 @@ def _stack_names(attention: Mapping[str, nn.Module]) -> dict[str, str]:
         pattern: name if name and names.count(name) == 1 else pattern.strip(".").replace(".*", "")
         for pattern, name in stacks.items()
     }
-
-
-def _name_stack(parts: list[str]) -> str:
-    if any(part in CROSS for part in parts):
-        return "cross"
-    return next((STACKS[part] for part in parts if part in STACKS), "")
 
 
 def _layer_numbers(
@@ -144,11 +137,9 @@ def _layer_numbers(
     A layer's number is the first one in the module's path. If two modules of a stack share it, as
     in models with stages, layers are numbered in order.
     """
-    stacks: dict[str, list[str]] = defaultdict(list)
-    for name in attention:
-        stacks[_pattern(name)].append(name)
     layers: dict[str, tuple[int, ...]] = {}
-    for names in stacks.values():
+    for pattern in set(map(_pattern, attention)):
+        names = [name for name in attention if _pattern(name) == pattern]
         matches = [NUMBER.search(f".{name}") for name in names]
         numbers = [int(match[0]) if match else 0 for match in matches]
         if len(set(numbers)) < len(numbers):
@@ -157,14 +148,14 @@ def _layer_numbers(
     for name in attention:
         if match := ALBERT.search(name):
             config: Any = modules[_loop_path(name)].config
-            layers[name] = _albert_layers(config, int(match[1]), int(match[2]))
+            group, inner = int(match[1]), int(match[2])
+            per_group = config.num_hidden_layers / config.num_hidden_groups
+            layers[name] = tuple(
+                step * config.inner_group_num + inner
+                for step in range(config.num_hidden_layers)
+                if int(step / per_group) == group
+            )
     return layers
-
-
-def _albert_layers(config: Any, group: int, inner: int) -> tuple[int, ...]:
-    per_group = config.num_hidden_layers / config.num_hidden_groups
-    rounds = [step for step in range(config.num_hidden_layers) if int(step / per_group) == group]
-    return tuple(step * config.inner_group_num + inner for step in rounds)
 
 
 def _loop_path(name: str) -> str:
@@ -192,36 +183,25 @@ def output_weight(projection: nn.Module) -> Tensor:
     return weight if type(projection).__name__ == "Conv1D" else weight.T
 
 
-def _is_named_attention(module: nn.Module) -> bool:
-    return "attention" in type(module).__name__.lower()
-
-
 def _find_unknown_classes(
     attention: Mapping[str, nn.Module], modules: Mapping[str, nn.Module]
 ) -> list[str]:
-    """Classes that are named like attention, but are not watched.
-
-    Modules around or inside a watched one do not count, nor do those that pool the last layer's
-    output.
-    """
-    around = {parent for name in attention for parent in _path_and_parents(name)}
-
-    def is_covered(name: str) -> bool:
-        return name in around or any(
+    """Classes named like attention that are neither in poolers nor around or in watched ones."""
+    around = {parent for name in attention for parent in path_and_parents(name)}
+    unknown = set()
+    for name, module in modules.items():
+        kind = type(module).__name__
+        is_inside = any(
             parent in attention or "Pool" in type(modules[parent]).__name__
-            for parent in _path_and_parents(name)
+            for parent in path_and_parents(name)
         )
-
-    return sorted(
-        {
-            type(module).__name__
-            for name, module in modules.items()
-            if _is_named_attention(module) and not is_covered(name)
-        }
-    )
+        if "attention" in kind.lower() and name not in around and not is_inside:
+            unknown.add(kind)
+    return sorted(unknown)
 
 
-def _path_and_parents(path: str) -> Iterator[str]:
+def path_and_parents(path: str) -> Iterator[str]:
+    """A module's path, and the paths of all modules around it, to "" for the model."""
     while path:
         yield path
         path = path.rpartition(".")[0]

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from jaxtyping import Float
@@ -18,13 +19,7 @@ from headwise.errors import ModelError, warn_user
 from headwise.formats import format_count
 from headwise.models.loaded import LoadedModel, as_module
 from headwise.watching.calls import Call, WeightsCall
-from headwise.watching.interface import (
-    STANCE,
-    CallObserver,
-    Change,
-    observe_routed,
-    route_attention,
-)
+from headwise.watching.interface import CallObserver, Change, observe_routed, route_attention
 from headwise.watching.sites import Site, find_sites
 
 
@@ -89,14 +84,14 @@ def observe(
         )
     with ExitStack() as stack:
         if entries:
-            stack.enter_context(STANCE.eager_mode())
             stack.enter_context(route_attention(model, sites))
         stack.enter_context(observe_routed([entry for entry in entries if entry[0].is_routed]))
         for site, observer in returning:
             if observer.each is not None:
                 stack.enter_context(_watch_returned_weights(site, observer.each))
             if observer.change is not None:
-                stack.enter_context(_change_heads(site, observer.change))
+                change = partial(_change_input, site, observer.change)
+                stack.enter_context(_projection(site).register_forward_pre_hook(change))
         yield
 
 
@@ -111,7 +106,12 @@ def _watch_returned_weights(site: Site, each: Callable[[Call], None]) -> Iterato
 
     def begin(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         parts.clear()
-        return _request_weights(module, args, kwargs)
+        signature = inspect.signature(module.forward)
+        if "output_attentions" not in signature.parameters:
+            return args, kwargs
+        bound = signature.bind(*args, **kwargs)
+        bound.arguments["output_attentions"] = True
+        return bound.args, bound.kwargs
 
     def end(module: nn.Module, _: Any, outputs: Any) -> None:
         parts["known_weights"] = _find_weights(outputs, site)
@@ -126,32 +126,21 @@ def _watch_returned_weights(site: Site, each: Callable[[Call], None]) -> Iterato
             known_weights, mixed = parts.pop("known_weights"), parts.pop("mixed")
             each(WeightsCall(site=site, known_weights=known_weights, mixed=mixed))
 
-    hooks = [
+    with (
         site.module.register_forward_pre_hook(begin, with_kwargs=True),
         site.module.register_forward_hook(end),
         # Before all other hooks, which may change what the heads output.
         _projection(site).register_forward_pre_hook(project, prepend=True),
-    ]
-    try:
+    ):
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
-@contextmanager
-def _change_heads(site: Site, change: Change) -> Iterator[None]:
-    """Change the heads' outputs of a module that returns its weights inside the block."""
-
-    def project(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        changed = change(_split_heads(inputs[0], site))
-        return (changed.transpose(1, 2).flatten(2), *inputs[1:])
-
-    hook = _projection(site).register_forward_pre_hook(project)
-    try:
-        yield
-    finally:
-        hook.remove()
+def _change_input(
+    site: Site, change: Change, _: nn.Module, inputs: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """The inputs of an output projection with the heads' outputs changed."""
+    changed = change(_split_heads(inputs[0], site))
+    return (changed.transpose(1, 2).flatten(2), *inputs[1:])
 
 
 def _projection(site: Site) -> nn.Module:
@@ -171,16 +160,6 @@ def _num_heads(site: Site) -> int:
     if site.num_heads is None:
         raise ModelError(f"{site.description} cannot be watched: its number of heads is unknown")
     return site.num_heads
-
-
-def _request_weights(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """The module's arguments with `output_attentions=True`, if it has that parameter."""
-    signature = inspect.signature(module.forward)
-    if "output_attentions" not in signature.parameters:
-        return args, kwargs
-    bound = signature.bind(*args, **kwargs)
-    bound.arguments["output_attentions"] = True
-    return bound.args, bound.kwargs
 
 
 def _find_weights(outputs: Any, site: Site) -> Float[Tensor, "batch heads query key"]:

@@ -1,4 +1,4 @@
-"""A model's directory is never half there, and nothing but a model is ever replaced."""
+"""A model's directory is never half written, and only a model is ever replaced."""
 
 import json
 import signal
@@ -33,14 +33,14 @@ def test_export_rejects_unusable_destinations(tmp_path: Path) -> None:
     file.write_text("a letter")
     folder.mkdir()
     (folder / "letter").write_text("dear")
-    with pytest.raises(OutputError, match=r"file is a file.*directory"):
+    with pytest.raises(OutputError, match=r"file .*directory"):
         export(model, file, force=True)
-    with pytest.raises(OptionError, match=r"model cannot be written.*nowhere"):
+    with pytest.raises(OptionError, match=r"model .*nowhere"):
         export(model, tmp_path / "nowhere/model")
     for force in (False, True):
-        with pytest.raises(OutputError, match="folder is not empty and not a model"):
+        with pytest.raises(OutputError, match=r"folder .*model"):
             export(model, folder, force=force)
-    with pytest.raises(OutputError, match=r"/proc/model cannot be written: .*No such file"):
+    with pytest.raises(OutputError, match=r"/proc/model .*No such file"):
         export(model, Path("/proc/model"))
     assert {one.name for one in tmp_path.rglob("*")} == {"file", "folder", "letter"}
 
@@ -52,7 +52,7 @@ def test_only_a_model_is_replaced_and_only_by_force(tmp_path: Path) -> None:
     export(model, out)
     (out / "old.json").write_text("of the old one")
     cut(model, "L1H0")
-    with pytest.raises(OutputError, match=r"model is an existing model.*--force"):
+    with pytest.raises(OutputError, match=r"model .*--force"):
         export(model, out)
     assert (out / "old.json").exists()
     export(model, out, force=True)
@@ -65,7 +65,7 @@ def test_a_failed_replacement_leaves_the_old_model(tmp_path: Path) -> None:
     model, inputs = cut_tiny("bert")
     export(model, tmp_path / "model")
     hooked_up(model)
-    with pytest.raises(ModelError, match="logits differs by 1"):
+    with pytest.raises(ModelError, match=r"logits .* 1"):
         export(model, tmp_path / "model", inputs=inputs, force=True)
     assert [one.name for one in tmp_path.iterdir()] == ["model"]
     load(tmp_path / "model")
@@ -77,7 +77,7 @@ def test_check_destination_moves_back_the_model_of_a_killed_process(
     place = tmp_path / "model"
     export(cut_tiny("bert")[0], place)
     place.rename(tmp_path / f".model.1.{OLD}")
-    with pytest.raises(OutputError, match=r"model is an existing model.*--force"):
+    with pytest.raises(OutputError, match=r"model .*--force"):
         check_destination(place, force=False)
     assert [one.name for one in tmp_path.iterdir()] == ["model"]
     check_destination(place, force=True)
@@ -89,7 +89,7 @@ def test_two_processes_do_not_write_to_one_place(tmp_path: Path) -> None:
     out = tmp_path / "model"
     with lock_folder(out):
         for write in (check_destination, replace_directory):
-            with pytest.raises(OutputError, match=r"another process is writing .*model"):
+            with pytest.raises(OutputError, match=r"another process .*model"):
                 with write(out, force=True) or nullcontext():
                     pass
         assert part.exists()
@@ -176,7 +176,7 @@ def test_a_killed_export_leaves_the_old_model_the_new_one_or_none(tmp_path: Path
 # Loading a directory of another kind.
 
 
-def test_extras_go_beside_the_model_and_replace_nothing_of_it(tmp_path: Path) -> None:
+def test_extras_are_written_beside_the_model_and_replace_no_file(tmp_path: Path) -> None:
     model, _ = cut_tiny("bert")
     export(model, tmp_path / "model", extras={"prune.json": "{}"})
     assert (tmp_path / "model/prune.json").read_text() == "{}"
@@ -203,6 +203,6 @@ def test_export_keeps_directories_with_foreign_files(name: str, tmp_path: Path) 
     mine.parent.mkdir(exist_ok=True)
     mine.write_text("mine")
     other = name.partition("/")[0]
-    with pytest.raises(OutputError, match=f"contains {other} beside a model"):
+    with pytest.raises(OutputError, match=f"model .*{other}"):
         export(model, place, force=True)
     assert mine.read_text() == "mine"

@@ -1,4 +1,4 @@
-"""A cut model that was written loads again, everywhere, bit for bit, and is never half there."""
+"""An exported cut model loads back equal, bit for bit, and is never half written."""
 
 import copy
 import json
@@ -56,7 +56,7 @@ def test_a_loaded_cut_model_can_be_watched_and_cut_again(tmp_path: Path) -> None
     assert_close("llama", output_of(run(again, inputs)), output_of(run(model, inputs)))
 
 
-def test_the_given_model_stays_as_it_was(tmp_path: Path) -> None:
+def test_export_does_not_change_the_model(tmp_path: Path) -> None:
     model, inputs = cut_tiny("bert")
     model.train().set_attn_implementation("eager")  # what is loaded back would take sdpa
     config, tensors = model.config.to_json_string(), dict(model.named_parameters())
@@ -93,7 +93,7 @@ def test_export_writes_models_loaded_from_gguf(tmp_path: Path) -> None:
 def test_tokenizer_and_generation_settings_come_along(tmp_path: Path) -> None:
     model, _ = cut_tiny("llama")
     model.generation_config.top_k = 17
-    with pytest.raises(ModelError, match=r"LlamaForCausalLM cannot be exported: .*`top_k`"):
+    with pytest.raises(ModelError, match=r"LlamaForCausalLM .*`top_k`"):
         export(model, tmp_path / "model")
     model.generation_config.do_sample = True
     tokenizer = AutoTokenizer.from_pretrained(save("llama", tmp_path / "uncut"))
@@ -147,42 +147,42 @@ def test_model_card_lists_kept_heads_and_ways_to_load(tmp_path: Path) -> None:
     assert "trust_remote_code" not in uncut.read_text()
 
 
-# What is refused, and that then nothing is left.
+# Rejected models leave no files.
 
 
 def hooked_up(model: PreTrainedModel) -> str:
     model.register_forward_hook(lambda module, args, out: {**out, "logits": out.logits + 1})
-    return "loaded back: the model's logits differs by 1"
+    return "logits .* 1"
 
 
 def adapted(model: PreTrainedModel) -> str:
     model.adapter = nn.Linear(2, 3)
-    return r"build no adapter\.weight: merge adapters"
+    return r"adapter\.weight.* merge"
 
 
 def trimmed(model: PreTrainedModel) -> str:
     model.model.rotary_emb.inv_freq = model.model.rotary_emb.inv_freq[:3]
-    return r"rotary_emb\.inv_freq is \[3\].* build \[4\]"
+    return r"rotary_emb\.inv_freq .*\[3\].*\[4\]"
 
 
 def mixed(model: PreTrainedModel) -> str:
     model.lm_head.float()
-    return r"lm_head\.weight is torch\.float32, but torch\.float64"
+    return r"lm_head\.weight .*float32.*float64"
 
 
 def quantized(model: PreTrainedModel) -> str:
     model.rough = nn.Parameter(torch.zeros(3, dtype=torch.int8), requires_grad=False)
-    return r"its weight rough is torch\.int8"
+    return r"rough .*int8"
 
 
 def offloaded(model: PreTrainedModel) -> str:
     model.far = nn.Parameter(torch.zeros(3, device="meta"))
-    return "its weight far is not in memory"
+    return "far .*memory"
 
 
 def moved(model: PreTrainedModel) -> str:
     model.model.rotary_emb.inv_freq = model.model.rotary_emb.inv_freq.bfloat16()
-    return r"rotary_emb\.inv_freq has other .* dtype"
+    return r"rotary_emb\.inv_freq .* dtype"
 
 
 @pytest.mark.parametrize("spoil", [hooked_up, adapted, trimmed, mixed, quantized, offloaded, moved])
@@ -190,7 +190,7 @@ def test_export_rejects_models_that_would_not_load_back_equal(
     spoil: Callable[[PreTrainedModel], str], tmp_path: Path
 ) -> None:
     model, inputs = cut_tiny("llama")
-    message = f"LlamaForCausalLM cannot be exported: .*{spoil(model)}"
+    message = f"LlamaForCausalLM .*{spoil(model)}"
     with pytest.raises(ModelError, match=message):
         export(model, tmp_path / "model", inputs=inputs)
     assert not any(tmp_path.iterdir())
@@ -204,10 +204,10 @@ def test_each_output_has_its_own_rounding_bound() -> None:
     off = 4 * rounding_bound(model, small)
     assert off < rounding_bound(model, large)
     assert check_equivalence(model, wanted | {"large": large + off}, wanted, "") > 0
-    with pytest.raises(ModelError, match=r"^a problem: small differs by \d"):
+    with pytest.raises(ModelError, match=r"^a problem: small .*\d"):
         check_equivalence(model, wanted | {"small": small + off}, wanted, "a problem")
     for actual, expected in (({"small": small}, wanted), (wanted, {"small": small})):
-        with pytest.raises(ModelError, match="large differs by inf"):
+        with pytest.raises(ModelError, match=r"large .*inf"):
             check_equivalence(model, actual, expected, "a problem")
 
 
@@ -216,7 +216,7 @@ def test_half_precision_is_compared_in_float32(tmp_path: Path) -> None:
     full = copy.deepcopy(model).float()
     step = 2 * rounding_bound(full, full(**inputs).logits)
     model.register_forward_hook(lambda module, args, out: {**out, "logits": out.logits + step})
-    with pytest.raises(ModelError, match="loaded back: the model's logits differs by"):
+    with pytest.raises(ModelError, match=r"loaded back.* logits"):
         export(model, tmp_path / "model", inputs=inputs)
     assert {one.dtype for one in model.parameters()} == {torch.bfloat16}
 
@@ -236,33 +236,23 @@ def test_export_rejects_a_directory_that_cannot_be_loaded(tmp_path: Path) -> Non
 
 def test_export_rejects_sentence_modules_outside_the_directory(tmp_path: Path) -> None:
     (tmp_path / "modules.json").write_text('[{"path": ""}, {"path": "../secrets"}]')
-    with pytest.raises(ModelError, match=r"modules\.json names .*\.\./secrets"):
+    with pytest.raises(ModelError, match=r"modules\.json .*\.\./secrets"):
         export(cut_tiny("bert")[0], tmp_path / "model", source=tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[", "is not a list of modules with a path each"),
-        ('[{"idx": 0}]', "is not a list of modules with a path each"),
-        ('[{"path": 0}]', "is not a list of modules with a path each"),
-        ("7", "is not a list of modules with a path each"),
-        ('{"path": ""}', "is not a list of modules with a path each"),
-        ("[]", "names no module"),
-    ],
-)
-def test_broken_modules_json_raises_before_pruning_starts(
-    tmp_path: Path, text: str, said: str
-) -> None:
+@pytest.mark.parametrize("text", ["[", '[{"idx": 0}]', '[{"path": 0}]', "7", '{"path": ""}', "[]"])
+def test_broken_modules_json_raises_before_pruning_starts(tmp_path: Path, text: str) -> None:
     source = save("bert", tmp_path / "uncut")
     (source / "modules.json").write_text(text)
-    message = f"uncut .*modules.json {said}$"
+    message = "uncut .*modules.json .*module"
     with pytest.raises(ModelError, match=message):
         export(cut_tiny("bert")[0], tmp_path / "model", source=source)
-    told: list[str] = []
+    stages: list[str] = []
     with pytest.raises(ModelError, match=message):
-        prune(str(source), tmp_path / "model", cut=1, progress=lambda stage, *_: told.append(stage))
-    assert told == [] and not (tmp_path / "model").exists()
+        prune(
+            str(source), tmp_path / "model", cut=1, progress=lambda stage, *_: stages.append(stage)
+        )
+    assert stages == [] and not (tmp_path / "model").exists()
 
 
 def rewrite(folder: Path, **changes: Any) -> None:
@@ -274,23 +264,23 @@ def test_directories_that_cannot_be_loaded_say_why(tmp_path: Path) -> None:
     folder = export(cut_tiny("bert")[0], tmp_path / "model").path
     block = json.loads((folder / "config.json").read_text())["headwise"]
     for changes, message in (
-        ({"headwise": block | {"format": 2}}, "cut model of format 2"),
+        ({"headwise": block | {"format": 2}}, "format 2"),
         (
             {"headwise": "yes"},
-            "cut model of format 'yes', but this headwise reads format 1",
+            "format 'yes'.* format 1",
         ),
-        ({"architectures": ["NoModel"]}, "of class 'NoModel', which transformers .* does not have"),
-        ({"architectures": None}, "of class '', which transformers"),
+        ({"architectures": ["NoModel"]}, "'NoModel'.* transformers"),
+        ({"architectures": None}, "''.* transformers"),
         (
             {
                 "architectures": ["BertForMaskedLM"],
                 "headwise": block | {"parameters": {"no.way": []}},
             },
-            r"transformers could not build it from its config\.json: .*no",
+            r"config\.json: .*no",
         ),
         (
             {"headwise": None},
-            r"config\.json does not fit its weights: .* is \[35, 21\] in the files",
+            r"config\.json .*\[35, 21\]",
         ),
     ):
         rewrite(folder, **{"headwise": block} | changes)
@@ -299,20 +289,20 @@ def test_directories_that_cannot_be_loaded_say_why(tmp_path: Path) -> None:
     rewrite(folder, headwise=block)
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
-    with pytest.raises(ModelError, match="safetensors files is damaged"):
+    with pytest.raises(ModelError, match="safetensors"):
         load(folder)
-    for text, message in (("{", "JSON: "), ("[]", "a JSON object")):
+    for text, message in (("{", "JSON"), ("[]", "JSON object")):
         (folder / "config.json").write_text(text)
-        with pytest.raises(ModelError, match=f"config.json is not {message}"):
+        with pytest.raises(ModelError, match=f"config.json .*{message}"):
             load(folder)
 
 
 def test_load_accepts_names_and_rejects_missing_directories(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"there is no directory \./nowhere"):
+    with pytest.raises(ModelError, match=r"\./nowhere"):
         load("./nowhere")
-    with pytest.raises(ModelError, match=r"^3 is not the name of a model"):
+    with pytest.raises(ModelError, match=r"^3 .*name"):
         load(3)
-    with pytest.raises(ModelError, match=r"is not a model directory: it has no config\.json"):
+    with pytest.raises(ModelError, match=r"no config\.json"):
         load(tmp_path)
     loaded = load("minilm", dtype="float64")
     assert type(loaded.model).__name__ == "BertModel"

@@ -7,9 +7,14 @@ import pytest
 import torch
 from torch import nn
 
-from headwise.errors import MissingPackage, ModelError, OptionError, OutputError
+from headwise.errors import MissingPackage, ModelError, OptionError
 from headwise.pruning.export import onnx as writing
-from headwise.pruning.export.onnx import PACKAGES, export_onnx
+from headwise.pruning.export.onnx import (
+    PACKAGES,
+    check_onnx_model,
+    check_onnx_packages,
+    export_onnx,
+)
 from headwise.pruning.surgery.cut import cut
 
 from ...attention.tolerance import assert_same, rounding
@@ -45,46 +50,25 @@ def test_a_cut_model_says_the_same_in_onnxruntime(name: str, heads: str, tmp_pat
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_missing_package_is_named_with_its_install_line(
-    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "find_spec", lambda name: None if name == package else name)
-    message = rf"writing ONNX needs the package {package}: pip install 'headwise\[onnx\]'"
-    with pytest.raises(MissingPackage, match=message):
-        export_onnx(nn.Linear(2, 3), tmp_path / "model.onnx", {"input": torch.ones(2, 2)})
+    with pytest.raises(MissingPackage, match=rf"{package}.*pip install 'headwise\[onnx\]'"):
+        check_onnx_packages()
 
 
-def test_export_onnx_rejects_unusable_paths_and_inputs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_short_inputs_large_models_and_bfloat16_are_rejected(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(writing, "find_spec", lambda name: name)
     model, inputs = tiny("bert")
-    (tmp_path / "there.onnx").write_text("a file")
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(OutputError, match=r"there\.onnx would be overwritten"):
-        export_onnx(model, tmp_path / "there.onnx", inputs)
-    with pytest.raises(OutputError, match="folder is a directory"):
-        export_onnx(model, tmp_path / "folder", inputs)
-    with pytest.raises(OptionError, match=r"cannot be written: .*nowhere"):
-        export_onnx(model, tmp_path / "nowhere/model.onnx", inputs)
-    short = {name: one[:, :1] for name, one in inputs.items()}
-    with pytest.raises(OptionError, match=r"input_ids, attention_mask are too short.* 2 tokens"):
-        export_onnx(model, tmp_path / "model.onnx", short)
-    with pytest.raises(OptionError, match="inputs is empty"):
-        export_onnx(model, tmp_path / "model.onnx", {})
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["folder", "there.onnx"]
-
-
-def test_export_onnx_rejects_too_large_and_bfloat16_models(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(writing, "find_spec", lambda name: name)
-    model, inputs = tiny("bert", dtype=torch.bfloat16)
-    with pytest.raises(ModelError, match="BertForMaskedLM is in bfloat16"):
-        export_onnx(model, tmp_path / "model.onnx", inputs)
+    short = {name: value[:, :1] for name, value in inputs.items()}
+    with pytest.raises(OptionError, match=r"input_ids, attention_mask.* 2 tokens"):
+        check_onnx_model(model, short)
+    with pytest.raises(ModelError, match=r"BertForMaskedLM.*bfloat16"):
+        check_onnx_model(model.bfloat16(), inputs)
     monkeypatch.setattr(writing, "LARGEST", 1000)
-    with pytest.raises(ModelError, match=r"too large for ONNX.* bytes.*1,000"):
-        export_onnx(model, tmp_path / "model.onnx", inputs)
-    assert not any(tmp_path.iterdir())
+    with pytest.raises(ModelError, match=r"BertForMaskedLM.* bytes.*1,000"):
+        check_onnx_model(model, inputs)
 
 
 class Wayward(nn.Module):
@@ -105,13 +89,13 @@ class Counting(nn.Module):
 
 
 def test_export_onnx_deletes_a_file_with_other_outputs(tmp_path: Path) -> None:
-    message = r"in onnxruntime: logits differs by \d"
+    message = r"onnxruntime: logits .*\d"
     with pytest.raises(ModelError, match=message):
         export_onnx(Counting(), tmp_path / "model.onnx", {"input_ids": torch.ones(2, 3)})
     assert not any(tmp_path.iterdir())
 
 
 def test_export_onnx_rejects_data_dependent_models(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="Wayward cannot be written as ONNX: "):
+    with pytest.raises(ModelError, match=r"Wayward .*ONNX"):
         export_onnx(Wayward(), tmp_path / "model.onnx", {"input_ids": torch.ones(2, 3)})
     assert not any(tmp_path.iterdir())

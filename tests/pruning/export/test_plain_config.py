@@ -1,4 +1,4 @@
-"""A cut that transformers can build by itself is found by trying, and no other is taken for one."""
+"""A plain config is found for every cut that transformers can build, and for no other."""
 
 import pytest
 import torch
@@ -6,8 +6,9 @@ from torch import nn
 from transformers import LlamaForCausalLM, PreTrainedModel
 
 from headwise.errors import ModelError
-from headwise.pruning.export.plain_config import plain_config, public_class, tensors_by_name
+from headwise.pruning.export.plain_config import plain_config, public_class
 from headwise.pruning.surgery.cut import cut, head_counts
+from headwise.pruning.surgery.equivalence import tensors_by_name
 
 from ...watching.helpers import assert_close, run
 from ...watching.tiny import output_of, tiny
@@ -57,7 +58,9 @@ def test_cuts_that_no_config_builds_have_no_plain_config(name: str) -> None:
 
 
 @pytest.mark.parametrize(("gone", "counts"), [("0134", (2, 2)), ("345", (3, 1)), ("01245", (1, 1))])
-def test_groups_go_whole_or_in_part(gone: str, counts: tuple[int, int]) -> None:
+def test_plain_configs_have_the_counts_of_whole_or_partial_groups(
+    gone: str, counts: tuple[int, int]
+) -> None:
     model, _ = tiny("llama")
     cut(model, [f"L{layer}H{head}" for layer in range(3) for head in gone])
     config = plain_config(model)
@@ -101,7 +104,7 @@ def test_plain_config_changes_neither_model_nor_config() -> None:
     assert torch.equal(output_of(run(model, inputs)), said)
 
 
-def test_an_uncut_model_is_plain_and_forgets_how_it_was_quantized() -> None:
+def test_the_plain_config_of_an_uncut_model_has_no_quantization() -> None:
     model, _ = tiny("bert")
     model.config.quantization_config = {"quant_method": "gguf"}
     config = plain_config(model)
@@ -116,8 +119,8 @@ class Strange(LlamaForCausalLM):
 
 def test_public_class_rejects_custom_classes() -> None:
     strange = Strange(tiny("llama")[0].config)
-    message = "Strange cannot be exported: .*public class"
+    message = "Strange .*public class"
     with pytest.raises(ModelError, match=message):
         public_class(strange)
-    with pytest.raises(ModelError, match="Linear cannot be exported"):
+    with pytest.raises(ModelError, match="Linear"):
         public_class(nn.Linear(2, 3))

@@ -1,4 +1,4 @@
-"""Ablation gives the loss under silence less the loss, however it is computed."""
+"""Ablation is the loss with heads silenced minus the loss, however it is computed."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from headwise.heads import HeadId
 from headwise.objectives.evaluation import Estimate, Evaluation, estimate_ratio
 from headwise.pruning.importance import ablation
 from headwise.pruning.importance.ablation import ablate
-from headwise.pruning.units import Unit, single_heads
+from headwise.pruning.units import Unit
 from headwise.watching.gates import mean_outputs
 
 from ...watching.helpers import allow_weights
@@ -40,9 +40,9 @@ def units_of(name: str) -> tuple[Unit, ...]:
         head for head in heads if (head.stack, head.layer) == (heads[-1].stack, heads[-1].layer)
     ]
     return (
-        *single_heads(heads[:: 4 if name == "bart" else 2]),
-        Unit(tuple(last)),
-        Unit(tuple(last[:2])),
+        *((head,) for head in heads[:: 4 if name == "bart" else 2]),
+        tuple(last),
+        tuple(last[:2]),
     )
 
 
@@ -62,21 +62,21 @@ def assert_as_by_hand(
     batches = [sample.inputs for sample in task.samples]
     means = mean_outputs(task.model, batches) if with_means else None
     found = ablate(task, units, means=means)
-    want = [added_by_hand(task, unit.heads, means) for unit in units]
+    want = [added_by_hand(task, unit, means) for unit in units]
     got = torch.tensor([one.value for one in found], dtype=torch.float64)
     assert_close(got, torch.tensor(want, dtype=torch.float64), dtype)
     assert got.abs().max() > torch.finfo(torch.float32).eps ** 0.5  # there is something to compare
 
 
 @EACH
-def test_ablation_is_the_loss_under_silence_less_the_loss(name: str) -> None:
+def test_ablation_is_the_loss_with_heads_silenced_minus_the_loss(name: str) -> None:
     task, before = task_of(name), state_of(task_of(name).model)
     assert_as_by_hand(task, units_of(name), dtype_of(name), with_means=False)
     assert_unchanged(task.model, before)
 
 
 @pytest.mark.parametrize("name", ["embedding", "gpt2", "albert", "bart"])
-def test_ablation_by_means_is_the_loss_when_means_stand_in(name: str) -> None:
+def test_ablation_by_means_is_the_loss_with_mean_outputs(name: str) -> None:
     units = units_of(name)[::3]
     assert_as_by_hand(task_of(name), units, dtype_of(name), with_means=True)
 
@@ -112,7 +112,7 @@ def test_the_error_is_that_of_a_ratio_over_examples() -> None:
 
 def test_units_of_any_order_keep_their_places() -> None:
     task = task_of("bart")
-    units = single_heads([HeadId(2, 4, "cross"), HeadId(0, 1, "encoder"), HeadId(1, 0, "decoder")])
+    units = [(HeadId(2, 4, "cross"),), (HeadId(0, 1, "encoder"),), (HeadId(1, 0, "decoder"),)]
     want = [one.value for unit in units for one in ablate(task, [unit])]
     assert [one.value for one in ablate(task, units)] == pytest.approx(want)
     assert ablate(task, []) == []

@@ -11,7 +11,6 @@ from headwise.objectives.evaluation import Evaluation
 from headwise.pruning.importance.gradients import Gradients, gradients
 from headwise.pruning.importance.redundancy import (
     RedundantHeads,
-    _components,
     effect_correlations,
     output_similarity,
     redundant_groups,
@@ -43,7 +42,7 @@ def twin_task() -> Evaluation:
     )
 
 
-def test_heads_that_were_copied_are_found_and_no_others() -> None:
+def test_only_copied_heads_are_redundant() -> None:
     task = twin_task()
     found = gradients(task, draws=16)
     alike = output_similarity(task)
@@ -63,7 +62,7 @@ def test_heads_that_were_copied_are_found_and_no_others() -> None:
 
 
 @pytest.mark.parametrize("name", ["bart", "gpt2"])
-def test_alikeness_is_cka_of_the_heads_in_their_order(name: str) -> None:
+def test_similarity_is_the_cka_of_the_heads_in_their_order(name: str) -> None:
     """A head whose values are 0 is like no head, not even itself."""
     model = model_of(name)
     silent = HeadId(0, 1, "cross") if name == "bart" else HeadId(1, 2)
@@ -114,7 +113,7 @@ def test_padding_of_an_encoder_that_reads_less_than_its_decoder_is_not_compared(
     assert_close(found[0], found[1], torch.float64)
 
 
-def test_no_mask_of_tokens_says_which_parts_of_a_picture_are_real() -> None:
+def test_every_patch_of_an_image_is_compared() -> None:
     model, mask = model_of("clip"), torch.tensor([[1, 1, 0]])
     values = torch.zeros(1, 3, 5)
     for stack in {place.stack for place in find_sites(model)}:
@@ -122,7 +121,7 @@ def test_no_mask_of_tokens_says_which_parts_of_a_picture_are_real() -> None:
         assert is_real.tolist() == [[True, True, stack == "vision"]]
 
 
-def test_too_few_rows_say_nothing() -> None:
+def test_too_few_rows_have_no_similarity() -> None:
     short = {name: value[:, :3] for name, value in plain("bert").items()}
     task = Evaluation.of_batches(task_of("embedding").model, objective_of("embedding"), [short])
     found = output_similarity(task)
@@ -159,19 +158,7 @@ def test_correlations_are_of_effects_and_0_without_one() -> None:
     assert_close(effect_correlations(slopes @ slopes.T), torch.tensor(want).double(), torch.float64)
 
 
-def joined(*pairs: tuple[int, int], size: int = 6) -> Tensor:
-    found = torch.zeros(size, size, dtype=torch.bool)
-    for one, other in pairs:
-        found[one, other] = found[other, one] = True
-    return found
-
-
-def test_components_are_joined_through_others() -> None:
-    assert _components(joined((0, 4), (4, 2), (1, 5))) == [[0, 2, 4], [1, 5], [3]]
-    assert _components(joined()) == [[number] for number in range(6)]
-
-
-def test_the_group_that_hides_most_comes_first_and_says_so() -> None:
+def test_the_group_with_the_largest_hidden_cost_comes_first() -> None:
     heads = [HeadId(0, number) for number in range(5)]
     matrix = torch.eye(5, dtype=torch.float64)
     matrix[0, 1] = matrix[1, 0] = 0.6

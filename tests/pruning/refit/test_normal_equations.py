@@ -51,7 +51,7 @@ def test_without_a_ridge_it_is_least_squares(has_bias: bool) -> None:
 
 @BIAS
 @pytest.mark.parametrize("ridge", [1e-3, 1.0])
-def test_a_ridge_is_rows_of_its_root_that_ask_for_nothing(has_bias: bool, ridge: float) -> None:
+def test_a_ridge_equals_extra_rows_with_a_target_of_zero(has_bias: bool, ridge: float) -> None:
     inputs, errors = rows()
     x, y = inputs.double(), errors.double()
     if has_bias:
@@ -65,7 +65,7 @@ def test_a_ridge_is_rows_of_its_root_that_ask_for_nothing(has_bias: bool, ridge:
 
 
 @BIAS
-def test_rows_that_come_in_parts_are_the_same_rows(has_bias: bool) -> None:
+def test_adding_rows_in_parts_gives_the_same_solution(has_bias: bool) -> None:
     inputs, errors = rows()
     whole = equations(inputs, errors, has_bias=has_bias)
     parts = equations(inputs, errors, has_bias=has_bias, step=7)
@@ -88,20 +88,20 @@ def test_the_error_left_is_that_of_the_rows_seen_or_others(has_bias: bool) -> No
         assert_close(got, want, torch.float32)
     none = Correction(torch.zeros(WIDTH, OUTPUTS).double(), torch.zeros(OUTPUTS).double())
     squares = float(errors.double().square().sum(1).mean())
-    assert fitted.error_left(none) == pytest.approx(squares)
+    assert fitted.mean_square == fitted.error_left(none) == pytest.approx(squares)
     assert fitted.error_left(found) < squares
 
 
 def test_the_best_bias_is_the_mean_error() -> None:
     inputs, errors = rows()
-    found = equations(inputs, errors, has_bias=True).solve_bias()
+    found = equations(inputs, errors, has_bias=True).solve(None)
     same(found, torch.zeros(WIDTH, OUTPUTS), errors.mean(0))
-    none = equations(inputs, errors, has_bias=False).solve_bias()
+    none = equations(inputs, errors, has_bias=False).solve(None)
     same(none, torch.zeros(WIDTH, OUTPUTS), torch.zeros(OUTPUTS))
 
 
 @BIAS
-def test_nothing_to_read_leaves_the_bias_alone(has_bias: bool) -> None:
+def test_without_inputs_only_the_bias_is_fitted(has_bias: bool) -> None:
     inputs, errors = rows()
     found = equations(inputs[:, :0], errors, has_bias=has_bias)
     same(found.solve(0.1), torch.zeros(0, OUTPUTS), errors.mean(0) * has_bias)
@@ -111,8 +111,8 @@ def test_nothing_to_read_leaves_the_bias_alone(has_bias: bool) -> None:
 
 
 @BIAS
-def test_inputs_that_say_nothing_are_given_no_weight(has_bias: bool) -> None:
-    """As of a head whose values are 0, or the same for every token."""
+def test_constant_inputs_get_no_weight(has_bias: bool) -> None:
+    """Such as the outputs of a head whose values are 0, or equal for every token."""
     inputs, errors = rows()
     for constant in (0.0, 1.0) if has_bias else (0.0,):
         found = equations(torch.full_like(inputs, constant), errors, has_bias=has_bias).solve(1e-4)
@@ -121,6 +121,4 @@ def test_inputs_that_say_nothing_are_given_no_weight(has_bias: bool) -> None:
 
 
 def test_no_rows_at_all_leave_no_error() -> None:
-    none = NormalEquations(WIDTH, OUTPUTS, has_bias=True)
-    found = none.solve_bias()
-    assert none.error_left(found) == 0 and not found.bias.any()
+    assert NormalEquations(WIDTH, OUTPUTS, has_bias=True).mean_square == 0

@@ -1,4 +1,4 @@
-"""Refitting restores what can be restored, makes nothing worse, and leaves all else alone."""
+"""A refit makes up for cut heads where it can, makes no layer worse, and changes nothing else."""
 
 import copy
 
@@ -63,7 +63,7 @@ def refitted(
 
 
 @EACH
-def test_no_layer_is_worse_for_it_and_the_uncut_model_is_left_alone(name: str) -> None:
+def test_no_layer_gets_worse_and_the_uncut_model_does_not_change(name: str) -> None:
     uncut = model_of(name)
     before = state_of(uncut)
     plan = mixed_plan(uncut)
@@ -101,7 +101,7 @@ def test_a_wide_refit_fits_feed_forward_parts_too_and_harms_no_layer(name: str) 
 
 
 @pytest.mark.parametrize("variant", ["full", "wide", "bias"])
-def test_a_model_that_lost_nothing_is_left_bit_for_bit(variant: Variant) -> None:
+def test_a_refit_without_a_cut_changes_no_bit(variant: Variant) -> None:
     uncut = model_of("gpt2")
     before = state_of(uncut)
     model, _, fits = refitted("gpt2", [], variant=variant, uncut=uncut)
@@ -123,7 +123,7 @@ def with_copy(model: nn.Module) -> nn.Module:
     return model
 
 
-def test_a_head_that_is_a_linear_copy_of_a_kept_one_is_not_missed() -> None:
+def test_a_refit_replaces_a_head_that_is_a_linear_copy_of_a_kept_one() -> None:
     model, task, fits = refitted("embedding", ["L1H3"], uncut=with_copy(model_of("embedding")))
     first, second, third = fits
     assert first.ridge is None and first.before == 0  # nothing was cut there
@@ -138,7 +138,7 @@ def test_a_head_that_is_a_linear_copy_of_a_kept_one_is_not_missed() -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
-def test_the_correction_is_the_ridge_regression_of_what_is_lacking(name: str) -> None:
+def test_the_correction_is_the_ridge_regression_of_the_error(name: str) -> None:
     """In the first layer, computed from the inputs and outputs of its output projection."""
     uncut = model_of(name)
     plan = mixed_plan(uncut)[: 2 if name == "llama" else 1]
@@ -202,7 +202,7 @@ def test_the_bias_variant_changes_only_biases() -> None:
 
 def test_refit_of_a_missing_bias_raises() -> None:
     uncut = model_of("llama")
-    with pytest.raises(OptionError, match="refit is 'bias': LlamaForCausalLM"):
+    with pytest.raises(OptionError, match=r"refit .*'bias'.*LlamaForCausalLM"):
         refitted("llama", mixed_plan(uncut), variant="bias", uncut=uncut)
 
 
@@ -232,7 +232,7 @@ def test_a_model_that_was_cut_before_can_be_cut_and_refitted_again() -> None:
     assert fits[0].ridge is not None
 
 
-def test_padding_has_no_say() -> None:
+def test_padding_does_not_change_a_refit() -> None:
     uncut = model_of("gpt2")
     batch, alone = ragged("gpt2", LENGTHS)
     garbage = {
@@ -260,29 +260,28 @@ def test_a_correction_that_does_not_help_on_other_text_is_not_made() -> None:
     fitted.add(inputs, errors)
     held.add(inputs, -errors)
     for variant in ("full", "bias"):
-        ridge, found = best_correction(fitted, held, variant)
-        assert ridge is None and not found.weight.any() and not found.bias.any()
+        assert best_correction(fitted, held, variant) == (None, None, held.mean_square)
     assert best_correction(fitted, fitted, "full")[0] == min(RIDGES)
     assert best_correction(NormalEquations(2, 3, has_bias=True), held, "full")[0] is None
 
 
-def test_a_model_whose_layers_share_weights_is_refused() -> None:
+def test_a_model_whose_layers_share_weights_raises() -> None:
     model = model_of("albert")
     task = task_on(model, "albert", batch=2)
-    with pytest.raises(OptionError, match="AlbertForMaskedLM cannot be refitted"):
+    with pytest.raises(OptionError, match="AlbertForMaskedLM"):
         refit(model, model, task.samples[:1], task.samples[1:])
 
 
-def test_an_unknown_output_projection_is_refused() -> None:
+def test_an_unknown_output_projection_raises() -> None:
     place = find_sites(model_of("gpt2"))[0]
     unknown = type(place)(**{**vars(place), "output_projection": None})
-    with pytest.raises(ModelError, match=r"h\.0\.attn cannot be refitted"):
+    with pytest.raises(ModelError, match=r"h\.0\.attn"):
         projection_at(unknown)
 
 
 def test_progress_is_reported_per_layer() -> None:
-    model, told = model_of("gpt2"), []
+    model, reports = model_of("gpt2"), []
     task = task_on(model, "gpt2", batch=2)
     samples = task.samples
-    refit(model, model, samples[:1], samples[1:], progress=lambda *step: told.append(step))
-    assert told == [("refitting layers", done, 3) for done in (0, 1, 2)]
+    refit(model, model, samples[:1], samples[1:], progress=lambda *step: reports.append(step))
+    assert reports == [("refitting layers", done, 3) for done in (0, 1, 2)]

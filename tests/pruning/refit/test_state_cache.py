@@ -9,24 +9,24 @@ from headwise.pruning.refit.state_cache import SpilledState, StateCache
 
 
 @pytest.mark.parametrize("room", [0, 100, 1 << 20])
-def test_states_come_back_whatever_room_there_is(room: int) -> None:
-    shelf = StateCache(3, room=room)
+def test_states_come_back_equal_from_memory_and_disk(room: int) -> None:
+    cache = StateCache(3, room=room)
     one, other = torch.randn(2, 3, 5), (torch.randn(7), None, torch.arange(3))
-    assert shelf[0] is None
-    shelf[0], shelf[1] = one, other
-    assert torch.equal(shelf[0], one)
-    assert torch.equal(shelf[1][0], other[0]) and shelf[1][1] is None
-    assert torch.equal(shelf[1][2], other[2])
-    shelf[0] = one + 1
-    assert torch.equal(shelf[0], one + 1)
+    assert cache[0] is None
+    cache[0], cache[1] = one, other
+    assert torch.equal(cache[0], one)
+    assert torch.equal(cache[1][0], other[0]) and cache[1][1] is None
+    assert torch.equal(cache[1][2], other[2])
+    cache[0] = one + 1
+    assert torch.equal(cache[0], one + 1)
 
 
 def test_states_that_do_not_fit_are_on_disk_until_the_cache_is_deleted() -> None:
-    shelf = StateCache(2, room=60)
-    shelf[0], shelf[1] = torch.zeros(11), torch.ones(11)
-    assert isinstance(shelf.states[0], torch.Tensor)
-    assert isinstance(shelf.states[1], SpilledState)
-    folder = Path(shelf.states[1].path).parent
+    cache = StateCache(2, room=60)
+    cache[0], cache[1] = torch.zeros(11), torch.ones(11)
+    assert isinstance(cache.states[0], torch.Tensor)
+    assert isinstance(cache.states[1], SpilledState)
+    folder = Path(cache.states[1].path).parent
     assert folder.is_dir()
-    del shelf
+    del cache
     assert not folder.exists()

@@ -1,6 +1,7 @@
-"""The curve lies between the floor and the uncut model, and its points are measured losses."""
+"""The curve runs from the uncut model to the floor, and its points are measured losses."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -8,20 +9,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from headwise.heads import HeadId
 from headwise.objectives.evaluation import Estimate, Evaluation
 from headwise.objectives.losses import CustomLoss
 from headwise.pruning.selection.curve import (
     RANDOM_ORDERS,
     RIVALS,
     Curve,
-    Work,
     draw_curve,
-    evenly_spaced_counts,
     mean_over_orders,
     rivals,
 )
 from headwise.pruning.selection.methods import CutOrder, CutSearch, order_units
-from headwise.pruning.units import Unit, one_of_each_group
+from headwise.pruning.units import one_of_each_group
 from headwise.reading.batch import Inputs
 
 from ..subjects import model_of, plain, task_of
@@ -88,7 +88,7 @@ def test_the_floor_silences_heads_that_cannot_be_cut() -> None:
     assert curve.floor == task.loss(problem.heads)
     last = curve.points[curve.points.method == "ablation"].iloc[-1]
     assert last.cut == 12
-    assert last.loss == task.loss([head for unit in problem.units for head in unit.heads]).value
+    assert last.loss == task.loss([head for unit in problem.units for head in unit]).value
     assert len(one_of_each_group(problem.heads, problem.counts, [0.0] * 18)) == 6
 
 
@@ -104,12 +104,10 @@ def test_the_curve_of_a_uniform_cut_ends_with_the_smallest_layer() -> None:
     assert reports[-1][1] + 1 == reports[-1][2]  # the last report precedes the last step
 
 
-def test_random_orders_that_cut_groups_of_different_sizes_stand_at_their_mean() -> None:
+def test_random_orders_of_groups_of_different_sizes_are_drawn_at_their_mean() -> None:
     problem, task = problem_of("gpt2"), held_out("gpt2")
     first, *rest = problem.units
-    pairs = [
-        Unit(one.heads + other.heads) for one, other in zip(rest[4:8], rest[9:13], strict=True)
-    ]
+    pairs = [one + other for one, other in zip(rest[4:8], rest[9:13], strict=True)]
     problem = replace(problem, units=(first, *rest[:4], *pairs))
     curve = draw_curve(task, problem, order_units("random", problem))
     row = curve.points[curve.points.method == "random"].iloc[4]
@@ -197,14 +195,17 @@ def test_points_convert_the_loss_to_the_unit_of_the_curve() -> None:
     assert quality(0.25, "divergence of logits") == 0.25
 
 
-def test_counts_are_spaced_between_none_and_all() -> None:
-    assert evenly_spaced_counts(18, 8) == [2, 4, 6, 8, 10, 12, 14, 16]
-    assert evenly_spaced_counts(3, 8) == [1, 2] and evenly_spaced_counts(1, 8) == []
+def test_cuts_are_spaced_between_none_and_all_and_measured_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem, task, measured = problem_of("gpt2"), held_out("gpt2"), []
+    loss = Evaluation.loss
 
+    def count_loss(evaluation: Evaluation, silenced: Sequence[HeadId] = ()) -> Estimate:
+        measured.append(frozenset(silenced))
+        return loss(evaluation, silenced)
 
-def test_the_same_heads_are_measured_once() -> None:
-    problem, reports = problem_of("llama"), []
-    work = Work(held_out("llama"), lambda *step: reports.append(step), 2)
-    loss = work.loss(problem.units[:2])
-    assert work.loss(problem.units[1::-1]) is loss
-    assert reports == [("measuring the curve", done, 2) for done in (0, 1)]
+    monkeypatch.setattr(Evaluation, "loss", count_loss)
+    points = draw_curve(task, problem, order_units("random", problem)).points
+    assert list(points[points.method == "ablation"].cut) == [0, 2, 3, 5, 7, 8, 10, 12, 13, 15]
+    assert len(measured) == len(set(measured))

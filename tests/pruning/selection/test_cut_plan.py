@@ -101,7 +101,7 @@ def test_a_text_file_has_costs_and_reasons(tmp_path: Path) -> None:
 def test_save_overwrites_only_with_force(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     WHOLE.save(file)
-    with pytest.raises(OutputError, match=r"plan.json would be overwritten.*force=True"):
+    with pytest.raises(OutputError, match=r"plan\.json .*force=True"):
         CutPlan(()).save(file)
     assert CutPlan.read(file) == WHOLE
     CutPlan(()).save(str(file), force=True)
@@ -110,23 +110,23 @@ def test_save_overwrites_only_with_force(tmp_path: Path) -> None:
 
 
 def test_missing_folders_and_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"p.json cannot be written.*none"):
+    with pytest.raises(OptionError, match=r"p\.json .*none"):
         WHOLE.save(tmp_path / "none/p.json")
-    with pytest.raises(OptionError, match=r"p.json cannot be read: No such file"):
+    with pytest.raises(OptionError, match=r"p\.json .*No such file"):
         CutPlan.read(tmp_path / "p.json")
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("L0H1 L2", r"plan cannot be read as a cut plan: 'L2'"),
-        ("{L0H1", r"plan cannot be read as a cut plan: Expecting property name"),
+        ("L0H1 L2", r"plan .*'L2'"),
+        ("{L0H1", r"plan .*property name"),
         ('{"heads": []}', r"None, not 'headwise cut plan 1'"),
-        (json.dumps(OLD), r"plan cannot be read as a cut plan: 'heads'"),
-        (json.dumps({**OLD, "heads": [3]}), r"plan cannot be read as a cut plan: 'int' object"),
+        (json.dumps(OLD), r"plan .*'heads'"),
+        (json.dumps({**OLD, "heads": [3]}), r"plan .*'int'"),
         (json.dumps({**OLD, "heads": [{"head": "L0H1", "cost": "x"}]}), r"convert string to float"),
         (json.dumps({**OLD, "heads": [], "counts": {"L0": [1]}}), r"not enough values to unpack"),
-        ("\xff\xfe\0", r"plan is not UTF-8 text: invalid start byte at byte 0"),
+        ("\xff\xfe\0", r"plan .*UTF-8.* byte 0"),
     ],
 )
 def test_read_rejects_files_without_a_plan(tmp_path: Path, content: str, message: str) -> None:
@@ -138,24 +138,24 @@ def test_read_rejects_files_without_a_plan(tmp_path: Path, content: str, message
 
 @pytest.mark.parametrize("text", ["[]", "", "L0H1", "null"])
 def test_from_json_rejects_other_texts(text: str) -> None:
-    with pytest.raises(OptionError, match="the text cannot be read as a cut plan: "):
+    with pytest.raises(OptionError, match=r"the text .*cut plan"):
         CutPlan.from_json(text)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"heads": (HeadId(0, 0, "a b"),)}, r"'a b.L0H0' cannot be cut"),
-        ({"reasons": {HeadId(1, 4): "old"}}, r"L1H4 has a reason or a cost"),
-        ({"costs": {HeadId(1, 4): 1.0}}, r"L1H4 has a reason or a cost"),
-        ({"costs": {HeadId(2, 3): float("inf")}}, r"the cost of L2H3 is inf"),
+        ({"heads": (HeadId(0, 0, "a b"),)}, r"'a b\.L0H0'"),
+        ({"reasons": {HeadId(1, 4): "old"}}, r"L1H4 .*reason or a cost"),
+        ({"costs": {HeadId(1, 4): 1.0}}, r"L1H4 .*reason or a cost"),
+        ({"costs": {HeadId(2, 3): float("inf")}}, r"L2H3 .*inf"),
         ({"about": {"seed": {1, 2}}}, r"about .*JSON: .*set"),
-        ({"counts": {"L07": (6, 6)}}, r"'L07' is not a layer"),
+        ({"counts": {"L07": (6, 6)}}, r"'L07'"),
         (
             {"counts": {"L0": (6, 4)}},
-            r"L0 cannot have 6 heads and 4 KV heads",
+            r"L0 .*6 heads and 4 KV heads",
         ),
-        ({"counts": {"L0": (0, 1)}}, r"L0 cannot have 0 heads and 1 KV heads"),
+        ({"counts": {"L0": (0, 1)}}, r"L0 .*0 heads and 1 KV heads"),
         ({"counts": {"L0": (6, 6)}}, r"L2H3.* L0$"),
     ],
 )
@@ -183,17 +183,17 @@ def test_a_plan_fits_another_checkpoint_of_its_shape() -> None:
 def test_check_rejects_models_of_another_shape(counts: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         WHOLE.check(counts)
-    with pytest.raises(OptionError, match=r"the plan was made for minilm"):
+    with pytest.raises(OptionError, match="minilm"):
         WHOLE | CutPlan((), counts=counts)
 
 
 @pytest.mark.parametrize(
     ("head", "counts", "message"),
     [
-        ("L0H6", COUNTS, r"L0H6 is not in this model: L0 has heads 0..5"),
-        ("L3H0", COUNTS, r"L3H0 is not in this model: its layers are L0, L1, L2"),
-        ("L0H0", STACKS, r"its layers are encoder.L0, .*cross.L0"),
-        ("L0H0", {}, r"L0H0 is not in this model: it has no layers"),
+        ("L0H6", COUNTS, r"L0H6 .*L0 .*0\.\.5"),
+        ("L3H0", COUNTS, r"L3H0 .*L0, L1, L2"),
+        ("L0H0", STACKS, r"encoder\.L0, .*cross\.L0"),
+        ("L0H0", {}, r"L0H0 .*no layers"),
     ],
 )
 def test_a_head_that_a_model_lacks_is_named(head: str, counts: Any, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Every method takes each unit once, keeps to the shape of the cut, and sees what it should see."""
+"""Every method cuts each unit once, in a shape that the model allows, by the scores it claims."""
 
 import math
 from collections import Counter
@@ -24,7 +24,7 @@ from headwise.pruning.selection.methods import (
     with_seed,
 )
 from headwise.pruning.surgery.cut import plan_slices
-from headwise.pruning.units import one_of_each_group, single_heads, whole_groups
+from headwise.pruning.units import one_of_each_group, whole_groups
 
 from ..subjects import assert_unchanged, counts_of, plain, state_of, task_of
 
@@ -49,7 +49,7 @@ def nested_problem() -> CutSearch:
 
 
 def layers_of(order: CutOrder) -> list[str]:
-    return [unit.layer for unit in order.units]
+    return [unit[0].layer_name for unit in order.units]
 
 
 def lost_of_groups(heads: tuple[HeadId, ...]) -> list[list[int]]:
@@ -61,7 +61,7 @@ def lost_of_groups(heads: tuple[HeadId, ...]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("named", ["L0H0 L0H4", "L0H0 L0H3 L2H1 L2H2 L2H4 L2H5", "L1H3 L1H4 L1H5"])
-def test_a_random_cut_takes_as_many_heads_as_the_one_it_stands_beside(named: str) -> None:
+def test_a_random_cut_has_the_shape_of_the_cut_it_is_compared_with(named: str) -> None:
     problem, heads = problem_of("llama"), parse_heads(named)
     found = [random_cut(problem, heads, seed) for seed in range(7)]
     assert len(set(found)) > 1
@@ -70,7 +70,7 @@ def test_a_random_cut_takes_as_many_heads_as_the_one_it_stands_beside(named: str
         assert plan_slices(problem.evaluation.model, one)  # it can be cut
 
 
-def test_of_whole_units_the_random_cut_is_a_beginning_of_a_random_order() -> None:
+def test_a_random_cut_of_whole_units_is_a_prefix_of_a_random_order() -> None:
     problem = problem_of("gpt2")
     heads = order_units("ablation", problem).first(4)
     found = random_cut(problem, heads, 5)
@@ -79,7 +79,7 @@ def test_of_whole_units_the_random_cut_is_a_beginning_of_a_random_order() -> Non
 
 
 @EACH
-def test_each_unit_goes_once_and_a_part_is_a_beginning(method: str) -> None:
+def test_each_unit_is_cut_once_and_a_shorter_order_is_a_prefix(method: str) -> None:
     problem = problem_of("llama")
     before = state_of(problem.evaluation.model)
     order = order_units(method, problem)
@@ -94,7 +94,7 @@ def test_each_unit_goes_once_and_a_part_is_a_beginning(method: str) -> None:
 
 
 @EACH
-def test_a_uniform_cut_takes_as_many_of_every_layer_at_every_multiple(method: str) -> None:
+def test_a_uniform_cut_removes_as_many_units_from_every_layer(method: str) -> None:
     order = order_units(method, problem_of("llama", is_uniform=True))
     for count in range(0, len(order.units) + 1, 3):
         assert set(Counter(layers_of(order)[:count]).values()) <= {count // 3}
@@ -114,23 +114,23 @@ def test_a_uniform_cut_ends_with_the_smallest_layer(method: str) -> None:
 
 
 @EACH
-def test_a_nested_cut_takes_a_layers_units_in_their_order(method: str) -> None:
+def test_a_nested_cut_keeps_the_order_of_a_layers_units(method: str) -> None:
     problem = nested_problem()
     order = order_units(method, problem)
     for layer in ("L0", "L1", "L2"):
-        own = [unit for unit in order.units if unit.layer == layer]
-        assert own == [unit for unit in problem.units if unit.layer == layer]
+        own = [unit for unit in order.units if unit[0].layer_name == layer]
+        assert own == [unit for unit in problem.units if unit[0].layer_name == layer]
     uniform = order_units(method, replace(problem, is_uniform=True))
     assert Counter(layers_of(uniform)[:3]) == {"L0": 1, "L1": 1, "L2": 1}
 
 
-def test_a_random_order_repeats_for_its_seed_alone() -> None:
+def test_a_random_order_repeats_only_for_its_seed() -> None:
     orders = [order_units("random", problem_of("gpt2", seed=seed)) for seed in (1, 1, 2)]
     assert orders[0].units == orders[1].units != orders[2].units
     assert all(math.isnan(cost) for cost in orders[0].costs)
 
 
-def test_ablation_takes_the_cheapest_first_and_says_the_costs() -> None:
+def test_ablation_cuts_the_cheapest_first_and_reports_the_costs() -> None:
     problem = problem_of("gpt2")
     exact = {
         unit: one.value
@@ -141,13 +141,13 @@ def test_ablation_takes_the_cheapest_first_and_says_the_costs() -> None:
     assert order.costs == pytest.approx([exact[unit] for unit in order.units])
 
 
-def test_greedy_takes_the_best_of_what_is_left() -> None:
+def test_greedy_cuts_the_cheapest_of_the_remaining_units() -> None:
     problem = problem_of("gpt2")
     order = order_units("greedy", problem, count=3)
     for count in range(3):
         gone = order.first(count)
         left = [unit for unit in problem.units if unit not in order.units[:count]]
-        losses = {unit: problem.evaluation.loss([*gone, *unit.heads]).value for unit in left}
+        losses = {unit: problem.evaluation.loss([*gone, *unit]).value for unit in left}
         assert order.units[count] == min(left, key=lambda unit: losses[unit])
         added = losses[order.units[count]] - problem.evaluation.loss(gone).value
         assert order.costs[count] == pytest.approx(added, abs=1e3 * torch.finfo(torch.float64).eps)
@@ -162,7 +162,7 @@ def test_gradient_scores_are_added_up_over_a_unit(method: str) -> None:
     )
     worth = dict(zip(problem.heads, scores.tolist(), strict=True))
     order = order_units(method, problem)
-    sums = [sum(worth[head] for head in unit.heads) for unit in order.units]
+    sums = [sum(worth[head] for head in unit) for unit in order.units]
     assert sums == sorted(sums)
     assert all(map(math.isnan, order.costs))  # a score is not a loss
 
@@ -176,7 +176,7 @@ def planted(problem: CutSearch, interaction: torch.Tensor, pull: torch.Tensor) -
 
 
 @pytest.mark.parametrize("method", ["quadratic", "rounds"])
-def test_of_two_heads_that_stand_in_for_each_other_one_goes_first_and_one_last(
+def test_of_two_redundant_heads_one_is_cut_first_and_one_last(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = problem_of("gpt2", rounds=1)
@@ -197,7 +197,7 @@ def test_of_two_heads_that_stand_in_for_each_other_one_goes_first_and_one_last(
     assert sum(order.costs) == pytest.approx(costs.expected_cost(range(15)))
 
 
-def test_a_head_whose_silence_helps_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_head_whose_silence_helps_is_cut_first(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = problem_of("gpt2")
     pull = torch.zeros(15, dtype=torch.float64)
     pull[7] = 3.0
@@ -227,7 +227,7 @@ def test_each_round_measures_the_model_without_the_units_cut_so_far(
 
 
 def test_an_unknown_method_raises() -> None:
-    with pytest.raises(OptionError, match=r"method is 'best'.* rounds, quadratic"):
+    with pytest.raises(OptionError, match=r"'best'.* rounds, quadratic"):
         order_units("best", problem_of("gpt2"))
 
 
@@ -237,7 +237,7 @@ def test_the_best_method_comes_first() -> None:
 
 def test_single_heads_are_the_groups_of_a_model_without_groups() -> None:
     problem = problem_of("gpt2")
-    assert problem.units == single_heads(problem.heads)
+    assert problem.units == tuple((head,) for head in problem.heads)
 
 
 def test_rounds_report_progress_over_all_rounds() -> None:
@@ -251,7 +251,7 @@ def test_rounds_report_progress_over_all_rounds() -> None:
     ]
 
 
-def test_random_cuts_and_orders_take_any_head_of_a_group() -> None:
+def test_random_cuts_and_orders_cut_any_head_of_a_group() -> None:
     problem = replace(nested_problem(), is_uniform=True)
     layers = len(problem.units_by_layer)
     chosen = order_units("ablation", problem).first(layers)

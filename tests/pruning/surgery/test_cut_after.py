@@ -5,6 +5,7 @@ import copy
 import inspect
 import pickle
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -283,6 +284,7 @@ def test_buffers_are_resized_too() -> None:
             self.register_buffer("places", torch.zeros(5, dtype=torch.int32))
 
     holder: Any = Holder()
-    cut_modeling.resize(holder, "places", [3])
+    unchanged: dict[str, Any] = {"attributes": {}, "configs": {}, "biased": {}, "emptied": {}}
+    reshape(SimpleNamespace(base_model=holder), {"parameters": {"places": [3]}, **unchanged})
     assert holder.places.shape == (3,) and holder.places.dtype == torch.int32
     assert "places" in holder.state_dict()

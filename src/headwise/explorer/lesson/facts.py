@@ -21,7 +21,7 @@ from headwise.explorer.what_if import token_name
 from headwise.heads import HeadTable
 from headwise.objectives.evaluation import ROOM
 from headwise.objectives.losses import CustomLoss, Embedding, NextToken, read_logits
-from headwise.pruning.setting import Subject
+from headwise.objectives.model_objective import Subject
 from headwise.reading.batch import Batch
 from headwise.reading.reader import Reader, Window
 from headwise.tracing.blur import ComparedRows, compare_rows

@@ -9,7 +9,7 @@ from headwise.explorer.lesson.first_steps import heads, projections, warm_up, wh
 from headwise.explorer.lesson.last_steps import mixing, output, scores, spare
 from headwise.explorer.lesson.quiz import STEPS, LessonStep
 from headwise.heads import HeadTable
-from headwise.pruning.setting import Subject
+from headwise.objectives.model_objective import Subject
 
 
 def lesson(

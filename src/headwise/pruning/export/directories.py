@@ -28,11 +28,8 @@ def replace_directory(out: Path, *, force: bool) -> Iterator[Path]:
 
     Whatever a killed process leaves behind is cleared by the next `check_destination`.
     """
-    place = resolve_target(out)  # a link stays: its target is replaced
-    _check_parent(out, place)
-    with lock_folder(place):
-        _check_content(out, place, force=force)
-        part = temporary_name(place, PART)
+    with _lock_destination(out, force=force) as place:
+        part = _temporary_name(place, PART)
         try:
             part.mkdir()
             yield part
@@ -43,8 +40,7 @@ def replace_directory(out: Path, *, force: bool) -> Iterator[Path]:
             shutil.rmtree(part, ignore_errors=True)
 
 
-def temporary_name(place: Path, kind: str) -> Path:
-    """Path beside `place` for a directory of this process that is not in place."""
+def _temporary_name(place: Path, kind: str) -> Path:
     return place.with_name(f".{place.name}.{os.getpid()}.{kind}")
 
 
@@ -53,17 +49,20 @@ def check_destination(out: Path, *, force: bool) -> None:
 
     A model that a killed process had moved away is first moved back.
     """
-    place = resolve_target(out)
-    _check_parent(out, place)
-    with lock_folder(place):
-        _check_content(out, place, force=force)
+    with _lock_destination(out, force=force):
+        pass
 
 
-def _check_parent(out: Path, place: Path) -> None:
+@contextmanager
+def _lock_destination(out: Path, *, force: bool) -> Iterator[Path]:
+    place = resolve_target(out)  # a link stays: its target is replaced
     if not place.parent.is_dir():
         raise OptionError(f"{out} cannot be written: there is no folder {place.parent}")
     if not os.access(place.parent, os.W_OK):  # reported before the long work
         raise OutputError(f"{out} cannot be written: you may not write in {place.parent}")
+    with lock_folder(place):
+        _check_content(out, place, force=force)
+        yield place
 
 
 def _check_content(out: Path, place: Path, *, force: bool) -> None:
@@ -103,7 +102,6 @@ MODEL_FILES = re.compile(
 
 
 def _foreign_entry(folder: Path) -> str | None:
-    """Name of the first entry in a model's directory that is not part of a model."""
     for entry in sorted(folder.iterdir()):
         names = r"\d+_\w+" if entry.is_dir() else MODEL_FILES  # sentence-transformers: 1_Pooling
         if re.fullmatch(names, entry.name) is None:
@@ -112,7 +110,6 @@ def _foreign_entry(folder: Path) -> str | None:
 
 
 def _is_model(folder: Path) -> bool:
-    """Whether a directory has weights and a config with a model type."""
     try:
         config = json.loads((folder / "config.json").read_text("utf-8"))
     except (OSError, ValueError):
@@ -122,7 +119,6 @@ def _is_model(folder: Path) -> bool:
 
 
 def _leftovers(place: Path, kind: str) -> list[Path]:
-    """Directories that `temporary_name` named for this place, of any process."""
     name = re.compile(rf"\.{re.escape(place.name)}\.\d+\.(gone\.)?{kind}")
     return sorted(entry for entry in place.parent.iterdir() if name.fullmatch(entry.name))
 
@@ -131,7 +127,7 @@ def _move_into_place(part: Path, place: Path) -> None:
     """Move `part` to `place`; remove what was there once the new directory is in place."""
     for path in (*files_in(part), *(path for path in part.rglob("*") if path.is_dir()), part):
         flush(path)
-    old = temporary_name(place, OLD)
+    old = _temporary_name(place, OLD)
     is_replaced = place.is_dir() and any(place.iterdir())
     if is_replaced:
         place.rename(old)

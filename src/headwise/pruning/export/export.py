@@ -23,7 +23,7 @@ from headwise.errors import ModelError, OptionError
 from headwise.models import cut_modeling
 from headwise.models.cut_models import BLOCK, bare_class, cut_class
 from headwise.models.load_errors import explain_errors, one_sentence, quiet
-from headwise.models.loading import load_exported
+from headwise.models.loading import load
 from headwise.pruning.export.directories import files_in, replace_directory
 from headwise.pruning.export.model_card import CODE, model_card
 from headwise.pruning.export.plain_config import (
@@ -31,13 +31,13 @@ from headwise.pruning.export.plain_config import (
     plain_config,
     public_class,
     tensor_shapes,
-    tensors_by_name,
     without_block,
 )
 from headwise.pruning.surgery.equivalence import (
     check_equivalence,
     in_full_precision,
     layer_outputs,
+    tensors_by_name,
 )
 from headwise.reading.batch import Inputs
 
@@ -125,10 +125,10 @@ def check_exportable(model: nn.Module) -> None:
     is_cut = bool(getattr(model.config, BLOCK, None))
     config = model.config if is_cut else without_block(model.config)
     built = tensor_shapes(empty_model(cut_class(plain) if is_cut else plain, config, model.dtype))
-    own = tensor_shapes(model)
-    for name in {**own, **built}:
-        if own.get(name) != built.get(name):
-            difference = _shape_difference(name, own.get(name), built.get(name))
+    actual = tensor_shapes(model)
+    for name in {**actual, **built}:
+        if actual.get(name) != built.get(name):
+            difference = _shape_difference(name, actual.get(name), built.get(name))
             raise ModelError(f"{kind} cannot be exported: {difference}")
 
 
@@ -159,14 +159,14 @@ def write_model(model: PreTrainedModel, part: Path) -> bool:
 
 def _auto_classes(plain: type[PreTrainedModel], config: PreTrainedConfig) -> dict[str, str]:
     """Names of the model's class and of its bare class, by the Auto classes that load them."""
-    found = {"AutoModel": bare_class(config).__name__}
+    names = {"AutoModel": bare_class(config).__name__}
     for name, auto in vars(modeling_auto).items():
         mapping = getattr(auto, "_model_mapping", None)
         if name.startswith("Auto") and mapping is not None and type(config) in mapping:
             classes = mapping[type(config)]
             if plain in (classes if isinstance(classes, tuple) else (classes,)):
-                found[name] = plain.__name__
-    return found
+                names[name] = plain.__name__
+    return names
 
 
 def _model_code(names: Sequence[str]) -> str:
@@ -220,11 +220,11 @@ def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> flo
     Outputs are compared in float32 at least.
     """
     with quiet(), explain_errors(f"{type(model).__name__}, as it was written,", is_local=True):
-        loaded = load_exported(part).to(model.device)
-    own, copied = tensors_by_name(model), tensors_by_name(loaded)
-    for name in {**own, **copied}:
-        difference = _tensor_difference(name, own.get(name), copied.get(name))
-        if difference is not None:
+        loaded: Any = load(part).model.to(model.device)
+    tensors, copies = tensors_by_name(model), tensors_by_name(loaded)
+    for name in {**tensors, **copies}:
+        difference = _tensor_difference(name, tensors.get(name), copies.get(name))
+        if difference:
             raise ModelError(f"{type(model).__name__} cannot be exported: {difference}")
     if inputs is None:
         return None
@@ -241,35 +241,35 @@ def check_copy(model: PreTrainedModel, part: Path, inputs: Inputs | None) -> flo
     return check_equivalence(model, actual, expected, problem)
 
 
-def _shape_difference(name: str, own: tuple[int, ...] | None, built: tuple[int, ...] | None) -> str:
+def _shape_difference(name: str, shape: Sequence[int] | None, built: Sequence[int] | None) -> str:
     """How a tensor's shape differs from the one that the model's class and config build."""
     if built is None:
         return f"its class and config build no {name}: merge adapters before you cut"
-    if own is None:
+    if shape is None:
         return f"it has no {name}, but its class and config build one: use from_pretrained's model"
     return (
-        f"{name} is {list(own)}, but its class and config build {list(built)}: use a model from "
+        f"{name} is {list(shape)}, but its class and config build {list(built)}: use a model from "
         "from_pretrained"
     )
 
 
-def _tensor_difference(name: str, own: Tensor | None, copied: Tensor | None) -> str | None:
-    """How a tensor differs when loaded back, and what would help; None if it is equal.
+def _tensor_difference(name: str, tensor: Tensor | None, copied: Tensor | None) -> str:
+    """How a tensor differs when loaded back, and what would help; empty if it is equal.
 
     Buffers may have another dtype.
     """
-    if own is None or copied is None or own.shape != copied.shape:
-        shapes = (None if tensor is None else tuple(tensor.shape) for tensor in (own, copied))
-        return _shape_difference(name, *shapes)
-    if isinstance(own, nn.Parameter) and own.dtype != copied.dtype:
-        return (
-            f"{name} is {own.dtype}, but {copied.dtype} when loaded back: convert all weights to "
-            "one dtype with model.to"
+    if tensor is None or copied is None or tensor.shape != copied.shape:
+        return _shape_difference(
+            name, getattr(tensor, "shape", None), getattr(copied, "shape", None)
         )
-    numbers = (tensor.detach().double().nan_to_num() for tensor in (own, copied))
-    if torch.equal(*numbers):
-        return None
-    if isinstance(own, nn.Parameter):
+    if isinstance(tensor, nn.Parameter) and tensor.dtype != copied.dtype:
+        return (
+            f"{name} is {tensor.dtype}, but {copied.dtype} when loaded back: convert all weights "
+            "to one dtype with model.to"
+        )
+    if torch.equal(tensor.double().nan_to_num(), copied.double().nan_to_num()):
+        return ""
+    if isinstance(tensor, nn.Parameter):
         return f"{name} has other values when loaded back: use a model from from_pretrained"
     return (
         f"{name} has other values when loaded back, because no file contains it and it is computed "

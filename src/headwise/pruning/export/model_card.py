@@ -30,6 +30,16 @@ MEANT = {"cosine": "cosine to the uncut model's embeddings"}
 """Units that do not say for themselves what they are of."""
 
 
+HEADS = (
+    "Heads have new numbers, from 0 in every layer. Layers that are not in this table kept all "
+    "their heads."
+)
+WARNING = (
+    "Without `trust_remote_code=True` transformers raises, because the sizes are not those of its "
+    "own class. `ignore_mismatched_sizes`, which it then advises, would load random weights."
+)
+
+
 def model_card(
     model: PreTrainedModel,
     part: Path,
@@ -38,69 +48,41 @@ def model_card(
     loaders: Mapping[str, str],
     measured: str = "",
 ) -> str:
-    """The card of a model that is written in `part`; `auto` names classes by their loaders."""
-    kept = (getattr(model.config, BLOCK, None) or {"kept": {}})["kept"]
+    """The card of a model that is written in `part`; `loaders` are classes by their Auto classes.
+
+    `measured` is what `figures_section` returned.
+    """
+    kept_heads = (getattr(model.config, BLOCK, None) or {"kept": {}})["kept"]
+    rows = [(layer, ", ".join(map(str, kept)) or "none") for layer, kept in kept_heads.items()]
+    columns = ("layer", "heads kept, by their numbers in the uncut model")
     origin = "/".join(Path(model.config.name_or_path or source or "a nameless model").parts[-2:])
     name = public_class(model).__name__
     loader = next((loader for loader, kind in loaders.items() if kind == name), "AutoModel")
     is_sentence = (part / "modules.json").exists()
     is_plain = not (part / f"{CODE}.py").exists()
-    return "\n".join(
-        [
-            "---",
-            f"library_name: {'sentence-transformers' if is_sentence else 'transformers'}",
-            "tags: [headwise]",
-            "---",
-            "# A model with fewer attention heads" if kept else "# A model with all its heads",
-            "",
-            f"{name}, written by headwise from {origin}; {model.num_parameters():,} parameters.",
-            "Its licence and its limits are those of the model that it was made from.",
-            "",
-            *(_heads_table(kept) if kept else []),
-            *([measured, ""] if measured else []),
-            "It loads from this directory in each of these ways:",
-            "",
-            "```python",
-            *_loading_lines(loader, is_plain=is_plain, is_sentence=is_sentence),
-            "```",
-            "",
-            *([] if is_plain else [WARNING, ""]),
-        ]
-    )
-
-
-WARNING = (
-    "Without `trust_remote_code=True` transformers raises, because the sizes are not those of its "
-    "own class. `ignore_mismatched_sizes`, which it then advises, would load random weights."
-)
-
-
-def _heads_table(kept: Mapping[str, list[int]]) -> list[str]:
-    """Which heads each layer kept."""
-    rows = [f"| {layer} | {', '.join(map(str, own)) or 'none'} |" for layer, own in kept.items()]
-    return [
-        "Heads have new numbers, from 0 in every layer. Layers that are not in this table kept all "
-        "their heads.",
-        "",
-        "| layer | heads kept, by their numbers in the uncut model |",
-        "|---|---|",
-        *rows,
-        "",
-    ]
-
-
-def _loading_lines(loader: str, *, is_plain: bool, is_sentence: bool) -> list[str]:
-    """Python that loads the model."""
     trust = "" if is_plain else ", trust_remote_code=True"
     lines = [f"from transformers import {loader}", f'{loader}.from_pretrained("."{trust})', ""]
     if is_sentence:
         lines += ["from sentence_transformers import SentenceTransformer"]
         lines += [f'SentenceTransformer("."{trust})', ""]
-    return [*lines, "import headwise", 'headwise.load(".")']
+    lines += ["import headwise", 'headwise.load(".")']
+    library = "sentence-transformers" if is_sentence else "transformers"
+    sections = [
+        f"---\nlibrary_name: {library}\ntags: [headwise]\n---\n"
+        f"# A model with {'fewer attention heads' if rows else 'all its heads'}",
+        f"{name}, written by headwise from {origin}; {model.num_parameters():,} parameters.\n"
+        "Its licence and its limits are those of the model that it was made from.",
+        f"{HEADS}\n\n{Table('', columns, tuple(rows)).to_markdown()}" if rows else "",
+        measured,
+        "It loads from this directory in each of these ways:",
+        "\n".join(["```python", *lines, "```"]),
+        "" if is_plain else WARNING,
+    ]
+    return "\n\n".join(filter(None, sections)) + "\n"
 
 
 def figures_section(record: PruneRecord) -> str:
-    """Sizes and quality before and after, and the text that they were measured on."""
+    """Sizes and quality before and after, how heads were chosen, and the text measured on."""
     quality, before, after = record.quality, record.before, record.after
     rows = [
         (words, f"{getattr(before, name):,}", f"{getattr(after, name):,}")
@@ -109,29 +91,24 @@ def figures_section(record: PruneRecord) -> str:
     ]
     unit = MEANT.get(quality.unit, quality.unit)
     rows.append((unit, _figure(quality.uncut.value), _figure(quality.final.value)))
-    return f"{Table('', ('', 'before', 'after'), tuple(rows)).to_markdown()}\n\n{_sources(record)}"
-
-
-def _sources(record: PruneRecord) -> str:
-    """How heads were chosen, and on what the figures were measured."""
-    quality, text, model = record.quality, record.text, record.model
+    text, model = record.text, record.model
     is_named = record.method == "named"
     chosen = "Its maker named the heads" if is_named else f"Heads were chosen by {record.method}"
-    refitted = ", and what is left was refitted" if quality.refitted else ""
     whose = "its maker's own data" if text.source == OWN_TEXT else text.source
     source = f" ({model.about['source']})" if model.about.get("source") else ""
-    without_refit = (
-        f"Without the refit this cut has {_figure(quality.cut.value)}. " if quality.refitted else ""
-    )
+    refitted = without_refit = ""
+    if quality.refitted:
+        refitted = ", and what is left was refitted"
+        without_refit = f"Without the refit this cut has {_figure(quality.cut.value)}. "
     decisions = ["how much was cut"] if record.amount.max_loss is not None else []
     if quality.refitted or quality.refit_dropped:
         decisions.append("whether the refit stays")
     decided = f"The same examples decided {join_words(decisions)}. " if decisions else ""
     return (
+        f"{Table('', ('', 'before', 'after'), tuple(rows)).to_markdown()}\n\n"
         f"Made from {model.name}{source} by headwise {record.versions['headwise']}. "
-        f"{chosen}{refitted}. The {quality.unit} was measured on "
-        f"{text.measured_on.size} of {whose}, on which no head was chosen and "
-        f"nothing fitted. {without_refit}"
+        f"{chosen}{refitted}. The {quality.unit} was measured on {text.measured_on.size} of "
+        f"{whose}, on which no head was chosen and nothing fitted. {without_refit}"
         f"With as many heads cut at random, and none refitted, it is "
         f"{_figure(quality.random_mean.value)}. {decided}"
         "`prune.json` has every figure, `plan.json` the heads that were cut."

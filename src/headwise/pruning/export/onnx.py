@@ -33,17 +33,9 @@ def export_onnx(model: nn.Module, path: Path, inputs: Inputs) -> float:
     """Largest difference between torch's and onnxruntime's outputs for `inputs` and a part of them.
 
     Every tensor that the model returns for the inputs is an output of the file; there is no cache.
-    Raises ModelError, and writes nothing, if rounding does not explain a difference.
+    Raises ModelError, and writes nothing, if rounding does not explain a difference. Call
+    `check_onnx_packages` and `check_onnx_model` first.
     """
-    check_onnx_packages()
-    if not path.parent.is_dir():
-        raise OptionError(f"{path} cannot be written: there is no folder {path.parent}")
-    if path.is_dir():
-        raise OutputError(f"{path} is a directory, but ONNX is written as a file")
-    if path.exists():
-        raise OutputError(f"{path} would be overwritten: choose another path")
-    check_onnx_inputs(inputs)
-    check_onnx_model(model)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     adapter = _Adapter(model, tuple(inputs))
     fewer = {
@@ -51,7 +43,7 @@ def export_onnx(model: nn.Module, path: Path, inputs: Inputs) -> float:
         for name, value in inputs.items()
     }
     try:
-        with torch.no_grad(), in_evaluation(adapter), _one_sentence_errors(model, path), _silent():
+        with torch.no_grad(), in_evaluation(adapter), _quiet_export(model, path):
             _write_program(adapter, inputs, part)
             difference = max(_difference(adapter, part, case) for case in (inputs, fewer))
             flush(part)
@@ -70,20 +62,12 @@ def check_onnx_packages() -> None:
         )
 
 
-def check_onnx_inputs(inputs: Inputs) -> None:
-    """Raise OptionError if there are no inputs, or too few tokens to recognize their axis."""
-    if not inputs:
-        raise OptionError("inputs is empty: pass the model's inputs, as a tokenizer returns them")
-    short = [name for name, value in inputs.items() if _is_sequence(value) and value.shape[1] < 2]
-    if short:
-        raise OptionError(
-            f"{', '.join(short)} are too short to recognize the token axis: pass at least 2 tokens"
-        )
+def check_onnx_model(model: nn.Module, inputs: Inputs) -> None:
+    """Raise if the model is too large for ONNX, or onnxruntime cannot run its dtype.
 
-
-def check_onnx_model(model: nn.Module) -> None:
-    """Raise ModelError if the model is too large for ONNX, or onnxruntime cannot run its dtype."""
-    size = sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    Raises also if `inputs` have too few tokens to recognize their axis.
+    """
+    size = sum(weight.nbytes for weight in model.parameters())
     if size >= LARGEST:
         raise ModelError(
             f"{type(model).__name__} is too large for ONNX: its weights have {size:,} bytes, but "
@@ -93,6 +77,11 @@ def check_onnx_model(model: nn.Module) -> None:
         raise ModelError(
             f"{type(model).__name__} is in bfloat16, which onnxruntime does not support on a CPU: "
             "load it with dtype float32"
+        )
+    short = [name for name, value in inputs.items() if _is_sequence(value) and value.shape[1] < 2]
+    if short:
+        raise OptionError(
+            f"{', '.join(short)} are too short to recognize the token axis: pass at least 2 tokens"
         )
 
 
@@ -115,7 +104,6 @@ class _Adapter(nn.Module):
 
 
 def _write_program(adapter: _Adapter, inputs: Inputs, part: Path) -> None:
-    """Write the model for inputs of any batch size and length."""
     example = tuple(
         torch.cat([value, value]) if len(value) == 1 else value  # torch takes a size of 1 as fixed
         for value in inputs.values()
@@ -139,12 +127,10 @@ def _write_program(adapter: _Adapter, inputs: Inputs, part: Path) -> None:
 
 
 def _is_sequence(value: Tensor) -> bool:
-    """Whether an input is `[batch, tokens]`: ids or a mask."""
-    return value.dim() == 2
+    return value.dim() == 2  # [batch, tokens]: ids or a mask
 
 
 def _difference(adapter: _Adapter, part: Path, inputs: Inputs) -> float:
-    """Largest difference between torch's and onnxruntime's outputs, which rounding explains."""
     session = import_module("onnxruntime").InferenceSession(
         part, providers=["CPUExecutionProvider"]
     )
@@ -159,23 +145,10 @@ def _difference(adapter: _Adapter, part: Path, inputs: Inputs) -> float:
 
 
 @contextmanager
-def _one_sentence_errors(model: nn.Module, path: Path) -> Iterator[None]:
-    """Turn errors of torch, onnxruntime and the disk into one sentence."""
+def _quiet_export(model: nn.Module, path: Path) -> Iterator[None]:
+    """Silence torch's exporter inside the block, and turn errors into one sentence."""
     runtime = import_module("onnxruntime.capi.onnxruntime_pybind11_state")
     refusals = (runtime.Fail, runtime.InvalidArgument, runtime.InvalidGraph, runtime.NotImplemented)
-    try:
-        yield
-    except (torch.onnx.OnnxExporterError, *refusals) as error:
-        raise ModelError(
-            f"{type(model).__name__} cannot be written as ONNX: {one_sentence(error)}"
-        ) from error
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {one_sentence(error)}") from error
-
-
-@contextmanager
-def _silent() -> Iterator[None]:
-    """Suppress warnings and messages of torch's exporter inside the block."""
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)
@@ -183,5 +156,11 @@ def _silent() -> Iterator[None]:
         with quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
+    except (torch.onnx.OnnxExporterError, *refusals) as error:
+        raise ModelError(
+            f"{type(model).__name__} cannot be written as ONNX: {one_sentence(error)}"
+        ) from error
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {one_sentence(error)}") from error
     finally:
         log.setLevel(level)

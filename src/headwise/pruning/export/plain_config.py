@@ -12,28 +12,29 @@ from typing import Any
 import torch
 import transformers
 from huggingface_hub.errors import StrictDataclassError
-from torch import Tensor, nn
+from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from headwise.errors import ModelError
 from headwise.models.cut_models import BLOCK
 from headwise.models.load_errors import quiet
 from headwise.pruning.surgery.cut import head_counts
+from headwise.pruning.surgery.equivalence import tensors_by_name
 from headwise.watching.sites import find_sites, output_weight
 
 
 def public_class(model: nn.Module) -> type[PreTrainedModel]:
     """The public transformers class of a model, cut or not; ModelError if it has none."""
-    own = type(model)
-    for kind in own.__mro__:
-        if kind.__module__.startswith("transformers.") and issubclass(kind, PreTrainedModel):
-            is_cut = any(base.__name__ == "CutMixin" for base in own.__mro__)
-            if (own is kind or is_cut) and getattr(transformers, kind.__name__, None) is kind:
-                plain: type[PreTrainedModel] = kind
+    kind = type(model)
+    is_cut = any(base.__name__ == "CutMixin" for base in kind.__mro__)
+    for base in kind.__mro__ if is_cut else (kind,):
+        if base.__module__.startswith("transformers.") and issubclass(base, PreTrainedModel):
+            if getattr(transformers, base.__name__, None) is base:
+                plain: type[PreTrainedModel] = base
                 return plain
             break
     raise ModelError(
-        f"{own.__name__} cannot be exported: it is not a public class of transformers, so nobody "
+        f"{kind.__name__} cannot be exported: it is not a public class of transformers, so nobody "
         "else could build it; use a model from from_pretrained"
     )
 
@@ -43,8 +44,8 @@ def plain_config(model: PreTrainedModel) -> PreTrainedConfig | None:
     uncut = without_block(model.config)
     if not getattr(model.config, BLOCK, None):
         return uncut
-    configs = (_with_counts(uncut, counts) for counts in _candidate_counts(model, uncut))
-    return next((config for config in configs if config and _builds(model, config)), None)
+    configs = (_try_counts(model, uncut, counts) for counts in _candidate_counts(model, uncut))
+    return next(filter(None, configs), None)
 
 
 def without_block(config: PreTrainedConfig) -> PreTrainedConfig:
@@ -72,27 +73,23 @@ def _candidate_counts(model: PreTrainedModel, uncut: PreTrainedConfig) -> Iterat
     yield settings | {"head_dim": output_weight(projection).shape[0] // num_heads}
 
 
-def _with_counts(uncut: PreTrainedConfig, counts: Mapping[str, int]) -> PreTrainedConfig | None:
-    """The config with other counts, as read back from a file; None if it rejects them."""
+def _try_counts(
+    model: PreTrainedModel, uncut: PreTrainedConfig, counts: Mapping[str, int]
+) -> PreTrainedConfig | None:
+    """The config with other counts if the plain class builds the model from it; else None.
+
+    Weights may have other values.
+    """
     config = copy.deepcopy(uncut)
     try:
         for name, count in counts.items():
             setattr(config, name, count)
-        read_back: PreTrainedConfig = type(config).from_dict(config.to_dict())
-    except (StrictDataclassError, AttributeError, ValueError, TypeError):
-        return None  # Llama's counts must divide hidden_size, Falcon has no setter of head_dim
-    return read_back
-
-
-def _builds(model: PreTrainedModel, config: PreTrainedConfig) -> bool:
-    """Whether the plain class builds the model from the config, except for weight values."""
-    try:
+        config = type(config).from_dict(config.to_dict())  # as read back from a file
         built = empty_model(public_class(model), config, model.dtype)
-    except (ValueError, TypeError, RuntimeError):
-        return False  # BERT's number of heads must divide hidden_size
-    return tensor_shapes(built) == tensor_shapes(model) and _attention_facts(
-        built
-    ) == _attention_facts(model)
+    except (StrictDataclassError, AttributeError, ValueError, TypeError, RuntimeError):
+        return None  # counts must divide hidden_size, Falcon has no setter of head_dim
+    is_same = tensor_shapes(built) == tensor_shapes(model)
+    return config if is_same and _attention_facts(built) == _attention_facts(model) else None
 
 
 def empty_model(
@@ -108,14 +105,6 @@ def empty_model(
 def tensor_shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
     """Shape of every parameter and buffer, by name."""
     return {name: tuple(tensor.shape) for name, tensor in tensors_by_name(model).items()}
-
-
-def tensors_by_name(model: nn.Module) -> dict[str, Tensor]:
-    """Every parameter and buffer; a tied one under each of its names."""
-    return {
-        **dict(model.named_parameters(remove_duplicate=False)),
-        **dict(model.named_buffers(remove_duplicate=False)),
-    }
 
 
 def _attention_facts(model: nn.Module) -> dict[str, dict[str, Any]]:

@@ -7,12 +7,13 @@ times of both models, measured side by side. Sizes come from the weights, never 
 import statistics
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
 
 from headwise.heads import HeadCounts
-from headwise.models.families import family_of
+from headwise.models.families import find_family
 from headwise.reading.batch import Inputs
 from headwise.watching.running import forward
 from headwise.watching.sites import find_sites, output_weight
@@ -47,16 +48,14 @@ def sizes_of(model: nn.Module, counts: HeadCounts, *, positions: int = POSITIONS
     products = cache = 0
     dtype = next(model.parameters()).dtype
     for site in sites:
-        projection, num_heads, num_kv_heads = (
-            site.output_projection,
-            *counts.get(site.layer_name, (0, 0)),
-        )
+        num_heads, num_kv_heads = counts.get(site.layer_name, (0, 0))
+        projection = site.output_projection
         if projection is None:
             continue
         attention |= {id(weight): weight for weight in projection.parameters()}
         if not num_heads:
             continue
-        family = family_of(site.module)
+        family = find_family(site.module)
         d_key = d_value = output_weight(projection).shape[0] // num_heads
         if family and family.key_size:
             d_key = int(getattr(site.module, family.key_size))
@@ -66,23 +65,18 @@ def sizes_of(model: nn.Module, counts: HeadCounts, *, positions: int = POSITIONS
             if family and family.latent:
                 width = len(site.module.get_parameter(f"{family.latent}.weight"))
             cache += width * dtype.itemsize
+    can_generate: Any = getattr(model, "can_generate", None)
     matrices = sum(weight.numel() for weight in attention.values() if weight.dim() > 1)
     return Sizes(
         heads=sum(heads for heads, _ in counts.values()),
         kv_heads=sum(kv_heads for _, kv_heads in counts.values()),
         parameters=sum(weight.numel() for weight in model.parameters()),
-        bytes=sum(weight.numel() * weight.element_size() for weight in model.parameters()),
+        bytes=sum(weight.nbytes for weight in model.parameters()),
         attention_parameters=sum(weight.numel() for weight in attention.values()),
-        cache_bytes_per_token=cache if has_cache(model) else 0,
+        cache_bytes_per_token=cache if can_generate and can_generate() else 0,
         attention_multiply_adds=matrices * positions + products,
         positions=positions,
     )
-
-
-def has_cache(model: nn.Module) -> bool:
-    """Whether the model generates token by token and caches keys and values."""
-    can_generate = getattr(model, "can_generate", None)
-    return bool(can_generate()) if callable(can_generate) else False
 
 
 @dataclass(frozen=True)

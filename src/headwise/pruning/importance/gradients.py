@@ -43,7 +43,6 @@ class Gradients:
     """G = E[J^T J], J being the output's derivative by the gates: a change d of the gates adds
     `d^T G d / 2` to the loss."""
     expected_error: Float[Tensor, " heads"]
-    """Standard error of `expected`."""
     pull: Float[Tensor, " heads"]
     """E[dL/dg]: slope of the loss by each gate; 0 for a model that is compared with itself."""
 
@@ -64,22 +63,56 @@ def gradients(
     *,
     draws: int = DRAWS,
     seed: int = 0,
+    advice: str = "",
     progress: Progress = no_progress,
 ) -> Gradients:
-    """Scores and interactions of all heads, from `draws + 1` backward passes per batch."""
-    heads = evaluation.heads
+    """Scores and interactions of all heads, from `draws + 1` backward passes per batch.
+
+    A model that is compared with itself is at the loss's minimum, where the gradient is 0: Michel's
+    score and Fisher information then rest on the random scalars instead of the loss. The error for
+    an objective without gradients ends with `advice`.
+    """
+    heads, samples = evaluation.heads, evaluation.samples
     random = torch.Generator().manual_seed(seed)
-    sums = GradientSums(len(heads))
+    interaction = torch.zeros(len(heads), len(heads), dtype=torch.float64)
+    pull = torch.zeros(len(heads), dtype=torch.float64)
+    weights, expected = list[Tensor](), list[Tensor]()
+    scores: dict[str, list[Tensor]] = {"loss": [], "draws": []}  # Michel's and Fisher's
     with _without_weight_gradients(evaluation.model):
-        for number, sample in enumerate(evaluation.samples):
-            progress(PruneStage.GRADIENTS, number, len(evaluation.samples))
-            sums.add(*_per_example(evaluation, sample, draws, random))
-    return sums.gradients(heads)
+        for number, sample in enumerate(samples):
+            progress(PruneStage.GRADIENTS, number, len(samples))
+            of_loss, of_draws, weight = _per_example(evaluation, sample, draws, random, advice)
+            flat = of_draws.flatten(0, 1)
+            interaction += flat.T @ flat / draws
+            pull += of_loss.sum(0)
+            weights.append(weight)
+            expected.append((of_draws**2).mean(0) / 2 - of_loss)
+            scale = weight.clamp(min=1)[:, None]
+            for name, values in (("loss", of_loss[None] / scale), ("draws", of_draws / scale)):
+                scores[name].append(torch.stack([values.abs().mean(0), (values**2).mean(0)]))
+    by_source = {name: torch.cat(parts, 1) for name, parts in scores.items()}
+    is_flat = by_source["loss"][0].max() <= FLAT * by_source["draws"][0].max()
+    michel, fisher = by_source["draws" if is_flat else "loss"]
+    all_weights, costs = torch.cat(weights), torch.cat(expected)
+    total = float(all_weights.sum())
+    residuals = costs - costs.sum(0) / total * all_weights[:, None]
+    return Gradients(
+        heads=heads,
+        michel=michel.mean(0),
+        michel_error=_standard_error(michel),
+        fisher=fisher.mean(0),
+        fisher_error=_standard_error(fisher),
+        interaction=interaction / total,
+        expected_error=_standard_error(residuals) * len(residuals) / total,
+        pull=pull / total,
+    )
 
 
 def _per_example(
-    evaluation: Evaluation, sample: Sample, draws: int, random: torch.Generator
-) -> tuple[Tensor, Tensor, Tensor]:
+    evaluation: Evaluation, sample: Sample, draws: int, random: torch.Generator, advice: str = ""
+) -> tuple[
+    Float[Tensor, "batch heads"], Float[Tensor, "draws batch heads"], Float[Tensor, " batch"]
+]:
     """Gradients by gate of each example's loss and of its random scalars, and its weight."""
     objective, gates = evaluation.objective, _open_gates(evaluation, sample)
 
@@ -93,30 +126,16 @@ def _per_example(
         output = objective.output(evaluation.model, sample.inputs)
         losses = objective.losses(output, sample)
         if not losses.sums.requires_grad:
-            raise NoGradients(
+            raise OptionError(
                 "the objective's losses have no gradients: compute them without torch.no_grad and "
-                "argmax"
+                f"argmax{', or ' if advice else ''}{advice}"
             )
         of_loss = by_gate(losses.sums.sum())
-        drawn = [by_gate(objective.draw(output, sample, random).sum()) for _ in range(draws)]
-    return of_loss, torch.stack(drawn), losses.weights.double().cpu()
-
-
-class NoGradients(OptionError):
-    """The objective has no gradients."""
-
-
-@contextmanager
-def advise_without_gradients(advice: str) -> Iterator[None]:
-    """Add `advice` to the error that an objective without gradients raises inside the block."""
-    try:
-        yield
-    except NoGradients as error:
-        raise OptionError(f"{error}, or {advice}") from error
+        of_draws = [by_gate(objective.draw(output, sample, random).sum()) for _ in range(draws)]
+    return of_loss, torch.stack(of_draws), losses.weights.double().cpu()
 
 
 def _open_gates(evaluation: Evaluation, sample: Sample) -> dict[str, Tensor]:
-    """Gates of 1 that require gradients, `[batch heads]` for every layer that has heads."""
     return {
         layer: torch.ones(len(sample), num_heads, requires_grad=True)
         for layer, (num_heads, _) in evaluation.counts.items()
@@ -132,61 +151,8 @@ def has_gradients(evaluation: Evaluation) -> bool:
         return evaluation.objective.output(model, sample.inputs).requires_grad
 
 
-class GradientSums:
-    """Sums of gradients that grow batch by batch."""
-
-    def __init__(self, num_heads: int) -> None:
-        """Start with sums of 0."""
-        self.interaction = torch.zeros(num_heads, num_heads, dtype=torch.float64)
-        self.pull = torch.zeros(num_heads, dtype=torch.float64)
-        self.weights: list[Tensor] = []
-        self.michel: dict[str, list[Tensor]] = {"loss": [], "drawn": []}
-        self.fisher: dict[str, list[Tensor]] = {"loss": [], "drawn": []}
-        self.expected: list[Tensor] = []
-
-    def add(
-        self,
-        of_loss: Float[Tensor, "batch heads"],
-        drawn: Float[Tensor, "draws batch heads"],
-        weights: Float[Tensor, " batch"],
-    ) -> None:
-        """Add one batch: gradients of the losses and of the random scalars, and weights."""
-        flat = drawn.flatten(0, 1)
-        self.interaction += flat.T @ flat / len(drawn)
-        self.pull += of_loss.sum(0)
-        self.weights.append(weights)
-        self.expected.append((drawn**2).mean(0) / 2 - of_loss)
-        scale = weights.clamp(min=1)[:, None]
-        for name, values in (("loss", of_loss[None] / scale), ("drawn", drawn / scale)):
-            self.michel[name].append(values.abs().mean(0))
-            self.fisher[name].append((values**2).mean(0))
-
-    def gradients(self, heads: tuple[HeadId, ...]) -> Gradients:
-        """The means over all examples.
-
-        A model that is compared with itself is at the loss's minimum, where the gradient is 0: the
-        random scalars then take the place of the loss.
-        """
-        largest = {name: float(torch.cat(parts).max()) for name, parts in self.michel.items()}
-        source = "drawn" if largest["loss"] <= FLAT * largest["drawn"] else "loss"
-        michel, fisher = torch.cat(self.michel[source]), torch.cat(self.fisher[source])
-        weights, expected = torch.cat(self.weights), torch.cat(self.expected)
-        weight = float(weights.sum())
-        residuals = expected - expected.sum(0) / weight * weights[:, None]
-        return Gradients(
-            heads=heads,
-            michel=michel.mean(0),
-            michel_error=_standard_error(michel),
-            fisher=fisher.mean(0),
-            fisher_error=_standard_error(fisher),
-            interaction=self.interaction / weight,
-            expected_error=_standard_error(residuals) * len(residuals) / weight,
-            pull=self.pull / weight,
-        )
-
-
 def _standard_error(scores: Float[Tensor, "example heads"]) -> Float[Tensor, " heads"]:
-    """Standard errors of means over examples; infinite for a single one."""
+    """Standard errors of means over examples; infinite for one example."""
     if len(scores) == 1:
         return torch.full_like(scores[0], torch.inf)
     return scores.std(0) / math.sqrt(len(scores))
@@ -209,6 +175,6 @@ def divide_by_layer_norm(scores: Tensor, heads: Sequence[HeadId]) -> Tensor:
     """Scores divided by the L2 norm of their layer's, as Michel et al. do before ranking."""
     scaled = torch.empty_like(scores)
     for layer in {head.layer_name for head in heads}:
-        own = [index for index, head in enumerate(heads) if head.layer_name == layer]
-        scaled[own] = scores[own] / scores[own].norm().clamp(min=torch.finfo(scores.dtype).tiny)
+        rows = [index for index, head in enumerate(heads) if head.layer_name == layer]
+        scaled[rows] = scores[rows] / scores[rows].norm().clamp(min=torch.finfo(scores.dtype).tiny)
     return scaled

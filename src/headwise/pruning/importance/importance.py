@@ -21,10 +21,9 @@ from headwise.errors import OptionError, OutputError
 from headwise.files import lock_folder, make_folder, write_aside
 from headwise.formats import format_count, replace_nonfinite
 from headwise.heads import HeadId, HeadTable, parse_heads
-from headwise.models.loaded import LoadedModel, Source, open_model
-from headwise.models.loading import LoadOptions
+from headwise.models.loaded import LoadedModel, Source
 from headwise.objectives.evaluation import Estimate, Evaluation, choose_batches, choose_texts
-from headwise.objectives.model_objective import objective_for
+from headwise.objectives.model_objective import open_subject
 from headwise.objectives.objective import Objective
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.ablation import ablate
@@ -35,13 +34,11 @@ from headwise.pruning.importance.redundancy import (
     redundant_groups,
 )
 from headwise.pruning.stages import PruneStage
-from headwise.pruning.units import Unit, single_heads
 from headwise.reading.batch import Inputs
 from headwise.watching.gates import mean_outputs
 from headwise.watching.running import in_evaluation
 
 FILES = ("importance.parquet", "importance.csv", "interaction.csv", "layers.csv", "stand_ins.json")
-"""Files of an importance folder."""
 LAYER_COLUMNS = ("layer", "heads", "best", "added", "added_se", "shown")
 
 
@@ -58,7 +55,6 @@ class Importance:
     """For each layer the head that does best alone, and the loss when all others are silent."""
 
     def _repr_html_(self) -> str:
-        """The table, for notebooks."""
         return self.table._repr_html_()
 
     def to_json(self) -> str:
@@ -154,16 +150,14 @@ def importance(  # noqa: PLR0913 - all but the first two by keyword
             check_importance_folder(folder, force=force)
             make_folder(folder)
             stack.enter_context(lock_folder(folder))
-        loaded = open_model(source, tokenizer, options=LoadOptions(keeps_head=True))
-        stack.enter_context(in_evaluation(loaded.model))
-        chosen = objective_for(loaded, objective)
+        subject = open_subject(source, tokenizer, objective)
+        stack.enter_context(in_evaluation(subject.model))
         if batches is not None:
-            inputs = choose_batches(loaded.model, batches, texts)
-            evaluation = Evaluation.of_batches(loaded.model, chosen, inputs)
+            inputs = choose_batches(subject.model, batches, texts)
+            evaluation = Evaluation.of_batches(subject.model, subject.objective, inputs)
         else:
-            documents = choose_texts(texts)
-            evaluation = Evaluation.of_texts(loaded, chosen, documents, max_tokens=max_tokens)
-        measured = measure_importance(loaded, evaluation, progress=progress)
+            evaluation = Evaluation.of_texts(subject, choose_texts(texts), max_tokens=max_tokens)
+        measured = measure_importance(subject, evaluation, progress=progress)
         if folder is not None:
             measured.write(folder, force=force)
         return measured
@@ -180,28 +174,26 @@ def measure_importance(
     size = f"{format_count(len(heads), 'head')} on {evaluation.describe_size()}"
     batches = len(evaluation.samples)
     progress(f"measuring {size} in {batches:,} batch{'' if batches == 1 else 'es'}", 0, 0)
-    units = single_heads(heads)
+    units = [(head,) for head in heads]
     means = mean_outputs(evaluation.model, [sample.inputs for sample in evaluation.samples])
     scores = gradients(evaluation, draws=DRAWS, progress=progress)
     groups = redundant_groups(scores, output_similarity(evaluation))
     zero = ablate(evaluation, units, progress=progress)
     mean = ablate(evaluation, units, means=means, progress=progress)
-    columns = {
-        "stack": [head.stack for head in heads],
-        "layer": [head.layer for head in heads],
-        "head": [head.head for head in heads],
-        "zero": [loss.value for loss in zero],
-        "zero_se": [loss.error for loss in zero],
-        "mean": [loss.value for loss in mean],
-        "mean_se": [loss.error for loss in mean],
-        "michel": scores.michel.tolist(),
-        "michel_se": scores.michel_error.tolist(),
-        "fisher": scores.fisher.tolist(),
-        "fisher_se": scores.fisher_error.tolist(),
-        "expected": scores.expected.tolist(),
-        "expected_se": scores.expected_error.tolist(),
-        "stand_ins": [_stand_ins(head, groups) for head in heads],
+    columns = pd.DataFrame(
+        {name: [getattr(head, name) for head in heads] for name in ("stack", "layer", "head")}
+    )
+    for name, losses in (("zero", zero), ("mean", mean)):
+        columns[[name, f"{name}_se"]] = losses
+    for name in ("michel", "fisher", "expected"):
+        columns[name] = getattr(scores, name).tolist()
+        columns[f"{name}_se"] = getattr(scores, f"{name}_error").tolist()
+    stand_ins = {
+        head: " ".join(str(other) for other in group.heads if other != head)
+        for group in groups
+        for head in group.heads
     }
+    columns["stand_ins"] = [stand_ins.get(head, "") for head in heads]
     about = {
         "model": loaded.name,
         **loaded.about,
@@ -214,34 +206,28 @@ def measure_importance(
     names = list(map(str, heads))
     interaction = pd.DataFrame(scores.interaction.numpy(), index=names, columns=names)
     layers = _best_alone(evaluation, base, progress)
-    return Importance(HeadTable(pd.DataFrame(columns), about), interaction, groups, layers)
-
-
-def _stand_ins(head: HeadId, groups: Sequence[RedundantHeads]) -> str:
-    """Names of the heads that can replace one."""
-    own = next((group.heads for group in groups if head in group.heads), ())
-    return " ".join(str(other) for other in own if other != head)
+    return Importance(HeadTable(columns, about), interaction, groups, layers)
 
 
 def _best_alone(evaluation: Evaluation, base: Estimate, progress: Progress) -> pd.DataFrame:
-    """For every layer the head that does best as the only one there, and what that costs."""
+    objective, rows = evaluation.objective, []
     layers: dict[str, list[HeadId]] = {}
     for head in evaluation.heads:
         layers.setdefault(head.layer_name, []).append(head)
-    rows = []
-    for number, (layer, own) in enumerate(layers.items()):
+    for number, (layer, heads) in enumerate(layers.items()):
         progress(PruneStage.BEST_ALONE, number, len(layers))
-        others = [Unit(tuple(other for other in own if other != head)) for head in own]
-        costs = ablate(evaluation, others) if len(own) > 1 else [Estimate(0.0, 0.0)]
-        best = min(range(len(own)), key=lambda index: costs[index].value)
+        others = [tuple(other for other in heads if other != head) for head in heads]
+        costs = ablate(evaluation, others) if len(heads) > 1 else [Estimate(0.0, 0.0)]
+        best = min(range(len(heads)), key=lambda index: costs[index].value)
+        quality = objective.quality(base.value + costs[best].value)
         rows.append(
             {
                 "layer": layer,
-                "heads": len(own),
-                "best": str(own[best]),
+                "heads": len(heads),
+                "best": str(heads[best]),
                 "added": costs[best].value,
                 "added_se": costs[best].error,
-                "shown": evaluation.objective.format_quality(base.value + costs[best].value),
+                "shown": f"{quality:.{2 if objective.unit == 'perplexity' else 4}f}",
             }
         )
     return pd.DataFrame(rows)

@@ -72,10 +72,7 @@ def output_similarity(evaluation: Evaluation) -> Float[Tensor, "heads heads"]:
 def _head_outputs(
     evaluation: Evaluation, sample: Sample
 ) -> Float[Tensor, "heads row d_value"] | None:
-    """Outputs of every head on the same number of rows of one example; None if too few.
-
-    The rows of each stack are its first that are not padding.
-    """
+    """Outputs of every head on the first rows that are not padding; None if a stack has too few."""
     by_layer: dict[str, Tensor] = {}
     inputs = {name: value[:1] for name, value in sample.inputs.items()}
 
@@ -104,33 +101,20 @@ def redundant_groups(
     """Groups of heads linked by pairs that are alike in effect and output; costliest first."""
     correlations = effect_correlations(gradients.interaction)
     is_linked = (correlations >= LEAST_CORRELATION) & (similarity >= LEAST_CKA)
-    is_linked.fill_diagonal_(False)
+    reaches = is_linked.fill_diagonal_(True).float()
+    for _ in range(len(reaches).bit_length()):  # over 2, 4, 8, ... links
+        reaches = (reaches @ reaches > 0).float()
     groups = []
-    for group in _components(is_linked):
+    for group in dict.fromkeys(tuple(row.nonzero()[:, 0].tolist()) for row in reaches):
         pairs = [(a, b) for a in group for b in group if a < b and is_linked[a, b]]
-        if not pairs:
-            continue
-        groups.append(
-            RedundantHeads(
-                heads=tuple(gradients.heads[index] for index in group),
-                correlation=min(float(correlations[pair]) for pair in pairs),
-                cka=min(float(similarity[pair]) for pair in pairs),
-                cost_apart=sum(gradients.expected_cost([index]) for index in group),
-                cost_together=gradients.expected_cost(group),
+        if pairs:
+            groups.append(
+                RedundantHeads(
+                    heads=tuple(gradients.heads[index] for index in group),
+                    correlation=min(float(correlations[pair]) for pair in pairs),
+                    cka=min(float(similarity[pair]) for pair in pairs),
+                    cost_apart=sum(gradients.expected_cost([index]) for index in group),
+                    cost_together=gradients.expected_cost(group),
+                )
             )
-        )
     return tuple(sorted(groups, key=lambda group: group.cost_apart - group.cost_together))
-
-
-def _components(is_linked: Tensor) -> list[list[int]]:
-    """Groups of indices that are linked, directly or through others."""
-    left, groups = set(range(len(is_linked))), []
-    while left:
-        group, reached = [], {min(left)}
-        while reached:
-            index = reached.pop()
-            left.discard(index)
-            group.append(index)
-            reached |= {int(other) for other in is_linked[index].nonzero()[:, 0]} & left
-        groups.append(sorted(group))
-    return groups

@@ -43,37 +43,28 @@ class NormalEquations:
         self.error_sum += errors.sum(0).double().cpu()
         self.squares += float((errors.double() ** 2).sum())
 
-    def solve(self, ridge: float) -> Correction:
+    def solve(self, ridge: float | None) -> Correction:
         """The correction that leaves the smallest error, shrunk towards zero.
 
-        `ridge` is in units of the inputs' mean variance (mean square, without a bias).
+        `ridge` is in units of the inputs' mean variance (mean square, without a bias). None changes
+        only the bias.
         """
-        gram, cross = self.gram, self.cross
+        gram, cross, weight = self.gram, self.cross, torch.zeros_like(self.cross)
         if self.has_bias:
             gram = gram - torch.outer(self.input_sum, self.input_sum) / self.rows
             cross = cross - torch.outer(self.input_sum, self.error_sum) / self.rows
         size = gram.diagonal().mean()
-        if size > 0:
-            penalty = ridge * size
-            weight = torch.linalg.solve(gram + penalty * torch.eye(len(gram)).to(gram), cross)
-        else:  # no inputs, or inputs that are equal in every row
-            weight = torch.zeros_like(cross)
-        return Correction(weight, self._bias_for(weight))
+        if ridge is not None and size > 0:  # else no inputs, or inputs that are equal in every row
+            weight = torch.linalg.solve(gram + ridge * size * torch.eye(len(gram)).to(gram), cross)
+        bias = torch.zeros_like(self.error_sum)
+        if self.has_bias:
+            bias = (self.error_sum - self.input_sum @ weight) / self.rows
+        return Correction(weight, bias)
 
-    def solve_bias(self) -> Correction:
-        """The best change of only the bias."""
-        weight = torch.zeros_like(self.cross)
-        return Correction(weight, self._bias_for(weight))
-
-    def no_correction(self) -> Correction:
-        """A correction that changes nothing."""
-        return Correction(torch.zeros_like(self.cross), torch.zeros_like(self.error_sum))
-
-    def _bias_for(self, weight: Tensor) -> Float[Tensor, " output"]:
-        """The best bias for a correction of the weights; 0 without a bias."""
-        if not self.has_bias or not self.rows:
-            return torch.zeros_like(self.error_sum)
-        return (self.error_sum - self.input_sum @ weight) / self.rows
+    @property
+    def mean_square(self) -> float:
+        """Mean squared error per row without a correction."""
+        return self.squares / max(self.rows, 1)
 
     def error_left(self, correction: Correction) -> float:
         """Mean squared error per row that a correction leaves on these rows."""

@@ -8,7 +8,7 @@ the error of attention's output. The variant `wide` also fits the last linear la
 parts. The sums are in `normal_equations.py`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -63,14 +63,16 @@ def refit(
     Skips layers that have no heads in the uncut model either.
     """
     check_variant(cut, variant)
-    pair = ModelPair(cut, uncut, [*fitting, *choosing], len(fitting))
+    pair = _ModelPair(cut, uncut, [*fitting, *choosing], len(fitting))
     fits = []
-    for index in range(len(pair.blocks)):
-        progress(PruneStage.REFIT, index, len(pair.blocks))
-        fits += [pair.refit_projection(index, one, variant) for one in pair.attention(index)]
+    for index in range(len(pair.cut.blocks)):
+        progress(PruneStage.REFIT, index, len(pair.cut.blocks))
+        fits += [pair.refit_projection(index, part, variant) for part in pair.attention(index)]
         if variant == "wide":
-            fits += [pair.refit_projection(index, one, variant) for one in pair.feed_forward(index)]
-        pair.advance(index)
+            parts = pair.feed_forward(index)
+            fits += [pair.refit_projection(index, part, variant) for part in parts]
+        pair.cut.advance(index)
+        pair.uncut.advance(index)
     return tuple(fits)
 
 
@@ -84,154 +86,145 @@ def check_variant(model: nn.Module, variant: str) -> None:
         )
 
 
+class _BlockRunner:
+    """A model that reads samples one block at a time."""
+
+    def __init__(
+        self, model: nn.Module, blocks: Sequence[Block], samples: Sequence[Sample]
+    ) -> None:
+        self.model, self.blocks, self.samples = model, blocks, samples
+        self.states: dict[str, StateCache] = {}
+
+    def run(self, index: int, number: int) -> Any:
+        """Output of block `index` for sample `number`."""
+        states = {stack: cache[number] for stack, cache in self.states.items()}
+        return run_block(self.model, self.blocks, index, self.samples[number].inputs, states)
+
+    def record(
+        self, index: int, number: int, modules: Mapping[str, nn.Module]
+    ) -> dict[str, ModuleCall]:
+        """First calls of `modules` while block `index` runs for sample `number`."""
+        with record(modules) as calls:
+            self.run(index, number)
+        return {call.name: call for call in reversed(calls)}
+
+    def advance(self, index: int) -> None:
+        """Store the outputs of block `index`, the inputs of the next block."""
+        for number in range(len(self.samples)):
+            state = self.run(index, number)
+            cache = self.states.setdefault(self.blocks[index].stack, StateCache(len(self.samples)))
+            cache[number] = state
+
+
 @dataclass(frozen=True, eq=False)
-class FittedProjection:
+class _FittedProjection:
     """One linear layer, `projection`, in both models, and the module with its residual stream.
 
     The projection's output is added to the input of `stream`.
     """
 
-    layer: str
+    site: Site
     part: str
-    stack: str
     is_residual: bool
     """Whether the model continues with the plain sum of stream and output."""
-    own: Mapping[str, nn.Module]
+    cut: Mapping[str, nn.Module]
     """`stream` and `projection` of the cut model."""
     uncut: Mapping[str, nn.Module]
     """`stream` and `projection` of the uncut model."""
 
 
-class ModelPair:
-    """A cut and an uncut model that read the same examples, one block at a time."""
+class _ModelPair:
+    """A cut and an uncut model that read the same samples, one block at a time."""
 
     def __init__(
         self, cut: nn.Module, uncut: nn.Module, samples: Sequence[Sample], num_fitting: int
     ) -> None:
         """Start before the first block; the first `num_fitting` samples are fitted on."""
-        self.cut, self.uncut, self.samples, self.num_fitting = cut, uncut, samples, num_fitting
-        blocks = {block.name: block for block in find_blocks(uncut, find_sites(uncut))}
-        modules = {name: block.module for name, block in blocks.items()}
-        with torch.no_grad(), record(modules) as calls:  # text does not run a vision model's blocks
-            forward_batch(uncut, samples[0].inputs)
-        used = {call.name for call in calls}
-        self.uncut_blocks = [block for name, block in blocks.items() if name in used]
-        own_blocks = find_blocks(cut, find_sites(cut))
-        self.blocks = [block for block in own_blocks if block.name in used]
-        if not self.blocks:
+        self.samples, self.num_fitting = samples, num_fitting
+        blocks = find_blocks(uncut)
+        if not blocks:
             raise OptionError(
                 f"{type(cut).__name__} cannot be refitted: its layers share their weights"
             )
-        self.states: dict[str, StateCache] = {}
-        self.uncut_states: dict[str, StateCache] = {}
+        modules = {block.name: block.module for block in blocks}
+        with torch.no_grad(), record(modules) as calls:  # text does not run a vision model's blocks
+            forward_batch(uncut, samples[0].inputs)
+        used = {call.name for call in calls}
+        self.cut, self.uncut = (
+            _BlockRunner(
+                model, [block for block in find_blocks(model) if block.name in used], samples
+            )
+            for model in (cut, uncut)
+        )
         self.counts = count_heads(uncut, samples[0].inputs)
 
-    def run(self, index: int, number: int) -> Any:
-        """Output of the cut model's block `index` for sample `number`."""
-        return self._run(self.cut, self.blocks, self.states, index, number)
-
-    def run_uncut(self, index: int, number: int) -> Any:
-        """Output of the uncut model's block `index` for sample `number`."""
-        return self._run(self.uncut, self.uncut_blocks, self.uncut_states, index, number)
-
-    def _run(
-        self,
-        model: nn.Module,
-        blocks: Sequence[Block],
-        caches: Mapping[str, StateCache],
-        index: int,
-        number: int,
-    ) -> Any:
-        states = {stack: cache[number] for stack, cache in caches.items()}
-        return run_block(model, blocks, index, self.samples[number].inputs, states)
-
-    def advance(self, index: int) -> None:
-        """Store the outputs of block `index` of both models, the inputs of the next block."""
-        stack = self.blocks[index].stack
-        for caches, run in ((self.states, self.run), (self.uncut_states, self.run_uncut)):
-            for number in range(len(self.samples)):
-                state = run(index, number)
-                caches.setdefault(stack, StateCache(len(self.samples)))[number] = state
-
-    def attention(self, index: int) -> list[FittedProjection]:
+    def attention(self, index: int) -> list[_FittedProjection]:
         """Output projections of a block's attention, except in layers that never had a head."""
-        block, uncut = self.blocks[index], self.uncut_blocks[index]
-        return [
-            FittedProjection(
-                layer=site.layer_name,
-                part="attention",
-                stack=site.stack,
-                is_residual=len(block.sites) == 1 and self._adds_to_input(index, uncut_site),
-                own={"stream": block.module, "projection": projection_at(site)},
-                uncut={"stream": uncut.module, "projection": projection_at(uncut_site)},
-            )
-            for site, uncut_site in zip(block.sites, uncut.sites, strict=True)
-            if site.layer_name in self.counts
-        ]
+        block, uncut = self.cut.blocks[index], self.uncut.blocks[index]
+        parts = []
+        for site, uncut_site in zip(block.sites, uncut.sites, strict=True):
+            if site.layer_name in self.counts:
+                modules, goal = (
+                    {"stream": side.module, "projection": projection_at(place)}
+                    for side, place in ((block, site), (uncut, uncut_site))
+                )
+                is_residual = len(block.sites) == 1 and self._adds_to_input(index, goal)
+                parts.append(_FittedProjection(site, "attention", is_residual, modules, goal))
+        return parts
 
-    def _adds_to_input(self, index: int, site: Site) -> bool:
-        """Whether the block adds attention's output to its own input without changing either.
+    def _adds_to_input(self, index: int, modules: Mapping[str, nn.Module]) -> bool:
+        """Whether the uncut block adds attention's output to its own input, changing neither.
 
-        Then some module of the uncut block reads that sum.
+        Then some module of the block reads that sum.
         """
-        block = self.uncut_blocks[index].module
-        with record({"stream": block, "projection": projection_at(site)}) as calls:
-            modules = _record_block(block, lambda: self.run_uncut(index, 0))
-        seen = {call.name: call for call in calls}
-        total = seen["stream"].input + seen["projection"].output
-        return any(_is_close(total, state) for state in _inputs(modules).values())
+        inside = self.uncut.blocks[index].module.named_modules()
+        every = {f"block.{path}": module for path, module in inside}
+        calls = self.uncut.record(index, 0, {**every, **modules})
+        total = calls["stream"].input + calls["projection"].output
+        return any(_is_close(total, state) for state in _inputs(calls).values())
 
-    def feed_forward(self, index: int) -> list[FittedProjection]:
+    def feed_forward(self, index: int) -> list[_FittedProjection]:
         """The last linear layer of a block's feed-forward part, if one is found."""
-        block, uncut = self.blocks[index], self.uncut_blocks[index]
+        block, uncut = self.cut.blocks[index], self.uncut.blocks[index]
         attention = [site.module for site in uncut.sites]
         attention += [projection_at(site) for site in uncut.sites]
-        found = find_feed_forward(
-            uncut.module, lambda: self.run_uncut(index, 0), without=tuple(attention)
-        )
-        if found is None:
+        calls = self.uncut.record(index, 0, dict(uncut.module.named_modules()))
+        paths = find_feed_forward(uncut.module, calls, without=attention)
+        if paths is None:
             return []
-        own, goal = (
-            {
-                "stream": module.get_submodule(found.stream),
-                "projection": module.get_submodule(found.projection),
-            }
-            for module in (block.module, uncut.module)
+        modules, goal = (
+            {name: side.module.get_submodule(path) for name, path in paths.items()}
+            for side in (block, uncut)
         )
-        first = block.sites[0]
-        return [FittedProjection(first.layer_name, "feed-forward", first.stack, True, own, goal)]
+        return [_FittedProjection(block.sites[0], "feed-forward", True, modules, goal)]
 
-    def refit_projection(self, index: int, fitted: FittedProjection, variant: Variant) -> LayerFit:
+    def refit_projection(self, index: int, fitted: _FittedProjection, variant: Variant) -> LayerFit:
         """Fit one projection, and change it if that helps on examples that were not fitted on."""
-        weight, bias = output_weight(fitted.own["projection"]), _bias(fitted.own["projection"])
+        weight, bias = output_weight(fitted.cut["projection"]), _bias(fitted.cut["projection"])
         fit, held_out = (NormalEquations(*weight.shape, has_bias=bias is not None) for _ in "ab")
         for number, sample in enumerate(self.samples):
-            with record(fitted.uncut) as calls:
-                self.run_uncut(index, number)
-            goal = {call.name: call for call in calls}
-            with record(fitted.own) as calls:
-                self.run(index, number)
-            own = {call.name: call for call in calls}
-            wanted: Tensor = goal["projection"].output
+            goal = self.uncut.record(index, number, fitted.uncut)
+            calls = self.cut.record(index, number, fitted.cut)
+            target: Tensor = goal["projection"].output
             if len(weight):
-                concat, output = own["projection"].input, own["projection"].output
+                concat, output = calls["projection"].input, calls["projection"].output
             else:  # a layer without heads outputs the bias
-                output = torch.zeros_like(wanted)
+                output = torch.zeros_like(target)
                 concat = output[..., :0]
                 output = output if bias is None else output + bias.detach()
-            error = wanted - output
+            error = target - output
             if fitted.is_residual:
-                error = error + (goal["stream"].input - own["stream"].input)
-            rows = real_queries(self.cut, sample.inputs, fitted.stack, error)
+                error = error + (goal["stream"].input - calls["stream"].input)
+            rows = real_queries(self.cut.model, sample.inputs, fitted.site.stack, error)
             (fit if number < self.num_fitting else held_out).add(concat[rows], error[rows])
-        ridge, best = best_correction(fit, held_out, variant)
-        if ridge is not None:
+        ridge, best, after = best_correction(fit, held_out, variant)
+        if best is not None:
             with torch.no_grad():
                 weight.add_(best.weight.to(weight))
                 if bias is not None:
                     bias.add_(best.bias.to(bias))
-        before, after = held_out.error_left(held_out.no_correction()), held_out.error_left(best)
-        return LayerFit(fitted.layer, ridge, before, after, fitted.is_residual, fitted.part)
+        name, before = fitted.site.layer_name, held_out.mean_square
+        return LayerFit(name, ridge, before, after, fitted.is_residual, fitted.part)
 
 
 def projection_at(site: Site) -> nn.Module:
@@ -248,48 +241,36 @@ def _bias(projection: nn.Module) -> Tensor | None:
 
 def best_correction(
     fitted: NormalEquations, held_out: NormalEquations, variant: Variant
-) -> tuple[float | None, Correction]:
-    """The correction with the smallest error on held-out rows, and its ridge.
+) -> tuple[float | None, Correction | None, float]:
+    """The ridge and the correction with the smallest error on held-out rows, and that error.
 
-    The ridge is None, and the correction zero, if no correction helps.
+    Ridge and correction are None if no correction helps.
     """
-    unchanged = held_out.no_correction()
+    best: tuple[float | None, Correction | None, float] = (None, None, held_out.mean_square)
     if not fitted.rows:
-        return None, unchanged
-    if variant == "bias":
-        corrections = {0.0: fitted.solve_bias()}
-    else:
-        corrections = {ridge: fitted.solve(ridge) for ridge in RIDGES}
-    errors = {ridge: held_out.error_left(one) for ridge, one in corrections.items()}
-    ridge = min(errors, key=lambda one: errors[one])
-    if not errors[ridge] < held_out.error_left(unchanged):  # so that NaN does not count as better
-        return None, unchanged
-    return ridge, corrections[ridge]
-
-
-@dataclass(frozen=True)
-class FeedForward:
-    """Paths of two modules within a block."""
-
-    projection: str
-    """The last linear layer of the feed-forward part."""
-    stream: str
-    """The module whose input the projection's output is added to."""
+        return best
+    for ridge in (None,) if variant == "bias" else RIDGES:
+        correction = fitted.solve(ridge)
+        error = held_out.error_left(correction)
+        if error < best[2]:  # False for NaN
+            best = (ridge or 0.0, correction, error)
+    return best
 
 
 def find_feed_forward(
-    block: nn.Module, run: Callable[[], Any], *, without: tuple[nn.Module, ...] = ()
-) -> FeedForward | None:
-    """The feed-forward part of a block, recognized while `run` runs the block; None if not found.
+    block: nn.Module, calls: Mapping[str, ModuleCall], *, without: Iterable[nn.Module] = ()
+) -> dict[str, str] | None:
+    """Paths in a block of the last linear layer of its feed-forward part, and of its stream.
 
-    Ignores the modules in `without` and everything inside them.
+    `calls` are the calls of the block's modules, by path. Ignores the modules in `without` and
+    everything inside them. None if there is no such layer.
     """
     ignored = {id(part) for module in without for part in module.modules()}
-    calls = _record_block(block, run)
-    inputs = _inputs(calls)
-    outputs = {name: call.output for name, call in calls.items() if _is_tensor(call.output)}
+    modules = dict(block.named_modules())  # outer modules first
+    inputs = _inputs({name: calls[name] for name in modules if name in calls})
+    outputs = {name: call.output for name, call in calls.items() if isinstance(call.output, Tensor)}
     sums = [*inputs.values(), *([outputs[""]] if "" in outputs else [])]
-    for name, module in reversed(list(block.named_modules())):
+    for name, module in reversed(modules.items()):
         is_linear = type(module).__name__ in ("Linear", "Conv1D")  # GPT-2 has transformers' Conv1D
         if not is_linear or id(module) in ignored or name not in outputs:
             continue
@@ -297,34 +278,16 @@ def find_feed_forward(
             if state.shape == outputs[name].shape and any(
                 _is_close(state + outputs[name], total) for total in sums
             ):
-                return FeedForward(name, stream)
+                return {"projection": name, "stream": stream}
     return None
 
 
-def _record_block(block: nn.Module, run: Callable[[], Any]) -> dict[str, ModuleCall]:
-    """The first call of every module of a block, by path, outer modules first."""
-    modules = dict(block.named_modules())
-    with record(modules) as calls:
-        run()
-    first = {call.name: call for call in reversed(calls)}
-    return {name: first[name] for name in modules if name in first}
-
-
 def _inputs(calls: Mapping[str, ModuleCall]) -> dict[str, Tensor]:
-    """First positional argument of each call, if it is a tensor."""
-    return {
-        name: call.args[0].detach()
-        for name, call in calls.items()
-        if call.args and _is_tensor(call.args[0])
-    }
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, Tensor)
+    arguments = {name: call.args[0] for name, call in calls.items() if call.args}
+    return {name: value.detach() for name, value in arguments.items() if isinstance(value, Tensor)}
 
 
 def _is_close(total: Tensor, state: Tensor) -> bool:
-    """Whether two tensors are equal except for rounding."""
     if total.shape != state.shape:
         return False
     bound = 16 * torch.finfo(total.dtype).eps * float(total.abs().max())

@@ -7,13 +7,23 @@ memory, limits how much text a refit can read.
 import weakref
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 ROOM = 1 << 28
 """Bytes that a cache keeps in memory. A refit has two caches, or four with encoder and decoder."""
+
+
+class SpilledState(NamedTuple):
+    """A state on disk."""
+
+    path: Path
+    device: str
+    others: tuple[Any, ...]
+    """The state's parts, with None instead of tensors."""
+    is_tuple: bool
 
 
 class StateCache:
@@ -28,41 +38,26 @@ class StateCache:
     def __getitem__(self, number: int) -> Any:
         """The state with this number."""
         state = self.states[number]
-        return state.read() if isinstance(state, SpilledState) else state
+        if not isinstance(state, SpilledState):
+            return state
+        tensors = load_file(state.path, device=state.device)
+        parts = tuple(tensors.get(str(place), part) for place, part in enumerate(state.others))
+        return parts if state.is_tuple else parts[0]
 
     def __setitem__(self, number: int, state: Any) -> None:
         """Replace the state with this number."""
+        parts = state if isinstance(state, tuple) else (state,)
+        tensors = {str(i): part for i, part in enumerate(parts) if isinstance(part, Tensor)}
+        size = sum(tensor.nbytes for tensor in tensors.values())
         self.used[number] = 0
-        size = sum(one.numel() * one.element_size() for one in _tensors(state).values())
         if sum(self.used) + size <= self.room:
             self.used[number], self.states[number] = size, state
             return
         if self.folder is None:
             self.folder = TemporaryDirectory(prefix="headwise-")
             weakref.finalize(self, self.folder.cleanup)
-        self.states[number] = SpilledState(Path(self.folder.name) / f"{number}.safetensors", state)
-
-
-class SpilledState:
-    """A state on disk."""
-
-    def __init__(self, path: Path, state: Any) -> None:
-        """Write the state to `path`."""
-        tensors = _tensors(state)
-        self.path, self.is_tuple = path, isinstance(state, tuple)
-        self.device = next((str(one.device) for one in tensors.values()), "cpu")
-        parts = state if isinstance(state, tuple) else (state,)
-        self.others = [None if isinstance(part, Tensor) else part for part in parts]
-        save_file({name: one.contiguous() for name, one in tensors.items()}, path)
-
-    def read(self) -> Any:
-        """The state, read from disk."""
-        tensors = load_file(self.path, device=self.device)
-        parts = tuple(tensors.get(str(place), part) for place, part in enumerate(self.others))
-        return parts if self.is_tuple else parts[0]
-
-
-def _tensors(state: Any) -> dict[str, Tensor]:
-    """The tensors of a state, by their place in it."""
-    parts = state if isinstance(state, tuple) else (state,)
-    return {str(place): part for place, part in enumerate(parts) if isinstance(part, Tensor)}
+        path = Path(self.folder.name) / f"{number}.safetensors"
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+        device = next((str(tensor.device) for tensor in tensors.values()), "cpu")
+        others = tuple(None if isinstance(part, Tensor) else part for part in parts)
+        self.states[number] = SpilledState(path, device, others, isinstance(state, tuple))

@@ -5,6 +5,7 @@ method and cut. The floor is the model with every head silent: attention does no
 score, so judge a cut between the floor and the uncut model.
 """
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from headwise.drawing.plots import Line, curves_svg, elbow
 from headwise.errors import OptionError
 from headwise.heads import HeadId
 from headwise.objectives.evaluation import Estimate, Evaluation
+from headwise.objectives.objective import loss_in_unit
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.gradients import has_gradients
 from headwise.pruning.selection.methods import (
@@ -27,14 +29,13 @@ from headwise.pruning.selection.methods import (
     with_seed,
 )
 from headwise.pruning.stages import PruneStage
-from headwise.pruning.units import Unit, single_heads
+from headwise.pruning.units import Unit
 
 RANDOM_ORDERS = 5
 """Number of random orders in the baseline."""
 POINTS = 8
 """Number of cuts on a curve, besides none and all."""
 COLUMNS = ("method", "cut", "share", "loss", "loss_se", "quality", "low", "high")
-"""Columns of a curve's points."""
 RIVALS = ("ablation", "michel")
 """Methods to compare with the chosen one."""
 
@@ -44,13 +45,11 @@ class Curve:
     """Losses of every method at every cut, on held-out text."""
 
     points: pd.DataFrame
-    """Columns: method, cut, share, loss, loss_se, quality, low and high. Rows of `random` are
-    means over orders with their range; their `cut` is rounded."""
+    """Has `COLUMNS`. Rows of `random` are means over orders with their range; `cut` is rounded."""
     uncut: Estimate
     floor: Estimate
     method: str
     unit: str
-    """Unit of `quality`."""
     total: int
     """Number of heads in the model."""
 
@@ -77,8 +76,8 @@ class Curve:
     @property
     def elbow(self) -> int:
         """Number of heads cut at the elbow of the chosen method's curve; 0 if it is straight."""
-        own = self.points[self.points.method == self.method]
-        cut = elbow(zip(own.cut.astype(float), own.loss, strict=True))
+        rows = self.points[self.points.method == self.method]
+        cut = elbow(zip(rows.cut.astype(float), rows.loss, strict=True))
         return 0 if math.isnan(cut) else int(cut)
 
     def with_point(self, method: str, cut: int, loss: Estimate) -> "Curve":
@@ -90,12 +89,10 @@ class Curve:
         """The curves as an image."""
         lines = []
         for method, rows in self.points.groupby("method", sort=False):
-            spread = None
-            if method == "random":
-                spread = tuple(zip(rows.low, rows.high, strict=True))
+            is_random = method == "random"
             points = tuple(zip(rows.share, rows.quality, strict=True))
-            lines.append(Line(str(method), points, spread, is_dashed=method == "random"))
-        is_log = self.unit == "perplexity"
+            spread = tuple(zip(rows.low, rows.high, strict=True)) if is_random else None
+            lines.append(Line(str(method), points, spread, is_dashed=is_random))
         return curves_svg(
             lines,
             title=title,
@@ -103,18 +100,12 @@ class Curve:
             y_label=self.unit,
             marks=((self.elbow / self.total, "elbow"),) if self.elbow else (),
             levels=(
-                (_convert_loss(self.uncut.value, self.unit), "uncut"),
-                (_convert_loss(self.floor.value, self.unit), "floor: every head silent"),
+                (loss_in_unit(self.uncut.value, self.unit), "uncut"),
+                (loss_in_unit(self.floor.value, self.unit), "floor: every head silent"),
             ),
             is_percent_x=True,
-            log_y=is_log,
+            log_y=self.unit == "perplexity",
         )
-
-
-def _convert_loss(loss: float, unit: str) -> float:
-    if unit == "perplexity":
-        return math.exp(min(loss, 700.0))
-    return 1 - loss if unit == "cosine" else loss
 
 
 def draw_curve(
@@ -124,25 +115,38 @@ def draw_curve(
     total, unit = len(search.heads), held_out.objective.unit
     most = len(search.cuttable)
     can_cut_all = most == len(search.units)
-    counts = [*evenly_spaced_counts(most, POINTS), *([] if can_cut_all else [most])]
+    spaced = {round(most * step / (POINTS + 1)) for step in range(1, POINTS + 1)} - {0, most}
+    counts = sorted(spaced if can_cut_all else {*spaced, most})
     orders = {} if chosen.method == "random" else {chosen.method: chosen}
     orders |= {name: order_units(name, search) for name in rivals(search) if name not in orders}
     seeds = range(search.seed + 1, search.seed + RANDOM_ORDERS + 1)
     random_orders = [order_units("random", with_seed(search, seed)) for seed in seeds]
     measurements = len(counts) * (len(orders) + len(random_orders)) + 2 + can_cut_all
-    work = Work(held_out, progress, measurements)
-    uncut, floor = work.loss(()), work.loss(single_heads(search.heads))
+    done, known = itertools.count(), dict[frozenset[HeadId], Estimate]()
+
+    def loss_without(units: Sequence[Unit]) -> Estimate:
+        progress(PruneStage.CURVE, next(done), measurements)
+        heads = frozenset(head for unit in units for head in unit)
+        if heads not in known:
+            known[heads] = held_out.loss(sorted(heads))
+        return known[heads]
+
+    uncut, floor = loss_without(()), loss_without([search.heads])
     rows = [_row(name, 0, uncut, total, unit) for name in (*orders, "random")]
     for count in counts:
         for name, order in orders.items():
             if count <= len(order.units):
-                loss = work.loss(order.units[:count])
+                loss = loss_without(order.units[:count])
                 rows.append(_row(name, len(order.first(count)), loss, total, unit))
-        rows.append(_random_row(work, random_orders, count, total))
+        losses = [loss_without(order.units[:count]) for order in random_orders]
+        cut = statistics.fmean(len(order.first(count)) for order in random_orders)
+        values = [loss_in_unit(loss.value, unit) for loss in losses]
+        row = _row("random", round(cut), mean_over_orders(losses), total, unit)
+        rows.append(row | {"share": cut / total, "low": min(values), "high": max(values)})
     if can_cut_all:
-        cut = sum(len(unit.heads) for unit in search.units)
-        loss = work.loss(search.units)  # the floor, unless some heads are in no unit
-        rows += [_row(name, cut, loss, total, unit) for name in (*orders, "random")]
+        loss = loss_without(search.units)  # the floor, unless some heads are in no unit
+        count = sum(len(unit) for unit in search.units)
+        rows += [_row(name, count, loss, total, unit) for name in (*orders, "random")]
     table = pd.DataFrame(rows)
     table["method"] = pd.Categorical(table["method"], [*orders, "random"], ordered=True)
     table = table.sort_values(["method", "cut"], kind="stable").reset_index(drop=True)
@@ -163,37 +167,11 @@ def as_csv(curve: Curve) -> str:
     table["is_elbow"] = (
         (table.method == curve.method) & (table.cut == curve.elbow) & (table.cut > 0)
     )
-    text: str = table.to_csv(index=False)
-    return text
-
-
-class Work:
-    """Losses on held-out text, each measured once, with progress."""
-
-    def __init__(self, evaluation: Evaluation, progress: Progress, total: int) -> None:
-        """Start without measurements; `total` is the number to come."""
-        self.evaluation, self.progress, self.total, self.done = evaluation, progress, total, 0
-        self.known: dict[frozenset[HeadId], Estimate] = {}
-
-    def loss(self, units: Sequence[Unit]) -> Estimate:
-        """The loss without `units`; measured once for the same heads."""
-        self.progress(PruneStage.CURVE, self.done, self.total)
-        key = frozenset(head for unit in units for head in unit.heads)
-        if key not in self.known:
-            self.known[key] = self.evaluation.loss(sorted(key))
-        self.done += 1
-        return self.known[key]
-
-
-def evenly_spaced_counts(total: int, points: int) -> list[int]:
-    """Up to `points` numbers between 0 and `total`, evenly spaced."""
-    return sorted(
-        {round(total * step / (points + 1)) for step in range(1, points + 1)} - {0, total}
-    )
+    return str(table.to_csv(index=False))
 
 
 def _row(method: str, cut: int, loss: Estimate, total: int, unit: str) -> dict[str, str | float]:
-    value = _convert_loss(loss.value, unit)
+    value = loss_in_unit(loss.value, unit)
     return {
         "method": method,
         "cut": cut,
@@ -204,17 +182,6 @@ def _row(method: str, cut: int, loss: Estimate, total: int, unit: str) -> dict[s
         "low": value,
         "high": value,
     }
-
-
-def _random_row(
-    work: Work, orders: Sequence[CutOrder], count: int, total: int
-) -> dict[str, str | float]:
-    unit = work.evaluation.objective.unit
-    losses = [work.loss(order.units[:count]) for order in orders]
-    cut = statistics.fmean(len(order.first(count)) for order in orders)
-    row = _row("random", round(cut), mean_over_orders(losses), total, unit)
-    values = [_convert_loss(loss.value, unit) for loss in losses]
-    return row | {"share": cut / total, "low": min(values), "high": max(values)}
 
 
 def mean_over_orders(losses: Sequence[Estimate]) -> Estimate:

@@ -21,7 +21,6 @@ from headwise.formats import format_count
 from headwise.heads import HeadCounts, HeadId, check_head, parse_heads
 
 FORMAT = "headwise cut plan 1"
-"""The format that a JSON file states."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,8 +46,8 @@ class CutPlan:
 
     def __post_init__(self) -> None:
         """Sort, copy and check every field."""
-        for layer, (num_heads, num_kv_heads) in self.counts.items():
-            _check_counts(layer, num_heads, num_kv_heads)
+        for layer, pair in self.counts.items():
+            _check_counts(layer, *pair)
         try:
             about = json.loads(json.dumps(self.about, allow_nan=False))
         except (TypeError, ValueError) as error:
@@ -122,7 +121,6 @@ class CutPlan:
         )
 
     def _repr_html_(self) -> str:
-        """The plan for a notebook: one row per head, at most `FULL_ROWS` of them."""
         rows = [(str(head), *self._cost_and_reason(head)) for head in self.heads[:FULL_ROWS]]
         if len(self) > FULL_ROWS:
             rows.append((f"and {len(self) - FULL_ROWS} more", "", ""))
@@ -144,14 +142,14 @@ class CutPlan:
 
     def to_json(self) -> str:
         """The whole plan as JSON."""
-        heads = []
+        rows = []
         for head in self.heads:
             facts = {"reason": self.reasons.get(head), "cost": self.costs.get(head)}
             known = {name: value for name, value in facts.items() if value is not None}
-            heads.append({"head": str(head), **known})
-        start = {"format": FORMAT, "model": self.model, "method": self.method}
-        rest = {"counts": self.counts, "heads": heads, "about": self.about}
-        return json.dumps({**start, **rest}, indent=1)
+            rows.append({"head": str(head), **known})
+        plan: dict[str, Any] = {"format": FORMAT, "model": self.model, "method": self.method}
+        plan |= {"counts": self.counts, "heads": rows, "about": self.about}
+        return json.dumps(plan, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> "CutPlan":
@@ -194,12 +192,10 @@ class CutPlan:
         }
 
     def _cost_and_reason(self, head: HeadId) -> list[str]:
-        """A head's cost and reason as text; empty if unknown."""
         cost = f"cost {self.costs[head]:.4g}" if head in self.costs else ""
         return [cost, " ".join(self.reasons.get(head, "").split())]
 
     def _title(self) -> str:
-        """Number of heads to cut, the model and the method."""
         total = sum(num_heads for num_heads, _ in self.counts.values())
         heads = format_count(total or len(self), "head")
         cut = f"cut {len(self)} of {heads}" if total else f"cut {heads}"
@@ -219,10 +215,7 @@ def _check_counts(layer: str, num_heads: int, num_kv_heads: int) -> None:
 
 
 def _check_shape(plan: CutPlan, counts: HeadCounts, model: str) -> None:
-    """Raise OptionError if the plan was made for a model with other counts."""
-    if not plan.counts:
-        return
-    for layer in [*plan.counts, *counts]:
+    for layer in [*plan.counts, *counts] if plan.counts else []:
         expected, actual = plan.counts.get(layer), counts.get(layer)
         if expected != actual:
             raise OptionError(

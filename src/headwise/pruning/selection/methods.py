@@ -7,27 +7,19 @@ them, cheapest first, so that every cut is a prefix of it. `METHODS` has all met
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-
-import torch
-from jaxtyping import Float
-from torch import Tensor
+from functools import cached_property, partial
 
 from headwise.errors import OptionError
 from headwise.heads import HeadCounts, HeadId
 from headwise.objectives.evaluation import Evaluation
 from headwise.progress import Progress, no_progress
 from headwise.pruning.importance.ablation import ablate
-from headwise.pruning.importance.gradients import (
-    Gradients,
-    advise_without_gradients,
-    divide_by_layer_norm,
-    gradients,
-)
+from headwise.pruning.importance.gradients import Gradients, divide_by_layer_norm, gradients
 from headwise.pruning.stages import PruneStage
-from headwise.pruning.units import Unit, membership, one_of_each_group, sum_by_unit
+from headwise.pruning.units import Unit, membership, one_of_each_group
 from headwise.watching.gates import silence
 
 BEST = "rounds"
@@ -61,12 +53,17 @@ class CutSearch:
         """Every head of the model."""
         return self.evaluation.heads
 
+    @cached_property
+    def layers(self) -> tuple[str, ...]:
+        """Name of each unit's layer."""
+        return tuple(unit[0].layer_name for unit in self.units)
+
     @property
     def units_by_layer(self) -> dict[str, list[Unit]]:
         """The units of every layer that has units."""
         units: dict[str, list[Unit]] = {}
-        for unit in self.units:
-            units.setdefault(unit.layer, []).append(unit)
+        for layer, unit in zip(self.layers, self.units, strict=True):
+            units.setdefault(layer, []).append(unit)
         return units
 
     @property
@@ -76,7 +73,7 @@ class CutSearch:
         if not self.is_uniform:
             return self.units
         fewest = min(map(len, layers), default=0)
-        return tuple(unit for own in layers for unit in own[:fewest])
+        return tuple(unit for units in layers for unit in units[:fewest])
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ class CutOrder:
 
     def first(self, count: int) -> tuple[HeadId, ...]:
         """Heads of the first `count` units."""
-        return tuple(sorted(head for unit in self.units[:count] for head in unit.heads))
+        return tuple(sorted(head for unit in self.units[:count] for head in unit))
 
 
 def order_units(method: str, search: CutSearch, *, count: int | None = None) -> CutOrder:
@@ -117,13 +114,13 @@ def with_seed(search: CutSearch, seed: int) -> CutSearch:
 def random_cut(search: CutSearch, heads: Sequence[HeadId], seed: int) -> tuple[HeadId, ...]:
     """The same number of random heads: whole units if `heads` are, else a cut of the same shape."""
     excluded = set(heads)
-    whole_units = [unit for unit in search.units if excluded >= set(unit.heads)]
-    is_whole = excluded == {head for unit in whole_units for head in unit.heads}
+    whole_units = [unit for unit in search.units if excluded >= set(unit)]
+    is_whole = excluded == {head for unit in whole_units for head in unit}
     if is_whole and not search.is_nested:  # nested units fix which head of a group is cut first
         random_heads: list[HeadId] = []
         for unit in order_units("random", replace(search, seed=seed)).units:
-            if len(random_heads) + len(unit.heads) <= len(heads):
-                random_heads += unit.heads
+            if len(random_heads) + len(unit) <= len(heads):
+                random_heads += unit
         if len(random_heads) == len(heads):
             return tuple(sorted(random_heads))
     return _random_heads_of_same_shape(heads, search.counts, seed)
@@ -140,7 +137,7 @@ def _random_heads_of_same_shape(
     generator = random.Random(seed)
     random_heads = []
     for shape in dict.fromkeys(counts.values()):
-        layers = [layer for layer, own in counts.items() if own == shape]
+        layers = [layer for layer, pair in counts.items() if pair == shape]
         size = shape[0] // shape[1]
         for layer, other in zip(layers, generator.sample(layers, len(layers)), strict=True):
             lost = [0] * shape[1]
@@ -159,37 +156,6 @@ def _random_heads_of_same_shape(
 IndicesAndCosts = tuple[list[int], list[float]]
 
 
-def _random(search: CutSearch, count: int) -> IndicesAndCosts:
-    numbers = range(len(search.units))
-    order = random.Random(search.seed).sample(numbers, len(numbers))
-    return _smallest_scores(search, torch.tensor(order).double(), count)
-
-
-def _ablation(search: CutSearch, count: int) -> IndicesAndCosts:
-    """Exact ablation of every unit alone, measured once."""
-    costs = ablate(search.evaluation, search.units, progress=search.progress)
-    return _cheapest(
-        search, torch.tensor([cost.value for cost in costs], dtype=torch.float64), count
-    )
-
-
-def _michel(search: CutSearch, count: int) -> IndicesAndCosts:
-    """Michel's scores, divided by their layer's norm and summed over a unit's heads."""
-    scores = divide_by_layer_norm(measure_gradients(search, draws=1).michel, search.heads)
-    return _smallest_scores(search, membership(search.units, search.heads) @ scores, count)
-
-
-def _fisher(search: CutSearch, count: int) -> IndicesAndCosts:
-    """Fisher information, summed over a unit's heads."""
-    scores = measure_gradients(search, draws=1).fisher
-    return _smallest_scores(search, membership(search.units, search.heads) @ scores, count)
-
-
-def _quadratic(search: CutSearch, count: int) -> IndicesAndCosts:
-    """Smallest expected loss by the interaction matrix, measured once."""
-    return _cheapest_together(search, measure_gradients(search, search.draws), count)
-
-
 def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
     """Smallest expected loss; each round measures the model without the units chosen so far."""
     cut: list[int] = []
@@ -203,11 +169,9 @@ def _rounds(search: CutSearch, count: int) -> IndicesAndCosts:
 
         now = replace(search, seed=search.seed + start, progress=report)
         with _silence_units(search, cut):
-            gradients_now = measure_gradients(now, search.draws)
-        next_cut, next_costs = _cheapest_together(
-            search, gradients_now, min(step, count - start), cut
-        )
-        cut, costs = cut + next_cut, costs + next_costs
+            scores = measure_gradients(now, search.draws)
+        cut, added = _cheapest_together(search, scores, min(step, count - start), cut)
+        costs += added
     return cut, costs
 
 
@@ -220,87 +184,90 @@ def _greedy(search: CutSearch, count: int) -> IndicesAndCosts:
         left = [index for index in range(len(search.units)) if index not in cut]
         with _silence_units(search, cut):
             estimates = ablate(search.evaluation, [search.units[index] for index in left])
-        added = torch.full((len(search.units),), torch.inf, dtype=torch.float64)
-        added[left] = torch.tensor([cost.value for cost in estimates], dtype=torch.float64)
-        next_cut, next_costs = _cheapest(search, added, 1, cut)
-        cut, costs = cut + next_cut, costs + next_costs
+        added = {index: cost.value for index, cost in zip(left, estimates, strict=True)}
+        cut.append(_cheapest(search, added, cut))
+        costs.append(added[cut[-1]])
     return cut, costs
+
+
+def _each_alone(method: str, search: CutSearch, count: int) -> IndicesAndCosts:
+    """Smallest scores, measured once: exact ablation, a sum over a unit's heads, or random."""
+    if method == "random":
+        numbers = range(len(search.units))
+        scores = [*map(float, random.Random(search.seed).sample(numbers, len(numbers)))]
+    elif method == "ablation":
+        estimates = ablate(search.evaluation, search.units, progress=search.progress)
+        scores = [cost.value for cost in estimates]
+    else:
+        measured = measure_gradients(search, draws=1)
+        by_head = measured.fisher
+        if method == "michel":
+            by_head = divide_by_layer_norm(measured.michel, search.heads)
+        scores = (membership(search.units, search.heads) @ by_head).tolist()
+    cut: list[int] = []
+    for _ in range(count):
+        cut.append(_cheapest(search, scores, cut))
+    return cut, [scores[index] if method == "ablation" else math.nan for index in cut]
 
 
 METHODS: dict[str, Callable[[CutSearch, int], IndicesAndCosts]] = {
     "rounds": _rounds,
-    "quadratic": _quadratic,
+    "quadratic": lambda search, count: _rounds(replace(search, rounds=1), count),
     "greedy": _greedy,
-    "ablation": _ablation,
-    "michel": _michel,
-    "fisher": _fisher,
-    "random": _random,
+    **{name: partial(_each_alone, name) for name in ("ablation", "michel", "fisher", "random")},
 }
 """Every method by name, the best first."""
 
 
 def measure_gradients(search: CutSearch, draws: int) -> Gradients:
     """Gradients of the evaluation's loss by the heads of the model as it is now."""
-    with advise_without_gradients("prune by ablation, greedy or random"):
-        return gradients(search.evaluation, draws=draws, seed=search.seed, progress=search.progress)
+    return gradients(
+        search.evaluation,
+        draws=draws,
+        seed=search.seed,
+        advice="prune by ablation, greedy or random",
+        progress=search.progress,
+    )
 
 
 def _silence_units(search: CutSearch, indices: Sequence[int]) -> AbstractContextManager[None]:
-    heads = [head for index in indices for head in search.units[index].heads]
+    heads = [head for index in indices for head in search.units[index]]
     return silence(search.evaluation.model, heads)
 
 
-def _cheapest(
-    search: CutSearch, costs: Float[Tensor, " units"], count: int, cut: Sequence[int] = ()
-) -> IndicesAndCosts:
-    """The cheapest units, if costs do not depend on each other."""
-    units = OpenUnits(search, cut)
-    indices = [units.take_cheapest(costs) for _ in range(count)]
-    return indices, [float(costs[index]) for index in indices]
-
-
-def _smallest_scores(search: CutSearch, scores: Tensor, count: int) -> IndicesAndCosts:
-    """The units with the smallest scores; their costs are unknown."""
-    indices, _ = _cheapest(search, scores, count)
-    return indices, [math.nan] * count
-
-
 def _cheapest_together(
-    search: CutSearch, scores: Gradients, count: int, cut: Sequence[int] = ()
+    search: CutSearch, scores: Gradients, count: int, cut: Sequence[int]
 ) -> IndicesAndCosts:
-    """Units one by one, each adding least to the loss expected of all of them together."""
-    matrix = sum_by_unit(scores.interaction, search.units, search.heads)
-    added = matrix.diagonal() / 2 - membership(search.units, search.heads) @ scores.pull
-    units = OpenUnits(search, cut)
-    indices: list[int] = []
-    costs: list[float] = []
+    """`cut` and `count` more units, each adding least to the loss expected of all of them together.
+
+    Returns only the costs of the new ones.
+    """
+    member = membership(search.units, search.heads)
+    matrix = member @ scores.interaction @ member.T
+    added = matrix.diagonal() / 2 - member @ scores.pull
+    indices, costs = list(cut), list[float]()
     for _ in range(count):
-        indices.append(units.take_cheapest(added))
-        costs.append(float(added[indices[-1]]))
-        added = added + matrix[:, indices[-1]]
+        best = _cheapest(search, added.tolist(), indices)
+        indices.append(best)
+        costs.append(float(added[best]))
+        added = added + matrix[:, best]
     return indices, costs
 
 
-class OpenUnits:
-    """The units that may be cut next; in a uniform cut, those of layers that lost fewest."""
+def _cheapest(
+    search: CutSearch, costs: Sequence[float] | Mapping[int, float], cut: Sequence[int]
+) -> int:
+    """Index of the cheapest unit that may be cut after those in `cut`.
 
-    def __init__(self, search: CutSearch, cut: Sequence[int]) -> None:
-        """Start without the units whose indices are in `cut`."""
-        self.search = search
-        self.layers = [unit.layer for unit in search.units]
-        self.left = [index for index in range(len(self.layers)) if index not in set(cut)]
-        self.lost = Counter(self.layers[index] for index in cut)
-
-    def take_cheapest(self, costs: Float[Tensor, " units"]) -> int:
-        """Remove the cheapest unit that may be cut now, and return its index."""
-        allowed = self.left
-        if self.search.is_nested:
-            first = {self.layers[index]: index for index in reversed(allowed)}
-            allowed = sorted(first.values())
-        if self.search.is_uniform:
-            fewest = min(self.lost[self.layers[index]] for index in allowed)
-            allowed = [index for index in allowed if self.lost[self.layers[index]] == fewest]
-        best = min(allowed, key=lambda index: float(costs[index]))
-        self.left.remove(best)
-        self.lost[self.layers[best]] += 1
-        return best
+    In a uniform cut, the unit is in one of the layers that lost fewest.
+    """
+    layers, done = search.layers, set(cut)
+    allowed = [index for index in range(len(layers)) if index not in done]
+    if search.is_nested:
+        first = {layers[index]: index for index in reversed(allowed)}
+        allowed = sorted(first.values())
+    if search.is_uniform:
+        lost = Counter(layers[index] for index in cut)
+        fewest = min(lost[layers[index]] for index in allowed)
+        allowed = [index for index in allowed if lost[layers[index]] == fewest]
+    return min(allowed, key=lambda index: costs[index])

@@ -6,7 +6,7 @@ weight; or a ModelError that says why heads cannot be cut. `cut.py` applies the 
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor, nn
 
@@ -17,11 +17,10 @@ from headwise.models.families import (
     NUM_GROUPS,
     NUM_HEADS,
     NUM_KV_HEADS,
-    REFUSED,
     Family,
-    family_of,
+    find_family,
 )
-from headwise.watching.sites import Site, find_sites
+from headwise.watching.sites import Site, find_sites, output_weight
 
 
 @dataclass(frozen=True)
@@ -64,17 +63,16 @@ class AttentionLayer:
     @property
     def num_heads(self) -> int:
         """Number of query heads, from the weights."""
-        return _num_inputs(self.base.get_submodule(self.output)) // self.head_size
+        return output_weight(self.base.get_submodule(self.output)).shape[0] // self.head_size
 
     @property
     def num_kv_heads(self) -> int:
         """Number of KV heads, from the weights."""
-        if self.family.packed:
-            units = _num_outputs(self.part(self.family.packed)) // self.head_size
-            return (units - self.num_heads) // 2
-        if not self.family.apart:
+        if not self.family.packed and not self.family.apart:
             return self.num_heads
-        return _num_outputs(self.part(self.family.apart[1])) // self.head_size
+        projection = self.part(self.family.packed or self.family.apart[1])
+        units = output_weight(projection).shape[1] // self.head_size
+        return (units - self.num_heads) // 2 if self.family.packed else units
 
     def path_to(self, part: str) -> str:
         """Path of a part of the module; a leading `..` means beside the module."""
@@ -88,27 +86,11 @@ class AttentionLayer:
         return getattr(self.module, name, None)
 
 
-class _Axes(NamedTuple):
-    """The weight's axes of a kind of linear layer, and the attributes with their sizes."""
-
-    outputs: int
-    inputs: int
-    num_outputs: str
-    num_inputs: str
-
-
-def _weight_axes(projection: Any) -> _Axes:
+def _axis(projection: Any, side: Literal["inputs", "outputs"]) -> tuple[int, str]:
+    """The weight's axis of a linear layer's inputs or outputs, and the attribute with its size."""
     if type(projection).__name__ == "Conv1D":
-        return _Axes(outputs=1, inputs=0, num_outputs="nf", num_inputs="nx")
-    return _Axes(outputs=0, inputs=1, num_outputs="out_features", num_inputs="in_features")
-
-
-def _num_inputs(projection: Any) -> int:
-    return int(projection.weight.shape[_weight_axes(projection).inputs])
-
-
-def _num_outputs(projection: Any) -> int:
-    return int(projection.weight.shape[_weight_axes(projection).outputs])
+        return {"inputs": (0, "nx"), "outputs": (1, "nf")}[side]
+    return {"inputs": (1, "in_features"), "outputs": (0, "out_features")}[side]
 
 
 def find_layers(model: nn.Module) -> tuple[AttentionLayer, ...]:
@@ -125,13 +107,15 @@ def find_layers(model: nn.Module) -> tuple[AttentionLayer, ...]:
         )
     layers = []
     for key, sites in sites_by_module.items():
-        module, family = sites[0].module, family_of(sites[0].module)
-        reason = REFUSED.get(type(module).__name__)
+        module, family = sites[0].module, find_family(sites[0].module)
+        reason: str | None
         if family is None:
-            reason = reason or (
+            reason = (
                 "headwise has no row of facts about where its heads are; docs/extend.md shows how "
                 "to add one"
             )
+        elif family.refusal:
+            reason = family.refusal
         elif key not in paths:
             reason = f"it is outside {type(base).__name__}, which the facts are about"
         else:
@@ -145,7 +129,6 @@ def find_layers(model: nn.Module) -> tuple[AttentionLayer, ...]:
 
 
 def _obstacles(layer: AttentionLayer) -> Iterator[str]:
-    """Reasons why heads cannot be cut from this module."""
     family = layer.family
     projections = [*family.apart, *filter(None, [family.packed])]
     parts = {name: layer.part(name) for name in projections}
@@ -153,7 +136,9 @@ def _obstacles(layer: AttentionLayer) -> Iterator[str]:
     parts |= {name: part for name, part in per_head.items() if isinstance(part, nn.Module)}
     parts[family.output] = layer.base.get_submodule(layer.output)
     for name, part in parts.items():
-        if not _can_be_sliced(part):
+        is_matrix = isinstance(part, nn.Linear) and part.weight.dim() == 2
+        is_plain = is_matrix and part.weight.is_floating_point()
+        if not is_plain and type(part).__name__ != "Conv1D":
             yield f"{name} is a {type(part).__name__}, but only plain linear layers can be sliced"
     for name in family.norms:
         weight = getattr(layer.part(name), "weight", None)
@@ -168,13 +153,6 @@ def _obstacles(layer: AttentionLayer) -> Iterator[str]:
     for path, _ in layer.module.named_parameters():
         if not any(path == name or path.startswith(f"{name}.") for name in known):
             yield f"it is unknown which numbers of {path} belong to which head"
-
-
-def _can_be_sliced(projection: Any) -> bool:
-    if type(projection).__name__ == "Conv1D":
-        return True
-    is_matrix = isinstance(projection, nn.Linear) and projection.weight.dim() == 2
-    return is_matrix and projection.weight.is_floating_point()
 
 
 class KeptHeads(NamedTuple):
@@ -195,25 +173,21 @@ class KeptHeads(NamedTuple):
         return tuple(dict.fromkeys(head // self.group for head in self.kept))
 
 
-def _kept_blocks(heads: KeptHeads) -> list[int]:
-    """Kept rows where all queries precede all keys and all values: GPT-2, Phi-3, ModernBERT."""
-    keys = heads.num_heads
-    values = keys + heads.num_kv_heads
-    kept_kv = heads.kept_kv
-    return [*heads.kept, *(keys + head for head in kept_kv), *(values + head for head in kept_kv)]
+def _kept_rows(layout: str, heads: KeptHeads) -> list[int]:
+    """Kept queries, keys and values of a packed projection, each counted as one row.
 
-
-def _kept_interleaved(heads: KeptHeads) -> list[int]:
-    """Kept rows where each group has its queries, key and value: GPT-NeoX, BLOOM, Falcon."""
+    In the layout `blocks` (GPT-2, Phi-3, ModernBERT) all queries precede all keys and all values;
+    in `interleaved` (GPT-NeoX, BLOOM, Falcon) each group has its queries, key and value.
+    """
+    if layout == "blocks":
+        keys = [heads.num_heads + head for head in heads.kept_kv]
+        return [*heads.kept, *keys, *(heads.num_kv_heads + key for key in keys)]
     rows: list[int] = []
     for kv_head in heads.kept_kv:
         start, first = kv_head * (heads.group + 2), kv_head * heads.group
         rows += [start + head - first for head in heads.kept if head // heads.group == kv_head]
         rows += [start + heads.group, start + heads.group + 1]
     return rows
-
-
-_LAYOUTS = {"blocks": _kept_blocks, "interleaved": _kept_interleaved}
 
 
 def _entries(units: Iterable[int], size: int) -> list[int]:
@@ -234,23 +208,23 @@ class Slice:
 
 def kept_slices(layer: AttentionLayer, heads: KeptHeads) -> list[Slice]:
     """A slice for every parameter that has numbers of single heads."""
-    family, found = layer.family, list[Slice]()
+    family, slices = layer.family, list[Slice]()
     if family.packed:
-        rows = _LAYOUTS[family.layout](heads)
-        found += _output_slices(layer, family.packed, _entries(rows, layer.head_size))
+        rows = _kept_rows(family.layout, heads)
+        slices += _output_slices(layer, family.packed, _entries(rows, layer.head_size))
     queries, keys = (heads.kept, heads.num_heads), (heads.kept_kv, heads.num_kv_heads)
     parts = [*zip(family.apart, (queries, keys, keys), strict=False)]  # no parts if packed
     parts += [(name, queries) for name in family.per_head]
     parts += zip(family.norms, (queries, keys), strict=False)
     for name, (kept, count) in parts:
-        found += _head_slices(layer, name, kept, count)
+        slices += _head_slices(layer, name, kept, count)
     for name in family.columns:
         if isinstance(layer.part(name), nn.Module):
             path = f"{layer.path_to(name)}.weight"
-            found.append(Slice(path, 1, list(heads.kept), "embedding_dim"))
-    axes = _weight_axes(layer.base.get_submodule(layer.output))
+            slices.append(Slice(path, 1, list(heads.kept), "embedding_dim"))
+    axis, attribute = _axis(layer.base.get_submodule(layer.output), "inputs")
     inputs = _entries(heads.kept, layer.head_size)
-    return [*found, Slice(f"{layer.output}.weight", axes.inputs, inputs, axes.num_inputs)]
+    return [*slices, Slice(f"{layer.output}.weight", axis, inputs, attribute)]
 
 
 def _head_slices(
@@ -266,17 +240,17 @@ def _head_slices(
         weight = getattr(part, "weight", None)
         is_shared = weight is None or weight.dim() < 2
         return [] if is_shared else [Slice(f"{layer.path_to(name)}.weight", 0, list(kept))]
-    return _output_slices(layer, name, _entries(kept, _num_outputs(part) // max(count, 1)))
+    size = output_weight(part).shape[1] // max(count, 1)
+    return _output_slices(layer, name, _entries(kept, size))
 
 
 def _output_slices(layer: AttentionLayer, name: str, kept: list[int]) -> list[Slice]:
-    """Slices of a projection that keeps some of its outputs."""
     part, path = layer.part(name), layer.path_to(name)
-    axes = _weight_axes(part)
-    found = [Slice(f"{path}.weight", axes.outputs, kept, axes.num_outputs)]
+    axis, attribute = _axis(part, "outputs")
+    slices = [Slice(f"{path}.weight", axis, kept, attribute)]
     if isinstance(getattr(part, "bias", None), Tensor):
-        found.append(Slice(f"{path}.bias", 0, kept))
-    return found
+        slices.append(Slice(f"{path}.bias", 0, kept))
+    return slices
 
 
 def count_attributes(owner: Any, heads: KeptHeads) -> dict[str, int]:

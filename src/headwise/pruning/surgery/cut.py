@@ -7,8 +7,8 @@ a new model the same shape. Every check that needs no run comes before the first
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -82,24 +82,21 @@ def cut(
     before, difference = count_parameters(model), None
     if not cuts:
         return Surgery(chosen, None, before, before, _kept_heads(model))
-    layers, expected = [layer_cut.layer for layer_cut in cuts], None
+    layers = [layer_cut.layer for layer_cut in cuts]
     with nullcontext() if inputs is None else in_full_precision(model, inputs) as full_inputs:
+        expected = {}
         if full_inputs is not None:
             with silence(model, chosen):
                 expected = layer_outputs(model, layers, full_inputs)
-        restore = _snapshot(model, cuts)
-        try:
+        with _restore_on_error(model, cuts):
             _apply_slices(model, cuts)
-            if full_inputs is not None and expected is not None:
+            if full_inputs is not None:
                 actual = layer_outputs(model, layers, full_inputs)
                 problem = (
                     f"{type(model).__name__} was not cut, because that would differ from silencing "
                     "the heads"
                 )
                 difference = check_equivalence(model, actual, expected, problem)
-        except BaseException:
-            restore()
-            raise
     return Surgery(chosen, difference, before, count_parameters(model), _kept_heads(model))
 
 
@@ -124,12 +121,18 @@ def plan_slices(model: nn.Module, heads: Iterable[HeadId]) -> list[LayerCut]:
     cuts = []
     for layer in find_layers(model):
         lost = _lost_heads(layer, heads)
-        if lost:
-            count = layer.num_heads
-            kept = tuple(head for head in range(count) if head not in lost)
-            kept_heads = KeptHeads(count, layer.num_kv_heads, kept)
-            _check_groups(layer, kept_heads)
-            cuts.append(LayerCut(layer, kept_heads, kept_slices(layer, kept_heads)))
+        if not lost:
+            continue
+        remaining = tuple(head for head in range(layer.num_heads) if head not in lost)
+        kept = KeptHeads(layer.num_heads, layer.num_kv_heads, remaining)
+        sizes = Counter(head // kept.group for head in remaining).values()
+        if len(set(sizes)) > 1:
+            raise OptionError(
+                f"{layer.names[0]} has {kept.num_heads} heads in groups of {kept.group} that share "
+                f"keys and values, but this cut would leave groups of {sorted(sizes)}: cut whole "
+                "groups, or the same number of heads in every group"
+            )
+        cuts.append(LayerCut(layer, kept, kept_slices(layer, kept)))
     return cuts
 
 
@@ -149,19 +152,7 @@ def _lost_heads(layer: AttentionLayer, heads: Iterable[HeadId]) -> set[int]:
     return lost
 
 
-def _check_groups(layer: AttentionLayer, heads: KeptHeads) -> None:
-    """Raise OptionError unless all KV heads keep the same number of query heads."""
-    sizes = Counter(head // heads.group for head in heads.kept)
-    if len(set(sizes.values())) > 1:
-        raise OptionError(
-            f"{layer.names[0]} has {heads.num_heads} heads in groups of {heads.group} that share "
-            f"keys and values, but this cut would leave groups of {sorted(sizes.values())}: cut "
-            "whole groups, or the same number of heads in every group"
-        )
-
-
 def _apply_slices(model: Any, cuts: list[LayerCut]) -> None:
-    """Slice the parameters, and describe the result in `model.config.headwise`."""
     base = cuts[0].layer.base
     block = _describe_cut(model, cuts)
     with torch.no_grad():
@@ -169,8 +160,8 @@ def _apply_slices(model: Any, cuts: list[LayerCut]) -> None:
             owner, _, name = part.path.rpartition(".")
             module = base.get_submodule(owner)
             old: Tensor = getattr(module, name)
-            kept = torch.tensor(part.kept, dtype=torch.long, device=old.device)
-            new = old.detach().index_select(part.axis, kept)
+            rows = torch.tensor(part.kept, dtype=torch.long, device=old.device)
+            new = old.detach().index_select(part.axis, rows)
             replace_tensor(module, name, new)
             block["parameters"][part.path] = list(new.shape)
     apply_block(base, block)
@@ -209,14 +200,14 @@ def _empty_layer(layer: AttentionLayer, bias: dict[str, Any]) -> dict[str, Any]:
     """How `cut_modeling` computes a module without heads."""
     family = layer.family
     inside = family.output.replace("/", ".") if layer.has_output_inside else None
-    facts: dict[str, Any] = {"projection": inside}
-    optional = {"after": list(family.after), "norm": family.norm}
-    facts |= {name: value for name, value in optional.items() if value}
-    if family.residual is not None:
-        facts["residual"] = family.residual
-    if bias and bias["is_passed_on"]:
-        facts["passes"] = bias
-    return facts
+    optional = {
+        "after": list(family.after) or None,
+        "norm": family.norm or None,
+        "residual": family.residual,
+        "passes": bias if bias and bias["is_passed_on"] else None,
+    }
+    known = {name: value for name, value in optional.items() if value is not None}
+    return {"projection": inside, **known}
 
 
 def _kept_heads(model: Any) -> dict[str, tuple[int, ...]]:
@@ -228,8 +219,9 @@ def _kept_heads(model: Any) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _snapshot(model: Any, cuts: list[LayerCut]) -> Callable[[], None]:
-    """A function that restores the model as it is now; it keeps the old parameters in memory."""
+@contextmanager
+def _restore_on_error(model: Any, cuts: list[LayerCut]) -> Iterator[None]:
+    """Restore the model if the block raises; until its end the old parameters stay in memory."""
     paths = {layer_cut.layer.path for layer_cut in cuts}
     paths |= {part.path.rpartition(".")[0] for layer_cut in cuts for part in layer_cut.slices}
     modules = [cuts[0].layer.base.get_submodule(path) for path in paths]
@@ -238,15 +230,13 @@ def _snapshot(model: Any, cuts: list[LayerCut]) -> Callable[[], None]:
         {name: dict(value) if name in copied else value for name, value in vars(module).items()}
         for module in modules
     ]
-    had_block, block = hasattr(model.config, "headwise"), getattr(model.config, "headwise", None)
-
-    def restore() -> None:
+    config = dict(vars(model.config))
+    try:
+        yield
+    except BaseException:
         for module, state in zip(modules, states, strict=True):
             vars(module).clear()
             vars(module).update(state)
-        if had_block:
-            model.config.headwise = block
-        elif hasattr(model.config, "headwise"):
-            del model.config.headwise
-
-    return restore
+        vars(model.config).clear()
+        vars(model.config).update(config)
+        raise

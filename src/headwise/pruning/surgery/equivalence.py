@@ -102,9 +102,10 @@ def in_full_precision(model: nn.Module, inputs: Mapping[str, Any]) -> Iterator[d
     Yields the inputs, converted likewise. In half precision, rounding would explain the differences
     that a wrong cut makes. The values stay the same.
     """
-    halves = {name: tensor.dtype for name, tensor in _tensors(model) if tensor.dtype in HALF_DTYPES}
+    tensors = tensors_by_name(model).items()
+    halves = {name: tensor.dtype for name, tensor in tensors if tensor.dtype in HALF_DTYPES}
     try:
-        for name, tensor in _tensors(model):
+        for name, tensor in tensors:
             if name in halves:
                 tensor.data = tensor.data.float()
         yield {
@@ -114,10 +115,12 @@ def in_full_precision(model: nn.Module, inputs: Mapping[str, Any]) -> Iterator[d
             for name, value in inputs.items()
         }
     finally:
-        for name, tensor in _tensors(model):  # by name: a cut replaces parameters
+        for name, tensor in tensors_by_name(model).items():  # a cut replaces parameters
             if name in halves:
                 tensor.data = tensor.data.to(halves[name])
 
 
-def _tensors(model: nn.Module) -> list[tuple[str, Tensor]]:
-    return [*model.named_parameters(), *model.named_buffers()]
+def tensors_by_name(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter and buffer; a tied one under each of its names."""
+    tensors = dict[str, Tensor](model.named_parameters(remove_duplicate=False))
+    return tensors | dict(model.named_buffers(remove_duplicate=False))
