@@ -261,13 +261,15 @@ def test_embedding_needs_hidden_states() -> None:
         Evaluation.of_batches(model_of("clip"), Embedding(), [plain("clip")])
 
 
-def test_divergence_needs_more_than_one_logit() -> None:
+@pytest.mark.parametrize("labels", [{}, {"labels": torch.zeros(2).long()}])
+def test_losses_of_logits_need_more_than_one_logit(labels: Inputs) -> None:
     class Regression(nn.Module):
         def forward(self, input_ids: Tensor) -> Any:
             return type("Output", (), {"logits": torch.zeros(len(input_ids), 1)})()
 
+    inputs = {"input_ids": torch.zeros(2, 3).long(), **labels}
     with pytest.raises(ModelError, match=r"Regression .*one number"):
-        Evaluation.of_batches(Regression(), Divergence(), [{"input_ids": torch.zeros(2, 3).long()}])
+        Evaluation.of_batches(Regression(), Divergence(), [inputs]).loss()
 
 
 # Budgets.

@@ -305,7 +305,7 @@ def cut_and_refit(setup: PruneSetup, heads: Sequence[HeadId]) -> RefittedCut:
         uncut,
         setup.fit.samples,
         setup.ridge.samples,
-        variant=setup.settings.refit,  # type: ignore[arg-type]
+        variant=setup.settings.refit,
         progress=setup.progress,
     )
     refitted = held_out.loss()

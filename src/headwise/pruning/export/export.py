@@ -254,15 +254,12 @@ def _shape_difference(name: str, shape: Sequence[int] | None, built: Sequence[in
 
 
 def _tensor_difference(name: str, tensor: Tensor | None, copied: Tensor | None) -> str:
-    """How a tensor differs when loaded back, and what would help; empty if it is equal.
-
-    Buffers may have another dtype.
-    """
+    """How a tensor differs when loaded back, and what would help; empty if it is equal."""
     if tensor is None or copied is None or tensor.shape != copied.shape:
         return _shape_difference(
             name, getattr(tensor, "shape", None), getattr(copied, "shape", None)
         )
-    if isinstance(tensor, nn.Parameter) and tensor.dtype != copied.dtype:
+    if isinstance(tensor, nn.Parameter) and tensor.dtype != copied.dtype:  # buffers may differ
         return (
             f"{name} is {tensor.dtype}, but {copied.dtype} when loaded back: convert all weights "
             "to one dtype with model.to"

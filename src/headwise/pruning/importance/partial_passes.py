@@ -1,7 +1,7 @@
 """Partial passes: forward passes that start or end at any block of a model.
 
-In: a model. Out: its blocks, and passes in which the blocks below one
-return recorded outputs. Knows nothing of losses.
+In: a model. Out: its blocks, and passes in which the blocks below one return recorded outputs.
+Knows nothing of losses.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -59,29 +59,19 @@ def _block_name(name: str) -> str:
 def replay_blocks(
     recorded: Iterable[tuple[Block, Any]], *, batch: int = 0, copies: int = 1
 ) -> Iterator[None]:
-    """Let blocks return recorded outputs inside the `with` block.
+    """Let blocks return recorded outputs inside the `with` block; their hooks still run.
 
     Outputs for `batch` examples are repeated `copies` times.
     """
     with ExitStack() as stack:
         for block, output in recorded:
-            replay = partial(_replay, output, batch, copies)
-            stack.enter_context(_replace_forward(block.module, replay))
+            module: Any = block.module
+            if "forward" in vars(module):  # replaced already, for instance by a cut of all heads
+                stack.callback(setattr, module, "forward", module.forward)
+            else:
+                stack.callback(delattr, module, "forward")
+            module.forward = partial(_replay, output, batch, copies)
         yield
-
-
-@contextmanager
-def _replace_forward(module: nn.Module, forward: Any) -> Iterator[None]:
-    """Replace a module's `forward` inside the `with` block. Its hooks still run."""
-    before = module.__dict__.get("forward")
-    module.forward = forward
-    try:
-        yield
-    finally:
-        if before is None:
-            del module.forward
-        else:
-            module.forward = before
 
 
 def _replay(output: Any, batch: int, copies: int, *_: Any, **__: Any) -> Any:

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -132,7 +133,8 @@ def draw_curve(
         return known[heads]
 
     uncut, floor = loss_without(()), loss_without([search.heads])
-    rows = [_row(name, 0, uncut, total, unit) for name in (*orders, "random")]
+    methods = [*orders, "random"]
+    rows = [_row(name, 0, uncut, total, unit) for name in methods]
     for count in counts:
         for name, order in orders.items():
             if count <= len(order.units):
@@ -146,12 +148,9 @@ def draw_curve(
     if can_cut_all:
         loss = loss_without(search.units)  # the floor, unless some heads are in no unit
         count = sum(len(unit) for unit in search.units)
-        rows += [_row(name, count, loss, total, unit) for name in (*orders, "random")]
-    table = pd.DataFrame(rows)
-    table["method"] = pd.Categorical(table["method"], [*orders, "random"], ordered=True)
-    table = table.sort_values(["method", "cut"], kind="stable").reset_index(drop=True)
-    table["method"] = table["method"].astype(str)
-    return Curve(table, uncut, floor, chosen.method, unit, total)
+        rows += [_row(name, count, loss, total, unit) for name in methods]
+    rows.sort(key=lambda row: (methods.index(row["method"]), row["cut"]))
+    return Curve(pd.DataFrame(rows), uncut, floor, chosen.method, unit, total)
 
 
 def rivals(search: CutSearch) -> list[str]:
@@ -170,7 +169,7 @@ def as_csv(curve: Curve) -> str:
     return str(table.to_csv(index=False))
 
 
-def _row(method: str, cut: int, loss: Estimate, total: int, unit: str) -> dict[str, str | float]:
+def _row(method: str, cut: int, loss: Estimate, total: int, unit: str) -> dict[str, Any]:
     value = loss_in_unit(loss.value, unit)
     return {
         "method": method,
