@@ -10,7 +10,7 @@ import inspect
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from headwise.models import cut_modeling
 from headwise.models.cut_models import BLOCK, bare_class, cut_class
 from headwise.models.load_errors import explain_errors, one_sentence, quiet
 from headwise.models.loading import load
-from headwise.pruning.export.directories import files_in, replace_directory
+from headwise.pruning.export.directories import file_sizes, replace_directory
 from headwise.pruning.export.model_card import CODE, model_card
 from headwise.pruning.export.plain_config import (
     empty_model,
@@ -61,11 +61,6 @@ class Export:
     def bytes(self) -> int:
         """Size of all files together."""
         return sum(self.files.values())
-
-    def rescan(self) -> "Export":
-        """This export with the files that its directory contains now."""
-        paths = {str(file.relative_to(self.path)): file for file in files_in(self.path)}
-        return replace(self, files={name: file.stat().st_size for name, file in paths.items()})
 
 
 def export(
@@ -105,7 +100,7 @@ def export(
                 raise OptionError(f"{name!r} cannot be put beside the model: use another name")
             (part / name).write_text(text, "utf-8")
         difference = check_copy(model, part, inputs)
-    return Export(out, is_plain, difference, {}).rescan()
+    return Export(out, is_plain, difference, file_sizes(out))
 
 
 def check_exportable(model: nn.Module) -> None:

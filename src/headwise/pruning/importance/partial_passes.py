@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.objectives.objective import repeat_batch
 from headwise.reading.batch import Inputs
 from headwise.watching.hooks import detach_all
 from headwise.watching.running import forward_batch
@@ -78,7 +77,7 @@ def _replay(output: Any, batch: int, copies: int, *_: Any, **__: Any) -> Any:
     if isinstance(output, tuple):
         return tuple(_replay(part, batch, copies) for part in output)
     if isinstance(output, Tensor) and copies > 1 and output.dim() and len(output) == batch:
-        return repeat_batch(output, copies)
+        return torch.cat([output] * copies)
     return output
 
 

@@ -106,10 +106,9 @@ class _BlockRunner:
 
     def advance(self, index: int) -> None:
         """Store the outputs of block `index`, the inputs of the next block."""
+        cache = self.states.setdefault(self.blocks[index].stack, StateCache(len(self.samples)))
         for number in range(len(self.samples)):
-            state = self.run(index, number)
-            cache = self.states.setdefault(self.blocks[index].stack, StateCache(len(self.samples)))
-            cache[number] = state
+            cache[number] = self.run(index, number)
 
 
 @dataclass(frozen=True, eq=False)

@@ -137,9 +137,8 @@ def draw_curve(
     rows = [_row(name, 0, uncut, total, unit) for name in methods]
     for count in counts:
         for name, order in orders.items():
-            if count <= len(order.units):
-                loss = loss_without(order.units[:count])
-                rows.append(_row(name, len(order.first(count)), loss, total, unit))
+            loss = loss_without(order.units[:count])
+            rows.append(_row(name, len(order.first(count)), loss, total, unit))
         losses = [loss_without(order.units[:count]) for order in random_orders]
         cut = statistics.fmean(len(order.first(count)) for order in random_orders)
         values = [loss_in_unit(loss.value, unit) for loss in losses]
