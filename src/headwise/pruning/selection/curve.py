@@ -65,14 +65,11 @@ class Curve:
         if missing:
             raise OptionError(f"{file} cannot be read: it has no column {missing[0]}")
         is_floor = table["method"] == "floor"
-        ends = [
-            Estimate(float(rows["loss"].iloc[0]), float(rows["loss_se"].iloc[0]))
-            for rows in (table[table["cut"] == 0], table[is_floor])
-            if not rows.empty
-        ]
-        if len(ends) < 2:
+        ends = [table[table["cut"] == 0], table[is_floor]]
+        if any(rows.empty for rows in ends):
             raise OptionError(f"{file} is not a whole curve: it lacks the uncut model or the floor")
-        return cls(table[~is_floor], ends[0], ends[1], method, unit, total)
+        uncut, floor = (Estimate(*map(float, rows[["loss", "loss_se"]].iloc[0])) for rows in ends)
+        return cls(table[~is_floor], uncut, floor, method, unit, total)
 
     @property
     def elbow(self) -> int:
